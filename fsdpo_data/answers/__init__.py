@@ -1,0 +1,40 @@
+"""The Grader seam: (gold, response) pairs in, verdicts out. Never raises on model text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args
+
+Outcome = Literal["correct", "incorrect", "no_answer", "gold_unparsed", "timed_out"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a grader says about one response, and why.
+
+    Attributes:
+        status: ``incorrect`` and ``no_answer`` are the model's failures; ``gold_unparsed`` and
+            ``timed_out`` are not, and never become a label.
+        answer: The answer as extracted from the response, or None.
+        rule: The extraction and comparison rule that decided, e.g. ``boxed/number``.
+        gold_form: Normal form of the gold.
+        answer_form: Normal form of the answer.
+    """
+
+    status: Outcome
+    answer: str | None
+    rule: str
+    gold_form: str = ""
+    answer_form: str = ""
+
+
+class Grader(Protocol):
+    """Judges responses against golds; says whose fault a failure is."""
+
+    version: str
+
+    def grade(self, items: Sequence[tuple[str, str]]) -> list[Verdict]:
+        """Grade (gold, response) pairs, in order."""
+        ...

@@ -1,0 +1,28 @@
+"""The errors a user can cause, each with a way out in its message."""
+
+
+class FsdpoError(Exception):
+    """A mistake or a missing thing outside the program; printed without a traceback.
+
+    Every message names the value, what was expected and the next move.
+    """
+
+
+class InputError(FsdpoError, ValueError):
+    """An option or an input file holds something that cannot be used."""
+
+
+class RunMismatch(FsdpoError):
+    """A run directory was started under another config."""
+
+
+class StoreError(FsdpoError, OSError):
+    """A run directory cannot be read or written."""
+
+
+class SchemaError(FsdpoError, ValueError):
+    """A dataset breaks an invariant of the schema, or is of an unknown version."""
+
+
+class Unavailable(FsdpoError):
+    """Something needed is not here: a package, a GPU, the Hub, a file."""

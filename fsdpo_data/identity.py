@@ -1,0 +1,77 @@
+"""Identity is content, never position: digests of canonical JSON, and the refs built on them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: Part of every id; raised when the meaning of an id changes.
+ID_VERSION = 1
+
+#: Hex digits kept of a SHA-256: 80 bits, so a billion rows collide with odds below 1e-6.
+ID_LENGTH = 20
+
+
+def canonical_json(value: Any) -> str:
+    """Serialise dataclasses, dicts, lists and scalars to one spelling, whatever their key order.
+
+    Raises:
+        TypeError: if ``value`` holds anything else.
+    """
+    return json.dumps(
+        value,
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=True,  # lone surrogates in hostile text still get an id
+        allow_nan=False,
+        default=_as_plain,
+    )
+
+
+def _as_plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    raise TypeError(f"{type(value).__name__} has no canonical form: {value!r}")
+
+
+def digest(*parts: Any) -> str:
+    """Hash ``parts`` to the short hex id used for every row and spec."""
+    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:ID_LENGTH]
+
+
+def file_sha256(path: Path) -> str:
+    """Return the full SHA-256 of a file, read in blocks."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """A model that can be found again.
+
+    Attributes:
+        name: Repository id or path as the user gave it.
+        revision: 40-hex commit on the Hub, or ``sha256:…`` over the files of a local directory.
+    """
+
+    name: str
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRef:
+    """A set of problems that can be found again.
+
+    Attributes:
+        name: Hub dataset, file or generator as the user gave it.
+        revision: 40-hex commit, ``sha256:…`` of the file, or the generator's version.
+        split: Split read from it.
+    """
+
+    name: str
+    revision: str
+    split: str

@@ -1,0 +1,1 @@
+"""Training on step-annotated data: SFT, process reward models, step-wise DPO."""
