@@ -1,0 +1,226 @@
+"""Raw completions to annotated rows, one shard at a time: segment, grade, label, write.
+
+A shard is a fixed run of problems in the order of the source, so its bytes do not depend on how
+often the run was interrupted or on how many workers wrote it. Workers are processes; each holds
+one shard in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.errors import SchemaError, StoreError
+from fsdpo_data.labels import outcome_labels
+from fsdpo_data.schema import arrow_schema, solution_id
+from fsdpo_data.segment import get_segmenter
+from fsdpo_data.store import Span, explained, publish
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Solutions in a shard, about: 10 MB of compressed parquet, 200 MB in a worker.
+SHARD_SOLUTIONS = 20_000
+#: Less raw text than this (bytes) is annotated in this process: starting workers takes longer.
+WORTH_A_POOL = 8_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTask:
+    """What a worker needs to write one shard.
+
+    Attributes:
+        completions: The raw completions file.
+        problems: (problem id, gold, span in ``completions``) in the order of the rows.
+        target: Parquet file to write.
+        sampling: Result of ``schema.sampling_id``.
+        segmenter: Full name of the segmenter.
+        grader: Full name of the grader.
+    """
+
+    completions: Path
+    problems: Sequence[tuple[str, str, Span]]
+    target: Path
+    sampling: str
+    segmenter: str
+    grader: str
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts over solutions; tallies of shards add up.
+
+    Attributes:
+        outcomes: Solutions by outcome.
+        rules: Solutions by the grader rule that decided.
+        labels: Steps by label (``positive``, ``negative``, ``unlabelled``).
+        solutions: Solutions.
+        tokens: Tokens generated.
+        seconds: Wall-clock seconds of the sampler.
+        truncated: Solutions cut at ``max_tokens``.
+        unique: Different texts, counted within each problem.
+        accuracies: (correct, graded) of each problem.
+    """
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    rules: Counter[str] = field(default_factory=Counter)
+    labels: Counter[str] = field(default_factory=Counter)
+    solutions: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    truncated: int = 0
+    unique: int = 0
+    accuracies: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Add the counts of another shard."""
+        self.outcomes += other.outcomes
+        self.rules += other.rules
+        self.labels += other.labels
+        self.solutions += other.solutions
+        self.tokens += other.tokens
+        self.seconds += other.seconds
+        self.truncated += other.truncated
+        self.unique += other.unique
+        self.accuracies += other.accuracies
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A written shard: its file, the digest of its texts before segmentation, its counts."""
+
+    file: Path
+    rows: int
+    text_sha256: str
+    tally: Tally
+
+
+def get_grader(version: str = "math@1") -> Grader:
+    """Return the grader of that version."""
+    from fsdpo_data.answers.grader import MathGrader
+
+    grader = MathGrader()
+    if version != grader.version:
+        raise SchemaError(f"grader {version!r} is not in this release, which has {grader.version}.")
+    return grader
+
+
+def annotate(tasks: Sequence[ShardTask], workers: int | None = None) -> Iterator[Shard]:
+    """Write the shards, in order.
+
+    Args:
+        tasks: One task per shard.
+        workers: Processes; the cores at hand if None. Small jobs run in this process.
+
+    Raises:
+        StoreError: if the disk fails or a worker is killed (most often for want of memory).
+    """
+    raw = sum(span[1] for task in tasks for _, _, span in task.problems)
+    workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
+    if workers <= 1 or raw < WORTH_A_POOL:
+        yield from map(write_shard, tasks)
+        return
+    # Spawned, not forked: the parent may hold a model, a GPU and running threads.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        try:
+            yield from pool.map(write_shard, tasks)
+        except BrokenProcessPool as error:
+            raise StoreError(
+                "A worker that was writing the dataset died, most likely for want of memory. "
+                "Nothing sealed is lost: run again with --resume and a smaller --workers."
+            ) from error
+
+
+def write_shard(task: ShardTask) -> Shard:
+    """Segment, grade and label the samples of some problems, and write them as one file."""
+    import pyarrow as pa
+
+    _, segment = get_segmenter(task.segmenter)
+    grader = get_grader(task.grader)
+    rows: list[dict[str, Any]] = []
+    tally, texts = Tally(), hashlib.sha256()
+    for problem_id, gold, record in _records(task):
+        samples = record["completions"]
+        verdicts = grader.grade([(gold, sample["text"]) for sample in samples])
+        for index, (sample, verdict) in enumerate(zip(samples, verdicts, strict=True)):
+            steps = segment(sample["text"])
+            rows.append(
+                {
+                    "solution_id": solution_id(problem_id, task.sampling, index),
+                    "problem_id": problem_id,
+                    "sample_index": index,
+                    "prompt": record["prompt"],
+                    "completions": steps,
+                    "finish_reason": sample["finish_reason"],
+                    "n_tokens": sample["n_tokens"],
+                    "answer": verdict.answer,
+                    "outcome": verdict.status,
+                    "labels": outcome_labels(verdict.status, len(steps)),
+                }
+            )
+            texts.update(text_bytes(sample["text"]))
+        tally.add(_tally(samples, verdicts, rows[-len(samples) :]))
+    table = pa.Table.from_pylist(rows, schema=arrow_schema("solutions"))
+    write_parquet(table, task.target)
+    return Shard(task.target, table.num_rows, texts.hexdigest(), tally)
+
+
+def _records(task: ShardTask) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    with task.completions.open("rb") as file:
+        for problem_id, gold, (start, length) in task.problems:
+            file.seek(start)
+            yield problem_id, gold, orjson.loads(file.read(length))
+
+
+def text_bytes(text: str) -> bytes:
+    """Return what a solution adds to a shard's text digest.
+
+    A blank text has no steps, so it must count like the empty one it is read back as.
+    """
+    return (text.encode() if text.strip() else b"") + b"\0"
+
+
+def _tally(
+    samples: Sequence[dict[str, Any]], verdicts: Sequence[Verdict], rows: Sequence[dict[str, Any]]
+) -> Tally:
+    """Count the samples of one problem."""
+    outcomes = Counter(verdict.status for verdict in verdicts)
+    labels: Counter[str] = Counter()
+    for row in rows:
+        kind = {"correct": "positive", "incorrect": "negative", "no_answer": "negative"}
+        labels[kind.get(row["outcome"], "unlabelled")] += len(row["completions"])
+    graded = len(samples) - outcomes["gold_unparsed"] - outcomes["timed_out"]
+    return Tally(
+        outcomes=Counter(outcomes),
+        rules=Counter(verdict.rule for verdict in verdicts),
+        labels=labels,
+        solutions=len(samples),
+        tokens=sum(sample["n_tokens"] for sample in samples),
+        seconds=sum(sample["seconds"] for sample in samples),
+        truncated=sum(sample["finish_reason"] == "length" for sample in samples),
+        unique=len({sample["text"] for sample in samples}),
+        accuracies=[(outcomes["correct"], graded)],
+    )
+
+
+def write_parquet(table: pa.Table, target: Path) -> None:
+    """Write a table under a temporary name, sync it, rename it: whole or not at all."""
+    import pyarrow.parquet as pq
+
+    with explained(target.parent, saved=0):
+        temporary = target.with_name(target.name + ".tmp")
+        pq.write_table(table, temporary, compression="zstd")
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        publish(temporary, target)

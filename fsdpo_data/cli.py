@@ -1,0 +1,233 @@
+"""The ``fsdpo-data`` command line. Heavy libraries load inside the commands that need them."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fsdpo_data import __version__
+from fsdpo_data.console import run_app
+from fsdpo_data.errors import InputError
+
+app = typer.Typer(
+    name="fsdpo-data",
+    help="Step-annotated maths reasoning data: build it, check it, look at it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+class Engine(StrEnum):
+    """What samples."""
+
+    auto = "auto"
+    vllm = "vllm"
+    transformers = "transformers"
+    scripted = "scripted"
+
+
+class Device(StrEnum):
+    """Where the transformers engine runs."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Dtype(StrEnum):
+    """Precision of the weights; `auto` is the checkpoint's own."""
+
+    auto = "auto"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"fsdpo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which release.")
+    ] = False,
+) -> None:
+    pass
+
+
+_BUILD_EXAMPLES = """
+**Examples**
+
+- `fsdpo-data build` — the embedded model on embedded problems, offline
+- `fsdpo-data build --model qwen2-7b-sft --problems gsm8k --problems math --samples 32`
+- `fsdpo-data build --model ./my-sft --template alpaca --problems train.jsonl --limit 200`
+- `fsdpo-data build --engine scripted --replay runs/a/completions.jsonl --out runs/b`
+"""
+
+
+@app.command(epilog=_BUILD_EXAMPLES)
+def build(
+    model: Annotated[
+        str, typer.Option(help="Short name, `org/name[@revision]` on the Hub, or a directory.")
+    ] = "tiny",
+    problems: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="`embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`, "
+            "or a file or directory; may be given several times.  [default: embedded]"
+        ),
+    ] = None,
+    split: Annotated[str, typer.Option(help="Split of the problems.")] = "train",
+    limit: Annotated[int | None, typer.Option(help="Problems at most; the seed draws them.")] = None,
+    samples: Annotated[int, typer.Option(help="Solutions per problem (the paper's M).")] = 32,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.8,
+    top_p: Annotated[float, typer.Option(help="Nucleus mass.")] = 1.0,
+    max_tokens: Annotated[int, typer.Option(help="Tokens per solution at most.")] = 1024,
+    template: Annotated[
+        str | None, typer.Option(help="Prompt template.  [default: the model's own]")
+    ] = None,
+    segmenter: Annotated[
+        str, typer.Option(help="`auto`, `step-marker`, `newline` or `blank-line`.")
+    ] = "auto",
+    engine: Annotated[
+        Engine, typer.Option(help="`auto` takes vLLM where it can run, else transformers.")
+    ] = Engine.auto,
+    replay: Annotated[
+        Path | None, typer.Option(help="Recorded completions for `--engine scripted`.")
+    ] = None,
+    device: Annotated[Device, typer.Option(help="For `--engine transformers`.")] = Device.auto,
+    dtype: Annotated[Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")] = Dtype.auto,
+    tensor_parallel_size: Annotated[
+        int, typer.Option(help="GPUs that share one copy of the model (vLLM).")
+    ] = 1,
+    data_parallel_size: Annotated[
+        int, typer.Option(help="Copies of the model, each on its own GPUs (vLLM).")
+    ] = 1,
+    engine_arg: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=JSON passed on to `vllm.LLM`; may be given several times."),
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Problems per durable batch.  [default: by engine]")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that grade.  [default: the cores at hand]")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Sample i of a prompt depends on seed, prompt, i.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Run directory.  [default: runs/MODEL-DIGEST]")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+) -> None:
+    """Sample solutions, cut them into steps, grade and label them, seal the dataset.
+
+    Stopped at any moment, the same command with `--resume` goes on where it was.
+    """
+    from fsdpo_data.jobs import BuildOptions, run_build
+
+    run_build(
+        BuildOptions(
+            model=model,
+            problems=tuple(problems or ["embedded"]),
+            split=split,
+            limit=limit,
+            samples=samples,
+            temperature=temperature,
+            top_p=top_p,
+            max_tokens=max_tokens,
+            template=template,
+            segmenter=segmenter,
+            engine=engine.value,
+            replay=replay,
+            device=device.value,
+            dtype=dtype.value,
+            engine_args=_engine_args(engine_arg, tensor_parallel_size, data_parallel_size),
+            batch=batch,
+            workers=workers,
+            seed=seed,
+            out=out,
+            resume=resume,
+        )
+    )
+
+
+def _engine_args(pairs: list[str] | None, tensor_parallel: int, data_parallel: int) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    if tensor_parallel != 1:
+        arguments["tensor_parallel_size"] = tensor_parallel
+    if data_parallel != 1:
+        arguments["data_parallel_size"] = data_parallel
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise InputError(f"--engine-arg {pair}: expected KEY=VALUE, e.g. max_model_len=4096.")
+        try:
+            arguments[key] = json.loads(value)
+        except ValueError:
+            arguments[key] = value  # plain words need no quotes
+    return arguments
+
+
+@app.command(epilog="**Example** `fsdpo-data validate runs/a`")
+def validate(
+    directory: Annotated[Path, typer.Argument(help="A sealed dataset.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest instead.")] = False,
+) -> None:
+    """Check every file, row and count of a dataset against the schema and its manifest."""
+    from fsdpo_data.validate import validate as check
+
+    manifest = check(directory)
+    if as_json:
+        typer.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
+        return
+    rows = manifest["rows"]
+    typer.echo(
+        f"{directory} is valid: schema {manifest['schema_version']}, {rows['problems']:,} problems, "
+        f"{rows['solutions']:,} solutions, digest {manifest['digest']}"
+    )
+
+
+@app.command(
+    epilog="**Examples** `fsdpo-data inspect runs/a --count 3 --samples 2`, "
+    "`fsdpo-data inspect runs/a --outcome incorrect`, `fsdpo-data inspect runs/a --problem 3fa9`"
+)
+def inspect(
+    directory: Annotated[Path, typer.Argument(help="A sealed dataset.")],
+    count: Annotated[int, typer.Option(min=0, help="Problems to show.")] = 2,
+    samples: Annotated[int, typer.Option(min=1, help="Solutions to show of each.")] = 3,
+    problem: Annotated[str | None, typer.Option(help="Id of one problem, or its start.")] = None,
+    outcome: Annotated[
+        str | None, typer.Option(help="Only solutions that are `correct`, `incorrect` …")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Draws the problems.")] = 0,
+) -> None:
+    """Show statistics, then problems with their step-marked solutions."""
+    from fsdpo_data.inspect import pick_problems, print_problem
+    from fsdpo_data.manifest import read_manifest
+    from fsdpo_data.summary import print_summary
+
+    print_summary(read_manifest(directory), str(directory))
+    if count == 0:
+        return
+    typer.echo()
+    shown = pick_problems(directory, problem=problem, count=count, outcome=outcome, seed=seed)
+    for each in shown:
+        print_problem(each, samples)
+
+
+def main() -> None:
+    """Run ``fsdpo-data``."""
+    run_app(app)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Options of the command line to specs and samplers: the glue of ``fsdpo-data build``."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsdpo_data.build import BuildSpec, build
+from fsdpo_data.console import progress
+from fsdpo_data.errors import InputError
+from fsdpo_data.identity import digest
+from fsdpo_data.models import ResolvedModel, resolve
+from fsdpo_data.samplers import Sampler, SamplingSpec
+from fsdpo_data.segment import get_segmenter
+from fsdpo_data.sources import ProblemSet, load_problems
+
+#: Problems per durable batch. vLLM runs at its best with thousands of sequences at hand.
+BATCH = {"vllm": 256, "transformers": 32, "scripted": 256}
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """The options of ``fsdpo-data build``, as typed; see its ``--help``."""
+
+    model: str
+    problems: tuple[str, ...]
+    split: str
+    limit: int | None
+    samples: int
+    temperature: float
+    top_p: float
+    max_tokens: int
+    template: str | None
+    segmenter: str
+    engine: str
+    replay: Path | None
+    device: str
+    dtype: str
+    engine_args: Mapping[str, Any]
+    batch: int | None
+    workers: int | None
+    seed: int
+    out: Path | None
+    resume: bool
+
+
+def run_build(options: BuildOptions) -> None:
+    """Check the options, build, and say what came out and what to do next."""
+    from fsdpo_data.summary import print_summary
+
+    _check(options)
+    sampling = SamplingSpec(
+        n=options.samples,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        max_tokens=options.max_tokens,
+        seed=options.seed,
+    )
+    segmenter, _ = get_segmenter(options.segmenter)
+    model = resolve(options.model, options.template)
+    source = load_problems(
+        options.problems, split=options.split, limit=options.limit, seed=options.seed
+    )
+    for warning in source.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    engine = pick_engine(options.engine)
+    spec = make_spec(model, source, sampling, segmenter, engine, options)
+    out = options.out or _default_out(spec, source)
+    with progress() as shown:
+        manifest = build(
+            spec,
+            source,
+            lambda: make_sampler(engine, model, options),
+            out,
+            resume=options.resume,
+            batch=options.batch or BATCH[engine],
+            workers=options.workers,
+            progress=shown,
+        )
+    print_summary(manifest, f"sealed {out}")
+    print(f"\nnext: fsdpo-data inspect {out}")
+
+
+def _check(options: BuildOptions) -> None:
+    for name, value in (("batch", options.batch), ("workers", options.workers)):
+        if value is not None and value < 1:
+            raise InputError(f"--{name} {value}: expected at least 1.")
+    if options.limit is not None and options.limit < 1:
+        raise InputError(f"--limit {options.limit}: expected at least 1.")
+    if (options.engine == "scripted") != (options.replay is not None):
+        raise InputError("--engine scripted and --replay FILE go together; give both or neither.")
+    if options.device == "cuda" and options.engine in ("auto", "transformers"):
+        from fsdpo_data.samplers.transformers import pick_device
+
+        pick_device("cuda")
+
+
+def make_spec(
+    model: ResolvedModel,
+    source: ProblemSet,
+    sampling: SamplingSpec,
+    segmenter: str,
+    engine: str,
+    options: BuildOptions,
+) -> BuildSpec:
+    """Freeze everything that decides what the build contains."""
+    from dataclasses import replace
+
+    from fsdpo_data.annotate import get_grader
+
+    return BuildSpec(
+        model=model.ref,
+        sources=tuple(source.refs),
+        template=model.template,
+        sampling=replace(sampling, stop=model.stop),
+        engine=engine,
+        dtype=options.dtype,
+        segmenter=segmenter,
+        grader=get_grader().version,
+    )
+
+
+def pick_engine(engine: str) -> str:
+    """Resolve ``auto``: vLLM where it can run, else transformers."""
+    if engine != "auto":
+        return engine
+    from fsdpo_data.samplers.vllm import can_run
+
+    return "vllm" if can_run() else "transformers"
+
+
+def make_sampler(engine: str, model: ResolvedModel, options: BuildOptions) -> Sampler:
+    """Load the engine.
+
+    Raises:
+        Unavailable: if its library, a GPU or the weights are not here.
+    """
+    # One tokenizer thread: prompts are few, and the warning about forks is for nobody.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if options.replay is not None:
+        from fsdpo_data.samplers.scripted import ScriptedSampler
+
+        return ScriptedSampler(options.replay, model.ref)
+    if engine == "vllm":
+        from fsdpo_data.samplers.vllm import VllmSampler
+
+        return VllmSampler(
+            model.path,
+            model.ref,
+            revision=model.commit,
+            dtype=options.dtype,
+            engine_args=options.engine_args,
+        )
+    from fsdpo_data.samplers.transformers import TransformersSampler
+
+    return TransformersSampler(
+        model.path, model.ref, revision=model.commit, device=options.device, dtype=options.dtype
+    )
+
+
+def _default_out(spec: BuildSpec, source: ProblemSet) -> Path:
+    name = re.sub(r"[^\w.-]+", "-", spec.model.name).strip("-.") or "model"
+    return Path("runs") / f"{name}-{digest(spec.config(source.problems))[:8]}"

