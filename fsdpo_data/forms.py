@@ -138,8 +138,7 @@ def read_problem(record: Record, source: str, split: str, *, gsm8k: bool) -> Pro
         return _own_problem(fields)
     form = next((form for form in FORMS if form.fits(fields)), None)
     if form is None:
-        found = ", ".join(name for name, value in fields.items() if value is not None)
-        raise NotAProblem(f"no question with an answer among its fields: {found or 'none'}")
+        raise NotAProblem(_what_is_missing(fields))
     if form is _QUESTION and gsm8k:
         form = _GSM8K
     problem = Problem(
@@ -150,6 +149,13 @@ def read_problem(record: Record, source: str, split: str, *, gsm8k: bool) -> Pro
         metadata=_metadata(fields, form),
     )
     return _storable(problem)
+
+
+def _what_is_missing(fields: Mapping[str, Any]) -> str:
+    questions = {name for form in FORMS for name in form.question}
+    if any(fields.get(name) is not None for name in questions):
+        return "no answer"
+    return "neither question nor answer"
 
 
 def _own_problem(fields: Mapping[str, Any]) -> Problem:

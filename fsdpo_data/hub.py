@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -20,7 +21,8 @@ logger = logging.getLogger(__name__)
 TIMEOUT = 8.0
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+# A small file that nearly every repository of the kind has.
+_PROBES = {"model": "config.json", "dataset": "README.md"}
 _OFFLINE_WAYS = {
     "model": "give a local path, or use --model tiny, which needs no network",
     "dataset": "give a local file, or use the source embedded, which needs no network",
@@ -69,38 +71,70 @@ def endpoint() -> str:
 def resolve_commit(repo: HubRepo) -> str:
     """Return the 40-hex commit ``repo`` stands at.
 
-    Without a Hub, the commit of a copy in the local cache will do.
+    Where the Hub cannot be reached, the commit of a copy in the local cache will do: always for
+    a model, for a dataset if offline mode is on (else its loader would first retry for minutes).
 
     Raises:
         InputError: if the Hub has no such repository or revision.
         Unavailable: if the Hub cannot be reached or refuses, and nothing is cached.
     """
-    from huggingface_hub import HfApi
+    from huggingface_hub import constants
 
-    if repo.revision and _COMMIT.fullmatch(repo.revision) and _cached_commit(repo):
-        return repo.revision  # a commit cannot move, so there is nothing to ask
-    info = HfApi().model_info if repo.kind == "model" else HfApi().dataset_info
+    with hub_errors(repo):
+        cached = _cached_commit(repo)
+    if cached and repo.revision == cached:
+        return cached  # a commit cannot move, so there is nothing to ask
     try:
         with hub_errors(repo):
-            commit = info(repo.name, revision=repo.revision, timeout=TIMEOUT).sha
+            return _ask_commit(repo)
     except Unavailable as error:
-        commit = _cached_commit(repo)
-        if commit is None:
+        if cached is None:
             raise
-        logger.warning("%s Going on with the cached copy at %s.", error, commit)
+        if constants.HF_HUB_OFFLINE:
+            return cached
+        if repo.kind == "dataset":
+            raise Unavailable(f"{error} Or set HF_HUB_OFFLINE=1: {cached} is cached.") from None
+        logger.warning("%s Going on with the cached copy at %s.", error, cached)
+        return cached
+
+
+def _ask_commit(repo: HubRepo) -> str:
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.errors import RemoteEntryNotFoundError
+
+    info = HfApi().model_info if repo.kind == "model" else HfApi().dataset_info
+    try:
+        commit = info(repo.name, revision=repo.revision, timeout=TIMEOUT).sha
+    except (json.JSONDecodeError, TypeError, KeyError):
+        commit = None
     if commit is None:
-        raise Unavailable(f"{endpoint()} names no commit for {repo}. Give one as @<commit>.")
-    return commit
+        raise _not_a_hub(repo)
+    try:
+        # Anyone may ask what a gated repository holds, so access shows only on a file. This also
+        # leaves in the cache which commit the revision was, for the day without a network.
+        file = hf_hub_download(
+            repo.name,
+            _PROBES[repo.kind],
+            repo_type=repo.kind,
+            revision=repo.revision,
+            etag_timeout=TIMEOUT,
+        )
+    except RemoteEntryNotFoundError:
+        if repo.kind == "model":
+            raise InputError(
+                f"{repo} has no config.json, so transformers cannot load it. See {repo.url}."
+            ) from None
+        return commit
+    return Path(file).parent.name  # …/snapshots/<commit>/config.json
 
 
 def _cached_commit(repo: HubRepo) -> str | None:
     from huggingface_hub import try_to_load_from_cache
 
-    for file in ("config.json", "README.md"):
-        path = try_to_load_from_cache(repo.name, file, revision=repo.revision, repo_type=repo.kind)
-        if isinstance(path, str):
-            return Path(path).parent.name  # …/snapshots/<commit>/config.json
-    return None
+    path = try_to_load_from_cache(
+        repo.name, _PROBES[repo.kind], revision=repo.revision, repo_type=repo.kind
+    )
+    return Path(path).parent.name if isinstance(path, str) else None
 
 
 @contextmanager
@@ -111,14 +145,17 @@ def hub_errors(repo: HubRepo) -> Iterator[None]:
     except FsdpoError:
         raise
     except Exception as error:
-        explained = _explain(error, repo)
+        explained = explain(error, repo)
         if explained is None:
             raise
         raise explained from None
 
 
-def _explain(error: BaseException | None, repo: HubRepo) -> FsdpoError | None:
-    """Return what to tell the user, looking through wrappers down to the first cause."""
+def explain(error: BaseException | None, repo: HubRepo) -> FsdpoError | None:
+    """Return what to tell the user of an error of the Hub, also of one inside wrappers.
+
+    None if the Hub is not at fault.
+    """
     from huggingface_hub import errors
 
     # The HTTP library's own base class, under whichever name the Hub client of the day uses it.
@@ -126,12 +163,23 @@ def _explain(error: BaseException | None, repo: HubRepo) -> FsdpoError | None:
     while error is not None:
         if isinstance(error, errors.HFValidationError):
             return InputError(f"{repo.name!r} is no Hub repository name: expected org/name.")
+        if isinstance(error, errors.RemoteEntryNotFoundError):
+            return None  # one file is missing, which is for the caller to judge
+        if isinstance(error, errors.FileMetadataError):
+            return _not_a_hub(repo)
         if isinstance(error, errors.HfHubHTTPError):
             return _explain_answer(error, repo)
         if isinstance(error, http_error | ConnectionError):
             return _explain_silence(error, repo)
         error = error.__cause__ or error.__context__
     return None
+
+
+def _not_a_hub(repo: HubRepo) -> Unavailable:
+    return Unavailable(
+        f"{endpoint()} answers, but not like a Hugging Face Hub. Check HF_ENDPOINT and any proxy; "
+        f"or {_OFFLINE_WAYS[repo.kind]}."
+    )
 
 
 def _explain_silence(error: BaseException, repo: HubRepo) -> Unavailable:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fsdpo_data.errors import InputError
-from fsdpo_data.hub import HubRepo, hub_errors, resolve_commit
+from fsdpo_data.errors import InputError, Unavailable
+from fsdpo_data.hub import HubRepo, explain, resolve_commit
 from fsdpo_data.records import Record
 
 
@@ -148,11 +148,23 @@ def load_hub(source: HubSource, split: str) -> tuple[str, list[tuple[str, list[R
 
 def _fetch(repo: HubRepo, config: str | None, split: str, commit: str) -> list[dict[str, Any]]:
     import datasets
+    from datasets.exceptions import DatasetsError
 
-    with hub_errors(repo):
-        try:
-            table = datasets.load_dataset(repo.name, config, split=split, revision=commit)
-        except ValueError as error:
-            # An unknown config or split, each with the list of those that exist.
-            raise InputError(f"{repo}, split {split}: {error}") from None
+    try:
+        table = datasets.load_dataset(repo.name, config, split=split, revision=commit)
+    except Exception as error:
+        explained = explain(error, repo)
+        if explained is None and isinstance(error, ValueError | DatasetsError):
+            # An unknown config or split, each with the list of those that exist; or bad files.
+            cause = f" ({error.__cause__})" if error.__cause__ else ""
+            explained = InputError(f"{repo}, split {split}: {error}{cause}")
+        if explained is None:
+            raise
+        raise explained from None
+    # Without a network, datasets takes the latest copy it has, of whatever commit.
+    if not all(commit in file["filename"] for file in table.cache_files):
+        raise Unavailable(
+            f"the local copy of {repo} is not of commit {commit}, and the Hub cannot be reached. "
+            "Load it once with a network."
+        )
     return list(table)

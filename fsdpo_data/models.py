@@ -8,7 +8,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsdpo_data.errors import InputError
+from fsdpo_data.errors import InputError, Unavailable
 from fsdpo_data.hub import HubRepo, resolve_commit
 from fsdpo_data.identity import ModelRef, canonical_json, file_sha256
 from fsdpo_data.prompts import Template, get_template
@@ -110,6 +110,8 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
     """
     entry = MODELS.get(name)
     if name == "tiny":
+        if not (EMBEDDED / "config.json").is_file():
+            raise Unavailable(f"--model tiny: {EMBEDDED} is missing. Install fsdpo again.")
         return _local(name, EMBEDDED, template or MODELS[name].template)
     if entry is not None and not entry.repo:
         raise InputError(f"--model {name}: {entry.note}.")

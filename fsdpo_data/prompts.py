@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsdpo_data.errors import InputError, Unavailable
+from fsdpo_data.hub import HubRepo, explain
 from fsdpo_data.identity import digest
 
 _MARK = re.compile(r"\{(question|first_line|rest)\}")
@@ -221,7 +222,7 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
     """Load the tokenizer of a model directory or Hub repository.
 
     Raises:
-        Unavailable: if transformers is not installed.
+        Unavailable: if transformers is not installed, or the Hub refuses.
         InputError: if there is no usable tokenizer at ``path``.
     """
     try:
@@ -234,6 +235,9 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
     try:
         return AutoTokenizer.from_pretrained(path, revision=revision or "main")
     except (OSError, ValueError) as error:
+        explained = explain(error, HubRepo(path, "model", revision)) if revision else None
+        if explained is not None:
+            raise explained from None
         reason = str(error).strip().split("\n")[0]
         raise InputError(
             f"{path} has no tokenizer that can be loaded ({reason}). Put its tokenizer files "

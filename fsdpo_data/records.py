@@ -69,7 +69,10 @@ def _beside(path: Path) -> str:
 
 def _directory_files(path: Path, split: str) -> list[Path]:
     """Return a directory's data files of ``split``: test rows never slip into training."""
-    for inner in (path / "problems", path / split):  # a sealed dataset; the original MATH layout
+    # A sealed dataset of ours, as one file or as shards; or the layout of the original MATH.
+    if (path / "problems.parquet").is_file():
+        return [path / "problems.parquet"]
+    for inner in (path / "problems", path / split):
         if inner.is_dir():
             return _directory_files(inner, split)
     files = _with_suffix(path.iterdir()) or _with_suffix(path.rglob("*"))

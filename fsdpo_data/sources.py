@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,7 +136,7 @@ class _Loading:
 
     def _add_files(self, name: str) -> None:
         files = data_files(name, self.split)
-        root = files[0].parent if len(files) == 1 else Path(name.partition("*")[0])
+        root = Path(os.path.commonpath([file.parent for file in files]))
         before = len(self.quarantined)
         parsed = rows = 0
         for file in files:
@@ -143,8 +144,7 @@ class _Loading:
             records = list(read_records(file))
             if not records:
                 raise InputError(f"{file}: empty. Expected {_expected()}.")
-            label = file.relative_to(root).as_posix() if file.is_relative_to(root) else str(file)
-            parsed += len(self._parse(records, str(file), label))
+            parsed += len(self._parse(records, str(file), file.relative_to(root).as_posix()))
             rows += len(records)
             fields = sorted({name for record in records for name in record.fields})
         if not parsed:
@@ -182,7 +182,7 @@ class _Loading:
         return InputError(
             f"{name}: none of its {rows} rows is a problem. Fields found: "
             f"{', '.join(fields) or 'none'}. Expected {_expected()}. "
-            f"Row {aside[0].row}: {aside[0].reason}."
+            f"First row set aside, {aside[0].row}: {aside[0].reason}."
         )
 
     def _parse(
@@ -206,16 +206,17 @@ class _Loading:
         self, problem: Problem, where: str, row: int, key: str = "", record: Record | None = None
     ) -> None:
         key = key or problem.id
-        first = self._seen.setdefault(key, f"{where} row {row}")
-        if first == f"{where} row {row}":
-            self.problems.append(problem)
+        if key in self._seen:
+            record = record or Record(row, problem.row())
+            self._set_aside(where, record, f"duplicate of {self._seen[key]}")
         else:
-            fields = record or Record(row, problem.row())
-            self._set_aside(where, fields, f"duplicate of {first}")
+            self._seen[key] = f"{where} row {row}"
+            self.problems.append(problem)
 
     def _set_aside(self, where: str, record: Record, reason: str) -> None:
         raw = record.raw or json.dumps(dict(record.fields), ensure_ascii=False, default=str)
-        self.quarantined.append(Quarantined(where, record.row, reason, raw[:RAW_LIMIT]))
+        storable = raw[:RAW_LIMIT].encode(errors="replace").decode()  # it may hold half a surrogate
+        self.quarantined.append(Quarantined(where, record.row, reason, storable))
 
 
 def problems_digest(ids: Sequence[str]) -> str:
