@@ -89,7 +89,8 @@ class HubSource:
             return None
         if known is None:
             near = difflib.get_close_matches(name.rpartition("/")[2], datasets, n=2, cutoff=0.5)
-            hint = f" Nearest short names: {', '.join(near)}." if near else ""
+            hint = " There is no file of that name either."
+            hint += f" Nearest short names: {', '.join(near)}." if near else ""
             return cls("", dataclasses.replace(repo, hint=hint), (config or None,), HubDataset(""))
         if config:
             known = dataclasses.replace(known, rows={}, digests={})  # a part of it is not it
@@ -154,10 +155,15 @@ def _fetch(repo: HubRepo, config: str | None, split: str, commit: str) -> list[d
         table = datasets.load_dataset(repo.name, config, split=split, revision=commit)
     except Exception as error:
         explained = explain(error, repo)
-        if explained is None and isinstance(error, ValueError | DatasetsError):
-            # An unknown config or split, each with the list of those that exist; or bad files.
+        # An unknown config or split, each with the list of those that exist; no data files, or
+        # files that are not what their names say; a loading script instead of data.
+        expected = (ValueError, RuntimeError, FileNotFoundError, DatasetsError)
+        if explained is None and isinstance(error, expected):
             cause = f" ({error.__cause__})" if error.__cause__ else ""
-            explained = InputError(f"{repo}, split {split}: {error}{cause}")
+            said = f"{error}{cause}".replace("\n", " ").rstrip(".")
+            explained = InputError(
+                f"{repo}, split {split}: {said}. See {repo.url}, or give files of your own."
+            )
         if explained is None:
             raise
         raise explained from None

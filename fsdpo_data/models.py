@@ -123,7 +123,8 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
             f"--model {name}: expected a directory, org/name on the Hub, or one of: "
             f"{', '.join(MODELS)}.{_nearest(name)}"
         )
-    return _on_hub(dataclasses.replace(repo, hint=_nearest(name)), template)
+    hint = "" if entry else " There is no directory of that name either." + _nearest(name)
+    return _on_hub(dataclasses.replace(repo, hint=hint), template)
 
 
 def _is_path(name: str) -> bool:
