@@ -1,0 +1,238 @@
+"""Model names become pinned models; every way this can fail says what to do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hub_server import TOKEN, HubServer, client_env, run_client, running_hub
+from small_tokenizer import save_tokenizer
+
+from fsdpo_data import models
+from fsdpo_data.errors import InputError, Unavailable
+from fsdpo_data.models import MODELS, content_revision, resolve
+from fsdpo_data.prompts import TEMPLATES
+
+SFT = "xinlai/Qwen2-7B-SFT"
+
+CLIENT = """
+import json, logging, time
+logging.basicConfig(format="%(message)s")
+logging.getLogger("httpx").disabled = True
+from fsdpo_data import hub
+from fsdpo_data.errors import FsdpoError
+from fsdpo_data.models import resolve
+hub.TIMEOUT = {timeout}
+for name in {names!r}:
+    start = time.monotonic()
+    try:
+        found = resolve(name)
+        said = [found.ref.name, found.ref.revision, found.path, found.template.name, found.commit]
+    except FsdpoError as error:
+        said = [type(error).__name__, str(error)]
+    print(json.dumps([time.monotonic() - start, *said]))
+"""
+
+
+def ask(
+    names: Sequence[str], endpoint: str, home: Path, timeout: float = 8, **env: str
+) -> tuple[list[Any], str]:
+    """Resolve names in a fresh process; return what came of each, and what was logged."""
+    code = CLIENT.format(names=list(names), timeout=timeout)
+    ran = run_client(code, client_env(endpoint, home, **env))
+    assert ran.returncode == 0, ran.stderr
+    answers = [json.loads(line) for line in ran.stdout.splitlines()]
+    for seconds, *_ in answers:
+        assert seconds < 5, "nobody should wait this long for an answer"
+    return [said for _, *said in answers], ran.stderr
+
+
+@pytest.fixture
+def hub() -> Iterator[HubServer]:
+    with running_hub() as server:
+        server.add("model", SFT, {"config.json": b"{}"})
+        yield server
+
+
+def save_model(path: Path) -> Path:
+    path.mkdir(parents=True)
+    (path / "config.json").write_text("{}")
+    (path / "model.safetensors").write_bytes(b"weights")
+    (path / "tokenizer.json").write_text("{}")
+    return path
+
+
+def test_the_table_is_sound() -> None:
+    for name, model in MODELS.items():
+        assert name == name.lower()
+        assert model.template in TEMPLATES
+        assert model.repo or model.note or name == "tiny"
+
+
+def test_a_local_model_is_known_by_its_content(tmp_path: Path) -> None:
+    path = save_model(tmp_path / "a" / "model")
+    found = resolve(str(path), "alpaca")
+    assert found.ref.name == found.path == str(path)
+    assert found.ref.revision.startswith("sha256:")
+    assert len(found.ref.revision) == len("sha256:") + 64
+    assert found.commit is None
+    assert found.template.name == "alpaca@1"
+
+    copied = shutil.copytree(path, tmp_path / "elsewhere")
+    (copied / "optimizer.pt").write_bytes(b"state")
+    (copied / "README.md").write_text("words")
+    assert content_revision(copied) == found.ref.revision
+    (copied / "model.safetensors").rename(copied / "model-00001-of-00001.safetensors")
+    assert content_revision(copied) != found.ref.revision
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
+     "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+     "vocab.json", "merges.txt", "chat_template.jinja", "model.safetensors.index.json"],
+)  # fmt: skip
+def test_every_file_that_matters_is_in_the_revision(tmp_path: Path, name: str) -> None:
+    path = save_model(tmp_path / "model")
+    before = content_revision(path)
+    (path / name).write_text("changed")
+    assert content_revision(path) != before
+
+
+def test_a_local_model_is_asked_by_its_chat_template_unless_told(tmp_path: Path) -> None:
+    path = save_model(tmp_path / "model")
+    save_tokenizer(path)
+    assert resolve(str(path)).template.name == "chat-boxed@1"
+    assert resolve(str(path), "qwen2-boxed").stop == ("<|im_end|>", "<|endoftext|>")
+
+
+def test_local_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_model(tmp_path / "checkpoint-100")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"found none\. Beside it: checkpoint-100\."):
+        resolve(str(tmp_path / "checkpoint-10"))
+    with pytest.raises(InputError, match=r"no config\.json there.* Found: nothing"):
+        resolve(str(tmp_path / "empty"))
+    with pytest.raises(InputError, match=r"no template 'alpacca'"):
+        resolve(str(tmp_path / "checkpoint-100"), "alpacca")
+    with pytest.raises(InputError, match="Nearest short names: qwen2-7b-sft,"):
+        resolve("qwen2-7b-stf")
+    with pytest.raises(InputError, match=r"name no public checkpoint.*fsdpo-train sft"):
+        resolve("llama-3-8b-sft")
+    monkeypatch.setattr(models, "EMBEDDED", tmp_path / "nowhere")
+    with pytest.raises(Unavailable, match=r"--model tiny: .*nowhere is missing"):
+        resolve("tiny")
+
+
+def test_tiny_needs_no_network() -> None:
+    found = resolve("tiny")
+    assert found.ref.name == "tiny"
+    assert found.template.name == "problem@1"
+    assert (Path(found.path) / "config.json").is_file()
+
+
+def test_names_on_the_hub(hub: HubServer, tmp_path: Path) -> None:
+    repo = hub.repos["model", SFT]
+    first = repo.refs["v1"] = repo.refs["main"]
+    second = repo.commit({"config.json": b"{ }"})
+    hub.add("model", "some/plain", {"config.json": b"{}"})
+    chatty = save_tokenizer(tmp_path / "tokenizer")
+    files = {file.name: file.read_bytes() for file in Path(chatty).iterdir()}
+    third = hub.add("model", "some/chatty", {"config.json": b"{}", **files}).refs["main"]
+
+    names = ["qwen2-7b-sft", SFT, f"{SFT}@v1", f"{SFT}@{first}", "some/chatty", "some/plain"]
+    answers, log = ask(names, hub.url, tmp_path)
+    for answer, commit in zip(answers, [second, second, first, first], strict=False):
+        assert answer == [SFT, commit, SFT, "alpaca@1", commit]
+    assert answers[4] == ["some/chatty", third, "some/chatty", "chat-boxed@1", third]
+    assert answers[5][0] == "InputError"
+    assert "choose a --template other than chat" in answers[5][1]
+    assert log == ""
+
+
+def test_without_a_network_a_cached_copy_will_do(hub: HubServer, tmp_path: Path) -> None:
+    commit = hub.repos["model", SFT].refs["main"]
+    ask(["qwen2-7b-sft"], hub.url, tmp_path)
+    hub.stop()
+    names = ["qwen2-7b-sft", f"{SFT}@{commit}", f"{SFT}@v1", "qwen2-7b-instruct"]
+    (named, pinned, tagged, absent), log = ask(names, hub.url, tmp_path)
+    assert named[1] == pinned[1] == commit
+    assert f"Going on with the cached copy at {commit}." in log
+    assert tagged[0] == absent[0] == "Unavailable"
+    (offline,), log = ask(["qwen2-7b-sft"], hub.url, tmp_path, HF_HUB_OFFLINE="1")
+    assert offline[1] == commit
+    assert log == ""
+    hub.stop = lambda: None  # type: ignore[method-assign]  # it has stopped
+
+
+def test_no_network_gives_one_message_at_once(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
+        port = taken.getsockname()[1]
+        (refused,), log = ask(["qwen2-7b-sft"], f"http://me:secret@127.0.0.1:{port}", tmp_path)
+    assert refused[0] == "Unavailable"
+    assert refused[1] == (
+        f"cannot reach the Hugging Face Hub at http://127.0.0.1:{port} for model {SFT} "
+        "([Errno 111] Connection refused). Ways on: check the network, or set HF_ENDPOINT to a "
+        "mirror you can reach, and log in with `hf auth login` if the repository is private; or "
+        "give a local path, or use --model tiny, which needs no network."
+    )
+    assert log == ""
+    (offline,), _ = ask(["qwen2-7b-sft"], "http://127.0.0.1:9", tmp_path, HF_HUB_OFFLINE="1")
+    assert "(offline mode is on). Ways on: unset HF_HUB_OFFLINE" in offline[1]
+
+
+def test_a_silent_hub_is_given_up_on(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        start = time.monotonic()
+        (answer,), _ = ask(["qwen2-7b-sft"], endpoint, tmp_path, timeout=0.5)
+    assert "timed out" in answer[1]
+    assert time.monotonic() - start < 5
+
+
+def test_what_the_hub_can_answer(hub: HubServer, tmp_path: Path) -> None:
+    llama = "meta-llama/Meta-Llama-3-8B-Instruct"
+    hub.add("model", llama, {"config.json": b"{}"}, gated=True)
+    hub.add("model", "o/gguf", {"model.gguf": b""})
+    hub.fail("/o/busy", 429)
+    hub.fail("/o/broken", 500)
+    hub.fail("/o/forbidden", 403)
+    hub.fail("/o/html", 200)
+    names = ["llama-3-8b-instruct", "xinlai/Qwen2-7B-SFTT", f"{SFT}@v9", "o/gguf"]
+    answers, log = ask(
+        [*names, "o/busy", "o/broken", "o/forbidden", "o/html", "o/--"], hub.url, tmp_path
+    )
+    gated, unknown, revision, gguf, busy, broken, forbidden, html, invalid = answers
+    assert gated[0] == "Unavailable"
+    assert f"is gated: ask for access at {hub.url}/{llama}, then log in" in gated[1]
+    assert unknown[0] == "InputError"
+    assert "there is no model xinlai/Qwen2-7B-SFTT" in unknown[1]
+    assert "Nearest short names: qwen2-7b-sft, " in unknown[1]
+    assert "has no revision 'v9'" in revision[1]
+    assert "model o/gguf has no config.json" in gguf[1]
+    assert "answered 429 for model o/busy. The Hub limits the rate" in busy[1]
+    assert "answered 500 for model o/broken. Try again later" in broken[1]
+    assert "answered 403 for model o/forbidden. Check that your token" in forbidden[1]
+    assert "answers, but not like a Hugging Face Hub" in html[1]
+    assert "'o/--' is no Hub repository name" in invalid[1]
+    assert log == ""
+
+
+def test_tokens_open_doors_and_stay_secret(hub: HubServer, tmp_path: Path) -> None:
+    hub.add("model", "o/gated", {"config.json": b"{}"}, gated=True)
+    hub.add("model", SFT, {"config.json": b"{}"}, private=True)
+    (opened,), _ = ask(["qwen2-7b-sft"], hub.url, tmp_path, HF_TOKEN=TOKEN)
+    assert opened[0] == SFT
+    wrong = "hf_wrongandsecret"
+    answers, log = ask(["qwen2-7b-sft", "o/gated"], hub.url, tmp_path / "b", HF_TOKEN=wrong)
+    for kind, message in answers:
+        assert kind == "Unavailable"
+        assert "check that your token is still valid (HF_TOKEN is set)" in message
+    assert wrong not in json.dumps(answers) + log

@@ -1,0 +1,590 @@
+"""Problems come in whole or are accounted for; nothing is dropped silently."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hub_server import HubServer, client_env, run_client, running_hub
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fsdpo_data.errors import InputError
+from fsdpo_data.forms import NotAProblem, answer_text
+from fsdpo_data.hub_datasets import DATASETS
+from fsdpo_data.identity import file_sha256
+from fsdpo_data.sources import ProblemSet, load_problems, problems_digest
+
+PLAIN = [{"question": f"{i}+{i}?", "answer": str(2 * i)} for i in range(5)]
+GSM8K = [{"question": f"Add {i} and {i}.", "answer": f"Easy.\n#### {2000 * i:,}"} for i in range(5)]
+
+
+def lines(rows: Sequence[object]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def write(path: Path, content: str | bytes) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return str(path)
+
+
+def load(path: Path, content: str | bytes, **options: Any) -> ProblemSet:
+    return load_problems([write(path, content)], **options)
+
+
+def pairs(found: ProblemSet) -> list[tuple[str, str]]:
+    return [(problem.question, problem.answer) for problem in found.problems]
+
+
+def aside(found: ProblemSet) -> list[tuple[int, str]]:
+    return [(row.row, row.reason) for row in found.quarantined]
+
+
+# --- the forms -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "question", "answer"),
+    [
+        ({"question": "q", "answer": "so\n#### x #### 1,234"}, "q", "1,234"),
+        ({"problem": "p", "solution": r"a \boxed{1} b \boxed{\frac{1}{2}}."}, "p", r"\frac{1}{2}"),
+        ({"problem": "p", "solution": r"it is $\boxed 2$."}, "p", "2"),
+        ({"problem": "p", "solution": r"no \boxed{1}", "answer": "7"}, "p", "7"),
+        ({"question": " q ", "answer": " 5 kg "}, " q ", " 5 kg "),
+        ({"prompt": "p", "answer": "3", "chosen": "x", "rejected": "y"}, "p", "3"),
+        ({"instruction": "i", "answer": ["18"], "output": "…"}, "i", "18"),
+        ({"body": "Two facts.", "question": "How many?", "answer": "9 (apples)"},
+         "Two facts. How many?", "9 (apples)"),
+        ({"question": "q", "answer": 145.0}, "q", "145"),
+        ({"question": "q", "answer": 0}, "q", "0"),
+        ({"question": "q", "answer": 123456789012345678901234567890}, "q",
+         "123456789012345678901234567890"),
+    ],
+)  # fmt: skip
+def test_forms(tmp_path: Path, row: object, question: str, answer: str) -> None:
+    found = load(tmp_path / "a.jsonl", lines([row]))
+    assert pairs(found) == [(question, answer)]
+    assert aside(found) == []
+
+
+def test_what_else_a_row_says_is_kept(tmp_path: Path) -> None:
+    rows = [
+        {"problem": "p", "solution": r"\boxed{1}", "level": "Level ?", "type": "Algebra"},
+        {"prompt": "p", "answer": "3", "dataset": "gsm8k", "chosen": "x", "full_rejected": "y"},
+    ]
+    math_row, step_dpo = load(tmp_path / "a.jsonl", lines(rows)).problems
+    assert math_row.metadata == {"level": "Level ?", "type": "Algebra", "solution": r"\boxed{1}"}
+    assert step_dpo.metadata == {"dataset": "gsm8k"}
+    (gsm8k,) = load(tmp_path / "b.jsonl", lines(GSM8K[:1])).problems
+    assert gsm8k.metadata == {"solution": "Easy.\n#### 0"}
+    assert (gsm8k.source, gsm8k.split) == ("b.jsonl", "train")
+
+
+def test_our_own_problems_come_back_as_they_were(tmp_path: Path) -> None:
+    first = load(tmp_path / "a.jsonl", lines(GSM8K)).problems
+    again = load(tmp_path / "b.jsonl", lines([problem.row() for problem in first]), split="test")
+    assert again.problems == first  # source and split are still those of the first time
+
+
+def test_a_gsm8k_row_without_its_last_line_is_not_its_own_gold(tmp_path: Path) -> None:
+    rows = [
+        *GSM8K,
+        {"question": "q", "answer": "Half of 8 is 4."},
+        {"question": "r", "answer": "####"},
+    ]
+    found = load(tmp_path / "a.jsonl", lines(rows))
+    assert pairs(found)[-1] == ("Add 4 and 4.", "8,000")
+    assert aside(found) == [
+        (6, "the answer has no #### before its gold"),
+        (7, "the answer is empty"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"question": "q"}, "no answer"),
+        ({"question": "q", "answer": None}, "no answer"),
+        ({"question": "q", "answer": " "}, "the answer is empty"),
+        ({"question": "q", "answer": ["1", "2"]}, "the answer is a list, not text or a number"),
+        ({"question": "q", "answer": True}, "the answer is a bool, not text or a number"),
+        ({"question": "q", "answer": math.nan}, "the answer is nan"),
+        ({"question": " \n", "answer": "1"}, "the question is empty"),
+        ({"question": 7, "answer": "1"}, "the question is a int, not text"),
+        ({"question": "half a \ud800", "answer": "1"},
+         "the text holds half a surrogate pair, which is no character"),
+        ({"problem": "p", "solution": "so 4"}, r"the solution has no \boxed answer"),
+        ({"problem": "p", "solution": r"so \boxed{}"}, r"the solution's \boxed is empty"),
+        ({"title": "t"}, "neither question nor answer"),
+        ([1, 2], "a JSON list, not an object"),
+    ],
+)  # fmt: skip
+def test_a_row_that_is_no_problem_is_set_aside(tmp_path: Path, row: object, reason: str) -> None:
+    found = load(tmp_path / "a.jsonl", lines([PLAIN[1], row, PLAIN[2]]))
+    assert pairs(found) == [("1+1?", "2"), ("2+2?", "4")]
+    assert aside(found) == [(2, reason)]
+    assert found.quarantined[0].source.endswith("a.jsonl")
+    found.quarantined[0].raw.encode()  # whatever was in it, a report can hold it
+
+
+def test_duplicates_are_set_aside_and_name_the_first(tmp_path: Path) -> None:
+    first, second = (
+        write(tmp_path / "a.jsonl", lines(PLAIN)),
+        write(tmp_path / "b.jsonl", lines([PLAIN[3], {"question": "3+3?", "answer": "six"}])),
+    )
+    found = load_problems([first, second, first])
+    assert pairs(found)[5:] == [("3+3?", "six")]  # another gold is another problem
+    assert aside(found)[0] == (1, f"duplicate of {first} row 4")
+    assert len(found.quarantined) == 1 + 5
+    assert len({problem.id for problem in found.problems}) == len(found.problems) == 6
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers())
+def test_numbers_keep_their_value(value: float) -> None:
+    text = answer_text(value)
+    assert type(value)(text) == value
+    assert not text.endswith(".0")
+
+
+@given(st.one_of(st.none(), st.booleans(), st.dictionaries(st.text(), st.text()),
+                 st.lists(st.integers(), min_size=2)))  # fmt: skip
+def test_what_cannot_be_an_answer_is_none(value: object) -> None:
+    with pytest.raises(NotAProblem):
+        answer_text(value)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def test_lines_end_at_newlines_only(tmp_path: Path) -> None:
+    question = "one\u2028two\u2029three\x85four\x0bfive\x0csix\x1cseven"
+    text = json.dumps({"question": question, "answer": "1"}, ensure_ascii=False)
+    assert len(text.splitlines()) > 1
+    assert pairs(load(tmp_path / "a.jsonl", f"{text}\n{lines(PLAIN[:1])}")) == [
+        (question, "1"),
+        ("0+0?", "0"),
+    ]
+
+
+def test_bom_crlf_blank_lines_and_no_last_newline(tmp_path: Path) -> None:
+    text = "\r\n".join(["\ufeff" + json.dumps(PLAIN[0]), "", " ", json.dumps(PLAIN[1])])
+    found = load(tmp_path / "a.jsonl", text)
+    assert len(found.problems) == 2
+    assert aside(found) == []
+
+
+def test_broken_lines_are_set_aside_with_their_number(tmp_path: Path) -> None:
+    good = json.dumps(PLAIN[1]).encode()
+    digits = b'{"question": "q", "answer": ' + b"1" * 5000 + b"}"
+    deep = b'{"question": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    text = b"\n".join([good, b"\xff\xfe", deep, digits, b"", good[:-5]])
+    found = load(tmp_path / "a.jsonl", text)
+    assert pairs(found) == [("1+1?", "2")]
+    assert [row.row for row in found.quarantined] == [2, 3, 4, 6]
+    reasons = [row.reason for row in found.quarantined]
+    assert reasons[0] == "not UTF-8 at byte 1"
+    assert all(reason.startswith("not JSON (") for reason in reasons[1:])
+    assert found.quarantined[3].raw == good[:-5].decode()
+    assert max(len(row.raw) for row in found.quarantined) <= 2000
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_row_set_aside_or_a_message(tmp_path: Path, data: bytes) -> None:
+    found = load(tmp_path / "a.jsonl", lines(PLAIN[:1]).encode() + data)
+    rows = [line for line in data.split(b"\n") if line.strip()]
+    assert len(found.problems) + len(found.quarantined) == 1 + len(rows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [json.dumps(PLAIN), json.dumps(PLAIN, indent=1), "\ufeff" + json.dumps(PLAIN), lines(PLAIN)],
+)
+def test_json_is_a_list_or_lines(tmp_path: Path, text: str) -> None:
+    assert len(load(tmp_path / "a.json", text).problems) == 5
+
+
+def test_parquet_and_csv(tmp_path: Path) -> None:
+    import polars
+
+    polars.DataFrame(GSM8K).write_parquet(tmp_path / "a.parquet")
+    assert pairs(load_problems([str(tmp_path / "a.parquet")]))[1] == ("Add 1 and 1.", "2,000")
+    csv = '\ufeffquestion,answer\r\n"How many, if\nany?","1,000"\r\nid?,007\r\nq,1,2\r\nq\r\n'
+    found = load(tmp_path / "a.csv", csv)
+    assert pairs(found) == [("How many, if\nany?", "1,000"), ("id?", "007")]
+    assert aside(found) == [(row, "more or fewer values than columns") for row in (3, 4)]
+
+
+def test_directories_and_globs(tmp_path: Path) -> None:
+    write(tmp_path / "MATH/b.jsonl", lines(PLAIN[:2]))
+    write(tmp_path / "MATH/a.jsonl", lines(PLAIN[2:]))
+    write(tmp_path / "MATH/files.txt", "not data")
+    write(tmp_path / "MATH/.hidden.json", "not data")
+    whole = load_problems([str(tmp_path / "MATH")])
+    assert [problem.question[0] for problem in whole.problems] == ["2", "3", "4", "0", "1"]
+    assert [problem.source for problem in whole.problems] == ["a.jsonl"] * 3 + ["b.jsonl"] * 2
+    matched = load_problems([str(tmp_path / "MATH" / "*.jsonl")])
+    assert matched.problems == whole.problems
+    assert matched.refs[0].revision == whole.refs[0].revision
+    (tmp_path / "MATH/a.jsonl").rename(tmp_path / "MATH/c.jsonl")
+    assert load_problems([str(tmp_path / "MATH")]).refs[0].revision != whole.refs[0].revision
+
+
+def test_a_directory_gives_the_split_asked_for_and_no_other(tmp_path: Path) -> None:
+    for split, row in zip(("train", "test"), PLAIN, strict=False):
+        write(tmp_path / f"named/{split}-00000.jsonl", lines([row]))
+        write(tmp_path / f"original/{split}/algebra/1.json", json.dumps(row))
+        write(tmp_path / f"deep/data/{split}/x.jsonl", lines([row]))
+    for layout in ("named", "original", "deep"):
+        for split, row in zip(("train", "test"), PLAIN, strict=False):
+            found = load_problems([str(tmp_path / layout)], split=split)
+            assert pairs(found) == [(row["question"], row["answer"])]
+        with pytest.raises(
+            InputError, match=r"holds no dev data.*has files of split test, train\."
+        ):
+            load_problems([str(tmp_path / layout)], split="dev")
+
+
+def test_a_sealed_dataset_gives_its_problems(tmp_path: Path) -> None:
+    write(tmp_path / "run/manifest.json", "{}")
+    write(tmp_path / "run/solutions/train.jsonl", lines([{"prompt": "p", "answer": "1"}]))
+    write(tmp_path / "run/problems/train.jsonl", lines(PLAIN))
+    assert len(load_problems([str(tmp_path / "run")]).problems) == 5
+
+
+def test_a_test_file_read_as_train_is_remarked_on(tmp_path: Path) -> None:
+    path = write(tmp_path / "test.jsonl", lines(PLAIN))
+    assert load_problems([path], split="test").warnings == []
+    (warning,) = load_problems([path]).warnings
+    assert warning == f"{path} is named after split test, but was read as train."
+
+
+def test_mistakes_name_the_way_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "problems.jsonl", lines(PLAIN))
+    write(tmp_path / "empty.jsonl", "\n\n")
+    write(tmp_path / "torn.json", '[{"question": ')
+    write(tmp_path / "other.jsonl", lines([{"title": "t", "text": "x"}] * 2))
+    write(tmp_path / "no_gold.jsonl", lines([{"prompt": "p", "chosen": "x"}] * 2))
+    write(tmp_path / "a.xml", "<x/>")
+    write(tmp_path / "a.parquet", "not parquet")
+    (tmp_path / "folder").mkdir()
+    for name, message in {
+        "problem.jsonl": rf"no file '.*problem\.jsonl'\. Nearest in {tmp_path}: problems\.jsonl",
+        "nowhere/deep.jsonl": rf"no file '.*nowhere/deep\.jsonl'\. Nearest in {tmp_path}: ",
+        "*.txt": r"no file matches '.*\*\.txt'",
+        "empty.jsonl": r"empty\.jsonl: empty\. Expected one of: .*question \+ answer",
+        "torn.json": r"torn\.json: not JSON \(.*line 1",
+        "other.jsonl": r"none of its 2 rows is a problem\. Fields found: text, title\. Expected "
+        r"one of: .*question \+ answer.*First row set aside, 1: neither question nor answer",
+        "no_gold.jsonl": r"Fields found: chosen, prompt\..*First row set aside, 1: no answer",
+        "a.xml": r"cannot read files ending in '\.xml'",
+        "a.parquet": r"a\.parquet: not parquet",
+        "folder": r"folder holds no train data",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            load_problems([str(tmp_path / name)])
+    with pytest.raises(InputError, match=r"no source 'gsm9k'.*Nearest: gsm8k"):
+        load_problems(["gsm9k"])
+    with pytest.raises(InputError, match="no source of problems given"):
+        load_problems([])
+    with pytest.raises(InputError, match="limit 0: expected at least 1"):
+        load_problems([path], limit=0)
+
+
+# --- choosing ------------------------------------------------------------------------------------
+
+
+def test_a_limit_chooses_by_content_and_seed(tmp_path: Path) -> None:
+    rows = [{"question": f"q{i}", "answer": "1"} for i in range(200)]
+    path = tmp_path / "a.jsonl"
+    few, more = (load(path, lines(rows), limit=n).problems for n in (10, 50))
+    assert len(few) == 10
+    # Pinned: a choice that changed with a release would make old runs impossible to repeat.
+    assert [p.question for p in load(path, lines(rows), limit=3).problems] == [
+        "q130",
+        "q138",
+        "q166",
+    ]
+    assert set(pairs_of(few)) < set(pairs_of(more))
+    assert [int(problem.question[1:]) for problem in more] == sorted(
+        int(problem.question[1:]) for problem in more
+    )
+    random.Random(1).shuffle(rows)
+    assert set(pairs_of(load(path, lines(rows), limit=10).problems)) == set(pairs_of(few))
+    assert set(pairs_of(load(path, lines(rows), limit=10, seed=1).problems)) != set(pairs_of(few))
+    assert len(load(path, lines(rows), limit=500).problems) == 200
+
+
+def test_a_set_of_problems_has_one_digest_in_any_order() -> None:
+    assert problems_digest(["a", "b"]) == problems_digest(["b", "a"])
+    assert problems_digest(["a", "b"]) != problems_digest(["a", "b", "b"])
+
+
+def pairs_of(problems: Sequence[Any]) -> list[tuple[str, str]]:
+    return [(problem.question, problem.answer) for problem in problems]
+
+
+def test_the_embedded_world() -> None:
+    found = load_problems(["embedded"])
+    assert len(found.problems) == 200
+    assert found.refs[0].name == "embedded"
+    assert found.refs[0].revision
+    assert load_problems(["embedded"], limit=7).problems == found.problems[:7]
+    assert not {p.id for p in found.problems} & {
+        p.id for p in load_problems(["embedded"], split="test").problems
+    }
+
+
+# --- the Hub -------------------------------------------------------------------------------------
+
+CARD = """---
+configs:
+- config_name: main
+  default: true
+  data_files:
+  - split: train
+    path: main/train-*
+  - split: test
+    path: main/test-*
+- config_name: socratic
+  data_files:
+  - split: train
+    path: socratic/train-*
+---
+"""
+
+CLIENT = """
+import dataclasses, json, logging
+logging.disable()
+from fsdpo_data.errors import FsdpoError
+from fsdpo_data.hub_datasets import DATASETS
+from fsdpo_data.sources import load_problems
+DATASETS = dict(DATASETS)
+for name, known in {known!r}.items():
+    DATASETS[name] = dataclasses.replace(DATASETS[name], **known)
+for name, split in {asked!r}:
+    try:
+        found = load_problems([name], split=split, datasets=DATASETS)
+        print(json.dumps(dataclasses.asdict(found)))
+    except FsdpoError as error:
+        print(json.dumps([type(error).__name__, str(error)]))
+"""
+
+
+@pytest.fixture
+def hub() -> Iterator[HubServer]:
+    files = {
+        "README.md": CARD.encode(),
+        "main/train-0.jsonl": lines(GSM8K).encode(),
+        "main/test-0.jsonl": lines(GSM8K[:2]).encode(),
+        "socratic/train-0.jsonl": lines(GSM8K[1:3]).encode(),
+    }
+    with running_hub() as server:
+        server.add("dataset", "openai/gsm8k", files)
+        yield server
+
+
+def ask(
+    asked: Sequence[tuple[str, str]],
+    hub: HubServer,
+    home: Path,
+    known: dict[str, dict[str, Any]] | None = None,
+    **env: str,
+) -> list[Any]:
+    """Load sources in a fresh process that knows ``hub`` alone."""
+    code = CLIENT.format(asked=list(asked), known=known or {})
+    ran = run_client(code, client_env(hub.url, home, **env))
+    assert ran.returncode == 0, ran.stderr
+    assert "Traceback" not in ran.stderr
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def test_gsm8k_from_the_hub(hub: HubServer, tmp_path: Path) -> None:
+    repo = hub.repos["dataset", "openai/gsm8k"]
+    first = repo.refs["v1"] = repo.refs["main"]
+    second = repo.commit({**repo.commits[first], "main/train-0.jsonl": lines(GSM8K[:3]).encode()})
+    digest = problems_digest([p.id for p in load(tmp_path / "a.jsonl", lines(GSM8K)).problems])
+    known = {"gsm8k": {"rows": {"train": 5}, "digests": {"train": digest}}}
+    asked = [("gsm8k@v1", "train"), ("gsm8k", "train"), ("gsm8k@v1:socratic", "train"),
+             ("openai/gsm8k", "test"), (f"openai/gsm8k@{first}:main", "train")]  # fmt: skip
+    pinned, short, config, plain, exact = ask(asked, hub, tmp_path / "home", known)
+
+    assert [row["answer"] for row in pinned["problems"]] == [
+        "0",
+        "2,000",
+        "4,000",
+        "6,000",
+        "8,000",
+    ]
+    assert pinned["problems"][0]["source"] == "openai/gsm8k"
+    assert pinned["refs"] == [{"name": "openai/gsm8k", "revision": first, "split": "train"}]
+    assert pinned["warnings"] == pinned["quarantined"] == []
+    assert short == [
+        "InputError",
+        f"openai/gsm8k at {second[:12]}, split train: 3 rows, expected 5. It is not the dataset "
+        "that the name gsm8k stands for: choose another revision with gsm8k@<commit>, or read it "
+        "as it is under its full name, openai/gsm8k.",
+    ]
+    assert len(config["problems"]) == 2
+    assert config["refs"][0]["name"] == "openai/gsm8k:socratic"
+    assert len(plain["problems"]) == 2
+    assert plain["refs"][0]["revision"] == second
+    assert len(exact["problems"]) == 5
+    assert not [request for request in hub.requests if "datasets-server" in request]
+
+
+def test_the_real_gsm8k_is_expected_under_its_name(hub: HubServer, tmp_path: Path) -> None:
+    (answer,) = ask([("gsm8k", "train")], hub, tmp_path)
+    assert "split train: 5 rows, expected 7473." in answer[1]
+
+
+def test_other_texts_in_the_same_number_of_rows_are_remarked_on(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    known = {"gsm8k": {"rows": {"train": 5}, "digests": {"train": "0" * 20}}}
+    (answer,) = ask([("gsm8k", "train")], hub, tmp_path, known)
+    assert len(answer["problems"]) == 5
+    assert "the problems are not those of the original files" in answer["warnings"][0]
+
+
+def test_math_is_seven_configs_and_step_dpo_one_row_a_question(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    subjects = DATASETS["math"].configs
+    card = "".join(
+        f"- config_name: {name}\n  data_files:\n  - split: train\n    path: {name}/train-*\n"
+        for name in subjects
+    )
+    files = {"README.md": f"---\nconfigs:\n{card}---\n".encode()}
+    for i, name in enumerate(subjects):
+        row = {"problem": f"p{i}", "level": "Level 1", "type": name, "solution": f"\\boxed{{{i}}}"}
+        files[f"{name}/train-0.jsonl"] = lines([row]).encode()
+    hub.add("dataset", "EleutherAI/hendrycks_math", files)
+    pairs = [{"prompt": "p", "answer": gold, "chosen": "c", "rejected": "r"} for gold in "112"]
+    hub.add("dataset", "xinlai/Math-Step-DPO-10K", {"data/train-0.jsonl": lines(pairs).encode()})
+    known = {"math": {"rows": {"train": 7}, "digests": {}}, "math-step-dpo-10k": {"rows": {}}}
+    asked = [("math", "train"), ("math:geometry", "train"), ("math-step-dpo-10k", "train")]
+    whole, part, step_dpo = ask(asked, hub, tmp_path, known)
+    assert [row["answer"] for row in whole["problems"]] == list("0123456")
+    assert [ref["name"] for ref in whole["refs"]] == ["EleutherAI/hendrycks_math"]
+    assert [row["metadata"]["type"] for row in part["problems"]] == ["geometry"]
+    assert [row["answer"] for row in step_dpo["problems"]] == ["1"]
+    assert [row["row"] for row in step_dpo["quarantined"]] == [2, 3]
+
+
+def test_what_the_hub_can_answer(hub: HubServer, tmp_path: Path) -> None:
+    hub.add("dataset", "o/gated", {"a.jsonl": b"", "README.md": b""}, gated=True)
+    hub.add("dataset", "o/text", {"data/train.jsonl": lines([{"text": "x"}]).encode()})
+    hub.add("dataset", "o/torn", {"data/train.jsonl": b'{"question": "q", "ans\n'})
+    hub.add("dataset", "o/nothing", {"README.md": b"# no data"})
+    hub.add("dataset", "o/script", {"script.py": b"import datasets"})
+    hub.fail("/o/busy", 429)
+    names = "gsm8k:nope gsm8k@nope o/gsm9k o/gated o/text o/torn o/nothing o/script o/busy"
+    asked = [("gsm8k", "dev"), *((name, "train") for name in names.split())]
+    answers = ask(asked, hub, tmp_path)
+    split, config, revision, unknown, gated, text, torn, nothing, script, busy = answers
+    assert "'nope' not found. Available: ['main', 'socratic']" in config[1]
+    assert "Unknown split \"dev\". Should be one of ['train', 'test']." in split[1]
+    assert "dataset openai/gsm8k has no revision 'nope'" in revision[1]
+    assert "there is no dataset o/gsm9k" in unknown[1]
+    assert "Nearest short names: gsm8k." in unknown[1]
+    assert "There is no file of that name either." in unknown[1]
+    assert f"dataset o/gated is gated: ask for access at {hub.url}/datasets/o/gated" in gated[1]
+    assert "o/text: none of its 1 rows is a problem. Fields found: text." in text[1]
+    assert "dataset o/torn, split train" in torn[1]
+    assert "doesn't contain any data files. See " in nothing[1]
+    assert "Dataset scripts are no longer supported" in script[1]
+    assert "answered 429 for dataset o/busy" in busy[1]
+    assert "or use the source embedded, which needs no network" in busy[1]
+
+
+def test_without_a_network(hub: HubServer, tmp_path: Path) -> None:
+    repo = hub.repos["dataset", "openai/gsm8k"]
+    asked = [("openai/gsm8k", "train")]
+    (first,) = ask(asked, hub, tmp_path)
+    hub.fail("/", 503)
+    (down,) = ask(asked, hub, tmp_path)
+    assert down[0] == "Unavailable"
+    assert f"Or set HF_HUB_OFFLINE=1: {repo.refs['main']} is cached." in down[1]
+    (cached,) = ask(asked, hub, tmp_path, HF_HUB_OFFLINE="1")
+    assert cached == first
+    (absent,) = ask(asked, hub, tmp_path / "other", HF_HUB_OFFLINE="1")
+    assert "offline mode is on" in absent[1]
+
+
+# --- the real files ------------------------------------------------------------------------------
+
+
+def test_gsm8k_as_published(shared: Path) -> None:
+    path = shared / "data/train/gsm8k/train.jsonl"
+    found = load_problems([str(path)])
+    assert len(found.problems) == 7473
+    assert found.quarantined == found.warnings == []
+    assert found.refs[0].revision == f"sha256:{file_sha256(path)}"
+    golds = [problem.answer for problem in found.problems]
+    assert sum("," in gold for gold in golds) == 79
+    assert sum(gold.startswith("-") for gold in golds) == 3
+    assert sum("\u2028" in json.dumps(p.row(), ensure_ascii=False) for p in found.problems) == 1
+    assert digest_of(found) == DATASETS["gsm8k"].digests["train"]
+
+
+def test_math_as_published(shared: Path) -> None:
+    found = load_problems([str(shared / "data/train/math")])
+    assert len(found.problems) == 7498
+    assert [(Path(row.source).name, row.row, row.reason) for row in found.quarantined] == [
+        ("number_theory.jsonl", 850, "the solution's \\boxed is empty"),
+        ("number_theory.jsonl", 852, "the solution's \\boxed is empty"),
+    ]
+    algebra = [problem for problem in found.problems if problem.source == "algebra.jsonl"]
+    assert [algebra[line - 1].answer for line in (1656, 1708)] == ["2", "9"]  # \boxed 2
+    assert sum(problem.metadata["level"] == "Level ?" for problem in found.problems) == 2
+    assert digest_of(found) == DATASETS["math"].digests["train"]
+
+
+def digest_of(found: ProblemSet) -> str:
+    return problems_digest([problem.id for problem in found.problems])
+
+
+@pytest.mark.parametrize(
+    ("file", "problems", "aside_rows"),
+    [
+        ("gsm8k/test.jsonl", 1319, []),
+        ("math/test.jsonl", 5000, []),
+        ("math500/test.jsonl", 500, []),
+        ("ocw/test.jsonl", 272, []),
+        ("ocw/variants/qwen_minerva_math_test.jsonl", 272, []),
+        ("gk2023/test.jsonl", 383, [168, 193]),  # no answer in the source
+        ("asdiv/test.jsonl", 2214, [677]),  # twice the same
+        ("gsm_ic2/base/gsm8k_validation.jsonl", 1000, []),
+        # Several answers, as a list.
+        ("math/annotations/mario_eval_math_testset_annotation.json", 4996, [334, 2717, 2913, 2937]),
+    ],
+)
+def test_benchmarks_of_these_forms(
+    shared: Path, file: str, problems: int, aside_rows: list[int]
+) -> None:
+    found = load_problems([str(shared / "data/benchmarks" / file)], split="test")
+    assert len(found.problems) == problems
+    assert [row.row for row in found.quarantined] == aside_rows
+
+
+def test_three_writers_of_gsm8k_agree(shared: Path) -> None:
+    folder = shared / "data/benchmarks/gsm8k"
+    files = ["test.jsonl", "variants/deepseek_math_test.jsonl",
+             "variants/step_dpo_GSM8K_test_data.jsonl"]  # fmt: skip
+    digests = {digest_of(load_problems([str(folder / file)], split="test")) for file in files}
+    assert digests == {DATASETS["gsm8k"].digests["test"]}
+    math_test = load_problems([str(shared / "data/benchmarks/math/test.jsonl")], split="test")
+    assert digest_of(math_test) == DATASETS["math"].digests["test"]
+
+
+def test_step_dpo_rows_without_their_answer_are_refused(shared: Path) -> None:
+    path = shared / "data/train/math_step_dpo_10k/sample_10_rows_3_fields.jsonl"
+    with pytest.raises(InputError, match=r"none of its 10 rows .*: chosen, prompt, rejected\."):
+        load_problems([str(path)])
