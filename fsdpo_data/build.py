@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fsdpo_data.annotate import SHARD_SOLUTIONS, ShardTask, annotate, write_parquet
+from fsdpo_data.errors import InputError
 from fsdpo_data.identity import ModelRef, SourceRef, canonical_json, digest
 from fsdpo_data.labels import OUTCOME_LABELS
 from fsdpo_data.manifest import Manifest, make_manifest
@@ -97,9 +98,15 @@ def build(
         The manifest of the sealed dataset.
 
     Raises:
+        InputError: if there is no problem to solve.
         RunMismatch: if ``out`` holds another run.
         StoreError: if the disk fails; what was written stays valid.
     """
+    if not source.problems:
+        raise InputError(
+            f"There is no problem to solve: {len(source.quarantined)} rows were read and none can "
+            "be used. Check the file, its split and its answers."
+        )
     config = spec.config(source.problems)
     with RunDir.open(out, config, resume=resume) as run:
         if not run.sealed:
@@ -162,9 +169,7 @@ def _seal(
         shards.append(shard)
         progress.advance(1)
     reasons = Counter(row.reason for row in source.quarantined)
-    manifest = make_manifest(
-        run.path, config, problems_file, len(source.problems), shards, reasons
-    )
+    manifest = make_manifest(run.path, config, problems_file, len(source.problems), shards, reasons)
     progress.phase("validate", 1)
     check_invariants(run.path, manifest)
     with explained(run.path, saved=len(run.spans)):

@@ -82,12 +82,14 @@ def build(
     problems: Annotated[
         list[str] | None,
         typer.Option(
-            help="`embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`, "
-            "or a file or directory; may be given several times.  [default: embedded]"
+            help="`embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`,"
+            " or a file or directory; may be given several times.  [default: embedded]"
         ),
     ] = None,
     split: Annotated[str, typer.Option(help="Split of the problems.")] = "train",
-    limit: Annotated[int | None, typer.Option(help="Problems at most; the seed draws them.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Problems at most; the seed draws them.")
+    ] = None,
     samples: Annotated[int, typer.Option(help="Solutions per problem (the paper's M).")] = 32,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.8,
     top_p: Annotated[float, typer.Option(help="Nucleus mass.")] = 1.0,
@@ -105,7 +107,9 @@ def build(
         Path | None, typer.Option(help="Recorded completions for `--engine scripted`.")
     ] = None,
     device: Annotated[Device, typer.Option(help="For `--engine transformers`.")] = Device.auto,
-    dtype: Annotated[Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")] = Dtype.auto,
+    dtype: Annotated[
+        Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")
+    ] = Dtype.auto,
     tensor_parallel_size: Annotated[
         int, typer.Option(help="GPUs that share one copy of the model (vLLM).")
     ] = 1,
@@ -160,7 +164,9 @@ def build(
     )
 
 
-def _engine_args(pairs: list[str] | None, tensor_parallel: int, data_parallel: int) -> dict[str, Any]:
+def _engine_args(
+    pairs: list[str] | None, tensor_parallel: int, data_parallel: int
+) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     if tensor_parallel != 1:
         arguments["tensor_parallel_size"] = tensor_parallel
@@ -191,8 +197,8 @@ def validate(
         return
     rows = manifest["rows"]
     typer.echo(
-        f"{directory} is valid: schema {manifest['schema_version']}, {rows['problems']:,} problems, "
-        f"{rows['solutions']:,} solutions, digest {manifest['digest']}"
+        f"{directory} is valid: schema {manifest['schema_version']}, {rows['problems']:,} problems,"
+        f" {rows['solutions']:,} solutions, digest {manifest['digest']}"
     )
 
 

@@ -151,7 +151,9 @@ def read_manifest(root: Path) -> Manifest:
         manifest: Manifest = json.loads(file.read_text())
         version = int(manifest["schema_version"])
     except (ValueError, KeyError, TypeError) as error:
-        raise SchemaError(f"{file} is not a manifest: {error!r}. Fetch or build it again.") from None
+        raise SchemaError(
+            f"{file} is not a manifest: {error!r}. Fetch or build it again."
+        ) from None
     if version != SCHEMA_VERSION:
         raise SchemaError(
             f"{file} is of schema version {version}; this release reads version {SCHEMA_VERSION}. "

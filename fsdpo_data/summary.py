@@ -31,7 +31,10 @@ def summary_rows(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("mixed problems", f"{statistics['mixed_problems']:,}  (right and wrong samples: pairs)"),
         ("outcomes", _counts(manifest["outcomes"])),
         ("step labels", _labels(labels)),
-        ("truncated", f"{statistics['truncated']:,}  ({percent(statistics['truncated'] / solutions)})"),
+        (
+            "truncated",
+            f"{statistics['truncated']:,}  ({percent(statistics['truncated'] / solutions)})",
+        ),
         (
             "unique",
             f"{statistics['unique_solutions']:,}  "

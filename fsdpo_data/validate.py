@@ -94,11 +94,14 @@ def _schemas(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
 def _difference(found: Any, expected: Any) -> str:
     have = {field.name: str(field.type) for field in found}
     want = {field.name: str(field.type) for field in expected}
-    return "; ".join(
-        f"{name} is {have.get(name, 'missing')}, expected {want.get(name, 'no such column')}"
-        for name in dict.fromkeys([*want, *have])
-        if have.get(name) != want.get(name)
-    ) or f"order {list(have)}, expected {list(want)}"
+    return (
+        "; ".join(
+            f"{name} is {have.get(name, 'missing')}, expected {want.get(name, 'no such column')}"
+            for name in dict.fromkeys([*want, *have])
+            if have.get(name) != want.get(name)
+        )
+        or f"order {list(have)}, expected {list(want)}"
+    )
 
 
 def _texts(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:

@@ -87,7 +87,9 @@ def _index(path: Path) -> dict[bytes, tuple[int, int]]:
                 spans[_key(_prompt(path, number, line))] = (start, len(line))
                 start += len(line)
     except OSError as error:
-        raise InputError(f"--replay {path}: {error.strerror}. Expected recorded completions.") from None
+        raise InputError(
+            f"--replay {path}: {error.strerror}. Expected recorded completions."
+        ) from None
     if not spans:
         raise InputError(f"--replay {path}: the file is empty. Expected recorded completions.")
     return spans
@@ -101,6 +103,6 @@ def _prompt(path: Path, number: int, line: bytes) -> str:
     except (ValueError, KeyError, TypeError):
         pass
     raise InputError(
-        f"--replay {path}, line {number}: expected one JSON object with `prompt` and `completions`, "
-        "as in the completions.jsonl of a run."
+        f"--replay {path}, line {number}: expected one JSON object with `prompt` and `completions`,"
+        " as in the completions.jsonl of a run."
     )

@@ -1,0 +1,180 @@
+"""Everything `fsdpo-data build` does besides generation, timed on recorded completions.
+
+    python benchmarks/perf/build.py [--problems 10000] [--samples 32] [--outputs DIR]
+
+Replays recorded completions through `fsdpo-data build --engine scripted` (read, segment, grade,
+label, write parquet, validate, seal) and prints the time of each part, the peak memory over all
+processes, and the rate relative to a plain copy of the same bytes made in the same run. With
+`--outputs` (a directory of published model outputs: `openai_gsm8k/`, `qwen_math_cot/`) the texts
+are real ones, repeated; without it they are demonstrations of the embedded world.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fsdpo_data.annotate import SHARD_SOLUTIONS, get_grader, write_parquet
+from fsdpo_data.models import resolve
+from fsdpo_data.samplers import Completion
+from fsdpo_data.schema import Problem
+from fsdpo_data.segment import auto
+
+Base = tuple[str, str, list[str]]  # question, gold, responses
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--problems", type=int, default=10_000)
+    arguments.add_argument("--samples", type=int, default=32)
+    arguments.add_argument("--outputs", type=Path)
+    options = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        base = list(real(options.outputs) if options.outputs else embedded())
+        write_inputs(folder, base, options.problems, options.samples)
+        raw = (folder / "recorded.jsonl").stat().st_size
+        seconds, peak, phases = timed_build(folder, options.samples)
+        solutions = options.problems * options.samples
+        print(f"{solutions:,} solutions, {raw / 1e6:.0f} MB, {len(base)} different problems")
+        for phase, spent in phases.items():
+            print(f"  {phase:<10} {spent:6.1f} s")
+        print(f"  {'all':<10} {seconds:6.1f} s   {solutions / seconds:,.0f} solutions/s")
+        print(f"  peak memory {peak / 1e9:.2f} GB over all processes")
+        print("one shard, in one process:")
+        for part, spent in inside(folder).items():
+            print(f"  {part:<10} {spent:6.2f} s")
+
+
+def real(outputs: Path) -> Iterator[Base]:
+    """Yield published problems with the responses of several models."""
+    for line in (outputs / "openai_gsm8k/example_model_solutions.jsonl").open(encoding="utf-8"):
+        row = json.loads(line)
+        responses = [value["solution"] for value in row.values() if isinstance(value, dict)]
+        yield row["question"], row["ground_truth"].split("#### ")[-1], responses
+    for line in (outputs / "qwen_math_cot/math_cot_100.jsonl").open(encoding="utf-8"):
+        row = json.loads(line)
+        yield row["question"], row["gt"], row["code"]
+
+
+def embedded() -> Iterator[Base]:
+    """Yield problems of the embedded world with demonstrations, some of them wrong."""
+    from fsdpo_data.embedded import demonstration, make_problems
+
+    rng = random.Random(0)
+    for problem in make_problems("train", 1000):
+        texts = [demonstration(problem, rng, error_rate=0.2).text for _ in range(8)]
+        yield problem.question, problem.answer, texts
+
+
+def write_inputs(folder: Path, base: list[Base], problems: int, samples: int) -> None:
+    """Write problems and their recorded completions, repeating the base as often as needed."""
+    template = resolve("tiny").template
+    with (
+        (folder / "problems.jsonl").open("wb") as questions,
+        (folder / "recorded.jsonl").open("wb") as recorded,
+    ):
+        for index in range(problems):
+            question, gold, responses = base[index % len(base)]
+            question = f"{question} ({index // len(base)})"
+            problem = Problem(question, gold, "perf", "train")
+            questions.write(orjson.dumps({"question": question, "answer": gold}) + b"\n")
+            texts = [responses[i % len(responses)] for i in range(samples)]
+            record = {
+                "problem_id": problem.id,
+                "prompt": template.render(question),
+                "completions": [asdict(Completion(text, "stop", len(text) // 4)) for text in texts],
+            }
+            recorded.write(orjson.dumps(record) + b"\n")
+
+
+def inside(folder: Path) -> dict[str, float]:
+    """Time the parts of annotating, each alone, on one shard's worth of records."""
+    with (folder / "recorded.jsonl").open("rb") as file:
+        lines = [line for line, _ in zip(file, range(SHARD_SOLUTIONS // 32), strict=False)]
+    golds = [json.loads(line)["answer"] for line in (folder / "problems.jsonl").open()][
+        : len(lines)
+    ]
+    spent: dict[str, float] = {}
+
+    def timed(name: str, work: Callable[[], Any]) -> Any:
+        started = time.perf_counter()
+        result = work()
+        spent[name] = time.perf_counter() - started
+        return result
+
+    records = timed("parse", lambda: [orjson.loads(line) for line in lines])
+    texts = [[each["text"] for each in record["completions"]] for record in records]
+    timed("segment", lambda: [auto(text) for group in texts for text in group])
+    grader = get_grader()
+    pairs = [(gold, text) for gold, group in zip(golds, texts, strict=True) for text in group]
+    timed("grade", lambda: grader.grade(pairs))
+    table = pq.read_table(min((folder / "out" / "solutions").iterdir()))
+    rows = table.to_pylist()
+    timed("table", lambda: pa.Table.from_pylist(rows, schema=table.schema))
+    timed("parquet", lambda: write_parquet(table, folder / "shard.parquet"))
+    return spent
+
+
+def timed_build(folder: Path, samples: int) -> tuple[float, int, dict[str, float]]:
+    """Run the build in a child process; return seconds, peak bytes and seconds by phase."""
+    command = [sys.executable, "-m", "fsdpo_data.cli", "build", "--problems"]
+    command += [str(folder / "problems.jsonl"), "--samples", str(samples)]
+    command += ["--engine", "scripted", "--replay", str(folder / "recorded.jsonl")]
+    command += ["--out", str(folder / "out")]
+    started = time.perf_counter()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    memory = [0]
+    watcher = threading.Thread(target=watch_memory, args=(child.pid, memory))
+    watcher.start()
+    marks = [("start", started)]
+    assert child.stderr is not None
+    for line in child.stderr:
+        print("    " + line.rstrip(), file=sys.stderr)
+        name, colon, _ = line.partition(":")
+        if colon and name in ("load", "sample", "annotate", "validate") and name != marks[-1][0]:
+            marks.append((name, time.perf_counter()))
+    if child.wait() != 0:
+        raise SystemExit("the build failed")
+    ended = time.perf_counter()
+    watcher.join()
+    marks.append(("end", ended))
+    phases = {name: after - at for (name, at), (_, after) in pairwise(marks)}
+    return ended - started, memory[0], phases
+
+
+def watch_memory(pid: int, peak: list[int]) -> None:
+    """Record the largest sum of resident memory (shared pages counted once, as PSS)."""
+    try:
+        parent = psutil.Process(pid)
+        while parent.is_running() and parent.status() != psutil.STATUS_ZOMBIE:
+            total = 0
+            for process in (parent, *parent.children(recursive=True)):
+                try:
+                    total += process.memory_full_info().pss
+                except psutil.Error:
+                    continue
+            peak[0] = max(peak[0], total)
+            time.sleep(0.1)
+    except psutil.Error:
+        return
+
+
+if __name__ == "__main__":
+    main()
