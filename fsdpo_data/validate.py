@@ -176,7 +176,9 @@ def _rows(root: Path) -> Iterator[str]:
         ),
         "have another number of rewards than of steps": rewards.list.len() != steps.list.len(),
         "have a reward that is not a number in [0, 1]": (
-            rewards.list.eval(~(reward.is_finite() & reward.is_between(0, 1))).list.any()
+            rewards.list.eval(
+                ~(reward.is_finite() & reward.is_between(0, 1)).fill_null(False)
+            ).list.any()
         ),
         "have a finish_reason that is not stop or length": (
             ~pl.col("finish_reason").is_in(["stop", "length"])

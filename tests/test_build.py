@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from helpers import TEXTS, build_spec, fixed_sampler, problem_set, small_build
+from helpers import SILENT, TEXTS, build_spec, fixed_sampler, problem_set, small_build
 
 from fsdpo_data.errors import RunMismatch, StoreError
 from fsdpo_data.manifest import clustered_interval, wilson_interval
@@ -28,7 +28,7 @@ def hashes(root: Path) -> dict[str, str]:
 def test_what_a_build_holds(tmp_path: Path) -> None:
     manifest = small_build(tmp_path / "run")
     assert manifest["rows"] == {"problems": 3, "solutions": 12, "pairs": 0}
-    assert manifest["outcomes"] == {"correct": 3, "incorrect": 3, "no_answer": 6}
+    assert manifest["outcomes"] == {"correct": 3, "incorrect": 6, "no_answer": 3}
     assert manifest["labels"] == {"steps": 15, "negative": 9, "positive": 6}
     assert manifest["statistics"]["accuracy"]["n"] == 12
     assert manifest["statistics"]["pass_at_m"]["value"] == 1
@@ -36,7 +36,7 @@ def test_what_a_build_holds(tmp_path: Path) -> None:
     rows = pl.read_parquet(tmp_path / "run/solutions/*.parquet").to_dicts()
     assert ["".join(row["completions"]) for row in rows[:4]] == list(TEXTS)
     assert [row["labels"] for row in rows[:4]] == [[True] * 2, [False] * 2, [False], []]
-    assert [row["answer"] for row in rows[:4]] == ["42", "43", None, None]
+    assert [row["answer"] for row in rows[:4]] == ["42", "43", SILENT, None]
     assert len({row["solution_id"] for row in rows}) == 12
 
 

@@ -1,0 +1,54 @@
+"""Start-up stays light: no heavy library is loaded by an import of the package or by any --help."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"torch", "transformers", "vllm", "datasets", "deepspeed", "sympy", "ray"}
+
+COMMANDS = [
+    ("fsdpo_data", "--help"),
+    ("fsdpo_data", "build --help"),
+    ("fsdpo_data", "validate --help"),
+    ("fsdpo_data", "inspect --help"),
+    ("fsdpo_train", "--help"),
+    ("fsdpo_train", "sft --help"),
+    ("fsdpo_bench", "--help"),
+]
+
+RUN = """
+import sys
+sys.argv = {argv!r}
+from {package}.cli import main
+try:
+    main()
+finally:
+    print("loaded:", *sorted({{name.partition(".")[0] for name in sys.modules}}), file=sys.stderr)
+"""
+
+
+def loaded(code: str) -> tuple[set[str], str]:
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(ran.stderr.splitlines()[-1].split()[1:]), ran.stdout
+
+
+@pytest.mark.parametrize("package", ["fsdpo_data", "fsdpo_train", "fsdpo_bench", "fsdpo_cards"])
+def test_importing_a_package_is_light(package: str) -> None:
+    code = f"import sys, {package}; print('loaded:', *sys.modules, file=sys.stderr)"
+    assert not loaded(code)[0] & HEAVY
+
+
+@pytest.mark.parametrize(("package", "arguments"), COMMANDS)
+def test_help_is_light(package: str, arguments: str) -> None:
+    modules, shown = loaded(RUN.format(package=package, argv=[package, *arguments.split()]))
+    assert not modules & HEAVY
+    assert "Usage" in shown
+
+
+def test_the_check_sees_what_is_loaded() -> None:
+    assert (
+        "sympy" in loaded("import sys, sympy; print('loaded:', *sys.modules, file=sys.stderr)")[0]
+    )

@@ -1,0 +1,152 @@
+"""Every invariant of the schema has a dataset that breaks it, and a message that says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers import small_build
+
+from fsdpo_data.errors import SchemaError
+from fsdpo_data.identity import file_sha256
+from fsdpo_data.schema import arrow_schema
+from fsdpo_data.validate import validate
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    small_build(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def rewrite(root: Path, change: Callable[[Rows], object], config: str = "solutions") -> None:
+    """Change rows and re-seal the file, as someone with a text editor for parquet would."""
+    file = root / config / "train-00000-of-00001.parquet"
+    rows = pq.read_table(file).to_pylist()
+    change(rows)
+    pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema(config)), file)
+    reseal(root, file)
+
+
+def reseal(root: Path, file: Path) -> None:
+    manifest = json.loads((root / "manifest.json").read_text())
+    for entry in manifest["files"]:
+        if root / entry["path"] == file:
+            entry["sha256"] = file_sha256(file)
+    (root / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_a_built_dataset_is_valid(dataset: Path) -> None:
+    validate(dataset)
+    rewrite(dataset, lambda rows: None)
+    validate(dataset)
+
+
+def setter(**fields: Any) -> Callable[[Rows], object]:
+    return lambda rows: rows[0].update(fields)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (setter(completions=["another text"]), "do not join to the sampled texts"),
+        (lambda rows: rows[0]["completions"].insert(0, " "), "do not join to the sampled texts"),
+        (setter(labels=[True]), "another number of labels than of steps"),
+        (setter(labels=[False, False]), "contradict the outcome"),
+        (setter(labels=None), "labelled though the failure was not the model's"),
+        (setter(outcome="timed_out"), "labelled though the failure was not the model's"),
+        (setter(outcome="perfect"), "outcome that is not one of correct"),
+        (setter(step_rewards=[0.5]), "another number of rewards than of steps"),
+        (setter(step_rewards=[0.5, 1.5]), "reward that is not a number in [0, 1]"),
+        (setter(step_rewards=[0.5, float("nan")]), "reward that is not a number in [0, 1]"),
+        (setter(step_rewards=[0.5, None]), "reward that is not a number in [0, 1]"),
+        (setter(rollouts=[{"n": 2, "n_correct": 1}]), "another number of rollout counts"),
+        (setter(rollouts=[{"n": 2, "n_correct": 3}] * 2), "more correct than run"),
+        (setter(finish_reason="abort"), "finish_reason that is not stop or length"),
+        (setter(problem_id="0" * 20), "belong to no problem"),
+        (lambda rows: rows[1].update(solution_id=rows[0]["solution_id"]), "occur more than once"),
+        (lambda rows: rows.pop(), "do not join to the sampled texts"),
+    ],
+)
+def test_broken_rows(dataset: Path, change: Callable[[Rows], object], message: str) -> None:
+    rewrite(dataset, change)
+    with pytest.raises(SchemaError) as caught:
+        validate(dataset)
+    assert message in str(caught.value)
+
+
+def test_blank_steps_are_found_even_where_the_text_still_joins(dataset: Path) -> None:
+    rewrite(dataset, lambda rows: rows[0]["completions"].append(""))
+    with pytest.raises(SchemaError, match="hold a blank step"):
+        validate(dataset)
+
+
+def test_rewards_in_range_are_fine(dataset: Path) -> None:
+    rewrite(dataset, setter(step_rewards=[0.0, 1.0], rollouts=[{"n": 4, "n_correct": 3}] * 2))
+    validate(dataset)
+
+
+def test_a_repeated_problem(dataset: Path) -> None:
+    rewrite(dataset, lambda rows: rows.append(rows[0]), "problems")
+    with pytest.raises(SchemaError, match="1 problem_ids occur more than once"):
+        validate(dataset)
+
+
+def test_other_columns(dataset: Path) -> None:
+    file = dataset / "solutions" / "train-00000-of-00001.parquet"
+    table = pq.read_table(file)
+    index = table.schema.get_field_index("n_tokens")
+    pq.write_table(table.set_column(index, "n_tokens", table["n_tokens"].cast("int64")), file)
+    reseal(dataset, file)
+    with pytest.raises(SchemaError, match="n_tokens is int64, expected int32"):
+        validate(dataset)
+
+
+def test_a_file_of_another_version(dataset: Path) -> None:
+    file = dataset / "solutions" / "train-00000-of-00001.parquet"
+    table = pq.read_table(file).replace_schema_metadata({"fsdpo_schema_version": "2"})
+    pq.write_table(table, file)
+    reseal(dataset, file)
+    with pytest.raises(SchemaError, match="is of schema version 2, not 1"):
+        validate(dataset)
+
+
+def test_counts_that_are_not_those_of_the_rows(dataset: Path) -> None:
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    manifest["rows"]["solutions"] = 13
+    manifest["outcomes"]["correct"] = 4
+    (dataset / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(SchemaError) as caught:
+        validate(dataset)
+    assert "solutions has 12 rows, the manifest says 13" in str(caught.value)
+    assert "the manifest says {'correct': 4" in str(caught.value)
+
+
+def test_a_manifest_of_another_version(dataset: Path) -> None:
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    (dataset / "manifest.json").write_text(json.dumps({**manifest, "schema_version": 2}))
+    with pytest.raises(SchemaError, match="schema version 2; this release reads version 1"):
+        validate(dataset)
+    (dataset / "manifest.json").write_text("[")
+    with pytest.raises(SchemaError, match="is not a manifest"):
+        validate(dataset)
+
+
+def test_files_that_are_gone_or_changed(dataset: Path) -> None:
+    file = dataset / "solutions" / "train-00000-of-00001.parquet"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(SchemaError, match="was changed since it was sealed"):
+        validate(dataset)
+    reseal(dataset, file)
+    with pytest.raises(SchemaError, match="cannot be read as parquet"):
+        validate(dataset)
+    file.unlink()
+    with pytest.raises(SchemaError, match="is missing"):
+        validate(dataset)
