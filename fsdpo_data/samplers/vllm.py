@@ -41,7 +41,7 @@ class VllmSampler:
         arguments = {
             "enable_prefix_caching": True,
             "dtype": checkpoint_dtype(path, revision) if dtype == "auto" else dtype,
-            **_cpu_defaults(vllm),
+            **_cpu_defaults(),
             **(engine_args or {}),
         }
         try:
@@ -58,14 +58,17 @@ class VllmSampler:
         self._context: int = self._llm.model_config.max_model_len
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        """Sample ``spec.n`` completions for each prompt in one batch."""
+        """Sample ``spec.n`` completions for each prompt in one batch.
+
+        Raises:
+            Unavailable: if the engine dies.
+        """
         started = time.perf_counter()
         ids = [encode_prompt(self._tokenizer, prompt) for prompt in prompts]
         fits = [position for position, each in enumerate(ids) if len(each) < self._context]
-        outputs = self._llm.generate(
-            [{"prompt_token_ids": ids[position]} for position in fits],
+        outputs = self._generate(
+            [ids[position] for position in fits],
             [self._sampling_params(prompts[position], spec) for position in fits],
-            use_tqdm=False,
         )
         seconds = (time.perf_counter() - started) / max(1, len(fits) * spec.n)
         # A prompt that fills the context gets empty, truncated completions.
@@ -81,6 +84,16 @@ class VllmSampler:
                 for each in output.outputs
             ]
         return results
+
+    def _generate(self, ids: Sequence[Sequence[int]], params: Sequence[Any]) -> Any:
+        prompts = [{"prompt_token_ids": each} for each in ids]
+        try:
+            return self._llm.generate(prompts, params, use_tqdm=False)
+        except Exception as error:  # a dead engine raises whatever killed it
+            raise Unavailable(
+                f"--engine vllm stopped while sampling: {_reason(error)} What was sampled before "
+                "is safe: run again with --resume, if memory was short with a smaller --batch."
+            ) from error
 
     def _sampling_params(self, prompt: str, spec: SamplingSpec) -> Any:
         # vLLM gives sample i the seed `seed + i`, which is what SamplingSpec promises.
@@ -100,7 +113,7 @@ def import_vllm() -> Any:
     Raises:
         Unavailable: if it is not installed.
     """
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     try:
@@ -138,10 +151,14 @@ def checkpoint_dtype(path: str, revision: str | None) -> str:
     return str(dtype).removeprefix("torch.") if dtype is not None else "auto"
 
 
-def _cpu_defaults(vllm: Any) -> dict[str, Any]:
+def _cpu_defaults() -> dict[str, Any]:
     from vllm.platforms import current_platform
 
-    return {"enforce_eager": True} if current_platform.is_cpu() else {}
+    if not current_platform.is_cpu():
+        return {}
+    # After a prefill in pieces vLLM rewinds the request's generator, which a CPU generator cannot
+    # do ("CPU Generator does not use offset"); so prompts are prefilled whole.
+    return {"enforce_eager": True, "enable_chunked_prefill": False}
 
 
 def _reason(error: Exception) -> str:

