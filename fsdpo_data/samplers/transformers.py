@@ -156,7 +156,7 @@ class InverseCdf:
         u = self._uniforms[:, step : step + 1].to(scores.device)
         probs, tokens = (scores.double() / self._spec.temperature).softmax(-1), None
         if self._spec.top_p < 1:
-            probs, tokens = probs.sort(-1, descending=True, stable=True)
+            probs, tokens = probs.sort(dim=-1, descending=True, stable=True)
             mass_before = probs.cumsum(-1) - probs
             probs = probs.masked_fill(mass_before >= self._spec.top_p, 0.0)
         cdf = probs.cumsum(-1)

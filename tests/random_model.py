@@ -1,0 +1,48 @@
+"""A random Qwen2 of 40k parameters with a byte-level tokenizer, made in a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def save_random_model(path: Path, *, context: int = 256, seed: int = 0) -> Path:
+    """Write a model that babbles, but is as real as any to ``from_pretrained``."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    special = ["<|endoftext|>", "<|pad|>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    bpe.train_from_iterator(["Step 1: 20 + 22 = 42.\nThe answer is: 42"] * 4, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bpe, eos_token=special[0], pad_token=special[1]
+    )
+    torch.manual_seed(seed)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=context,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+        tie_word_embeddings=True,
+        initializer_range=0.2,  # far from uniform, so that greedy choices are not near ties
+    )
+    model = Qwen2ForCausalLM(config)
+    # Defaults of a repository that are not part of our spec; a sampler must not let them in.
+    model.generation_config.top_k = 1
+    model.generation_config.do_sample = True
+    model.generation_config.repetition_penalty = 3.0
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
