@@ -62,7 +62,7 @@ def train_sft(config: SftConfig) -> SftReport:
 
     rows = read_rows(config.data)
     identity = {**config.identity(), "data": file_sha256(config.data)}
-    _claim(config, identity)
+    _check_out(config, identity)
     transformers.set_seed(config.seed)
     model, tokenizer = _start(config)
     encoded, too_long, unusable = encode_rows(rows, tokenizer, _context(config, model))
@@ -72,6 +72,8 @@ def train_sft(config: SftConfig) -> SftReport:
             f"{unusable} have no prompt or an empty completion. Raise --max-length or check the file."
         )
     trainer = _trainer(config, model, tokenizer, encoded)
+    # Only now is the directory this run's: a start that failed may be tried again.
+    (config.out / _STATE).write_text(json.dumps(identity, indent=2) + "\n")
     trainer.train(resume_from_checkpoint=_last_checkpoint(config))
     trainer.save_model(str(config.out))
     report = SftReport(
@@ -186,14 +188,13 @@ def grouped_order(
             yield from batch
 
 
-def _claim(config: SftConfig, identity: dict[str, str]) -> None:
-    """Make ``out`` this run's, or say why it cannot be."""
+def _check_out(config: SftConfig, identity: dict[str, str]) -> None:
+    """Refuse a directory that belongs to something else."""
     state = config.out / _STATE
     if not state.exists():
         if (config.out / "config.json").exists():
             raise InputError(f"--out {config.out}: already holds a model. Choose a new --out.")
         config.out.mkdir(parents=True, exist_ok=True)
-        state.write_text(json.dumps(identity, indent=2) + "\n")
         return
     if not config.resume:
         raise InputError(
@@ -295,7 +296,11 @@ def _arguments(config: SftConfig) -> Any:
     import torch
     from transformers import TrainingArguments
     from transformers.integrations import get_available_reporting_integrations
+    from transformers.trainer_utils import SchedulerType
 
+    schedules = [kind.value for kind in SchedulerType]
+    if config.schedule not in schedules:
+        raise InputError(f"--schedule {config.schedule}: expected one of {', '.join(schedules)}.")
     known = ["none", *get_available_reporting_integrations()]
     if config.report_to not in known:
         raise Unavailable(

@@ -22,7 +22,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def architecture(tmp_path_factory):
-    """A folder with a tiny Qwen2 config and a byte-level tokenizer."""
+    """A folder with a tiny Llama config and a byte-level tokenizer."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     folder = tmp_path_factory.mktemp("architecture")
@@ -34,7 +34,7 @@ def architecture(tmp_path_factory):
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=raw, eos_token="<|end|>", pad_token="<|pad|>"
     ).save_pretrained(folder)
-    transformers.Qwen2Config(
+    transformers.LlamaConfig(
         vocab_size=len(vocab),
         hidden_size=32,
         intermediate_size=32,

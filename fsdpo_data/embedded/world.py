@@ -18,6 +18,8 @@ SPLITS = ("train", "validation", "test")
 #: Stories drawn of each length, two steps to six; long ones run out of room more often.
 _LENGTHS = {2: 20, 3: 30, 4: 30, 5: 17, 6: 10}
 _DISTRACTOR_RATE = 0.5
+#: Largest number added or taken away at once: carries are what a small model learns last.
+_SMALL = 20
 
 
 def make_problems(split: str, count: int, seed: int = 0) -> list[Problem]:
@@ -102,56 +104,56 @@ def _distract(story: Story) -> int | None:
     """Slip in a sentence with a number that does not matter, after the first sentence."""
     if story.rng.random() >= _DISTRACTOR_RATE:
         return None
-    n = story.rng.randint(2, 40)
+    n = story.rng.randint(2, 30)
     sentence = story.rng.choice(DISTRACTORS).format(**story.words(), n=n)
     story.sentences.insert(story.rng.randint(1, len(story.sentences) - 1), sentence)
     return n
 
 
 def _has(story: Story) -> None:
-    story.at = n = story.number(5, 60)
+    story.at = n = story.number(5, 50)
     story.tell("has", n=n)
 
 
 def _two_kinds(story: Story) -> None:
-    n, m = story.number(3, 40), story.number(3, 40)
+    n, m = story.number(5, 50), story.number(2, _SMALL)
     story.tell("two kinds", n=n, m=m)
     story.work("two kinds", "+", n, m)
 
 
 def _days(story: Story) -> None:
-    n, m = story.number(2, 15), story.number(2, 9)
+    n, m = story.number(2, 12), story.number(2, 9)
     story.tell("days", n=n, m=m)
     story.work("days", "*", n, m)
 
 
 def _bags(story: Story) -> None:
-    n, m = story.number(2, 15), story.number(2, 9)
+    n, m = story.number(2, 12), story.number(2, 9)
     story.tell("bags", n=n, m=m)
     story.work("bags", "*", n, m)
 
 
 def _gain(story: Story) -> None:
-    n = story.number(2, min(45, LIMIT - story.amount))
+    n = story.number(2, min(_SMALL, LIMIT - story.amount))
     story.tell("gain", n=n)
     story.work("gain", "+", story.at, n)
 
 
 def _lose(story: Story) -> None:
-    n = story.number(2, story.amount - 2)
+    n = story.number(2, min(_SMALL, story.amount - 2))
     story.tell("lose", n=n)
     story.work("lose", "-", story.at, n)
 
 
 def _more_bags(story: Story) -> None:
-    before, n, m = story.at, story.number(2, 9), story.number(2, 9)
+    before, n, m = story.at, story.number(2, 5), story.number(2, 5)
     story.tell("more bags", n=n, m=m)
     story.work("more bags", "*", n, m)
     story.work("gain", "+", before, story.at)
 
 
 def _use_each(story: Story) -> None:
-    before, n, m = story.at, story.number(2, 9), story.number(2, 9)
+    before, n, m = story.at, story.number(2, 5), story.number(2, 5)
     story.tell("use each", n=n, m=m)
     story.work("use each", "*", n, m)
     story.work("lose", "-", before, story.at)
@@ -180,7 +182,7 @@ def _compare(story: Story) -> None:
     """Someone else has more, fewer or several times as many; the story goes on with them."""
     relation = story.rng.choice(("more than", "fewer than", "times"))
     op = {"more than": "+", "fewer than": "-", "times": "*"}[relation]
-    n = story.rng.choice(list(TIMES)) if op == "*" else story.number(2, 30)
+    n = story.rng.choice(list(TIMES)) if op == "*" else story.number(2, _SMALL)
     story.tell(relation, n=n, times=TIMES.get(n))
     story.who = story.others.pop(0)
     story.work("compare", op, story.at, n)
@@ -210,20 +212,20 @@ def _sell(story: Story) -> None:
 
 def _sell_and_spend(story: Story) -> None:
     n = story.number(2, min(9, LIMIT // story.amount))
-    m = story.number(2, story.amount * n - 2)
+    m = story.number(2, min(_SMALL, story.amount * n - 2))
     story.tell("sell and spend", n=n, m=m)
     story.work("sell", "*", story.at, n)
     story.work("spend", "-", story.at, m)
 
 
 def _goal(story: Story) -> None:
-    n = story.number(story.amount + 2, LIMIT)
+    n = story.amount + story.number(2, min(_SMALL, LIMIT - story.amount))
     story.tell("goal", n=n)
     story.work("goal", "-", n, story.at)
 
 
 def _together(story: Story) -> None:
-    before, n = story.at, story.number(2, 20)
+    before, n = story.at, story.number(2, 9)
     story.tell("together", n=n)
     first = story.who
     story.who = story.others[0]
