@@ -32,7 +32,8 @@ Examples:
 
     fsdpo-train sft --data sft.jsonl --model tiny --out runs/tiny --epochs 1
 
-    torchrun --nproc-per-node 8 -m fsdpo_train.cli sft --data sft.parquet --model ./base --out runs/sft --bf16 --deepspeed zero3.json
+    torchrun --nproc-per-node 8 -m fsdpo_train.cli sft --data sft.parquet
+    --model ./base --out runs/sft --bf16 --deepspeed zero3.json
 """
 
 
@@ -80,9 +81,7 @@ def sft(
     from fsdpo_train.sft import train_sft
 
     report = train_sft(config)
-    print(
-        f"{report.out}: {report.rows} rows, {report.steps} steps, final loss {report.loss:.4f}"
-    )
+    print(f"{report.out}: {report.rows} rows, {report.steps} steps, final loss {report.loss:.4f}")
 
 
 def main() -> None:

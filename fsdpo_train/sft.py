@@ -68,8 +68,9 @@ def train_sft(config: SftConfig) -> SftReport:
     encoded, too_long, unusable = encode_rows(rows, tokenizer, _context(config, model))
     if not len(encoded):
         raise InputError(
-            f"{config.data}: no row is left to train on; {too_long} exceed the context length, "
-            f"{unusable} have no prompt or an empty completion. Raise --max-length or check the file."
+            f"{config.data}: no row is left to train on; {too_long} exceed the context length "
+            f"and {unusable} have no prompt or an empty completion. Check the file, or raise "
+            "--max-length."
         )
     trainer = _trainer(config, model, tokenizer, encoded)
     # Only now is the directory this run's: a start that failed may be tried again.
@@ -230,7 +231,9 @@ def _start(config: SftConfig) -> tuple[Any, Any]:
                 name, revision=config.revision, dtype=torch.float32, use_safetensors=True
             )
     except (OSError, ValueError) as error:
-        source = f"--model {config.model}" if config.model else f"--from-config {config.from_config}"
+        source = (
+            f"--model {config.model}" if config.model else f"--from-config {config.from_config}"
+        )
         reason = str(error).splitlines()[0]
         raise Unavailable(
             f"{source}: {reason} Expected config.json, tokenizer files and, for --model, "

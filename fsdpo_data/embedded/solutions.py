@@ -14,7 +14,9 @@ from fsdpo_data.schema import Problem
 #: At most this many digits are read; longer numbers cannot be right and cost time to convert.
 _NUMBER = r"(-?\d{1,6})"
 _STEP = re.compile(r"Step (\d{1,3}):(.*)", re.DOTALL | re.ASCII)
-_EQUATION = re.compile(rf"(?<![\w.]){_NUMBER} ([-+*/]) {_NUMBER} = {_NUMBER}(?![\w])", re.ASCII)
+_EQUATION = re.compile(rf"(?<![\w.]){_NUMBER} ([-+*/]) {_NUMBER} = {_NUMBER}(?!\w)", re.ASCII)
+#: What may not stand beside the equation: more numbers, longer sums.
+_MORE_MATHS = re.compile(r"[\d=+*/]")
 _ANSWER = re.compile(rf"The answer is: {_NUMBER}\s*\Z", re.ASCII)
 
 #: What a wrong step does instead, by how often: takes the wrong operation, the distractor's
@@ -96,10 +98,10 @@ def _read(step: str, number: int) -> Equation | None:
     if head is None or int(head[1]) != number:
         return None
     body = _ANSWER.sub("", head[2])
-    equations = _EQUATION.findall(body)
-    if len(equations) != 1 or "The answer is" in body:
+    found = _EQUATION.search(body)
+    if found is None or _MORE_MATHS.search(body[: found.start()] + body[found.end() :]):
         return None
-    left, op, right, result = equations[0]
+    left, op, right, result = found.groups()
     return int(left), op, int(right), int(result)
 
 
