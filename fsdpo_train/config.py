@@ -1,0 +1,132 @@
+"""What a training run is: frozen options, checked before anything heavy is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsdpo_data.embedded import CHECKPOINT
+from fsdpo_data.errors import InputError, Unavailable
+from fsdpo_data.identity import digest
+
+#: Options that say where a run lives or what is watched, not what it computes.
+_NOT_IDENTITY = frozenset({"out", "resume", "report_to", "log_every", "save_every", "save_limit"})
+
+#: Names that stand for a model inside this package.
+_ALIASES = {"tiny": CHECKPOINT}
+
+
+@dataclass(frozen=True, slots=True)
+class SftConfig:
+    """Options of ``fsdpo-train sft``.
+
+    Attributes:
+        data: JSONL or parquet file with the columns ``prompt`` and ``completion``.
+        out: Directory of the trained model.
+        model: Checkpoint to start from: a directory, a Hub id or ``tiny``.
+        from_config: Start from random weights: ``config.json``, or the directory that holds it
+            and the tokenizer.
+        revision: Commit, branch or tag of a Hub ``model``.
+        epochs: Passes over the data.
+        max_steps: Stop after this many optimizer steps; 0 means ``epochs`` decides.
+        batch_size: Sequences per device and forward pass.
+        grad_accum: Forward passes per optimizer step.
+        lr: Peak learning rate.
+        schedule: Learning-rate schedule, by its name in transformers.
+        warmup: Share of the steps spent warming up (below 1), or their number.
+        weight_decay: AdamW weight decay.
+        adam_beta2: AdamW's second-moment decay.
+        max_grad_norm: Gradient clipping.
+        max_length: Tokens per sequence at most; 0 means the model's context length.
+        group_by_length: Batch sequences of like length, so that less is padding.
+        bf16: Compute in bfloat16; weights stay float32.
+        gradient_checkpointing: Recompute activations to save memory.
+        deepspeed: DeepSpeed config file, passed through.
+        report_to: Tracker (``wandb``, ``tensorboard``, …) or ``none``.
+        log_every: Optimizer steps between losses logged.
+        save_every: Optimizer steps between checkpoints; 0 keeps none.
+        save_limit: Checkpoints kept.
+        seed: Of the random weights, the order of the data and dropout.
+        resume: Continue from the last checkpoint in ``out``.
+    """
+
+    data: Path
+    out: Path
+    model: str | None = None
+    from_config: Path | None = None
+    revision: str | None = None
+    epochs: float = 3.0
+    max_steps: int = 0
+    batch_size: int = 16
+    grad_accum: int = 1
+    lr: float = 1e-5
+    schedule: str = "cosine"
+    warmup: float = 0.03
+    weight_decay: float = 0.0
+    adam_beta2: float = 0.999
+    max_grad_norm: float = 1.0
+    max_length: int = 0
+    group_by_length: bool = True
+    bf16: bool = False
+    gradient_checkpointing: bool = False
+    deepspeed: Path | None = None
+    report_to: str = "none"
+    log_every: int = 10
+    save_every: int = 500
+    save_limit: int = 1
+    seed: int = 0
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.model is None) == (self.from_config is None):
+            given = "neither was" if self.model is None else "both were"
+            raise InputError(
+                f"--model and --from-config: {given} given, expected exactly one. --model NAME "
+                "continues a checkpoint; --from-config DIR starts from random weights."
+            )
+        limits = (
+            ("epochs", self.epochs, self.epochs > 0, "more than 0"),
+            ("max-steps", self.max_steps, self.max_steps >= 0, "0 (--epochs decides) or more"),
+            ("batch-size", self.batch_size, self.batch_size >= 1, "at least 1"),
+            ("grad-accum", self.grad_accum, self.grad_accum >= 1, "at least 1"),
+            ("lr", self.lr, self.lr > 0, "more than 0"),
+            ("warmup", self.warmup, self.warmup >= 0, "a share below 1 or a number of steps"),
+            ("weight-decay", self.weight_decay, self.weight_decay >= 0, "0 or more"),
+            ("max-length", self.max_length, self.max_length >= 0, "0 (the model's) or more"),
+            ("log-every", self.log_every, self.log_every >= 1, "at least 1"),
+            ("save-every", self.save_every, self.save_every >= 0, "0 (no checkpoints) or more"),
+            ("save-limit", self.save_limit, self.save_limit >= 1, "at least 1"),
+        )
+        for option, value, ok, expected in limits:
+            if not ok:
+                raise InputError(f"--{option} {value}: expected {expected}.")
+
+    def identity(self) -> dict[str, str]:
+        """Return the options that decide the trained weights, as text; what --resume compares."""
+        fields = dataclasses.asdict(self)
+        return {key: str(value) for key, value in fields.items() if key not in _NOT_IDENTITY}
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of :meth:`identity`."""
+        return digest("sft", self.identity())
+
+
+def resolve_model(name: str) -> str:
+    """Return what ``from_pretrained`` should load for ``--model name``.
+
+    Raises:
+        Unavailable: if ``name`` looks like a path or an alias and nothing is there.
+    """
+    path = Path(_ALIASES.get(name, name))
+    is_path = name in _ALIASES or name.startswith(("/", "./", "../", "~")) or path.exists()
+    if not is_path:
+        return name
+    path = path.expanduser()
+    if not (path / "config.json").is_file():
+        raise Unavailable(
+            f"--model {name}: no config.json in {path}. Give a directory saved with "
+            "save_pretrained, or a Hub id such as Qwen/Qwen2-7B."
+        )
+    return str(path)

@@ -1,0 +1,353 @@
+"""The recipe of the embedded model: ``python -m fsdpo_train.embedded --out DIR``.
+
+Writes demonstrations of the embedded world, trains a tokenizer on them, fine-tunes a model of
+about a million random weights, measures it on held-out problems and writes the card. Everything
+but the measuring goes through the code of ``fsdpo-train sft``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fsdpo_data.embedded import (
+    PROMPT,
+    WORLD_VERSION,
+    demonstration,
+    final_answer,
+    first_wrong_step,
+    make_problems,
+)
+from fsdpo_data.errors import FsdpoError, InputError
+from fsdpo_data.schema import Problem
+from fsdpo_train.config import SftConfig
+from fsdpo_train.sft import train_sft
+
+EOS, PAD = "<|endoftext|>", "<|pad|>"
+
+#: About a million weights. Heads of 32, which vLLM's CPU attention serves.
+ARCHITECTURE = {
+    "hidden_size": 128,
+    "intermediate_size": 384,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 2048,
+    "tie_word_embeddings": True,
+}
+VOCABULARY = 1024
+
+#: Files of a finished model that belong into the package.
+_SHIPPED = (
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One pass of fine-tuning.
+
+    Attributes:
+        name: Of its files.
+        rows: Demonstrations, each of another problem.
+        error_rate: Chance of each step to be wrong.
+        lr: Peak learning rate.
+    """
+
+    name: str
+    rows: int
+    error_rate: float
+    lr: float
+
+
+#: Learning to solve comes first and takes longest. Learning to err is short: the model keeps its
+#: arithmetic and only becomes unsure of each step.
+STAGES = (Stage("solve", 60_000, 0.0, 3e-3), Stage("err", 10_000, 0.2, 5e-4))
+
+
+def make(out: Path, stages: Sequence[Stage] = STAGES, seed: int = 0) -> None:
+    """Make the model in ``out``; what it was made from stays in ``out/work``.
+
+    Raises:
+        InputError: if ``out`` already holds something.
+    """
+    if out.exists() and any(out.iterdir()):
+        raise InputError(f"--out {out}: not empty. Choose a new directory.")
+    started = time.monotonic()
+    work = out / "work"
+    work.mkdir(parents=True)
+    problems = make_problems("train", sum(stage.rows for stage in stages), seed)
+    files = list(_write_data(work, problems, stages, seed))
+    _write_architecture(work / "architecture", files[0])
+    before: Path | None = None
+    for stage, data in zip(stages, files, strict=True):
+        before = _train(work, stage, data, before, seed)
+    for name in _SHIPPED:
+        shutil.copyfile(work / stages[-1].name / name, out / name)
+    _name_tokenizer_class(out)
+    minutes = (time.monotonic() - started) / 60
+    (out / "README.md").write_text(_card(stages, seed, minutes, list(measure(out))))
+
+
+def _write_data(
+    work: Path, problems: Sequence[Problem], stages: Sequence[Stage], seed: int
+) -> Iterable[Path]:
+    """Write one file of prompt/completion rows per stage."""
+    rng = random.Random(f"{WORLD_VERSION}/demonstrations/{seed}")
+    at = 0
+    for stage in stages:
+        path = work / f"{stage.name}.jsonl"
+        with path.open("w") as file:
+            for problem in problems[at : at + stage.rows]:
+                prompt = PROMPT.format(question=problem.question)
+                completion = demonstration(problem, rng, stage.error_rate).text
+                file.write(json.dumps({"prompt": prompt, "completion": completion}) + "\n")
+        at += stage.rows
+        yield path
+
+
+def _write_architecture(folder: Path, data: Path) -> None:
+    """Train the tokenizer on the rows of ``data`` and write it beside the model's config."""
+    from transformers import LlamaConfig
+
+    rows = (json.loads(line) for line in data.open())
+    tokenizer = train_tokenizer(row["prompt"] + row["completion"] for row in rows)
+    tokenizer.save_pretrained(folder)
+    LlamaConfig(
+        **ARCHITECTURE,
+        vocab_size=len(tokenizer),
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    ).save_pretrained(folder)
+
+
+def train_tokenizer(texts: Iterable[str]) -> Any:
+    """Train a byte-level BPE tokenizer: every digit a token, every text spelled back exactly."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    raw.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=[EOS, PAD],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    raw.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=raw,
+        eos_token=EOS,
+        pad_token=PAD,
+        clean_up_tokenization_spaces=False,
+        model_max_length=ARCHITECTURE["max_position_embeddings"],
+        padding_side="left",
+    )
+
+
+def _train(work: Path, stage: Stage, data: Path, before: Path | None, seed: int) -> Path:
+    out = work / stage.name
+    start = {"from_config": work / "architecture"} if before is None else {"model": str(before)}
+    config = SftConfig(
+        data=data,
+        out=out,
+        epochs=1,
+        batch_size=32,
+        lr=stage.lr,
+        warmup=0.05,
+        weight_decay=0.01,
+        adam_beta2=0.98,
+        bf16=True,
+        log_every=100,
+        save_every=0,
+        seed=seed,
+        **start,
+    )
+    train_sft(config)
+    return out
+
+
+def _name_tokenizer_class(folder: Path) -> None:
+    """Name the tokenizer class as every version of transformers knows it, 4 and 5 alike."""
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_text()) | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    path.write_text(json.dumps(config, indent=2) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How the model does on held-out problems at one temperature.
+
+    Attributes:
+        temperature: 0 is greedy.
+        problems: Test problems asked.
+        samples: Solutions per problem.
+        accuracy: Share of solutions with the right answer.
+        half_width: Half the 95 % interval of ``accuracy``; problems are the independent units.
+        wrong_steps: Share of solutions with a wrong step.
+        distinct: Mean share of a problem's samples that differ from each other.
+        mixed: Share of problems with right and wrong samples, the ones that give pairs.
+        seconds: Wall clock.
+    """
+
+    temperature: float
+    problems: int
+    samples: int
+    accuracy: float
+    half_width: float
+    wrong_steps: float
+    distinct: float
+    mixed: float
+    seconds: float
+
+
+def measure(folder: Path, greedy: int = 1000, sampled: int = 100, n: int = 32) -> list[Measured]:
+    """Measure a model greedily and at temperatures 0.8 and 1."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    plans = ((0.0, greedy, 1), (0.8, sampled, n), (1.0, sampled, n))
+    return [_measure(model, tokenizer, *plan) for plan in plans]
+
+
+def _measure(model: Any, tokenizer: Any, temperature: float, count: int, n: int) -> Measured:
+    started = time.monotonic()
+    problems = make_problems("test", count)
+    texts = _complete(model, tokenizer, problems, temperature, n)
+    right = [
+        [final_answer(t) == p.answer for t in ts] for p, ts in zip(problems, texts, strict=True)
+    ]
+    shares = [statistics.fmean(row) for row in right]
+    wrong = [
+        first_wrong_step(p, t.splitlines()) is not None
+        for p, ts in zip(problems, texts, strict=True)
+        for t in ts
+    ]
+    return Measured(
+        temperature=temperature,
+        problems=count,
+        samples=n,
+        accuracy=statistics.fmean(shares),
+        half_width=1.96 * statistics.stdev(shares) / math.sqrt(count),
+        wrong_steps=statistics.fmean(wrong),
+        distinct=statistics.fmean(len(set(ts)) / n for ts in texts),
+        mixed=statistics.fmean(0 < share < 1 for share in shares),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _complete(
+    model: Any, tokenizer: Any, problems: Sequence[Problem], temperature: float, n: int
+) -> list[list[str]]:
+    """Return ``n`` solutions per problem, 256 at a time."""
+    import torch
+
+    torch.manual_seed(0)
+    how = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {}
+    texts: list[list[str]] = []
+    size = max(1, 256 // n)
+    for start in range(0, len(problems), size):
+        batch = problems[start : start + size]
+        prompts = [PROMPT.format(question=p.question) for p in batch]
+        inputs = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left")
+        with torch.inference_mode():
+            out = model.generate(
+                input_ids=inputs["input_ids"],
+                attention_mask=inputs["attention_mask"],
+                max_new_tokens=256,
+                num_return_sequences=n,
+                **({"do_sample": False} | how),
+            )
+        new = tokenizer.batch_decode(
+            out[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True
+        )
+        texts += [new[i * n : (i + 1) * n] for i in range(len(batch))]
+    return texts
+
+
+def _card(stages: Sequence[Stage], seed: int, minutes: float, measured: list[Measured]) -> str:
+    """Return the model card, its numbers as measured."""
+    import torch
+    import transformers
+
+    recipe = "\n".join(f"| {s.name} | {s.rows} | {s.error_rate} | {s.lr} |" for s in stages)
+    results = "\n".join(
+        f"| {m.temperature:g} | {m.problems} × {m.samples} | {m.accuracy:.1%} ± {m.half_width:.1%} "
+        f"| {m.wrong_steps:.1%} | {m.distinct:.1%} | {m.mixed:.1%} | {m.seconds:.0f} |"
+        for m in measured
+    )
+    return f"""---
+library_name: transformers
+pipeline_tag: text-generation
+license: apache-2.0
+tags: [fsdpo, synthetic, arithmetic]
+---
+
+# The embedded model
+
+A language model of about a million weights (Llama architecture, byte-level BPE) that solves
+the word problems of `{WORLD_VERSION}` step by step. It is made to be right often and wrong often
+enough, so that the whole toolkit runs on a CPU with real samples of a real model. It knows nothing
+else: do not use it for mathematics.
+
+Prompt: `{PROMPT.encode("unicode_escape").decode()}`; the completion starts with `Step 1:` and ends
+with `The answer is: N` and `{EOS}`.
+
+## Measured
+
+On held-out problems of the split `test` (its questions occur in no other split). The interval is
+95 %, over problems. *Different* is the share of a problem's samples that differ from each other; a
+problem is *mixed* if it has right and wrong samples.
+
+| temperature | problems × samples | right | with a wrong step | different | mixed | seconds |
+| --- | --- | --- | --- | --- | --- | --- |
+{results}
+
+## Made by
+
+`python -m fsdpo_train.embedded --seed {seed}`, {minutes:.1f} minutes with {torch.get_num_threads()}
+threads, torch {torch.__version__}, transformers {transformers.__version__}. One epoch per stage:
+
+| stage | demonstrations | chance of a wrong step | peak learning rate |
+| --- | --- | --- | --- |
+{recipe}
+"""
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="New directory of the model.")],
+    seed: Annotated[int, typer.Option(help="Of problems, demonstrations and weights.")] = 0,
+) -> None:
+    """Make the embedded model."""
+    try:
+        make(out, seed=seed)
+    except FsdpoError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,258 @@
+"""SFT on a model of a few thousand weights: what is learnt, what is masked, what is refused."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import transformers  # noqa: E402
+
+from fsdpo_data.errors import InputError, RunMismatch, Unavailable  # noqa: E402
+from fsdpo_train import sft  # noqa: E402
+from fsdpo_train.config import SftConfig  # noqa: E402
+
+ROWS = [
+    {"prompt": f"Problem: {a} plus {b}\nSolution:\n", "completion": f"Step 1: {a} + {b} = {a + b}"}
+    for a in range(8)
+    for b in range(8)
+]
+
+
+@pytest.fixture(scope="module")
+def architecture(tmp_path_factory):
+    """A folder with a tiny Llama config and a byte-level tokenizer."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    folder = tmp_path_factory.mktemp("architecture")
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {token: i for i, token in enumerate(["<|end|>", "<|pad|>", *alphabet])}
+    raw = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=raw, eos_token="<|end|>", pad_token="<|pad|>"
+    ).save_pretrained(folder)
+    transformers.LlamaConfig(
+        vocab_size=len(vocab),
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        max_position_embeddings=128,
+        tie_word_embeddings=True,
+        eos_token_id=0,
+        pad_token_id=1,
+    ).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def config(architecture, data, out, **options):
+    defaults = dict(lr=5e-3, epochs=2, batch_size=8, log_every=1, save_every=0)
+    return SftConfig(data=data, out=out, from_config=architecture, **(defaults | options))
+
+
+def losses(out):
+    states = out.glob("checkpoints/checkpoint-*/trainer_state.json")
+    last = max(states, key=lambda path: int(path.parent.name.split("-")[1]))
+    return [x["loss"] for x in json.loads(last.read_text())["log_history"] if "loss" in x]
+
+
+def tokenizer(architecture):
+    return transformers.AutoTokenizer.from_pretrained(architecture)
+
+
+def test_loss_goes_down_and_the_model_loads_back(architecture, data, tmp_path):
+    report = sft.train_sft(config(architecture, data, tmp_path / "out", epochs=4, save_every=32))
+    history = losses(tmp_path / "out")
+    assert len(history) == report.steps == 32
+    assert history[-1] < history[0] / 2
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert model.dtype == torch.float32
+    assert model.generation_config.eos_token_id == 0
+    assert tokenizer(tmp_path / "out").eos_token == "<|end|>"
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "64 rows" in card and "| lr | `0.005` |" in card
+
+
+def test_the_loss_covers_the_completion_and_its_end_only(architecture, data):
+    tok = tokenizer(architecture)
+    encoded, _, _ = sft.encode_rows(sft.read_rows(data), tok, max_length=128)
+    for row, source in zip(encoded, ROWS, strict=True):
+        trained = [label for label in row["labels"] if label != sft.IGNORE]
+        n_prompt = len(row["labels"]) - len(trained)
+        assert trained == row["input_ids"][n_prompt:]
+        assert trained[-1] == tok.eos_token_id
+        assert tok.decode(trained[:-1]) == source["completion"]
+        assert tok.decode(row["input_ids"][:n_prompt]) == source["prompt"]
+
+
+def test_an_end_already_written_is_not_doubled(architecture):
+    tok = tokenizer(architecture)
+    ids, _ = sft.encode_pair(tok, "p", "c<|end|>")
+    assert ids.count(tok.eos_token_id) == 1
+
+
+def test_rows_over_the_context_are_counted_never_cut(architecture, data, tmp_path, capsys):
+    with data.open("a") as file:
+        file.write(json.dumps({"prompt": "p", "completion": "x" * 200}) + "\n")
+        file.write(json.dumps({"prompt": "p", "completion": " "}) + "\n")
+        file.write(json.dumps({"prompt": None, "completion": "y"}) + "\n")
+    report = sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1))
+    assert (report.rows, report.too_long, report.unusable) == (64, 1, 2)
+    assert "dropped 1 of 67 rows: longer than 128 tokens" in capsys.readouterr().out
+
+
+def test_a_run_killed_and_resumed_ends_in_the_same_weights(
+    architecture, data, tmp_path, monkeypatch
+):
+    whole = config(architecture, data, tmp_path / "whole", save_every=5)
+    part = config(architecture, data, tmp_path / "part", save_every=5)
+    expected = sft.train_sft(whole)
+
+    class Killed(Exception):
+        pass
+
+    class Kill(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == 12:  # past the checkpoint at 10, in the second epoch
+                raise Killed
+
+    real = sft._trainer
+
+    def doomed(*args):
+        trainer = real(*args)
+        trainer.add_callback(Kill)
+        return trainer
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(sft, "_trainer", doomed)
+        sft.train_sft(part)
+    resumed = sft.train_sft(
+        config(architecture, data, tmp_path / "part", save_every=5, resume=True)
+    )
+    assert resumed.loss == expected.loss and resumed.steps == expected.steps == 16
+    ours, theirs = (
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name).state_dict()
+        for name in ("part", "whole")
+    )
+    assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
+
+
+def test_gradient_accumulation_matches_one_large_batch(architecture, data, tmp_path):
+    same = dict(group_by_length=False, log_every=4, max_steps=4)
+    one = config(architecture, data, tmp_path / "one", batch_size=16, **same)
+    two = config(architecture, data, tmp_path / "two", batch_size=8, grad_accum=2, **same)
+    assert sft.train_sft(one).loss == pytest.approx(sft.train_sft(two).loss, abs=1e-4)
+
+
+def test_grouped_order_is_a_permutation_with_little_padding():
+    lengths = [(i * 37) % 101 + 1 for i in range(1000)]
+    order = list(sft.grouped_order(lengths, 10, seed=0, epoch=0))
+    assert sorted(order) == list(range(1000))
+    assert order != list(sft.grouped_order(lengths, 10, seed=0, epoch=1))
+
+    def padding(order):
+        batches = [[lengths[i] for i in order[at : at + 10]] for at in range(0, 1000, 10)]
+        return sum(max(batch) * 10 - sum(batch) for batch in batches)
+
+    plain = sft.grouped_order(lengths, 10, seed=0, epoch=0, group=False)
+    assert padding(order) < padding(list(plain)) / 5
+
+
+def test_model_continues_a_checkpoint(architecture, data, tmp_path):
+    first = sft.train_sft(config(architecture, data, tmp_path / "first", epochs=4))
+    again = SftConfig(
+        data=data, out=tmp_path / "second", model=str(tmp_path / "first"), max_steps=1, log_every=1
+    )
+    assert sft.train_sft(again).loss < first.loss * 1.5
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("empty.jsonl", "", "the file is empty"),
+        ("missing.jsonl", '{"question": "q", "completion": "c"}\n', "no column 'prompt'; it has"),
+        ("broken.jsonl", '{"prompt": "p", "completion"\n', "not readable as json rows"),
+        ("rows.csv", "prompt,completion\n", "expected a file named .jsonl or .parquet"),
+    ],
+)
+def test_bad_data_is_named(tmp_path, name, text, message):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        sft.read_rows(path)
+
+
+def test_parquet_is_read(tmp_path):
+    import polars
+
+    polars.DataFrame(ROWS).write_parquet(tmp_path / "rows.parquet")
+    assert sft.read_rows(tmp_path / "rows.parquet")[3] == ROWS[3]
+
+
+@pytest.mark.parametrize("given", [{}, {"model": "tiny", "from_config": "x"}])
+def test_exactly_one_start_is_expected(tmp_path, given):
+    with pytest.raises(InputError, match="expected exactly one"):
+        SftConfig(data=tmp_path, out=tmp_path, **given)
+
+
+def test_other_bad_options_are_named(architecture, data, tmp_path):
+    with pytest.raises(InputError, match="--lr 0"):
+        config(architecture, data, tmp_path, lr=0)
+    with pytest.raises(Unavailable, match=r"no config\.json"):
+        sft.train_sft(SftConfig(data=data, out=tmp_path / "a", model="./nothing"))
+    with pytest.raises(Unavailable, match="--report-to nobody"):
+        sft.train_sft(config(architecture, data, tmp_path / "b", report_to="nobody"))
+    with pytest.raises(InputError, match="--schedule wavy"):
+        sft.train_sft(config(architecture, data, tmp_path / "b", schedule="wavy"))
+    with pytest.raises(InputError, match="the model reads 128 tokens"):
+        sft.train_sft(config(architecture, data, tmp_path / "c", max_length=4096))
+    with pytest.raises(InputError, match="no row is left"):
+        sft.train_sft(config(architecture, data, tmp_path / "d", max_length=2))
+
+
+def test_a_failed_start_leaves_the_directory_free(architecture, data, tmp_path):
+    with pytest.raises(InputError):
+        sft.train_sft(config(architecture, data, tmp_path / "out", max_length=2))
+    sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1))
+
+
+def test_a_used_directory_is_refused(architecture, data, tmp_path):
+    sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1))
+    with pytest.raises(InputError, match="already holds a run"):
+        sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1))
+    with pytest.raises(RunMismatch, match=r"these differ: \['lr'\]"):
+        other = config(architecture, data, tmp_path / "out", max_steps=1, lr=1e-3, resume=True)
+        sft.train_sft(other)
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "fsdpo_train.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_mistake_on_the_command_line_is_one_line():
+    done = run("sft", "--data", "none.jsonl", "--out", "o", "--model", "tiny", "--lr", "-1")
+    assert done.returncode == 1
+    assert done.stderr == "error: --lr -1.0: expected more than 0.\n"
+
+
+def test_help_shows_examples_and_stays_light():
+    done = run("sft", "--help")
+    assert done.returncode == 0 and "fsdpo-train sft --data" in done.stdout
+    code = (
+        "import sys; from typer.testing import CliRunner; from fsdpo_train.cli import app; "
+        "assert CliRunner().invoke(app, ['sft', '--help']).exit_code == 0; "
+        "assert not {'torch', 'transformers', 'datasets', 'sympy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
