@@ -110,27 +110,28 @@ def build(
     config = spec.config(source.problems)
     with RunDir.open(out, config, resume=resume) as run:
         if not run.sealed:
-            _sample(run, spec, source.problems, make_sampler, batch, progress)
+            sample_owed(run, spec, source.problems, make_sampler, batch, progress)
             _seal(run, spec, source, config, workers, progress)
         manifest: Manifest = json.loads((run.path / MANIFEST).read_text())
         return manifest
 
 
-def _sample(
+def sample_owed(
     run: RunDir,
     spec: BuildSpec,
     problems: Sequence[Problem],
     make_sampler: Callable[[], Sampler],
     batch: int,
     progress: Progress,
-) -> None:
-    """Sample whatever is owed, a durable batch at a time."""
+) -> int:
+    """Sample whatever the run still owes, a durable batch at a time; return the tokens sampled."""
     owed = [problem for problem in problems if problem.id not in run.spans]
     if not owed:
-        return
+        return 0
     progress.phase("load", 1)
     sampler = make_sampler()
     progress.phase("sample", len(problems), done=len(problems) - len(owed))
+    sampled = 0
     for start in range(0, len(owed), batch):
         chunk = owed[start : start + batch]
         prompts = [spec.template.render(problem.question) for problem in chunk]
@@ -143,6 +144,8 @@ def _sample(
         )
         tokens = sum(each.n_tokens for completions in results for each in completions)
         progress.advance(len(chunk), tokens)
+        sampled += tokens
+    return sampled
 
 
 def _seal(

@@ -1,0 +1,94 @@
+"""vLLM tokens per second through `build`, against a bare `LLM.generate` on the same prompts.
+
+    .venv-vllm/bin/python benchmarks/perf/sampler.py [--problems 256] [--samples 32] [--rounds 3]
+
+One engine is loaded once. Each round runs the sampling half of a build (render, tokenise, sample,
+detokenise, append to disk with fsync, a durable batch at a time) and a bare `LLM.generate` of all
+prompts at once, with the same sampling parameters, in alternating order. Prefix caches are cleared
+before each. The ratio of the two rates is what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fsdpo_data.annotate import get_grader
+from fsdpo_data.build import BuildSpec, sample_owed
+from fsdpo_data.console import LineProgress
+from fsdpo_data.jobs import BATCH
+from fsdpo_data.models import resolve
+from fsdpo_data.samplers import SamplingSpec
+from fsdpo_data.samplers.tokens import encode_prompt
+from fsdpo_data.samplers.vllm import VllmSampler
+from fsdpo_data.sources import ProblemSet, load_problems
+from fsdpo_data.store import RunDir
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--problems", type=int, default=256)
+    arguments.add_argument("--samples", type=int, default=32)
+    arguments.add_argument("--batch", type=int, default=BATCH["vllm"])
+    arguments.add_argument("--rounds", type=int, default=3)
+    options = arguments.parse_args()
+    model = resolve("tiny")
+    source = load_problems(["embedded"], limit=options.problems)
+    spec = BuildSpec(
+        model=model.ref,
+        sources=tuple(source.refs),
+        template=model.template,
+        sampling=SamplingSpec(n=options.samples, max_tokens=256),
+        engine="vllm",
+        dtype="auto",
+        segmenter="auto@1",
+        grader=get_grader().version,
+    )
+    sampler = VllmSampler(model.path, model.ref)
+    bare(sampler, spec, source)  # warm up
+    ratios = []
+    for number in range(options.rounds):
+        pair = [("bare", bare), ("build", through_build(options.batch))]
+        rates = {}
+        for name, measure in pair if number % 2 else reversed(pair):
+            sampler._llm.reset_prefix_cache()
+            rates[name] = measure(sampler, spec, source)
+        ratios.append(rates["build"] / rates["bare"])
+        print(
+            f"round {number + 1}: bare {rates['bare']:,.0f} tokens/s, "
+            f"build {rates['build']:,.0f} tokens/s, ratio {ratios[-1]:.3f}"
+        )
+    print(f"build / bare, median of {len(ratios)}: {statistics.median(ratios):.3f}")
+
+
+def bare(sampler: VllmSampler, spec: BuildSpec, source: ProblemSet) -> float:
+    """Tokens per second of one `LLM.generate` call."""
+    prompts = [spec.template.render(problem.question) for problem in source.problems]
+    params = [sampler._sampling_params(prompt, spec.sampling) for prompt in prompts]
+    ids = [{"prompt_token_ids": encode_prompt(sampler._tokenizer, prompt)} for prompt in prompts]
+    started = time.perf_counter()
+    outputs = sampler._llm.generate(ids, params, use_tqdm=False)
+    seconds = time.perf_counter() - started
+    return sum(len(each.token_ids) for output in outputs for each in output.outputs) / seconds
+
+
+def through_build(batch: int) -> Callable[[VllmSampler, BuildSpec, ProblemSet], float]:
+    def measure(sampler: VllmSampler, spec: BuildSpec, source: ProblemSet) -> float:
+        """Tokens per second of the sampling half of a build."""
+        with (
+            tempfile.TemporaryDirectory() as out,
+            RunDir.open(Path(out) / "run", spec.config(source.problems), resume=False) as run,
+        ):
+            started = time.perf_counter()
+            tokens = sample_owed(run, spec, source.problems, lambda: sampler, batch, LineProgress())
+            return tokens / (time.perf_counter() - started)
+
+    return measure
+
+
+if __name__ == "__main__":
+    main()
