@@ -171,7 +171,7 @@ def _seal(
     for shard in annotate(tasks, workers):
         shards.append(shard)
         progress.advance(1)
-    reasons = Counter(row.reason for row in source.quarantined)
+    reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined)
     manifest = make_manifest(run.path, config, problems_file, len(source.problems), shards, reasons)
     progress.phase("validate", 1)
     check_invariants(run.path, manifest)

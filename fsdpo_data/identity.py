@@ -54,7 +54,7 @@ class ModelRef:
     """A model that can be found again.
 
     Attributes:
-        name: Repository id or path as the user gave it.
+        name: Repository id, or the last folder of a local path.
         revision: 40-hex commit on the Hub, or ``sha256:…`` over the files of a local directory.
     """
 
@@ -67,7 +67,7 @@ class SourceRef:
     """A set of problems that can be found again.
 
     Attributes:
-        name: Hub dataset, file or generator as the user gave it.
+        name: Hub dataset or generator as the user gave it, or the name of a file or folder.
         revision: 40-hex commit, ``sha256:…`` of the file, or the generator's version.
         split: Split read from it.
     """

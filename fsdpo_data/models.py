@@ -147,7 +147,9 @@ def _on_hub(repo: HubRepo, template: str | None) -> ResolvedModel:
 def _local(name: str, path: Path, template: str | None) -> ResolvedModel:
     _check_directory(name, path)
     chosen = get_template(template or "chat-boxed", str(path))
-    return ResolvedModel(ModelRef(name, content_revision(path)), str(path), chosen, chosen.stop)
+    # Folders above are this machine's business; the revision says which model it is.
+    label = name if name in MODELS else path.resolve().name
+    return ResolvedModel(ModelRef(label, content_revision(path)), str(path), chosen, chosen.stop)
 
 
 def _check_directory(name: str, path: Path) -> None:

@@ -149,7 +149,9 @@ class _Loading:
             fields = sorted({name for record in records for name in record.fields})
         if not parsed:
             raise self._nothing(name, rows, fields, self.quarantined[before:])
-        self.refs.append(SourceRef(name, _files_revision(files, root), self.split))
+        # Folders are this machine's business; the revision says which file it was.
+        named = Path(name).resolve().name
+        self.refs.append(SourceRef(named, _files_revision(files, root), self.split))
 
     def _check_split(self, file: Path) -> None:
         stated = stated_split(Path(file.name))
@@ -208,7 +210,7 @@ class _Loading:
         key = key or problem.id
         if key in self._seen:
             record = record or Record(row, problem.row())
-            self._set_aside(where, record, f"duplicate of {self._seen[key]}")
+            self._set_aside(where, record, f"duplicate: {self._seen[key]}")
         else:
             self._seen[key] = f"{where} row {row}"
             self.problems.append(problem)

@@ -137,7 +137,7 @@ def test_duplicates_are_set_aside_and_name_the_first(tmp_path: Path) -> None:
     )
     found = load_problems([first, second, first])
     assert pairs(found)[5:] == [("3+3?", "six")]  # another gold is another problem
-    assert aside(found)[0] == (1, f"duplicate of {first} row 4")
+    assert aside(found)[0] == (1, f"duplicate: {first} row 4")
     assert len(found.quarantined) == 1 + 5
     assert len({problem.id for problem in found.problems}) == len(found.problems) == 6
 

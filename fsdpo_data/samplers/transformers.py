@@ -180,13 +180,8 @@ def pick_device(device: str) -> str:
     Raises:
         Unavailable: if a GPU is asked for and torch sees none.
     """
-    try:
-        import torch
-    except ImportError:
-        raise Unavailable(
-            "--engine transformers needs torch and transformers, which are not installed. "
-            "Install them with: pip install 'fsdpo[train]'"
-        ) from None
+    import torch
+
     has_gpu = torch.cuda.is_available()
     if device == "cuda" and not has_gpu:
         raise Unavailable(
