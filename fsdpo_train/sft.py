@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,8 +73,11 @@ def train_sft(config: SftConfig) -> SftReport:
             "--max-length."
         )
     trainer = _trainer(config, model, tokenizer, encoded)
-    # Only now is the directory this run's: a start that failed may be tried again.
-    (config.out / _STATE).write_text(json.dumps(identity, indent=2) + "\n")
+    # Only now is the directory this run's: a start that failed may be tried again, and every
+    # process of a distributed run has found it free.
+    trainer.accelerator.wait_for_everyone()
+    if trainer.is_world_process_zero():
+        (config.out / _STATE).write_text(json.dumps(identity, indent=2) + "\n")
     trainer.train(resume_from_checkpoint=_last_checkpoint(config))
     trainer.save_model(str(config.out))
     report = SftReport(
@@ -164,6 +167,22 @@ def encode_rows(
     if unusable:
         print(f"dropped {unusable} of {len(lengths)} rows: no prompt or an empty completion")
     return encoded.select(kept), too_long, unusable
+
+
+def collate(rows: Sequence[dict[str, list[int]]], pad_id: int) -> dict[str, Any]:
+    """Pad rows on the right to one width, whichever side the tokenizer pads when sampling."""
+    import torch
+
+    width = max(len(row["input_ids"]) for row in rows)
+
+    def padded(lists: Iterable[list[int]], fill: int) -> torch.Tensor:
+        return torch.tensor([values + [fill] * (width - len(values)) for values in lists])
+
+    return {
+        "input_ids": padded((row["input_ids"] for row in rows), pad_id),
+        "attention_mask": padded(([1] * len(row["input_ids"]) for row in rows), 0),
+        "labels": padded((row["labels"] for row in rows), IGNORE),
+    }
 
 
 def grouped_order(
@@ -291,7 +310,7 @@ def _trainer(config: SftConfig, model: Any, tokenizer: Any, rows: datasets.Datas
         args=_arguments(config),
         train_dataset=rows,
         processing_class=tokenizer,
-        data_collator=transformers.DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=IGNORE),
+        data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -94,6 +95,16 @@ def test_the_loss_covers_the_completion_and_its_end_only(architecture, data):
         assert trained[-1] == tok.eos_token_id
         assert tok.decode(trained[:-1]) == source["completion"]
         assert tok.decode(row["input_ids"][:n_prompt]) == source["prompt"]
+
+
+def test_batches_are_padded_on_the_right():
+    rows = [{"input_ids": [5, 6], "labels": [-100, 6]}, {"input_ids": [7], "labels": [7]}]
+    batch = {key: value.tolist() for key, value in sft.collate(rows, pad_id=1).items()}
+    assert batch == {
+        "input_ids": [[5, 6], [7, 1]],
+        "attention_mask": [[1, 1], [1, 0]],
+        "labels": [[-100, 6], [7, -100]],
+    }
 
 
 def test_an_end_already_written_is_not_doubled(architecture):
@@ -219,6 +230,14 @@ def test_other_bad_options_are_named(architecture, data, tmp_path):
         sft.train_sft(config(architecture, data, tmp_path / "c", max_length=4096))
     with pytest.raises(InputError, match="no row is left"):
         sft.train_sft(config(architecture, data, tmp_path / "d", max_length=2))
+
+
+@pytest.mark.skipif(find_spec("deepspeed") is not None, reason="deepspeed is installed")
+def test_missing_deepspeed_is_named(architecture, data, tmp_path):
+    (tmp_path / "zero.json").write_text("{}")
+    options = dict(deepspeed=tmp_path / "zero.json")
+    with pytest.raises(Unavailable, match=r"deepspeed.*fsdpo\[deepspeed\]"):
+        sft.train_sft(config(architecture, data, tmp_path / "out", **options))
 
 
 def test_a_failed_start_leaves_the_directory_free(architecture, data, tmp_path):
