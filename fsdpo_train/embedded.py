@@ -223,7 +223,7 @@ class Measured:
     seconds: float
 
 
-def measure(folder: Path, greedy: int = 1000, sampled: int = 100, n: int = 32) -> list[Measured]:
+def measure(folder: Path, greedy: int = 500, sampled: int = 64, n: int = 32) -> list[Measured]:
     """Measure a model greedily and at temperatures 0.8 and 1."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -262,13 +262,13 @@ def _measure(model: Any, tokenizer: Any, temperature: float, count: int, n: int)
 def _complete(
     model: Any, tokenizer: Any, problems: Sequence[Problem], temperature: float, n: int
 ) -> list[list[str]]:
-    """Return ``n`` solutions per problem, 256 at a time."""
+    """Return ``n`` solutions per problem, some 512 at a time."""
     import torch
 
     torch.manual_seed(0)
     how = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {}
     texts: list[list[str]] = []
-    size = max(1, 256 // n)
+    size = max(1, 512 // n)
     for start in range(0, len(problems), size):
         batch = problems[start : start + size]
         prompts = [PROMPT.format(question=p.question) for p in batch]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,18 +12,12 @@ import fsdpo_data
 from fsdpo_data.errors import InputError, RunMismatch, Unavailable
 from fsdpo_data.identity import file_sha256
 from fsdpo_train.config import SftConfig, resolve_model
+from fsdpo_train.sft_data import collate, encode_rows, grouped_order, read_rows
 
 if TYPE_CHECKING:
     import datasets
-    import transformers
-
-#: Label of a position that carries no loss.
-IGNORE = -100
 
 _STATE = "sft.json"
-_COLUMNS = ("prompt", "completion")
-#: Length groups are sorted inside pools of this many batches: little padding, much disorder.
-_POOL = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +66,11 @@ def train_sft(config: SftConfig) -> SftReport:
             "--max-length."
         )
     trainer = _trainer(config, model, tokenizer, encoded)
-    # Only now is the directory this run's: a start that failed may be tried again.
-    (config.out / _STATE).write_text(json.dumps(identity, indent=2) + "\n")
+    # Only now is the directory this run's: a start that failed may be tried again, and every
+    # process of a distributed run has found it free.
+    trainer.accelerator.wait_for_everyone()
+    if trainer.is_world_process_zero():
+        (config.out / _STATE).write_text(json.dumps(identity, indent=2) + "\n")
     trainer.train(resume_from_checkpoint=_last_checkpoint(config))
     trainer.save_model(str(config.out))
     report = SftReport(
@@ -89,104 +85,6 @@ def train_sft(config: SftConfig) -> SftReport:
     if trainer.is_world_process_zero():
         _write_card(config, identity, report)
     return report
-
-
-def read_rows(path: Path) -> datasets.Dataset:
-    """Read a JSONL or parquet file with the columns ``prompt`` and ``completion``.
-
-    Raises:
-        InputError: if the file is missing, empty, malformed or lacks a column.
-    """
-    import datasets
-
-    kinds = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
-    kind = kinds.get(path.suffix)
-    if kind is None:
-        raise InputError(f"--data {path}: expected a file named .jsonl or .parquet.")
-    if not path.is_file():
-        raise InputError(f"--data {path}: no such file. Give a JSONL or parquet file.")
-    if path.stat().st_size == 0:
-        raise InputError(f"--data {path}: the file is empty; expected prompt/completion rows.")
-    try:
-        rows = datasets.load_dataset(kind, data_files=str(path), split="train")
-    except (datasets.exceptions.DatasetGenerationError, ValueError, OSError) as error:
-        reason = str(error.__cause__ or error).splitlines()[0]
-        raise InputError(f"--data {path}: not readable as {kind} rows: {reason}") from error
-    missing = [name for name in _COLUMNS if name not in rows.column_names]
-    if missing:
-        raise InputError(
-            f"--data {path}: no column {' and no column '.join(map(repr, missing))}; it has "
-            f"{', '.join(map(repr, rows.column_names))}. Rename the columns to 'prompt' and "
-            "'completion'."
-        )
-    if not len(rows):
-        raise InputError(f"--data {path}: no rows; expected prompt/completion rows.")
-    return rows.select_columns(list(_COLUMNS))
-
-
-def encode_pair(
-    tokenizer: transformers.PreTrainedTokenizerBase, prompt: str, completion: str
-) -> tuple[list[int], int]:
-    """Return the token ids of one row, end-of-sequence included, and how many are the prompt's.
-
-    The two parts are tokenised apart, as they are when the model continues a prompt.
-    """
-    head = tokenizer(prompt)["input_ids"]
-    if head and head[-1] == tokenizer.eos_token_id:
-        head = head[:-1]
-    tail = tokenizer(completion, add_special_tokens=False)["input_ids"]
-    if tail[-1:] != [tokenizer.eos_token_id]:
-        tail = [*tail, tokenizer.eos_token_id]
-    return head + tail, len(head)
-
-
-def encode_rows(
-    rows: datasets.Dataset, tokenizer: transformers.PreTrainedTokenizerBase, max_length: int
-) -> tuple[datasets.Dataset, int, int]:
-    """Tokenise rows; return those that fit, and how many were too long and unusable."""
-
-    def encode(row: dict[str, Any]) -> dict[str, Any]:
-        prompt, completion = row["prompt"], row["completion"]
-        if not (isinstance(prompt, str) and isinstance(completion, str) and completion.strip()):
-            return {"input_ids": [], "labels": [], "length": 0, "loss_tokens": 0}
-        ids, n_prompt = encode_pair(tokenizer, prompt, completion)
-        labels = [IGNORE] * n_prompt + ids[n_prompt:]
-        fits = {"length": len(ids), "loss_tokens": len(ids) - n_prompt}
-        return {"input_ids": ids, "labels": labels, **fits}
-
-    encoded = rows.map(encode, remove_columns=list(_COLUMNS), desc="Tokenising")
-    lengths = encoded["length"]
-    kept = [i for i, length in enumerate(lengths) if 0 < length <= max_length]
-    unusable = sum(length == 0 for length in lengths)
-    too_long = len(lengths) - len(kept) - unusable
-    if too_long:
-        print(f"dropped {too_long} of {len(lengths)} rows: longer than {max_length} tokens")
-    if unusable:
-        print(f"dropped {unusable} of {len(lengths)} rows: no prompt or an empty completion")
-    return encoded.select(kept), too_long, unusable
-
-
-def grouped_order(
-    lengths: Sequence[int], batch_size: int, seed: int, epoch: int, group: bool = True
-) -> Iterator[int]:
-    """Yield row numbers so that batches hold rows of like length and still come in random order.
-
-    A function of (seed, epoch) alone, so that a resumed run sees the order of an unbroken one.
-    """
-    rng = random.Random(f"{seed}/{epoch}")
-    order = list(range(len(lengths)))
-    rng.shuffle(order)
-    if not group:
-        yield from order
-        return
-    for start in range(0, len(order), batch_size * _POOL):
-        pool = sorted(order[start : start + batch_size * _POOL], key=lambda i: lengths[i])
-        batches = [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
-        # A short last batch must stay last, or every later batch would straddle two groups.
-        tail = batches.pop() if len(batches[-1]) < batch_size else []
-        rng.shuffle(batches)
-        for batch in [*batches, tail]:
-            yield from batch
 
 
 def _check_out(config: SftConfig, identity: dict[str, str]) -> None:
@@ -291,7 +189,7 @@ def _trainer(config: SftConfig, model: Any, tokenizer: Any, rows: datasets.Datas
         args=_arguments(config),
         train_dataset=rows,
         processing_class=tokenizer,
-        data_collator=transformers.DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=IGNORE),
+        data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
     )
 
 

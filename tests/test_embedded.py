@@ -68,7 +68,7 @@ def test_the_world_is_pinned():
 
 
 def test_unknown_splits_are_refused():
-    with pytest.raises(InputError, match="'dev'.*train, validation, test"):
+    with pytest.raises(InputError, match=r"'dev'.*train, validation, test"):
         make_problems("dev", 1)
     with pytest.raises(InputError, match="-1"):
         make_problems("train", -1)

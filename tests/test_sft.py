@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -10,7 +11,7 @@ torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
 from fsdpo_data.errors import InputError, RunMismatch, Unavailable  # noqa: E402
-from fsdpo_train import sft  # noqa: E402
+from fsdpo_train import sft, sft_data  # noqa: E402
 from fsdpo_train.config import SftConfig  # noqa: E402
 
 ROWS = [
@@ -86,9 +87,9 @@ def test_loss_goes_down_and_the_model_loads_back(architecture, data, tmp_path):
 
 def test_the_loss_covers_the_completion_and_its_end_only(architecture, data):
     tok = tokenizer(architecture)
-    encoded, _, _ = sft.encode_rows(sft.read_rows(data), tok, max_length=128)
+    encoded, _, _ = sft_data.encode_rows(sft_data.read_rows(data), tok, max_length=128)
     for row, source in zip(encoded, ROWS, strict=True):
-        trained = [label for label in row["labels"] if label != sft.IGNORE]
+        trained = [label for label in row["labels"] if label != sft_data.IGNORE]
         n_prompt = len(row["labels"]) - len(trained)
         assert trained == row["input_ids"][n_prompt:]
         assert trained[-1] == tok.eos_token_id
@@ -96,9 +97,19 @@ def test_the_loss_covers_the_completion_and_its_end_only(architecture, data):
         assert tok.decode(row["input_ids"][:n_prompt]) == source["prompt"]
 
 
+def test_batches_are_padded_on_the_right():
+    rows = [{"input_ids": [5, 6], "labels": [-100, 6]}, {"input_ids": [7], "labels": [7]}]
+    batch = {key: value.tolist() for key, value in sft_data.collate(rows, pad_id=1).items()}
+    assert batch == {
+        "input_ids": [[5, 6], [7, 1]],
+        "attention_mask": [[1, 1], [1, 0]],
+        "labels": [[-100, 6], [7, -100]],
+    }
+
+
 def test_an_end_already_written_is_not_doubled(architecture):
     tok = tokenizer(architecture)
-    ids, _ = sft.encode_pair(tok, "p", "c<|end|>")
+    ids, _ = sft_data.encode_pair(tok, "p", "c<|end|>")
     assert ids.count(tok.eos_token_id) == 1
 
 
@@ -157,15 +168,15 @@ def test_gradient_accumulation_matches_one_large_batch(architecture, data, tmp_p
 
 def test_grouped_order_is_a_permutation_with_little_padding():
     lengths = [(i * 37) % 101 + 1 for i in range(1000)]
-    order = list(sft.grouped_order(lengths, 10, seed=0, epoch=0))
+    order = list(sft_data.grouped_order(lengths, 10, seed=0, epoch=0))
     assert sorted(order) == list(range(1000))
-    assert order != list(sft.grouped_order(lengths, 10, seed=0, epoch=1))
+    assert order != list(sft_data.grouped_order(lengths, 10, seed=0, epoch=1))
 
     def padding(order):
         batches = [[lengths[i] for i in order[at : at + 10]] for at in range(0, 1000, 10)]
         return sum(max(batch) * 10 - sum(batch) for batch in batches)
 
-    plain = sft.grouped_order(lengths, 10, seed=0, epoch=0, group=False)
+    plain = sft_data.grouped_order(lengths, 10, seed=0, epoch=0, group=False)
     assert padding(order) < padding(list(plain)) / 5
 
 
@@ -190,14 +201,14 @@ def test_bad_data_is_named(tmp_path, name, text, message):
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(InputError, match=message):
-        sft.read_rows(path)
+        sft_data.read_rows(path)
 
 
 def test_parquet_is_read(tmp_path):
     import polars
 
     polars.DataFrame(ROWS).write_parquet(tmp_path / "rows.parquet")
-    assert sft.read_rows(tmp_path / "rows.parquet")[3] == ROWS[3]
+    assert sft_data.read_rows(tmp_path / "rows.parquet")[3] == ROWS[3]
 
 
 @pytest.mark.parametrize("given", [{}, {"model": "tiny", "from_config": "x"}])
@@ -219,6 +230,14 @@ def test_other_bad_options_are_named(architecture, data, tmp_path):
         sft.train_sft(config(architecture, data, tmp_path / "c", max_length=4096))
     with pytest.raises(InputError, match="no row is left"):
         sft.train_sft(config(architecture, data, tmp_path / "d", max_length=2))
+
+
+@pytest.mark.skipif(find_spec("deepspeed") is not None, reason="deepspeed is installed")
+def test_missing_deepspeed_is_named(architecture, data, tmp_path):
+    (tmp_path / "zero.json").write_text("{}")
+    options = dict(deepspeed=tmp_path / "zero.json")
+    with pytest.raises(Unavailable, match=r"deepspeed.*fsdpo\[deepspeed\]"):
+        sft.train_sft(config(architecture, data, tmp_path / "out", **options))
 
 
 def test_a_failed_start_leaves_the_directory_free(architecture, data, tmp_path):
