@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fsdpo_data.errors import FsdpoError
+from fsdpo_data.console import run_app
 
 app = typer.Typer(
     name="fsdpo-train",
@@ -42,13 +41,15 @@ def sft(
     data: Annotated[Path, typer.Option(help="JSONL or parquet with columns prompt, completion.")],
     out: Annotated[Path, typer.Option(help="Directory of the trained model.")],
     model: Annotated[
-        str | None, typer.Option(help="Checkpoint to start from: directory, Hub id or 'tiny'.")
+        str | None,
+        typer.Option(
+            help="Checkpoint to start from: a short name, `org/name[@revision]` or a directory."
+        ),
     ] = None,
     from_config: Annotated[
         Path | None,
         typer.Option(help="Start from random weights: config.json, or its directory."),
     ] = None,
-    revision: Annotated[str | None, typer.Option(help="Commit, branch or tag of --model.")] = None,
     epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 3.0,
     max_steps: Annotated[int, typer.Option(help="Stop after so many steps; 0: --epochs.")] = 0,
     batch_size: Annotated[int, typer.Option(help="Sequences per device and pass.")] = 16,
@@ -85,12 +86,8 @@ def sft(
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one line on stderr, not a traceback."""
-    try:
-        app()
-    except FsdpoError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+    """Run ``fsdpo-train``."""
+    run_app(app)
 
 
 if __name__ == "__main__":

@@ -6,15 +6,11 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsdpo_data.embedded import CHECKPOINT
-from fsdpo_data.errors import InputError, Unavailable
+from fsdpo_data.errors import InputError
 from fsdpo_data.identity import digest
 
 #: Options that say where a run lives or what is watched, not what it computes.
 _NOT_IDENTITY = frozenset({"out", "resume", "report_to", "log_every", "save_every", "save_limit"})
-
-#: Names that stand for a model inside this package.
-_ALIASES = {"tiny": CHECKPOINT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +20,10 @@ class SftConfig:
     Attributes:
         data: JSONL or parquet file with the columns ``prompt`` and ``completion``.
         out: Directory of the trained model.
-        model: Checkpoint to start from: a directory, a Hub id or ``tiny``.
+        model: Checkpoint to start from, as ``fsdpo_data.models.resolve`` reads it: a short name, a
+            directory, or ``org/name[@revision]`` on the Hub.
         from_config: Start from random weights: ``config.json``, or the directory that holds it
             and the tokenizer.
-        revision: Commit, branch or tag of a Hub ``model``.
         epochs: Passes over the data.
         max_steps: Stop after this many optimizer steps; 0 means ``epochs`` decides.
         batch_size: Sequences per device and forward pass.
@@ -55,7 +51,6 @@ class SftConfig:
     out: Path
     model: str | None = None
     from_config: Path | None = None
-    revision: str | None = None
     epochs: float = 3.0
     max_steps: int = 0
     batch_size: int = 16
@@ -111,22 +106,3 @@ class SftConfig:
     def digest(self) -> str:
         """Return the digest of :meth:`identity`."""
         return digest("sft", self.identity())
-
-
-def resolve_model(name: str) -> str:
-    """Return what ``from_pretrained`` should load for ``--model name``.
-
-    Raises:
-        Unavailable: if ``name`` looks like a path or an alias and nothing is there.
-    """
-    path = Path(_ALIASES.get(name, name))
-    is_path = name in _ALIASES or name.startswith(("/", "./", "../", "~")) or path.exists()
-    if not is_path:
-        return name
-    path = path.expanduser()
-    if not (path / "config.json").is_file():
-        raise Unavailable(
-            f"--model {name}: no config.json in {path}. Give a directory saved with "
-            "save_pretrained, or a Hub id such as Qwen/Qwen2-7B."
-        )
-    return str(path)

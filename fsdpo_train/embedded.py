@@ -30,7 +30,10 @@ from fsdpo_data.embedded import (
     make_problems,
 )
 from fsdpo_data.errors import FsdpoError, InputError
+from fsdpo_data.identity import ModelRef
+from fsdpo_data.samplers import Sampler, SamplingSpec
 from fsdpo_data.schema import Problem
+from fsdpo_data.segment import step_marker
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft import train_sft
 
@@ -99,7 +102,6 @@ def make(out: Path, stages: Sequence[Stage] = STAGES, seed: int = 0) -> None:
         before = _train(work, stage, data, before, seed)
     for name in _SHIPPED:
         shutil.copyfile(work / stages[-1].name / name, out / name)
-    _name_tokenizer_class(out)
     minutes = (time.monotonic() - started) / 60
     (out / "README.md").write_text(_card(stages, seed, minutes, list(measure(out))))
 
@@ -123,12 +125,12 @@ def _write_data(
 
 def _write_architecture(folder: Path, data: Path) -> None:
     """Train the tokenizer on the rows of ``data`` and write it beside the model's config."""
-    from transformers import LlamaConfig
+    from transformers import Qwen2Config
 
     rows = (json.loads(line) for line in data.open())
     tokenizer = train_tokenizer(row["prompt"] + row["completion"] for row in rows)
     tokenizer.save_pretrained(folder)
-    LlamaConfig(
+    Qwen2Config(
         **ARCHITECTURE,
         vocab_size=len(tokenizer),
         bos_token_id=None,
@@ -138,18 +140,15 @@ def _write_architecture(folder: Path, data: Path) -> None:
 
 
 def train_tokenizer(texts: Iterable[str]) -> Any:
-    """Train a byte-level BPE tokenizer: every digit a token, every text spelled back exactly."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
+    """Train a byte-level BPE tokenizer: every digit a token, every text spelled back (as NFC).
 
-    raw = Tokenizer(models.BPE())
-    raw.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
-    )
-    raw.decoder = decoders.ByteLevel()
+    It is a ``Qwen2Tokenizer``, trained with that class's own splitting: transformers gives a model
+    of type ``qwen2`` this class whatever else the tokenizer's files say.
+    """
+    from tokenizers import pre_tokenizers, trainers
+    from transformers import Qwen2Tokenizer
+
+    raw = Qwen2Tokenizer().backend_tokenizer
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
         special_tokens=[EOS, PAD],
@@ -157,11 +156,12 @@ def train_tokenizer(texts: Iterable[str]) -> Any:
         show_progress=False,
     )
     raw.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=raw,
+    model = json.loads(raw.to_str())["model"]
+    return Qwen2Tokenizer(
+        vocab=model["vocab"],
+        merges=[tuple(pair) for pair in model["merges"]],
         eos_token=EOS,
         pad_token=PAD,
-        clean_up_tokenization_spaces=False,
         model_max_length=ARCHITECTURE["max_position_embeddings"],
         padding_side="left",
     )
@@ -187,13 +187,6 @@ def _train(work: Path, stage: Stage, data: Path, before: Path | None, seed: int)
     )
     train_sft(config)
     return out
-
-
-def _name_tokenizer_class(folder: Path) -> None:
-    """Name the tokenizer class as every version of transformers knows it, 4 and 5 alike."""
-    path = folder / "tokenizer_config.json"
-    config = json.loads(path.read_text()) | {"tokenizer_class": "PreTrainedTokenizerFast"}
-    path.write_text(json.dumps(config, indent=2) + "\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,28 +216,28 @@ class Measured:
     seconds: float
 
 
-def measure(folder: Path, greedy: int = 500, sampled: int = 64, n: int = 32) -> list[Measured]:
+def measure(folder: Path, greedy: int = 1000, sampled: int = 100, n: int = 32) -> list[Measured]:
     """Measure a model greedily and at temperatures 0.8 and 1."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from fsdpo_data.samplers.transformers import TransformersSampler
 
-    model = AutoModelForCausalLM.from_pretrained(folder).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    sampler = TransformersSampler(str(folder), ModelRef("embedded", "in the making"))
     plans = ((0.0, greedy, 1), (0.8, sampled, n), (1.0, sampled, n))
-    return [_measure(model, tokenizer, *plan) for plan in plans]
+    return [_measure(sampler, *plan) for plan in plans]
 
 
-def _measure(model: Any, tokenizer: Any, temperature: float, count: int, n: int) -> Measured:
+def _measure(sampler: Sampler, temperature: float, count: int, n: int) -> Measured:
     started = time.monotonic()
     problems = make_problems("test", count)
-    texts = _complete(model, tokenizer, problems, temperature, n)
-    right = [
-        [final_answer(t) == p.answer for t in ts] for p, ts in zip(problems, texts, strict=True)
-    ]
-    shares = [statistics.fmean(row) for row in right]
+    prompts = [PROMPT.format(question=problem.question) for problem in problems]
+    spec = SamplingSpec(n=n, temperature=temperature, max_tokens=256)
+    texts = [[each.text for each in samples] for samples in sampler.sample(prompts, spec)]
+    pairs = list(zip(problems, texts, strict=True))
+    right = [[final_answer(text) == problem.answer for text in group] for problem, group in pairs]
+    shares = [statistics.fmean(group) for group in right]
     wrong = [
-        first_wrong_step(p, t.splitlines()) is not None
-        for p, ts in zip(problems, texts, strict=True)
-        for t in ts
+        first_wrong_step(problem, step_marker(text)) is not None
+        for problem, group in pairs
+        for text in group
     ]
     return Measured(
         temperature=temperature,
@@ -253,39 +246,10 @@ def _measure(model: Any, tokenizer: Any, temperature: float, count: int, n: int)
         accuracy=statistics.fmean(shares),
         half_width=1.96 * statistics.stdev(shares) / math.sqrt(count),
         wrong_steps=statistics.fmean(wrong),
-        distinct=statistics.fmean(len(set(ts)) / n for ts in texts),
+        distinct=statistics.fmean(len(set(group)) / n for group in texts),
         mixed=statistics.fmean(0 < share < 1 for share in shares),
         seconds=time.monotonic() - started,
     )
-
-
-def _complete(
-    model: Any, tokenizer: Any, problems: Sequence[Problem], temperature: float, n: int
-) -> list[list[str]]:
-    """Return ``n`` solutions per problem, some 512 at a time."""
-    import torch
-
-    torch.manual_seed(0)
-    how = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {}
-    texts: list[list[str]] = []
-    size = max(1, 512 // n)
-    for start in range(0, len(problems), size):
-        batch = problems[start : start + size]
-        prompts = [PROMPT.format(question=p.question) for p in batch]
-        inputs = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left")
-        with torch.inference_mode():
-            out = model.generate(
-                input_ids=inputs["input_ids"],
-                attention_mask=inputs["attention_mask"],
-                max_new_tokens=256,
-                num_return_sequences=n,
-                **({"do_sample": False} | how),
-            )
-        new = tokenizer.batch_decode(
-            out[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True
-        )
-        texts += [new[i * n : (i + 1) * n] for i in range(len(batch))]
-    return texts
 
 
 def _card(stages: Sequence[Stage], seed: int, minutes: float, measured: list[Measured]) -> str:
@@ -308,7 +272,7 @@ tags: [fsdpo, synthetic, arithmetic]
 
 # The embedded model
 
-A language model of about a million weights (Llama architecture, byte-level BPE) that solves
+A language model of about a million weights (Qwen2 architecture, byte-level BPE) that solves
 the word problems of `{WORLD_VERSION}` step by step. It is made to be right often and wrong often
 enough, so that the whole toolkit runs on a CPU with real samples of a real model. It knows nothing
 else: do not use it for mathematics.

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import fsdpo_data
 from fsdpo_data.errors import InputError, RunMismatch, Unavailable
 from fsdpo_data.identity import file_sha256
-from fsdpo_train.config import SftConfig, resolve_model
+from fsdpo_data.models import resolve
+from fsdpo_train.config import SftConfig
 from fsdpo_train.sft_data import collate, encode_rows, grouped_order, read_rows
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def train_sft(config: SftConfig) -> SftReport:
     if trainer.is_world_process_zero():
         (config.out / _STATE).write_text(json.dumps(identity, indent=2) + "\n")
     trainer.train(resume_from_checkpoint=_last_checkpoint(config))
+    # The trainer turns the cache off for training; whoever samples from the model wants it.
+    model.config.use_cache = True
     trainer.save_model(str(config.out))
     report = SftReport(
         out=config.out,
@@ -114,19 +117,20 @@ def _start(config: SftConfig) -> tuple[Any, Any]:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+    # The rows hold whole prompts: the template is named only to need no chat template.
+    found = resolve(config.model, template="problem") if config.model else None
     try:
-        if config.from_config is not None:
-            folder = config.from_config
+        if found is None:
+            folder = Path(str(config.from_config))
             folder = folder.parent if folder.suffix == ".json" else folder
             architecture = AutoConfig.from_pretrained(str(config.from_config))
             tokenizer = AutoTokenizer.from_pretrained(str(folder))
             model = AutoModelForCausalLM.from_config(architecture, dtype=torch.float32)
         else:
-            name = resolve_model(str(config.model))
-            tokenizer = AutoTokenizer.from_pretrained(name, revision=config.revision)
+            tokenizer = AutoTokenizer.from_pretrained(found.path, revision=found.commit)
             # Float32 whatever the file holds: at 1e-5, updates to bfloat16 weights round away.
             model = AutoModelForCausalLM.from_pretrained(
-                name, revision=config.revision, dtype=torch.float32, use_safetensors=True
+                found.path, revision=found.commit, dtype=torch.float32, use_safetensors=True
             )
     except (OSError, ValueError) as error:
         source = (
