@@ -89,7 +89,12 @@ def _after_hashes(value: Any) -> str:
     return answer_text(gold.strip())
 
 
-def _boxed(value: Any) -> str:
+def boxed_gold(value: Any) -> str:
+    """Take the gold out of a solution: its last box.
+
+    Raises:
+        NotAProblem: if there is no box, or it is empty.
+    """
     gold = last_boxed(str(value))
     if gold is None:
         raise NotAProblem("the solution has no \\boxed answer")
@@ -106,7 +111,7 @@ FORMS = (
     # ASDiv: the question alone would lack its facts.
     Form(("body", "question"), "answer", answer_text, "body + question + answer"),
     Form(("problem",), "answer", answer_text, "problem + answer"),
-    Form(("problem",), "solution", _boxed, "problem + solution with a \\boxed answer"),
+    Form(("problem",), "solution", boxed_gold, "problem + solution with a \\boxed answer"),
     _QUESTION,
     Form(("prompt",), "answer", answer_text, "prompt + answer"),
     Form(("instruction",), "answer", answer_text, "instruction + answer"),

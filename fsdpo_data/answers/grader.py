@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from fsdpo_data.answers import Outcome, Verdict
-from fsdpo_data.answers.extract import extract, last_number
-from fsdpo_data.answers.numbers import Number, agree, read_number
-
-_SPACE = re.compile(r"\s+|\\[,;:! ]|\\(?:left|right)(?![A-Za-z])|\$")
+from fsdpo_data.answers import Verdict
+from fsdpo_data.answers.equal import Options, equivalent
+from fsdpo_data.answers.extract import Extraction, extract, last_number
 
 
 class MathGrader:
-    """Grades mathematical answers; see ``fsdpo_data.answers`` for the seam it fills."""
+    """Grades mathematical answers; see ``fsdpo_data.answers`` for the seam it fills.
 
-    version = "math@1"
+    Args:
+        tolerance: None for strict grading; see ``Options``.
+        extract: Finds the answer in a response.
+    """
+
+    def __init__(
+        self,
+        tolerance: float | None = None,
+        extract: Callable[[str], Extraction] = extract,
+    ) -> None:
+        self.options = Options(tolerance)
+        self.version = "math@1" if tolerance is None else f"math@1+tolerance={tolerance:g}"
+        self._extract = extract
 
     def grade(self, items: Sequence[tuple[str, str]]) -> list[Verdict]:
         """Grade (gold, response) pairs, in order; never raises on text."""
@@ -25,25 +34,12 @@ class MathGrader:
     def _grade_one(self, gold: str, response: str) -> Verdict:
         if not gold.strip():
             return Verdict("gold_unparsed", None, "empty-gold")
-        found = extract(response)
+        found = self._extract(response)
         if found.answer is None:
             return Verdict("no_answer", None, found.rule)
-        gold_form, answer_form = _key(gold), _key(found.answer)
-        if gold_form == answer_form:
-            return Verdict("correct", found.answer, f"{found.rule}/text", gold_form, answer_form)
-        answer = found.answer
-        if found.rule in ("whole", "last-sentence", "answer-is"):
-            answer = last_number(answer) or answer
-        left, right = _number(gold), _number(answer)
-        same = left is not None and right is not None and agree(left, right)
-        status: Outcome = "correct" if same else "incorrect"
-        return Verdict(status, found.answer, f"{found.rule}/number", gold_form, answer_form)
-
-
-@lru_cache(maxsize=65_536)
-def _number(text: str) -> Number | None:
-    return read_number(text)
-
-
-def _key(text: str) -> str:
-    return _SPACE.sub("", text).replace("dfrac", "frac").replace("tfrac", "frac").rstrip(".")
+        verdict = equivalent(gold, found.answer, self.options)
+        if verdict.status != "correct" and found.rule in ("whole", "last-sentence", "answer-is"):
+            number = last_number(found.answer)
+            if number is not None:
+                verdict = equivalent(gold, number, self.options)
+        return replace(verdict, answer=found.answer, rule=f"{found.rule}/{verdict.rule}")
