@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.errors import InputError
+from fsdpo_data.samplers.tokens import encode_prompt
 
 if TYPE_CHECKING:
     import datasets
@@ -62,9 +63,7 @@ def encode_pair(
 
     The two parts are tokenised apart, as they are when the model continues a prompt.
     """
-    head = tokenizer(prompt)["input_ids"]
-    if head and head[-1] == tokenizer.eos_token_id:
-        head = head[:-1]
+    head = encode_prompt(tokenizer, prompt)
     tail = tokenizer(completion, add_special_tokens=False)["input_ids"]
     if tail[-1:] != [tokenizer.eos_token_id]:
         tail = [*tail, tokenizer.eos_token_id]

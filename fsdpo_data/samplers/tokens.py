@@ -10,10 +10,13 @@ def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
     """Return the ids of a rendered prompt.
 
     A chat template writes the beginning-of-sequence token itself; the tokenizer must not add a
-    second one.
+    second one. An end-of-sequence token that the tokenizer adds would end the prompt before it is
+    answered, so it is taken off again.
     """
     has_bos = bool(tokenizer.bos_token) and prompt.startswith(tokenizer.bos_token)
     ids: list[int] = tokenizer(prompt, add_special_tokens=not has_bos)["input_ids"]
+    if ids and ids[-1] == tokenizer.eos_token_id:
+        ids = ids[:-1]
     return ids
 
 
