@@ -12,6 +12,7 @@ import typer
 from fsdpo_data import __version__
 from fsdpo_data.console import run_app
 from fsdpo_data.errors import InputError
+from fsdpo_data.stage_commands import register
 
 app = typer.Typer(
     name="fsdpo-data",
@@ -228,6 +229,9 @@ def inspect(
     shown = pick_problems(directory, problem=problem, count=count, outcome=outcome, seed=seed)
     for each in shown:
         print_problem(each, samples)
+
+
+register(app)
 
 
 def main() -> None:
