@@ -107,7 +107,9 @@ def build(
     replay: Annotated[
         Path | None, typer.Option(help="Recorded completions for `--engine scripted`.")
     ] = None,
-    device: Annotated[Device, typer.Option(help="For `--engine transformers`.")] = Device.auto,
+    device: Annotated[
+        Device, typer.Option(help="`auto` takes a GPU where there is one.")
+    ] = Device.auto,
     dtype: Annotated[
         Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")
     ] = Dtype.auto,

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from fsdpo_data.answers.extract import last_boxed
+from fsdpo_data.answers.boxes import last_boxed
 from fsdpo_data.records import Record
 from fsdpo_data.schema import Problem
 

@@ -1,10 +1,12 @@
 """Extraction: which part of a response is its answer, and by which rule."""
 
+import random
 import time
 
 import pytest
 
-from fsdpo_data.answers.extract import extract, last_boxed
+from fsdpo_data.answers.boxes import TAIL, last_boxed
+from fsdpo_data.answers.extract import Extraction, extract, extract_strict
 
 BOXES = [
     (r"so \boxed{5}", "5"),
@@ -14,55 +16,261 @@ BOXES = [
     (r"\boxed 2", "2"),
     (r"$\boxed 2$ is it", "2"),
     (r"\boxed\frac12$", r"\frac12"),
+    (r"\boxed\frac{1}{2} is it", r"\frac{1}{2}"),
+    (r"\boxed 2 is the answer", "2"),
+    ("\\boxed\n{5}", "5"),
     (r"\boxed{\{1,2\}}", r"\{1,2\}"),
     (r"\boxed{\left\{ 1 \right.}", r"\left\{ 1 \right."),
+    (r"\boxed{\boxed{5}}", "5"),
+    (r"\boxed{\fbox{\frac12}}", r"\frac12"),
+    (r"\\boxed{5}", "5"),
+    (r"first line\\\boxed{5}", "5"),
+    ("\boxed{5}", "5"),
+    (r"\boxed{a}} and }} \boxed{b}", "b"),
+    (r"{{ \boxed{b}", "b"),
     (r"\boxed{}", ""),
     (r"first \boxed{4}, then \boxed{5", "4"),
     (r"only \boxed{5", None),
+    (r"\boxedness{5}", None),
     ("no box", None),
+    ("", None),
 ]
 
 
 @pytest.mark.parametrize(("text", "expected"), BOXES)
-def test_last_boxed_takes_the_last_well_formed_box(text, expected):
+def test_last_boxed_takes_the_last_well_formed_box(text: str, expected: str | None) -> None:
     assert last_boxed(text) == expected
 
 
-RESPONSES = [
+MARKED = [
     ("The answer is: 5", "5", "answer-is"),
+    ("The answer is 5 because 2 + 3 = 5.", "5", "answer-is"),
+    ("The answer is $\\frac12$, which is half.", "$\\frac12$", "answer-is"),
+    ("The answer to the second question is 7.", "7", "answer-is"),
     ("The final answer is $\\frac12$. I hope it is correct.", "$\\frac12$", "final-answer"),
+    ("The final answer is 3.5. I hope it is correct.", "3.5", "final-answer"),
+    ("### Final Answer\n\n$x^2$", "$x^2$", "final-answer"),
+    ("**Final Answer**\n12", "12", "final-answer"),
+    ("**Final Answer:** 12", "12", "final-answer"),
+    ("## Answer\n\n**18**", "18", "final-answer"),
     ("#### 1,000", "1,000", "hash"),
+    ("####18\n\nHope this helps!", "18", "hash"),
+    ("#### Step 1: add\n2 + 3 = 5\nThe answer is 5.", "5", "answer-is"),
+    ("The answer is 5.\n#### Check of the result\nAll is well here.", "5", "answer-is"),
     ("A: 18", "18", "label"),
+    ("A: He is paid.\nA: 18", "18", "label"),
     ("**Answer:** 5 apples because x", "5 apples", "label"),
+    ("**Answer**: 12", "12", "label"),
+    ("Answer：12", "12", "label"),
+    ("答案是 12", "12", "label"),
+    ('{"answer": "12"}', "12", "label"),
+    ("<answer>12</answer>", "12", "label"),
+    ("The answer is `12`.", "12", "answer-is"),
+    ("The correct option is (B).", "(B)", "choice"),
+    ("The answer is Mrs. Hilt.", "Mrs. Hilt", "answer-is"),
+    ("The answer is 3:30 p.m.", "3:30 p.m", "answer-is"),
+    ("The answer is 11,\\! 111.", "11,\\! 111", "answer-is"),
+    ("The answer is: $90\\text{ square\nunits}$", "$90\\text{ square\nunits}$", "answer-is"),
     ("the answer is\n\\[ x+1 \\]\nas shown", "x+1", "answer-is"),
-    ("\\boxed{3} and $\\boxed{4}$", "3 , 4", "boxed-list"),
-    ("\\boxed{3}. Wait, no: it is \\boxed{4}", "4", "boxed"),
-    ("The answer is 5.\n\nQuestion: and then?\nThe answer is 9.", "5", "answer-is"),
-    ("3/5", "3/5", "whole"),
-    ("Work.\nSo the probability is $\\frac{3}{4}$.", "\\frac{3}{4}", "last-maths"),
-    ("", None, "none"),
-    (" \n ", None, "none"),
+    ("the answer is\n$$\n.5\n$$", ".5", "answer-is"),
+    ("The answer is probably 5.", "5", "answer-is"),
+    ("The answer is 5, but I am not sure.", "5", "answer-is"),
+    ("The answer is 4. Wait, no. The answer is 5.", "5", "answer-is"),
+    ("The answer is 5. To check: 2 + 3 = 5.", "5", "answer-is"),
+    ("Answer: 260\n\nExplanation: 26 sheep times 10 is 260.", "260", "label"),
 ]
 
 
-@pytest.mark.parametrize(("text", "answer", "rule"), RESPONSES)
-def test_each_rule_takes_the_answer_it_is_for(text, answer, rule):
+@pytest.mark.parametrize(("text", "answer", "rule"), MARKED)
+def test_an_announced_answer_is_taken_without_what_explains_it(
+    text: str, answer: str, rule: str
+) -> None:
+    found = extract(text)
+    assert (found.answer, found.rule, found.strict) == (answer, rule, answer)
+
+
+UNMARKED = [
+    ("3/5", "3/5", "whole"),
+    ("Yes", "Yes", "whole"),
+    ("Work.\nSo the probability is $\\frac{3}{4}$.", "\\frac{3}{4}", "last-maths"),
+    ("Then\nthe roots are $3$ and $-5$.", "3 , -5", "last-maths"),
+    ("Work.\nTherefore\n\\[\n\\frac{3}{4}\n\\]", "\\frac{3}{4}", "last-maths"),
+    ("First 3 and 4.\nIn the end 9 are left.", "9", "last-number"),
+    ("Costs \\$76.80.\nSo she pays \\$1,076.80.", "\\$1,076.80", "last-number"),
+    ("So 9 are left.\nI hope this helps!", "9", "last-number"),
+    ("Total: 9\nStep 4: This is all she has.", "9", "last-number"),
+    ("Answer:\nStep 1: We have 5 eggs and buy 4.\nSo there are 9 eggs.", "9", "last-number"),
+    ("Nobody knows.\nIt is a mystery.", "It is a mystery.", "last-sentence"),
+]
+
+
+@pytest.mark.parametrize(("text", "answer", "rule"), UNMARKED)
+def test_without_a_mark_the_last_value_is_taken_and_not_strictly(
+    text: str, answer: str, rule: str
+) -> None:
+    found = extract(text)
+    assert (found.answer, found.rule, found.strict) == (answer, rule, None)
+    assert extract_strict(text) == Extraction(None, rule, sentence=found.sentence)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " \n ", "...", "####", "Answer:", "The answer is", "$\\boxed{}$", "\\boxed"]
+)
+def test_a_response_without_an_answer_has_none(text: str) -> None:
+    assert (extract(text).answer, extract(text).rule) == (None, "none")
+
+
+SEVERAL_BOXES = [
+    ("\\boxed{3}. Wait, no: it is \\boxed{4}", "4", "boxed"),
+    ("Step 1: \\boxed{5} eggs.\nStep 2: \\boxed{7} eggs in total.", "7", "boxed"),
+    ("\\boxed{4}\n\nSo once more: \\boxed{4}", "4", "boxed"),
+    ("\\boxed{} then \\boxed{4}", "4", "boxed"),
+    ("\\boxed{4} then \\boxed{}", "4", "boxed"),
+    ("\\boxed{3} and $\\boxed{4}$", "3 , 4", "boxed-list"),
+    ("$x=\\boxed{3}$ or $x=\\boxed{4}$", "3 , 4", "boxed-list"),
+    ("\\boxed{1}, \\boxed{2}, and \\boxed{3}", "1 , 2 , 3", "boxed-list"),
+    ("- $\\boxed{1}$\n- $\\boxed{2}$", "1 , 2", "boxed-list"),
+    ("It is \\boxed{8} or maybe it could be \\boxed{9}", "8 , 9", "boxed-list"),
+]
+
+
+@pytest.mark.parametrize(("text", "answer", "rule"), SEVERAL_BOXES)
+def test_several_boxes_are_one_list_or_the_last_one_counts(
+    text: str, answer: str, rule: str
+) -> None:
     found = extract(text)
     assert (found.answer, found.rule) == (answer, rule)
 
 
-def test_strict_keeps_only_what_the_response_marks_as_its_answer():
-    assert extract("The answer is 5").strict == "5"
-    assert extract("She has 5").strict is None
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("We get \\boxed{12", "12"),
+        ("We get $\\boxed{\\frac{1}{", "\\frac{1}{"),
+        ("The final answer is \\boxed{10", "10"),
+        ("We get $\\boxed{12$, which was to be shown.", "12"),
+    ],
+)
+def test_a_box_that_is_never_closed_is_lenient_only(text: str, answer: str) -> None:
+    found = extract(text)
+    assert (found.answer, found.rule, found.strict) == (answer, "boxed-truncated", None)
+
+
+MADE_UP = [
+    ("The answer is 5.\n\nQuestion: and then?\nThe answer is 9.", "5"),
+    ("So \\boxed{0}.\n\nQuestion:\nCompute 2.\n\nMy solution: \\boxed{-1}", "0"),
+    ("#### 5\n\n### Instruction:\nAnother\n### Response: #### 9", "5"),
+    ("The answer is 5.\n\nProblem 2: another\nThe answer is 9.", "5"),
+    ("The answer is 5.\n<|im_start|>user\nmore\nThe answer is 9.", "5"),
+    ("The answer is 5.\nHuman: more\nThe answer is 9.", "5"),
+]
+
+
+@pytest.mark.parametrize(("text", "answer"), MADE_UP)
+def test_a_made_up_next_problem_is_cut_off(text: str, answer: str) -> None:
+    assert extract(text).answer == answer
+
+
+def test_parts_of_the_same_problem_are_not_cut_off() -> None:
+    parts = "Question 1: How many?\nAnswer: 5\nQuestion 2: And in all?\nAnswer: 8\n"
+    assert extract(parts).answer == "8"
+    assert extract("Question: restated\nThe answer is 5.").answer == "5"
+
+
+@pytest.mark.parametrize(
+    "ending", ["<|im_end|>", "</s>", "<|endoftext|>\n", "<|eot_id|>", "\r\n", "\u200b", "\u202c"]
+)
+def test_ends_of_texts_and_unseen_characters_are_no_part_of_an_answer(ending: str) -> None:
+    assert extract("The answer is: 5" + ending).answer == "5"
+
+
+def test_carriage_returns_end_lines_and_other_separators_do_not_hide_an_answer() -> None:
+    assert extract("Step\r\nThe answer is: 5\r\nHope this helps!").answer == "5"
+    assert extract("a\u2028The answer is 5.\u2028").answer == "5"
+    assert extract("The answer is\xa05").answer == "5"
+
+
+SETTLED = [
+    ("The answer is 5 apples left over.", "5"),
+    ("The answer is 12 - 5 = 7 apples.", "7"),
+    ("That is 300 minutes, or 5 hours.", "5"),
+    ("She has 12 more than Bob.", "12"),
+    ("Hence the result equals $\\frac{3}{4}$.", "\\frac{3}{4}"),
+    ("So it is 1,200,000 people.", "1,200,000"),
+    ("Thus -3/5 of it.", "-3/5"),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), SETTLED)
+def test_words_settle_on_their_last_value(text: str, value: str) -> None:
+    assert extract(text).value == value
+
+
+UNSETTLED = [
+    "The answer is 3, 4 or 5.",
+    "The answer is either 4 or 5.",
+    "The answer is 4 apples or 5 apples.",
+    "The answer is 3 and 5.",
+    "The answer is 5, or maybe 6.",
+    "The answer is 5. Or it could be 6.",
+    "The answer is 18 (or possibly 26).",
+    "The answer is less than 5.",
+    "The answer is at least 5.",
+    "It could be 5, it could be 6, it could be 7.",
+    "The answer is between 3 and 5.",
+    "The answer is one of 10, 11, 12.",
+]
+
+
+@pytest.mark.parametrize("text", UNSETTLED)
+def test_candidates_and_bounds_settle_nothing(text: str) -> None:
+    found = extract(text)
+    assert found.value is None
+    assert found.answer not in {"3", "4", "5", "6", "7", "12", "18", "26"}
+
+
+def test_a_denied_answer_is_no_announcement() -> None:
+    assert extract("The answer is not 12.").strict is None
+    assert extract("The answer is 5. Surely the answer is not 12.").answer == "5"
+
+
+def test_the_last_sentence_is_kept_for_golds_in_words() -> None:
+    assert extract("We see it.\nSo Brand B is cheaper. I hope this helps!").sentence == (
+        "So Brand B is cheaper."
+    )
 
 
 @pytest.mark.parametrize(
     "unit",
-    ["{", "\\boxed{", "\\boxed ", "a", "\n", " ", "$", "1,", "-", "* ", "answer is ", "\nQ: "],
+    [
+        *("{", "}", "\\boxed{", "\\boxed ", "\\boxed{1} or ", "\\boxed{5}\nQuestion: ", "\\\\"),
+        *("a", "\n", " ", "\r", "$", "\\(", "1,", "3 and ", "-", "* ", "!", ". A", "(((", "x= "),
+        *("answer is ", "final answer ", "Answer:\n", "#### ", "<answer>", "答案:", "\nQ: "),
+        *("\nQuestion 2: ", "$1$ and ", "or 5 ", "at least ", "step 1: ", "\n# ", "\u2028"),
+        *("\x00", "\ud800", "\u200b", "\\text{and}", "box\\", "</s>", "\n**answer"),
+    ],
 )
-def test_a_megabyte_of_anything_costs_a_page(unit):
-    text = unit * (1_000_000 // len(unit))
-    extract(text)
-    started = time.perf_counter()
-    extract(text)
-    assert time.perf_counter() - started < 0.05
+@pytest.mark.parametrize("size", [TAIL - 1, 1_000_000])
+def test_a_megabyte_of_anything_costs_a_page(unit: str, size: int) -> None:
+    text = unit * (size // len(unit))
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        extract(text)
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.05
+
+
+def test_a_box_far_from_the_end_is_found() -> None:
+    assert extract("\\boxed{5}" + " and so on" * 100_000).answer == "5"
+
+
+def test_nothing_raises_on_random_pieces() -> None:
+    pieces = ["\\boxed", "{", "}", "\\", "$", "\n", "answer", " is ", "5", ":", "####", "A:", "or"]
+    pieces += ["\\[", "\\]", "$$", "\x00", "\ud83d", "\u2028", "Question", "<answer>", "**", "."]
+    source = random.Random(0)
+    for _ in range(5_000):
+        text = "".join(source.choices(pieces, k=source.randrange(40)))
+        found = extract(text)
+        assert found.strict in (None, found.answer)
+        assert (found.answer is None) == (found.rule == "none")

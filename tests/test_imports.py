@@ -18,6 +18,8 @@ COMMANDS = [
     ("fsdpo_train", "--help"),
     ("fsdpo_train", "sft --help"),
     ("fsdpo_bench", "--help"),
+    ("fsdpo_bench", "validate --help"),
+    ("fsdpo_bench", "grade --help"),
 ]
 
 RUN = """

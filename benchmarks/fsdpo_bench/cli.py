@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fsdpo_data.console import run_app
+from fsdpo_data.errors import InputError
 
 app = typer.Typer(
     name="fsdpo-bench",
@@ -18,12 +20,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+Suite = Annotated[
+    str | None, typer.Option(help="`in-domain`, `ood`, `all` or `smoke`.  [default: all]")
+]
+TaskNames = Annotated[
+    list[str] | None, typer.Option("--task", help="One benchmark; may be given several times.")
+]
 Data = Annotated[
     Path | None,
     typer.Option(
         help="Directory with a folder for each benchmark, or the file of one.  [default: the Hub]"
     ),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.callback()
@@ -37,6 +46,64 @@ def list_tasks() -> None:
     from fsdpo_bench.show import print_tasks
 
     print_tasks()
+
+
+@app.command(
+    epilog="**Examples** `fsdpo-bench validate --suite all --data benchmarks`, "
+    "`fsdpo-bench validate --task ocw --data ocw_test.jsonl`"
+)
+def validate(
+    suite: Suite = None, task: TaskNames = None, data: Data = None, as_json: AsJson = False
+) -> None:
+    """Check rows, digests and golds of benchmarks, without a model.
+
+    Every gold must be right about itself and wrong about nonsense. What is known to be odd is
+    listed with the reason; anything else ends in exit code 1.
+    """
+    from fsdpo_bench.show import print_reports
+    from fsdpo_bench.tasks import select_tasks
+    from fsdpo_bench.validate import validate_task
+    from fsdpo_data.console import progress
+
+    tasks = select_tasks(suite, task)
+    reports = []
+    with progress() as shown:
+        shown.phase("validate", len(tasks))
+        for each in tasks:
+            reports.append(validate_task(each, data))
+            shown.advance(1)
+    if as_json:
+        rows = [report.as_dict() for report in reports]
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+    else:
+        print_reports(reports)
+    raise typer.Exit(0 if all(report.passed for report in reports) else 1)
+
+
+@app.command(
+    epilog="**Examples** `fsdpo-bench grade --explain '\\frac12' 'The answer is 0.5'`, "
+    "`fsdpo-bench grade --explain 4.47e14 4.45e14 --tolerance 0.01`"
+)
+def grade(
+    explain: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="GOLD PRED", help="Judge one answer or response, and say why."),
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="Relative error that a number may have, e.g. 0.01.")
+    ] = None,
+) -> None:
+    """Judge an answer against a gold and explain the verdict."""
+    from fsdpo_bench.show import print_verdict
+    from fsdpo_data.answers.grader import MathGrader
+
+    if explain is None:
+        raise InputError("nothing to grade: give --explain GOLD PRED.")
+    if tolerance is not None and not 0 <= tolerance < 1:
+        raise InputError(f"--tolerance {tolerance}: expected at least 0 and less than 1.")
+    gold, response = explain
+    [verdict] = MathGrader(tolerance).grade([(gold, response)])
+    print_verdict(gold, verdict)
 
 
 def main() -> None:

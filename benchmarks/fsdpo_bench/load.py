@@ -26,13 +26,15 @@ class Loaded:
     Attributes:
         task: Its table entry.
         problems: In the order of the source. ASDiv asks one question twice, so ids can repeat.
+        ids: Their ids with the golds as the source has them: the keys of ``Task.notes``.
         ref: Where they came from.
-        digest: ``problems_digest`` of the problems as the source has them.
+        digest: ``problems_digest`` of these ids.
         warnings: What a reader of the results should know.
     """
 
     task: Task
     problems: list[Problem]
+    ids: list[str]
     ref: SourceRef
     digest: str
     warnings: list[str] = field(default_factory=list)
@@ -56,7 +58,8 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
             f"{ref.name}: {len(problems)} problems, expected the {task.count} of {task.title}. "
             "Give the whole benchmark; --limit takes a part of it."
         )
-    digest = problems_digest([problem.id for problem in problems])
+    ids = [problem.id for problem in problems]
+    digest = problems_digest(ids)
     warnings = []
     if digest != task.digest:
         warnings.append(
@@ -64,7 +67,7 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
             f"(digest {digest}, expected {task.digest}); numbers may not compare."
         )
     noted = [_with_note(task, problem) for problem in problems]
-    return Loaded(task, noted, ref, digest, warnings)
+    return Loaded(task, noted, ids, ref, digest, warnings)
 
 
 def read_problems(task: Task, records: Iterable[Record], where: str) -> list[Problem]:

@@ -2,22 +2,89 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from fsdpo_bench.tasks import SUITES, TASKS
+from fsdpo_bench.validate import Report
+from fsdpo_data.answers import Verdict
 
 
 def print_tasks() -> None:
     """Print the benchmarks and the suites."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for column in ("task", "benchmark", "problems", "Hub dataset", "suites"):
-        justify: Literal["left", "right"] = "right" if column == "problems" else "left"
-        table.add_column(column, justify=justify, overflow="fold")
+    table = _table("task", "benchmark", "problems>", "Hub dataset", "suites")
     for task in TASKS.values():
         suites = ", ".join(suite for suite, names in SUITES.items() if task.name in names)
         hub = task.hub.repo if task.hub else "– (give --data)"
         table.add_row(task.name, task.title, f"{task.count:,}", hub, suites)
+    _print(table)
+
+
+def print_reports(reports: Sequence[Report]) -> None:
+    """Print what was found out about benchmarks: a table, then every exception."""
+    table = _table("benchmark", "problems>", "golds>", "equal themselves>", "digest", "result")
+    for report in reports:
+        digest = report.digest if report.known_digest else f"{report.digest} (not the known one)"
+        table.add_row(
+            report.task.title,
+            f"{report.task.count:,}",
+            f"{report.golds:,}",
+            f"{report.right:,}",
+            "–" if report.error else digest,
+            "ok" if report.passed else "[red]not ok[/red]",
+        )
+    _print(table)
+    for report in reports:
+        _print_findings(report)
+
+
+def _print_findings(report: Report) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False, soft_wrap=True)
+    if report.error:
+        console.print(f"\n{report.task.title}: {escape(report.error)}")
+    if report.findings:
+        console.print(f"\n{report.task.title}")
+    for finding in report.findings:
+        mark = "[red]surprise[/red]" if finding.surprise else "known"
+        gold = escape(repr(finding.gold))
+        console.print(f"  row {finding.row:>4}  {mark}  {gold}: {escape(finding.what)}")
+
+
+def print_verdict(gold: str, verdict: Verdict) -> None:
+    """Print one verdict with what it rests on."""
+    extraction, _, comparison = verdict.rule.partition("/")
+    rows = {
+        "status": verdict.status,
+        "gold": gold,
+        "answer": "none" if verdict.answer is None else verdict.answer,
+        "extracted by": extraction,
+        "compared by": comparison or "–",
+        "gold is read as": verdict.gold_form or "–",
+        "answer is read as": verdict.answer_form or "–",
+    }
+    from rich.text import Text
+
+    table = _table("", "", header=False)
+    for name, value in rows.items():
+        table.add_row(Text(name, style="bold"), Text(value))
+    _print(table)
+
+
+def _table(*columns: str, header: bool = True) -> Any:
+    """Make a table; a column whose name ends in ">" is set flush right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=header)
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
+        table.add_column(column.rstrip(">"), justify=justify, overflow="fold")
+    return table
+
+
+def _print(table: Any) -> None:
+    from rich.console import Console
+
     Console().print(table)

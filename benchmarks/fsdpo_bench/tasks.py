@@ -161,6 +161,17 @@ def get_suite(name: str) -> list[Task]:
     return [TASKS[each] for each in SUITES[name]]
 
 
+def select_tasks(suite: str | None, names: Sequence[str] | None) -> list[Task]:
+    """Return the tasks that a suite and single names stand for; all if there is neither.
+
+    Raises:
+        InputError: if one of them is unknown.
+    """
+    tasks = get_suite(suite) if suite else []
+    tasks += [get_task(name) for name in names or ()]
+    return list({task.name: task for task in tasks or get_suite("all")}.values())
+
+
 def _unknown(kind: str, name: str, known: Mapping[str, object]) -> InputError:
     near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4)
     nearest = f" Nearest: {', '.join(near)}." if near else ""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.equal import Options, equivalent
-from fsdpo_data.answers.extract import Extraction, extract, last_number
+from fsdpo_data.answers.extract import Extraction, extract
 
 
 class MathGrader:
@@ -38,8 +38,6 @@ class MathGrader:
         if found.answer is None:
             return Verdict("no_answer", None, found.rule)
         verdict = equivalent(gold, found.answer, self.options)
-        if verdict.status != "correct" and found.rule in ("whole", "last-sentence", "answer-is"):
-            number = last_number(found.answer)
-            if number is not None:
-                verdict = equivalent(gold, number, self.options)
+        if verdict.status != "correct" and found.value is not None:
+            verdict = equivalent(gold, found.value, self.options)
         return replace(verdict, answer=found.answer, rule=f"{found.rule}/{verdict.rule}")

@@ -1,0 +1,137 @@
+r"""Find ``\boxed{…}`` and ``\fbox{…}`` in a text, in one pass over its end."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: Characters at the end of a response that are searched. A final answer further from the end
+#: than this is not a final answer.
+TAIL = 20_000
+#: Longest answer kept; a longer box is treated as missing.
+MAX_ANSWER = 10_000
+
+# JSON and Python read "\b" and "\f" as control characters, so texts hold "\x08oxed" too.
+_TOKEN = re.compile(
+    r"(?P<box>(?:\\\\?(?:f?box|boxed|framebox)|\x08oxed|\x0cbox)(?![A-Za-z]))"
+    r"|(?P<open>\{)|(?P<close>\})|\\.",
+    re.S,
+)
+#: Braces before the first box are of no account.
+_FIRST = re.compile(r"(?<!\\)\\++(?:f?box|framebox)|\x08oxed|\x0cbox")
+#: What a box without braces can hold: ``\boxed 2``, ``\boxed\frac{1}{2}``.
+_BARE = re.compile(r"[ \t]*((?:[^$\n{}\\]|\\[^()\[\]\n]|\{[^{}$\n]{0,100}\}){1,200})")
+_HAS_WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
+_COMMAND = re.compile(r"\\?\\(?:f?box|boxed)(?![A-Za-z])")
+_IN_BRACES = re.compile(r"\{[^{}]*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A closed box: where it is (start and end in the text) and what it holds."""
+
+    start: int
+    end: int
+    content: str
+
+
+def find_boxes(text: str) -> list[Box]:
+    """List the closed boxes at the end of ``text``; a box in a box counts once, as the outer."""
+    if len(text) <= TAIL:
+        return _Scan(text).closed
+    near = _Scan(text[-TAIL:]).closed
+    if near:
+        return near
+    far = max(text.rfind("\\boxed", 0, len(text) - TAIL), text.rfind("\\fbox"))
+    return _Scan(text[far : far + TAIL]).closed if far >= 0 else []
+
+
+def last_boxed(text: str) -> str | None:
+    r"""Return the content of the last closed ``\boxed`` or ``\fbox``; an empty box gives ""."""
+    boxes = find_boxes(text)
+    return boxes[-1].content if boxes else None
+
+
+def truncated_box(text: str) -> str | None:
+    """Return what the last box holds if the text ends, or its line does, before it is closed."""
+    start = _Scan(text[-TAIL:]).unclosed
+    if start is None:
+        return None
+    content = text[-TAIL:][start:].split("\n", 1)[0].split("$", 1)[0].strip()
+    return content or None
+
+
+class _Scan:
+    """One pass over the braces and boxes of a text."""
+
+    def __init__(self, text: str) -> None:
+        self.closed: list[Box] = []
+        self._text = text
+        self._depth = 0
+        self._open: list[tuple[int, int, int]] = []  # (depth, start, start of the content)
+        self._pending: int | None = None
+        first = _FIRST.search(text) if "ox" in text else None
+        if first is None:
+            return
+        end = 0
+        for match in _TOKEN.finditer(text, first.start()):
+            if match.start() >= end:
+                end = self._take(match)
+
+    @property
+    def unclosed(self) -> int | None:
+        """Where the content of the last box starts that was never closed."""
+        return self._open[-1][2] if self._open else None
+
+    def _take(self, match: re.Match[str]) -> int:
+        """Take one token; return how far the text is used up."""
+        kind = match.lastgroup
+        if kind == "box":
+            return self._begin(match)
+        if kind == "open":
+            if self._pending is not None:
+                self._open.append((self._depth, self._pending, match.end()))
+                self._pending = None
+            self._depth += 1
+        elif kind == "close":
+            self._depth = max(self._depth - 1, 0)
+            if self._open and self._open[-1][0] == self._depth:
+                _, start, inner = self._open.pop()
+                while self.closed and self.closed[-1].start > start:
+                    self.closed.pop()
+                self._keep(start, match.end(), self._text[inner : match.start()])
+        return match.end()
+
+    def _begin(self, match: re.Match[str]) -> int:
+        after = match.end()
+        while after < len(self._text) and self._text[after] in " \t\n":
+            after += 1
+        if self._text[after : after + 1] == "{":
+            self._pending = match.start()
+        elif not self._open and (bare := _BARE.match(self._text, match.end())):
+            self._keep(match.start(), bare.end(), _first_word_group(bare.group(1)))
+            return bare.end()
+        return match.end()
+
+    def _keep(self, start: int, end: int, content: str) -> None:
+        if len(content) <= MAX_ANSWER:
+            self.closed.append(Box(start, end, _bare_content(content)))
+
+
+def _bare_content(content: str) -> str:
+    """Return a box's content without boxes in it and without braces around all of it."""
+    content = content.strip()
+    if not _COMMAND.search(content):
+        return content
+    content = _COMMAND.sub("", content).strip()
+    while _IN_BRACES.fullmatch(content):
+        content = content[1:-1].strip()
+    return content
+
+
+def _first_word_group(content: str) -> str:
+    r"""Cut ``\boxed 2 is the answer`` to ``2``; keep ``\boxed 2\sqrt 3``."""
+    content = content.strip()
+    if _HAS_WORD.search(content):
+        content = content.split(None, 1)[0]
+    return content.rstrip(".,;")

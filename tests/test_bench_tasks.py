@@ -1,0 +1,228 @@
+"""The benchmark table: every form of a benchmark reads to the same problems, and no others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fsdpo_bench.load import find_file, load_task, read_problems
+from fsdpo_bench.rows import read_rows
+from fsdpo_bench.tasks import SUITES, TASKS, get_suite, get_task, select_tasks
+from hub_server import client_env, run_client, running_hub
+
+from fsdpo_data.errors import InputError
+from fsdpo_data.records import Record
+from fsdpo_data.sources import problems_digest
+
+#: The paper's counts.
+COUNTS = {
+    "gsm8k": 1319,
+    "math": 5000,
+    "ocw": 272,
+    "gk2023": 385,
+    "svamp": 1000,
+    "addsub": 395,
+    "asdiv": 2215,
+    "gsm_ic2": 1000,
+    "gsm_icm": 1000,
+    "math500": 500,
+}
+
+VARIANTS = [
+    ("gsm8k", "variants/deepseek_math_test.jsonl"),
+    ("gsm8k", "variants/step_dpo_GSM8K_test_data.jsonl"),
+    ("ocw", "variants/qwen_minerva_math_test.jsonl"),
+    ("svamp", "raw/SVAMP.json"),
+    ("svamp", "variants/tora_test.jsonl"),
+    ("addsub", "raw/AddSub.json"),
+    ("addsub", "variants/tora_mawps_addsub.jsonl"),
+    ("asdiv", "raw/ASDiv.xml"),
+    ("gsm_ic2", "raw/GSM-IC2.json"),
+    ("gsm_icm", "raw/GSM-ICM.json"),
+]
+
+
+def rows(task: str, *fields: dict[str, object]) -> list[tuple[str, str]]:
+    records = [Record(i, each) for i, each in enumerate(fields, start=1)]
+    return [(p.question, p.answer) for p in read_problems(TASKS[task], records, "here")]
+
+
+@pytest.fixture(scope="module")
+def benchmarks(shared: Path) -> Path:
+    return shared / "data" / "benchmarks"
+
+
+def test_the_table_has_the_papers_benchmarks() -> None:
+    assert {name: task.count for name, task in TASKS.items()} == COUNTS
+    assert sum(TASKS[name].count for name in SUITES["all"]) == 12_586
+    assert set(SUITES["all"]) == {*SUITES["in-domain"], *SUITES["ood"]}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_rows_and_digest_are_the_known_ones(benchmarks: Path, name: str) -> None:
+    loaded = load_task(TASKS[name], benchmarks)
+    assert len(loaded.problems) == COUNTS[name]
+    assert loaded.digest == TASKS[name].digest == problems_digest(loaded.ids)
+    assert loaded.warnings == []
+    assert sum(not problem.answer for problem in loaded.problems) == TASKS[name].missing_golds
+
+
+@pytest.mark.parametrize(("name", "file"), VARIANTS)
+def test_every_form_gives_the_same_problems(benchmarks: Path, name: str, file: str) -> None:
+    plain = load_task(TASKS[name], benchmarks)
+    variant = load_task(TASKS[name], benchmarks / name / file)
+    assert variant.digest == plain.digest
+    # ASDiv's digest allows for other rows of the same ids, so compare what the ids stand for.
+    texts = [{(p.question, p.answer) for p in each.problems} for each in (plain, variant)]
+    assert texts[0] == texts[1]
+
+
+def test_math_500_is_part_of_math(benchmarks: Path) -> None:
+    whole = {problem.id for problem in load_task(TASKS["math"], benchmarks).problems}
+    assert {problem.id for problem in load_task(TASKS["math500"], benchmarks).problems} <= whole
+
+
+def test_golds_noted_as_partial_are_replaced_after_the_digest(benchmarks: Path) -> None:
+    loaded = load_task(TASKS["math"], benchmarks)
+    noted = [p for p in loaded.problems if "gold_note" in p.metadata]
+    assert len(noted) == len(TASKS["math"].notes) == 12
+    [listed] = [p for p in noted if p.answer == "5 - 10i, 11, -3 + 6i"]
+    assert "separated by commas" in listed.question
+
+
+def test_problems_on_one_base_problem_share_a_cluster(benchmarks: Path) -> None:
+    for name, clusters in (("gsm_ic2", 62), ("gsm_icm", 40)):
+        problems = load_task(TASKS[name], benchmarks).problems
+        golds: dict[str, set[str]] = {}
+        for problem in problems:
+            golds.setdefault(problem.metadata["cluster"], set()).add(problem.answer)
+        assert len(golds) == clusters
+        assert all(len(each) == 1 for each in golds.values())
+
+
+def test_gsm8k_golds_in_all_forms() -> None:
+    assert (
+        rows(
+            "gsm8k",
+            {"question": "q", "answer": "So 5 #### no.\n#### 1,000"},
+            {"question": "q", "answer": "1,000"},
+            {"instruction": "q", "answer": ["1,000"], "output": "The answer is 7"},
+        )
+        == [("q", "1,000")] * 3
+    )
+
+
+def test_the_last_box_is_maths_gold() -> None:
+    assert rows("math", {"problem": "p", "solution": r"\boxed{1}, so \boxed{\frac{1}{2}}."}) == [
+        ("p", r"\frac{1}{2}")
+    ]
+
+
+def test_only_a_lone_part_label_is_dropped_from_ocw() -> None:
+    several = "Subproblem 0: a Final answer: 3\nSubproblem 1: b"
+    asked = [{"problem": q, "answer": "1"} for q in ("Pre.\n\nSubproblem 0: a", several)]
+    assert rows("ocw", *asked) == [("Pre.\n\na", "1"), (several, "1")]
+
+
+def test_floats_of_svamp_and_addsub_become_plain_numbers() -> None:
+    assert rows("svamp", {"Body": "b", "Question": "q", "Answer": 145.0}) == [("b q", "145")]
+    assert rows(
+        "addsub",
+        {"sQuestion": "q ", "lSolutions": ["0.6666666666666666"]},
+        {"input": "q", "target": 0.6666666667},
+        {"sQuestion": "q", "lSolutions": ["14696.0"]},
+    ) == [("q", "0.6666666667"), ("q", "0.6666666667"), ("q", "14696")]
+
+
+def test_asdiv_rows_with_several_answers_are_no_part_of_it() -> None:
+    row = {"body": "b", "question": "q", "answer": "9 (apples)"}
+    assert rows("asdiv", row, row | {"answer": "5; 15"}) == [("b q", "9 (apples)")]
+
+
+def test_asdivs_own_file_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.xml"
+    file.write_text(
+        "<F><ProblemSet><Problem ID='1'><Body>b</Body><Question>q </Question>"
+        "<Solution-Type>Sum</Solution-Type><Answer>9 (apples)</Answer></Problem></ProblemSet></F>"
+    )
+    [record] = read_rows(file)
+    assert record.fields["solution_type"] == "Sum"
+    assert [p.answer for p in read_problems(TASKS["asdiv"], [record], "x")] == ["9 (apples)"]
+    file.write_text("<F>")
+    with pytest.raises(InputError, match="not ASDiv's XML"):
+        list(read_rows(file))
+
+
+def test_a_missing_gold_is_kept_where_the_benchmark_has_some() -> None:
+    assert rows("gk2023", {"question": "q", "answer": ""}) == [("q", "")]
+    with pytest.raises(InputError, match="here, row 1: the answer is empty"):
+        rows("svamp", {"Body": "b", "Question": "q", "Answer": ""})
+
+
+def test_crlf_and_line_separators_do_not_change_the_rows(tmp_path: Path) -> None:
+    lines = [{"question": "a\u2028b", "answer": str(i)} for i in range(3)]
+    file = tmp_path / "gsm8k.jsonl"
+    text = "\r\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    file.write_bytes(text.encode())
+    task = replace(TASKS["gsm8k"], count=3)
+    assert [p.question for p in load_task(task, tmp_path).problems] == ["a\u2028b"] * 3
+
+
+def test_a_part_of_a_benchmark_is_refused_and_another_digest_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "test.jsonl"
+    file.write_text('{"question": "q", "answer": "#### 5"}\n')
+    with pytest.raises(InputError, match="1 problems, expected the 1319 of GSM8K"):
+        load_task(TASKS["gsm8k"], file)
+    [warning] = load_task(replace(TASKS["gsm8k"], count=1), file).warnings
+    assert "texts or golds differ" in warning
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"holds no GSM8K: expected .*/gsm8k/test\.jsonl"):
+        load_task(TASKS["gsm8k"], tmp_path)
+    with pytest.raises(InputError, match="Give its file, or a directory with it, as --data"):
+        load_task(TASKS["addsub"])
+    with pytest.raises(InputError, match="row 1: fields a, expected question \\+ answer"):
+        rows("gsm8k", {"a": 1})
+    (tmp_path / "gsm8k").mkdir()
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / "gsm8k" / name).write_text("{}")
+    with pytest.raises(InputError, match="several files"):
+        find_file(TASKS["gsm8k"], tmp_path)
+
+
+def test_names_are_found_in_other_spellings_and_the_nearest_is_named() -> None:
+    assert get_task("GSM-IC2") is get_task("gsm_ic2") is TASKS["gsm_ic2"]
+    assert get_task("MATH-500") is TASKS["math500"]
+    with pytest.raises(InputError, match=r"no task 'gsm9k'.*Nearest: gsm8k"):
+        get_task("gsm9k")
+    with pytest.raises(InputError, match=r"no suite 'odd'.*Nearest: ood"):
+        get_suite("odd")
+    assert [task.name for task in select_tasks("in-domain", ["ocw", "math"])] == [
+        "gsm8k",
+        "math",
+        "ocw",
+    ]
+    assert len(select_tasks(None, None)) == 9
+
+
+HUB_CLIENT = """
+from dataclasses import replace
+from fsdpo_bench.load import load_task
+from fsdpo_bench.tasks import TASKS
+loaded = load_task(replace(TASKS["svamp"], count=3))
+print([(p.question, p.answer) for p in loaded.problems], loaded.ref.name, len(loaded.ref.revision))
+"""
+
+
+def test_a_benchmark_comes_from_the_hub_by_its_table_entry(tmp_path: Path) -> None:
+    made = [{"Body": "b", "Question": f"q{i}", "Answer": f"{i}.0"} for i in range(3)]
+    text = ["".join(json.dumps(row) + "\n" for row in part) for part in (made[:2], made[2:])]
+    files = {"train.jsonl": text[0].encode(), "test.jsonl": text[1].encode(), "README.md": b""}
+    with running_hub() as hub:
+        hub.add("dataset", "ChilleD/SVAMP", files)
+        ran = run_client(HUB_CLIENT, client_env(hub.url, tmp_path))
+    expected = [(f"b q{i}", f"{i}.0") for i in range(3)]
+    assert ran.stdout.strip() == f"{expected} ChilleD/SVAMP 40", ran.stderr
