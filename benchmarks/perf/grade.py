@@ -1,0 +1,168 @@
+"""The grader against math-verify: pairs per second, latency, and the worst hostile text.
+
+    python -m venv .venv-math-verify
+    .venv-math-verify/bin/pip install 'math-verify[antlr4_13_2]==0.9.0'
+    python benchmarks/perf/grade.py --peer .venv-math-verify/bin/python --outputs DIR
+
+Both grade the same pairs one after the other, in one process each: the hard set of
+`tests/data/grader_cases.jsonl` and, with `--outputs` (a directory of published model outputs:
+`openai_gsm8k/`, `qwen_math_cot/`, `nemo_skills/`, `abel_gsm8k/`), real responses with their golds.
+Every text of `tests/hostile.py` is then timed alone against several golds. Without `--peer` only
+our side is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsdpo_data.answers.grader import MathGrader
+
+TESTS = Path(__file__).parents[2] / "tests"
+sys.path.insert(0, str(TESTS))
+from hostile import ANSWERS, RESPONSES, fuzz  # noqa: E402
+
+Pair = tuple[str, str]
+GOLDS = ["5", "\\frac{1}{2}", "x^2+1", "[0,1)", "3, 5", "y=2x+3", "\\text{even}"]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of each pair, and whether it was judged correct."""
+
+    seconds: list[float]
+    correct: list[bool]
+
+    @property
+    def rate(self) -> float:
+        """Pairs per second."""
+        return len(self.seconds) / sum(self.seconds)
+
+    def line(self, name: str, labels: list[bool] | None) -> str:
+        """One line of the report; ``labels`` are the true verdicts, where they are known."""
+        cuts = statistics.quantiles(self.seconds, n=100, method="inclusive")
+        late = sum(each > 2 for each in self.seconds)
+        text = (
+            f"  {name:<12} {self.rate:9,.0f} pairs/s   p50 {cuts[49] * 1e3:7.3f} ms   "
+            f"p99 {cuts[98] * 1e3:8.3f} ms   max {max(self.seconds) * 1e3:9.2f} ms   "
+            f"over 2 s {late}"
+        )
+        if labels:
+            right = sum(a == b for a, b in zip(self.correct, labels, strict=True))
+            text += f"   right {right} of {len(labels)} ({right / len(labels):.1%})"
+        return text
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--peer", type=Path, help="python of an environment with math-verify")
+    arguments.add_argument("--outputs", type=Path, help="directory of published model outputs")
+    arguments.add_argument("--limit", type=int, default=3000, help="pairs of each set")
+    options = arguments.parse_args()
+    pairs, labels = hard_set(options.limit)
+    compare("hard set", pairs, labels, options.peer)
+    if options.outputs:
+        pairs = sample(list(real(options.outputs)), options.limit)
+        compare("real model outputs", pairs, None, options.peer)
+    hostile()
+
+
+def hard_set(limit: int) -> tuple[list[Pair], list[bool]]:
+    """Return labelled pairs, bare answers in a box, and their labels."""
+    lines = (TESTS / "data/grader_cases.jsonl").read_text(encoding="utf-8").splitlines()
+    cases = sample([json.loads(line) for line in lines], limit)
+    pairs = [(c["gold"], c.get("response") or f"$\\boxed{{{c['answer']}}}$") for c in cases]
+    return pairs, [case["correct"] for case in cases]
+
+
+def real(outputs: Path) -> Iterator[Pair]:
+    """Yield (gold, response) of published model outputs."""
+    for row in rows(outputs / "openai_gsm8k/example_model_solutions.jsonl"):
+        gold = row["ground_truth"].split("#### ")[-1]
+        yield from ((gold, v["solution"]) for v in row.values() if isinstance(v, dict))
+    for row in rows(outputs / "qwen_math_cot/math_cot_100.jsonl"):
+        yield from ((row["gt"], response) for response in row["code"])
+    for name in ("output-rs0", "output-rs1"):
+        for row in rows(outputs / f"nemo_skills/{name}.jsonl"):
+            yield row["expected_answer"], row["generation"]
+    for row in rows(outputs / "abel_gsm8k/7b_first300.jsonl"):
+        yield row["gold"], row["response"]
+
+
+def rows(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        yield from (json.loads(line) for line in file)
+
+
+def sample(items: list[Any], limit: int) -> list[Any]:
+    """Return at most ``limit`` items, the same ones every time."""
+    return items if len(items) <= limit else random.Random(0).sample(items, limit)
+
+
+def compare(name: str, pairs: list[Pair], labels: list[bool] | None, peer: Path | None) -> None:
+    """Print our timing and the peer's on the same pairs, and the ratio of their rates."""
+    print(f"{name}: {len(pairs):,} pairs, one process")
+    ours = timed(pairs)
+    print(ours.line("fsdpo", labels))
+    if peer:
+        theirs = timed_peer(peer, pairs)
+        print(theirs.line("math-verify", labels))
+        print(f"  {ours.rate / theirs.rate:.0f} times the pairs per second")
+
+
+def timed(pairs: list[Pair]) -> Timing:
+    """Grade pairs one by one with a grader that has seen nothing yet."""
+    grader = MathGrader()
+    grader.grade([("1", "\\boxed{1}")])
+    seconds, correct = [], []
+    for pair in pairs:
+        started = time.perf_counter()
+        (verdict,) = grader.grade([pair])
+        seconds.append(time.perf_counter() - started)
+        correct.append(verdict.status == "correct")
+    return Timing(seconds, correct)
+
+
+def timed_peer(python: Path, pairs: list[Pair]) -> Timing:
+    """Grade the same pairs with math-verify, in its own environment."""
+    child = subprocess.run(
+        [str(python), str(Path(__file__).with_name("grade_peer.py"))],
+        input=json.dumps(pairs),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return Timing(**json.loads(child.stdout))
+
+
+def hostile() -> None:
+    """Print the slowest hostile texts; each counts with the fastest of three runs."""
+    pairs = [
+        *((gold, f"\\boxed{{{answer}}}") for answer in ANSWERS for gold in GOLDS),
+        *((answer, f"\\boxed{{{answer} 1}}") for answer in ANSWERS),
+        *((gold, response) for response in RESPONSES for gold in GOLDS[:3]),
+        *(("x^2+1", f"\\boxed{{{text}}}") for text in fuzz(3, 5000)),
+    ]
+    spent = sorted(((best(pair), pair) for pair in pairs), reverse=True, key=lambda each: each[0])
+    over = sum(seconds > 0.05 for seconds, _ in spent)
+    print(f"hostile texts: {len(pairs):,} pairs, {over} over 50 ms; the slowest:")
+    for seconds, (gold, response) in spent[:5]:
+        print(f"  {seconds * 1e3:8.2f} ms  gold {gold[:20]!a}, response {response[:50]!a}")
+
+
+def best(pair: Pair) -> float:
+    seconds = timed([pair]).seconds[0]
+    return min([seconds, *(timed([pair]).seconds[0] for _ in range(2 if seconds > 0.01 else 0))])
+
+
+if __name__ == "__main__":
+    main()
