@@ -98,9 +98,10 @@ def test_qwen_any_of_eight_and_best_by_reward_model(outputs: Path) -> None:
     chosen = [(row, f"sample {i}") for row, i in enumerate(best, start=1)]
     theirs = {(each.row, each.series): each.correct for each in recorded}
     assert sum(bool(theirs[each]) for each in chosen) == 94
-    # The best of row 73 is the one sample that theirs misreads.
+    # The best of row 73 is the one sample that theirs misreads, and its only right one.
     assert sum(right[each] for each in chosen) == 95 and (73, "sample 7") in chosen
-    assert len({row for (row, _), is_right in right.items() if is_right}) == 96
+    assert len({row for (row, _), is_right in theirs.items() if is_right}) == 96
+    assert len({row for (row, _), is_right in right.items() if is_right}) == 97
 
 
 def test_qwen_majority_over_classes_of_equal_answers(outputs: Path) -> None:
