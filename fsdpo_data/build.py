@@ -18,9 +18,9 @@ from fsdpo_data.manifest import Manifest, make_manifest
 from fsdpo_data.prompts import Template
 from fsdpo_data.samplers import Sampler, SamplingSpec
 from fsdpo_data.schema import Problem, arrow_schema, sampling_id
+from fsdpo_data.seal import seal
 from fsdpo_data.sources import ProblemSet
 from fsdpo_data.store import MANIFEST, RunDir, explained, write_atomic
-from fsdpo_data.validate import check_invariants
 
 QUARANTINE = "quarantine.jsonl"
 
@@ -157,8 +157,6 @@ def _seal(
     progress: Progress,
 ) -> None:
     """Write the dataset's files, check them, and write the manifest last of all."""
-    from fsdpo_cards import dataset_card
-
     with explained(run.path, saved=len(run.spans)):
         for name in ("problems", "solutions"):
             shutil.rmtree(run.path / name, ignore_errors=True)
@@ -174,13 +172,10 @@ def _seal(
     reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined)
     manifest = make_manifest(run.path, config, problems_file, len(source.problems), shards, reasons)
     progress.phase("validate", 1)
-    check_invariants(run.path, manifest)
     with explained(run.path, saved=len(run.spans)):
         rows = [json.dumps(row, ensure_ascii=True) for row in _quarantine_rows(source)]
         write_atomic(run.path / QUARANTINE, "".join(row + "\n" for row in rows).encode())
-        write_atomic(run.path / "README.md", dataset_card(manifest).encode())
-        body = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
-        write_atomic(run.path / MANIFEST, body.encode())
+    seal(run.path, manifest, saved=len(run.spans))
     progress.advance(1)
 
 

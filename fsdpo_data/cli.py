@@ -12,6 +12,7 @@ import typer
 from fsdpo_data import __version__
 from fsdpo_data.console import run_app
 from fsdpo_data.errors import InputError
+from fsdpo_data.stage_commands import register
 
 app = typer.Typer(
     name="fsdpo-data",
@@ -106,7 +107,9 @@ def build(
     replay: Annotated[
         Path | None, typer.Option(help="Recorded completions for `--engine scripted`.")
     ] = None,
-    device: Annotated[Device, typer.Option(help="For `--engine transformers`.")] = Device.auto,
+    device: Annotated[
+        Device, typer.Option(help="`auto` takes a GPU where there is one.")
+    ] = Device.auto,
     dtype: Annotated[
         Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")
     ] = Dtype.auto,
@@ -228,6 +231,9 @@ def inspect(
     shown = pick_problems(directory, problem=problem, count=count, outcome=outcome, seed=seed)
     for each in shown:
         print_problem(each, samples)
+
+
+register(app)
 
 
 def main() -> None:

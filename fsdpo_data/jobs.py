@@ -76,7 +76,7 @@ def run_build(options: BuildOptions) -> None:
     )
     for warning in source.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    engine = pick_engine(options.engine)
+    engine = pick_engine(options.engine, options.device)
     spec = make_spec(model, source, sampling, segmenter, engine, options)
     out = options.out or _default_out(spec, source)
     with progress() as shown:
@@ -102,7 +102,9 @@ def _check(options: BuildOptions) -> None:
         raise InputError(f"--limit {options.limit}: expected at least 1.")
     if (options.engine == "scripted") != (options.replay is not None):
         raise InputError("--engine scripted and --replay FILE go together; give both or neither.")
-    if options.device == "cuda" and options.engine in ("auto", "transformers"):
+    if options.device == "cpu" and options.engine == "vllm":
+        raise InputError("--device cpu: vLLM runs on what it was built for. Leave --device out.")
+    if options.device == "cuda" and options.engine != "scripted" and find_spec("torch"):
         from fsdpo_data.samplers.transformers import pick_device
 
         pick_device("cuda")
@@ -131,8 +133,8 @@ def make_spec(
     )
 
 
-def pick_engine(engine: str) -> str:
-    """Resolve ``auto``: vLLM where it can run, else transformers.
+def pick_engine(engine: str, device: str = "auto") -> str:
+    """Resolve ``auto``: vLLM where it can run, else transformers, which alone takes ``cpu``.
 
     Raises:
         Unavailable: if the engine asked for is not installed.
@@ -140,7 +142,7 @@ def pick_engine(engine: str) -> str:
     if engine == "auto":
         from fsdpo_data.samplers.vllm import can_run
 
-        engine = "vllm" if can_run() else "transformers"
+        engine = "vllm" if device != "cpu" and can_run() else "transformers"
     missing = [name for name in _NEEDS[engine] if find_spec(name) is None]
     if missing:
         raise Unavailable(

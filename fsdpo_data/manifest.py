@@ -39,14 +39,14 @@ def make_manifest(
     tally = Tally()
     for shard in shards:
         tally.add(shard.tally)
-    files = [_file_entry(root, problems_file, n_problems)]
+    files = [file_entry(root, problems_file, n_problems)]
     files += [
-        {**_file_entry(root, shard.file, shard.rows), "text_sha256": shard.text_sha256}
+        {**file_entry(root, shard.file, shard.rows), "text_sha256": shard.text_sha256}
         for shard in shards
     ]
     return {
         "schema_version": SCHEMA_VERSION,
-        "digest": digest(SCHEMA_VERSION, [(file["path"], file["sha256"]) for file in files]),
+        "digest": files_digest(files),
         "parent": digest(spec["sources"]),
         "made_by": f"fsdpo {__version__}",
         "spec": {"digest": digest(spec), **spec},
@@ -61,7 +61,13 @@ def make_manifest(
     }
 
 
-def _file_entry(root: Path, file: Path, rows: int) -> dict[str, Any]:
+def files_digest(files: Sequence[Mapping[str, Any]]) -> str:
+    """Return the digest of a dataset: of its files' names and contents."""
+    return digest(SCHEMA_VERSION, [(file["path"], file["sha256"]) for file in files])
+
+
+def file_entry(root: Path, file: Path, rows: int) -> dict[str, Any]:
+    """Describe a finished file of the dataset in ``root``."""
     return {
         "path": file.relative_to(root).as_posix(),
         "sha256": file_sha256(file),

@@ -166,7 +166,8 @@ def _check_directory(name: str, path: Path) -> None:
 
 
 def _directories(path: Path) -> list[str]:
-    return [entry.name for entry in path.iterdir() if entry.is_dir()] if path.is_dir() else []
+    entries = path.iterdir() if path.is_dir() else ()
+    return [each.name for each in entries if each.is_dir() and not each.name.startswith(".")]
 
 
 def content_revision(path: Path) -> str:

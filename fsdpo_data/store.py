@@ -61,12 +61,7 @@ class RunDir:
             StoreError: if the directory cannot be written or another process is writing to it.
         """
         run = cls(path, int(config["sampling"]["n"]))
-        with explained(path, saved=0):
-            path.mkdir(parents=True, exist_ok=True)
-            lock = (path / ".lock").open("ab")
-        with lock:
-            _take(lock, path)
-            _check_config(path, config, resume=resume)
+        with claim(path, config, resume=resume):
             with explained(path, saved=0):
                 run._open_completions()
             try:
@@ -157,6 +152,28 @@ def _encode(problem_id: str, prompt: str, completions: Sequence[Completion]) -> 
 
 def _without_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+@contextlib.contextmanager
+def claim(path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
+    """Hold ``path`` for the run that ``config`` describes; no other process gets it meanwhile.
+
+    Args:
+        path: Directory; made if missing.
+        config: The frozen spec as plain JSON.
+        resume: Whether to go on with a run that has already started.
+
+    Raises:
+        RunMismatch: if the directory holds a run and ``resume`` is off, or its config differs.
+        StoreError: if the directory cannot be written or another process is writing to it.
+    """
+    with explained(path, saved=0):
+        path.mkdir(parents=True, exist_ok=True)
+        lock = (path / ".lock").open("ab")
+    with lock:
+        _take(lock, path)
+        _check_config(path, config, resume=resume)
+        yield
 
 
 def _take(lock: IO[bytes], path: Path) -> None:

@@ -44,7 +44,36 @@ def summary_rows(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if manifest["quarantined"]:
         table.append(("quarantined", _counts(manifest["quarantined"])))
+    if "pairs" in manifest:
+        table += _pair_rows(manifest["pairs"])
     return table
+
+
+def _pair_rows(pairs: Mapping[str, Any]) -> list[tuple[str, str]]:
+    problems, margin, length = pairs["problems"], pairs["margin"], pairs["length"]
+    count = pairs["pairs"]
+    sides = " against ".join(
+        f"{length[f'{side}_tokens']:,.1f} tokens in {length[f'{side}_steps']:.1f} steps"
+        for side in ("chosen", "rejected")
+    )
+    return [
+        (
+            "pairs",
+            f"{count:,} of {problems['used']:,} problems  "
+            f"({problems['too_easy']:,} too easy, {problems['too_hard']:,} too hard)",
+        ),
+        (
+            "margins",
+            f"mean {margin['mean']:.3f}, median {margin['median']:.3f}, "
+            f"{margin['min']:.3f} to {margin['max']:.3f}; {margin['negative']:,} below zero",
+        ),
+        ("chosen lengths", f"{sides} (rejected)"),
+        (
+            "chosen longer",
+            f"{percent(length['chosen_longer'] / count)}, "
+            f"shorter {percent(length['chosen_shorter'] / count)}  (of {count:,} pairs)",
+        ),
+    ]
 
 
 def _labels(labels: Mapping[str, int]) -> str:

@@ -12,7 +12,8 @@ from fsdpo_data.answers import OUTCOMES
 from fsdpo_data.errors import SchemaError
 from fsdpo_data.identity import file_sha256
 from fsdpo_data.manifest import Manifest, read_manifest
-from fsdpo_data.schema import SCHEMA_VERSION, VERSION_KEY, arrow_schema
+from fsdpo_data.schema import CONFIGS, SCHEMA_VERSION, VERSION_KEY, arrow_schema
+from fsdpo_data.validate_pairs import broken_pairs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,11 +32,20 @@ def validate(root: Path) -> Manifest:
         SchemaError: listing every broken invariant with examples, or naming what cannot be read.
     """
     manifest = read_manifest(root)
+    check_files(root, manifest)
+    check_invariants(root, manifest)
+    return manifest
+
+
+def check_files(root: Path, manifest: Mapping[str, Any]) -> None:
+    """Check that every file is there as it was sealed.
+
+    Raises:
+        SchemaError: naming every file that is missing or changed.
+    """
     problems = [problem for entry in manifest["files"] for problem in _file_problems(root, entry)]
     if problems:
         raise _failure(root, problems)
-    check_invariants(root, manifest)
-    return manifest
 
 
 def check_invariants(root: Path, manifest: Mapping[str, Any]) -> None:
@@ -47,6 +57,8 @@ def check_invariants(root: Path, manifest: Mapping[str, Any]) -> None:
     broken = [*_schemas(root, manifest), *_texts(root, manifest)]
     if not broken:  # with other columns the row checks would only say so again
         broken = [*_ids(root), *_rows(root), *_counts(root, manifest)]
+    if not broken and manifest["rows"]["pairs"]:
+        broken = list(broken_pairs(root, manifest))
     if broken:
         raise _failure(root, broken)
 
@@ -76,7 +88,7 @@ def _schemas(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for config in ("problems", "solutions"):
+    for config in CONFIGS:
         expected = arrow_schema(config)
         for entry in _config_files(root, manifest, config):
             try:
@@ -194,8 +206,9 @@ def _counts(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     """The manifest's counts are those of the rows."""
     import polars as pl
 
-    for config in ("problems", "solutions"):
-        rows = _scan(root, config).select(pl.len()).collect().item()
+    for config in CONFIGS:
+        files = _config_files(root, manifest, config)
+        rows = _scan(root, config).select(pl.len()).collect().item() if files else 0
         if rows != manifest["rows"][config]:
             yield f"{config} has {rows} rows, the manifest says {manifest['rows'][config]}"
     counted = _scan(root, "solutions").group_by("outcome").len().collect()

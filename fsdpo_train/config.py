@@ -5,25 +5,28 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from fsdpo_data.errors import InputError
 from fsdpo_data.identity import digest
 
 #: Options that say where a run lives or what is watched, not what it computes.
-_NOT_IDENTITY = frozenset({"out", "resume", "report_to", "log_every", "save_every", "save_limit"})
+_NOT_IDENTITY = frozenset(
+    {"out", "resume", "report_to", "log_every", "save_every", "save_limit", "eval_every"}
+)
+#: DeepSpeed configurations that come with the package.
+DEEPSPEED_PRESETS = ("zero2", "zero3")
 
 
 @dataclass(frozen=True, slots=True)
-class SftConfig:
-    """Options of ``fsdpo-train sft``.
+class TrainConfig:
+    """Options that every training stage has.
 
     Attributes:
-        data: JSONL or parquet file with the columns ``prompt`` and ``completion``.
+        data: What to train on.
         out: Directory of the trained model.
         model: Checkpoint to start from, as ``fsdpo_data.models.resolve`` reads it: a short name, a
             directory, or ``org/name[@revision]`` on the Hub.
-        from_config: Start from random weights: ``config.json``, or the directory that holds it
-            and the tokenizer.
         epochs: Passes over the data.
         max_steps: Stop after this many optimizer steps; 0 means ``epochs`` decides.
         batch_size: Sequences per device and forward pass.
@@ -38,7 +41,7 @@ class SftConfig:
         group_by_length: Batch sequences of like length, so that less is padding.
         bf16: Compute in bfloat16; weights stay float32.
         gradient_checkpointing: Recompute activations to save memory.
-        deepspeed: DeepSpeed config file, passed through.
+        deepspeed: ``zero2``, ``zero3`` or a DeepSpeed config file, passed through.
         report_to: Tracker (``wandb``, ``tensorboard``, …) or ``none``.
         log_every: Optimizer steps between losses logged.
         save_every: Optimizer steps between checkpoints; 0 keeps none.
@@ -47,11 +50,13 @@ class SftConfig:
         resume: Continue from the last checkpoint in ``out``.
     """
 
+    #: Name of the stage, in digests and state files.
+    stage: ClassVar[str]
+
     data: Path
     out: Path
     model: str | None = None
-    from_config: Path | None = None
-    epochs: float = 3.0
+    epochs: float = 1.0
     max_steps: int = 0
     batch_size: int = 16
     grad_accum: int = 1
@@ -65,7 +70,7 @@ class SftConfig:
     group_by_length: bool = True
     bf16: bool = False
     gradient_checkpointing: bool = False
-    deepspeed: Path | None = None
+    deepspeed: str | None = None
     report_to: str = "none"
     log_every: int = 10
     save_every: int = 500
@@ -74,12 +79,6 @@ class SftConfig:
     resume: bool = False
 
     def __post_init__(self) -> None:
-        if (self.model is None) == (self.from_config is None):
-            given = "neither was" if self.model is None else "both were"
-            raise InputError(
-                f"--model and --from-config: {given} given, expected exactly one. --model NAME "
-                "continues a checkpoint; --from-config DIR starts from random weights."
-            )
         limits = (
             ("epochs", self.epochs, self.epochs > 0, "more than 0"),
             ("max-steps", self.max_steps, self.max_steps >= 0, "0 (--epochs decides) or more"),
@@ -96,6 +95,12 @@ class SftConfig:
         for option, value, ok, expected in limits:
             if not ok:
                 raise InputError(f"--{option} {value}: expected {expected}.")
+        preset = self.deepspeed is None or self.deepspeed in DEEPSPEED_PRESETS
+        if not preset and not Path(str(self.deepspeed)).is_file():
+            raise InputError(
+                f"--deepspeed {self.deepspeed}: expected {', '.join(DEEPSPEED_PRESETS)} or a "
+                "DeepSpeed config file."
+            )
 
     def identity(self) -> dict[str, str]:
         """Return the options that decide the trained weights, as text; what --resume compares."""
@@ -105,4 +110,85 @@ class SftConfig:
     @property
     def digest(self) -> str:
         """Return the digest of :meth:`identity`."""
-        return digest("sft", self.identity())
+        return digest(self.stage, self.identity())
+
+
+@dataclass(frozen=True, slots=True)
+class SftConfig(TrainConfig):
+    """Options of ``fsdpo-train sft``.
+
+    Attributes:
+        data: JSONL or parquet file with the columns ``prompt`` and ``completion``.
+        from_config: Start from random weights: ``config.json``, or the directory that holds it
+            and the tokenizer.
+    """
+
+    stage: ClassVar[str] = "sft"
+
+    epochs: float = 3.0
+    from_config: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.model is None) == (self.from_config is None):
+            given = "neither was" if self.model is None else "both were"
+            raise InputError(
+                f"--model and --from-config: {given} given, expected exactly one. --model NAME "
+                "continues a checkpoint; --from-config DIR starts from random weights."
+            )
+        TrainConfig.__post_init__(self)  # super() does not know a class that slots has remade
+
+
+@dataclass(frozen=True, slots=True)
+class PrmConfig(TrainConfig):
+    """Options of ``fsdpo-train prm``; the paper's settings are the defaults.
+
+    Attributes:
+        data: A sealed dataset, or a JSONL or parquet file with the columns ``prompt``,
+            ``completions`` and ``labels`` (booleans, or numbers in [0, 1]).
+        labels: ``outcome`` (N=1), ``rollouts`` (N>1: the share of correct continuations), or
+            ``auto``: rollouts where there are any, else outcomes.
+        reduce: Loss of a solution: the ``sum`` over its steps (the paper's) or their ``mean``.
+        samples: Solutions used of each problem, the first ones; 0 for all.
+        balance: Weigh steps so that right and wrong ones count the same in total.
+        only_mixed: Use only problems that have right and wrong solutions.
+        held_out: Share of the problems kept out of training, to measure on.
+        eval_every: Optimizer steps between measurements on them; 0 measures at the end only.
+        lora: Rank of LoRA adapters, merged into the weights at the end; 0 trains all weights.
+    """
+
+    stage: ClassVar[str] = "prm"
+
+    model: str | None = "tiny"
+    batch_size: int = 8
+    grad_accum: int = 32
+    lr: float = 5e-7
+    schedule: str = "linear"
+    warmup: float = 0.05
+    labels: str = "auto"
+    reduce: str = "sum"
+    samples: int = 0
+    balance: bool = False
+    only_mixed: bool = False
+    held_out: float = 0.05
+    eval_every: int = 0
+    lora: int = 0
+
+    def __post_init__(self) -> None:
+        TrainConfig.__post_init__(self)
+        kinds = ("auto", "outcome", "rollouts")
+        limits = (
+            ("labels", self.labels, self.labels in kinds, f"one of {', '.join(kinds)}"),
+            ("reduce", self.reduce, self.reduce in ("sum", "mean"), "sum or mean"),
+            ("samples", self.samples, self.samples >= 0, "0 (all) or more"),
+            ("held-out", self.held_out, 0 <= self.held_out < 1, "a share from 0 to below 1"),
+            ("eval-every", self.eval_every, self.eval_every >= 0, "0 (at the end) or more"),
+            ("lora", self.lora, self.lora >= 0, "0 (all weights) or a rank"),
+        )
+        for option, value, ok, expected in limits:
+            if not ok:
+                raise InputError(f"--{option} {value}: expected {expected}.")
+        if self.lora and self.deepspeed == "zero3":
+            raise InputError(
+                "--lora --deepspeed zero3: adapters cannot be merged into weights that are spread "
+                "over processes. Use zero2: LoRA leaves little for zero3 to save."
+            )

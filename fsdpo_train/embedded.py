@@ -179,7 +179,6 @@ def _train(work: Path, stage: Stage, data: Path, before: Path | None, seed: int)
         warmup=0.05,
         weight_decay=0.01,
         adam_beta2=0.98,
-        bf16=True,
         log_every=100,
         save_every=0,
         seed=seed,

@@ -1,9 +1,8 @@
-"""The data side of SFT: rows read, tokenised, ordered and batched."""
+"""The data side of SFT: rows read, tokenised and batched."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 IGNORE = -100
 
 _COLUMNS = ("prompt", "completion")
-#: Length groups are sorted inside pools of this many batches: little padding, much disorder.
-_POOL = 50
 
 
 def read_rows(path: Path) -> datasets.Dataset:
@@ -110,26 +107,3 @@ def collate(rows: Sequence[dict[str, list[int]]], pad_id: int) -> dict[str, Any]
         "attention_mask": padded(([1] * len(row["input_ids"]) for row in rows), 0),
         "labels": padded((row["labels"] for row in rows), IGNORE),
     }
-
-
-def grouped_order(
-    lengths: Sequence[int], batch_size: int, seed: int, epoch: int, group: bool = True
-) -> Iterator[int]:
-    """Yield row numbers so that batches hold rows of like length and still come in random order.
-
-    A function of (seed, epoch) alone, so that a resumed run sees the order of an unbroken one.
-    """
-    rng = random.Random(f"{seed}/{epoch}")
-    order = list(range(len(lengths)))
-    rng.shuffle(order)
-    if not group:
-        yield from order
-        return
-    for start in range(0, len(order), batch_size * _POOL):
-        pool = sorted(order[start : start + batch_size * _POOL], key=lambda i: lengths[i])
-        batches = [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
-        # A short last batch must stay last, or every later batch would straddle two groups.
-        tail = batches.pop() if len(batches[-1]) < batch_size else []
-        rng.shuffle(batches)
-        for batch in [*batches, tail]:
-            yield from batch

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import os
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,8 +47,9 @@ class VllmSampler:
             **_cpu_defaults(),
             **(engine_args or {}),
         }
+        make = _Replicas if arguments.get("data_parallel_size", 1) > 1 else vllm.LLM
         try:
-            self._llm = vllm.LLM(
+            self._llm = make(
                 model=path, revision=revision, tokenizer_revision=revision, **arguments
             )
         except Exception as error:  # vLLM raises whatever its parts raise
@@ -105,6 +109,56 @@ class VllmSampler:
             stop=list(spec.stop) or None,
             seed=None if spec.temperature == 0 else spec.prompt_seed(prompt),
         )
+
+
+class _Replicas:
+    """``data_parallel_size`` copies of the model behind the few methods of ``vllm.LLM`` used here.
+
+    ``vllm.LLM`` runs one copy; only vLLM's asynchronous engine spreads requests over several.
+    """
+
+    def __init__(self, **arguments: Any) -> None:
+        from vllm.engine.arg_utils import AsyncEngineArgs
+
+        self._loop = asyncio.new_event_loop()
+        self._numbers = itertools.count()
+        self._engine = [self._loop.run_until_complete(_start(AsyncEngineArgs(**arguments)))]
+        self.model_config = self._engine[0].model_config
+        # With this object or, at the latest, before the interpreter takes its modules apart.
+        weakref.finalize(self, _stop, self._loop, self._engine)
+
+    def get_tokenizer(self) -> Any:
+        return self._engine[0].get_tokenizer()
+
+    def generate(self, prompts: Sequence[Any], params: Sequence[Any], use_tqdm: bool) -> list[Any]:
+        return self._loop.run_until_complete(self._all(prompts, params))
+
+    async def _all(self, prompts: Sequence[Any], params: Sequence[Any]) -> list[Any]:
+        return list(await asyncio.gather(*map(self._one, prompts, params)))
+
+    async def _one(self, prompt: Any, params: Any) -> Any:
+        from vllm.sampling_params import RequestOutputKind
+
+        params.output_kind = RequestOutputKind.FINAL_ONLY
+        async for output in self._engine[0].generate(prompt, params, str(next(self._numbers))):
+            final = output
+        return final
+
+
+async def _start(arguments: Any) -> Any:
+    """Start the asynchronous engine, inside the event loop that will run it."""
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    return AsyncLLM.from_engine_args(arguments)
+
+
+def _stop(loop: asyncio.AbstractEventLoop, engine: list[Any]) -> None:
+    """Stop the engine and drop it: its own clean-up fails at the end of the interpreter."""
+    engine[0].shutdown()
+    tasks = asyncio.all_tasks(loop)
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.close()
+    engine.clear()
 
 
 def import_vllm() -> Any:
