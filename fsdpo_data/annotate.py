@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers.pool import GraderPool
 from fsdpo_data.errors import SchemaError, StoreError
 from fsdpo_data.labels import outcome_labels
 from fsdpo_data.schema import arrow_schema, solution_id
@@ -127,9 +130,14 @@ def annotate(tasks: Sequence[ShardTask], workers: int | None = None) -> Iterator
         StoreError: if the disk fails or a worker is killed (most often for want of memory).
     """
     raw = sum(span[1] for task in tasks for _, _, span in task.problems)
-    workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
-    if workers <= 1 or raw < WORTH_A_POOL:
+    workers = workers or len(os.sched_getaffinity(0))
+    if workers == 1 or raw < WORTH_A_POOL:
         yield from map(write_shard, tasks)
+        return
+    if len(tasks) < workers:
+        # Grading is most of the work, so the cores share each shard.
+        with GraderPool(partial(get_grader, tasks[0].grader), workers) as pool:
+            yield from (write_shard(task, pool) for task in tasks)
         return
     # Spawned, not forked: the parent may hold a model, a GPU and running threads.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
@@ -142,17 +150,23 @@ def annotate(tasks: Sequence[ShardTask], workers: int | None = None) -> Iterator
             ) from error
 
 
-def write_shard(task: ShardTask) -> Shard:
-    """Segment, grade and label the samples of some problems, and write them as one file."""
+def write_shard(task: ShardTask, grader: Grader | None = None) -> Shard:
+    """Segment, grade and label the samples of some problems, and write them as one file.
+
+    Args:
+        task: What to write.
+        grader: Does the grading; one of this process if None.
+    """
     import pyarrow as pa
 
     _, segment = get_segmenter(task.segmenter)
-    grader = get_grader(task.grader)
+    records = list(_records(task))
+    judged = iter((grader or get_grader(task.grader)).grade(_pairs(records)))
     rows: list[dict[str, Any]] = []
     tally, texts = Tally(), hashlib.sha256()
-    for problem_id, gold, record in _records(task):
+    for problem_id, _, record in records:
         samples = record["completions"]
-        verdicts = grader.grade([(gold, sample["text"]) for sample in samples])
+        verdicts = list(islice(judged, len(samples)))
         for index, (sample, verdict) in enumerate(zip(samples, verdicts, strict=True)):
             steps = segment(sample["text"])
             rows.append(
@@ -181,6 +195,10 @@ def _records(task: ShardTask) -> Iterator[tuple[str, str, dict[str, Any]]]:
         for problem_id, gold, (start, length) in task.problems:
             file.seek(start)
             yield problem_id, gold, orjson.loads(file.read(length))
+
+
+def _pairs(records: Sequence[tuple[str, str, dict[str, Any]]]) -> list[tuple[str, str]]:
+    return [(gold, each["text"]) for _, gold, record in records for each in record["completions"]]
 
 
 def text_bytes(text: str) -> bytes:

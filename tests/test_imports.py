@@ -17,6 +17,7 @@ COMMANDS = [
     ("fsdpo_data", "pair --help"),
     ("fsdpo_train", "--help"),
     ("fsdpo_train", "sft --help"),
+    ("fsdpo_train", "prm --help"),
     ("fsdpo_bench", "--help"),
     ("fsdpo_bench", "validate --help"),
     ("fsdpo_bench", "grade --help"),
