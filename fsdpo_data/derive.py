@@ -54,14 +54,22 @@ class Draft:
         of_config = [path for path in paths if path.startswith(f"{config}/")]
         return [self._rewritten(path) or self.source / path for path in of_config]
 
-    def rewrite(self, config: str, phase: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    def rewrite(
+        self,
+        config: str,
+        phase: str,
+        change: Callable[[pa.Table], pa.Table],
+        *,
+        advance: bool = True,
+    ) -> None:
         """Rewrite every file of a config; those written before an interruption are kept.
 
         Args:
             config: Config of the parent; no two stages of one draft may rewrite the same.
             phase: Name of the phase of progress, whose units are rows.
             change: Called with each file's table; the new one has as many rows, in their order.
-                It tells ``progress`` of the rows as it does them.
+            advance: Tell ``progress`` of every finished file; a change that tells it of rows as it
+                does them turns this off.
         """
         import pyarrow.parquet as pq
 
@@ -75,6 +83,8 @@ class Draft:
             target = self.root / file.relative_to(self.source)
             target.parent.mkdir(exist_ok=True)
             write_parquet(table, target)
+            if advance:
+                self.progress.advance(rows[file])
 
     def drop_pairs(self) -> None:
         """Leave the parent's pairs out: what they were made of has changed."""

@@ -50,7 +50,11 @@ class ScoreStage:
 
     def run(self, draft: Draft) -> None:
         """Score every file of solutions; pairs made of other rewards are left out."""
-        draft.rewrite("solutions", "score", lambda table: self._rewarded(table, draft))
+
+        def rewarded(table: pa.Table) -> pa.Table:
+            return self._rewarded(table, draft)
+
+        draft.rewrite("solutions", "score", rewarded, advance=False)
         draft.drop_pairs()
         statistics = reward_statistics(draft.files("solutions"))
         draft.manifest["rewards"] = statistics
