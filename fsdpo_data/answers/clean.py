@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-#: Longest answer that is read; longer ones are compared as text only.
+#: Longest answer that is taken up at all; longer ones agree only if they are the same text.
 MAX_LENGTH = 10_000
 
 _VULGAR = {
@@ -52,7 +52,7 @@ _TABLE = str.maketrans(
 )
 _RAISED_RUN = re.compile(f"[{''.join(_RAISED)}]+")
 _LOWERED_RUN = re.compile(f"[{''.join(_LOWERED)}]+")
-_RAISED_FRACTION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]+)[⁄/∕]([₀₁₂₃₄₅₆₇₈₉]+)")
+_RAISED_FRACTION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,9})[⁄/∕]([₀₁₂₃₄₅₆₇₈₉]{1,9})")
 _MIXED = re.compile(rf"(?<=\d)(?=[{''.join(_VULGAR)}])")
 _INVISIBLE = re.compile("[\u0000-\u0008\u000b-\u001f\u007f\u00ad\u200b-\u200f\u202a-\u202e"
                         "\u2060-\u206f\ufeff\ufe0e\ufe0f\ud800-\udfff]")  # fmt: skip

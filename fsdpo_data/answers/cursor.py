@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from fsdpo_data.answers.lex import EOF, Token, Unreadable
 
-#: Deepest nesting that is read; every level costs the parser about eight stack frames.
+#: Deepest nesting that is read; every level may cost seventeen stack frames.
 MAX_DEPTH = 40
 #: Most operands of one answer.
 MAX_NODES = 2_000
@@ -88,9 +85,8 @@ class Cursor:
         if self.nodes > MAX_NODES:
             raise Unreadable("too long")
 
-    @contextmanager
-    def nested(self) -> Iterator[None]:
-        """Guard one level of nesting.
+    def enter(self) -> None:
+        """Go one level of nesting down.
 
         Raises:
             Unreadable: Too deep.
@@ -98,5 +94,7 @@ class Cursor:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Unreadable("nested too deep")
-        yield
+
+    def leave(self) -> None:
+        """Come back up."""
         self.depth -= 1

@@ -14,7 +14,7 @@ from fsdpo_data.answers.numbers import MAX_DIGITS, decimal, repeating
 from fsdpo_data.answers.tree import Num
 
 #: More tokens than this is not an answer.
-MAX_TOKENS = 4_000
+MAX_TOKENS = 1_500
 
 
 class Unreadable(ValueError):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fsdpo_data.answers.expr import KEYWORDS, ExpressionParser, as_node
+from fsdpo_data.answers.expr import ExpressionParser
 from fsdpo_data.answers.lex import Unreadable
+from fsdpo_data.answers.names import as_node
 from fsdpo_data.answers.tree import Call, Node, Num, Quantity, Unit, Value, add, is_node, multiply
 from fsdpo_data.answers.units import (
     DEGREE,
@@ -18,6 +19,7 @@ from fsdpo_data.answers.units import (
     ratio,
     unit_named,
 )
+from fsdpo_data.answers.vocabulary import KEYWORDS
 from fsdpo_data.answers.words import is_number_word
 
 #: Most words that may name what was counted.
@@ -62,13 +64,15 @@ class QuantityParser(ExpressionParser):
 
     def _compound(self, first: Quantity) -> Quantity:
         """Read on: "5 feet 6 inches", "2 hours and 30 minutes"."""
-        start = self.at
+        start, depth = self.at, self.depth
         self.accept_word("and")
         if self.peek().kind == "num":
+            self.enter()
             try:
                 second = self.quantity()
             except Unreadable:
                 second = first.node
+            self.depth = depth
             if isinstance(second, Quantity) and second.unit.dims == first.unit.dims:
                 size = ratio(second.unit, first.unit)
                 if size is not None and size < 1:
@@ -80,7 +84,7 @@ class QuantityParser(ExpressionParser):
     def _unit(self, node: Node) -> Unit | None:
         """Read a unit, or the name of what was counted; None if there is none."""
         start = self.at
-        if self.sign() == "(" and self._unit_in_brackets():
+        if self.sign() == "(" and self.unit_in_brackets():
             self.at += 1
             unit = self._named_unit()
             self.expect(")")
@@ -130,7 +134,7 @@ class QuantityParser(ExpressionParser):
         if self.sign() == "^":
             at = self.at
             self.at += 1
-            exponent = self._script()
+            exponent = self.script()
             if not isinstance(exponent, Num) or exponent.value.denominator != 1:
                 self.at = at
                 return unit
@@ -183,11 +187,11 @@ class QuantityParser(ExpressionParser):
             before.kind == "word" and unit_named(before.text) is not None
         )
         return is_letter_unit(letter) and (
-            in_unit or before.text == "(" or self._letter_is_unit(token)
+            in_unit or before.text == "(" or self.letter_is_unit(token)
         )
 
     def _unit_sign(self, sign: str) -> Unit | None:
-        if sign == "^" and self._marks() == "circ":
+        if sign == "^" and self.marks() == "circ":
             return self._degrees()
         if sign == "circ":
             self.at += 1

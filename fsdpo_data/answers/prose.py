@@ -83,7 +83,7 @@ def plain_words(text: str) -> tuple[str, ...]:
     words = [word for word in _PLAIN.findall(text) if word not in _IGNORED]
     kept = [
         word
-        for word, following in zip(words, [*words[1:], ""], strict=True)
+        for word, following in zip(words, [*words[1:], ""], strict=False)
         if word.lower() not in _FILLERS or (word == "A" and len(following) < 2)
     ]
     return tuple(_stem(word.lower()) for word in kept or words)

@@ -7,9 +7,9 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fsdpo_data.answers.clean import MAX_LENGTH, clean
-from fsdpo_data.answers.expr import as_node
 from fsdpo_data.answers.lex import Unreadable, tokenize
 from fsdpo_data.answers.measure import QuantityParser
+from fsdpo_data.answers.names import as_node
 from fsdpo_data.answers.prose import phrase, plain_text, plain_words, spell_relations
 from fsdpo_data.answers.tree import (
     Based,
@@ -42,6 +42,8 @@ _BASED = re.compile(
     r"\(?(?P<sign>-?)\(?(?P<digits>[0-9A-Za-z]+(?:\.[0-9A-Za-z]+)?)\)?"
     r"(?:_\(?|\(?(?:in)?base-?)(?P<base>\d{1,2}|[a-z]+)\)?\)?"
 )
+#: Longest answer that is read; the longest gold of any benchmark has 250 characters.
+MAX_READ = 2_500
 #: Longest answer whose label is looked for.
 MAX_LABELLED = 300
 _LIST = re.compile(r"\d{1,3}(?:,[1-9]\d{2})+")
@@ -147,7 +149,7 @@ class AnswerParser(QuantityParser):
         """Read sets joined by union, intersection and difference."""
         if self.sign() in ("approx", "sim", "=", "to"):  # "≈ 3.14", "= 5"
             self.at += 1
-        value = self._measured()
+        value, joined = self._measured(), 0
         while True:
             op = _SET_OPS.get(self.sign()) or _SET_WORDS.get(self.word())
             if self.word() == "u" and self.sign(1) in ("(", "[", "lset") and not is_node(value):
@@ -155,9 +157,12 @@ class AnswerParser(QuantityParser):
             if op is None and self.sign() == "-" and _is_set(value):
                 op = "minus"
             if op is None:
+                self.depth -= joined
                 return value
             self.at += 1
+            self.enter()
             value = Join(op, (value, self._measured()))
+            joined += 1
 
     def _measured(self) -> Value:
         """Read a quantity or a ratio of two or more."""
@@ -173,10 +178,11 @@ class AnswerParser(QuantityParser):
     def _ratio_word(self) -> bool:
         return self.word() == "to" and self.peek().kind == "word"
 
-    def _bracket(self, opener: str) -> Value:
+    def bracket(self, opener: str) -> Value:
+        """Read what stands in brackets; set braces hold a list or a set-builder."""
         if opener == "lset":
             return self._set()
-        return super()._bracket(opener)
+        return super().bracket(opener)
 
     def _braced(self) -> Value:
         if self.sign() == "}":
@@ -187,11 +193,9 @@ class AnswerParser(QuantityParser):
         """Read ``{1, 2}`` or ``{x | x > 2}``."""
         if self.accept("rset", "}"):
             return Items("{}", ())
-        with self._bars(True):
-            head = self.value()
+        head = self.inside(bars_close=True)
         if self.accept("|", ":", ";"):
-            with self._bars(False):
-                conditions = self.value()
+            conditions = self.inside(bars_close=False)
             self.expect("rset", "}")
             return Builder(head, tuple(_spread(conditions)))
         self.expect("rset", "}")
@@ -212,8 +216,7 @@ class AnswerParser(QuantityParser):
         while True:
             if self.peek().kind == "end":
                 break
-            with self._bars(False):
-                row.append(self.quantity())
+            row.append(self.quantity())
             if self.accept("&"):
                 continue
             rows.append(tuple(row))
@@ -251,6 +254,8 @@ def read(text: str, letter_units: bool = False) -> Value:
     if len(text) > MAX_LENGTH:
         return Text((text,))
     cleaned = clean(text)
+    if len(cleaned) > MAX_READ:
+        return Text((cleaned,))
     value = read_special(cleaned)
     if value is not None:
         return value
