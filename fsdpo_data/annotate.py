@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +23,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers.pool import GraderPool
 from fsdpo_data.errors import SchemaError, StoreError
 from fsdpo_data.labels import outcome_labels
 from fsdpo_data.schema import arrow_schema, solution_id
 from fsdpo_data.segment import get_segmenter
 from fsdpo_data.store import Span, explained, publish
+from fsdpo_data.tally import Tally
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 SHARD_SOLUTIONS = 20_000
 #: Less raw text than this (bytes) is annotated in this process: starting workers takes longer.
 WORTH_A_POOL = 8_000_000
+
+_TOLERANCE = re.compile(r"0(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,45 +63,6 @@ class ShardTask:
     grader: str
 
 
-@dataclass(slots=True)
-class Tally:
-    """Counts over solutions; tallies of shards add up.
-
-    Attributes:
-        outcomes: Solutions by outcome.
-        rules: Solutions by the grader rule that decided.
-        labels: Steps by label (``positive``, ``negative``, ``unlabelled``).
-        solutions: Solutions.
-        tokens: Tokens generated.
-        seconds: Wall-clock seconds of the sampler.
-        truncated: Solutions cut at ``max_tokens``.
-        unique: Different texts, counted within each problem.
-        accuracies: (correct, graded) of each problem.
-    """
-
-    outcomes: Counter[str] = field(default_factory=Counter)
-    rules: Counter[str] = field(default_factory=Counter)
-    labels: Counter[str] = field(default_factory=Counter)
-    solutions: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    truncated: int = 0
-    unique: int = 0
-    accuracies: list[tuple[int, int]] = field(default_factory=list)
-
-    def add(self, other: Tally) -> None:
-        """Add the counts of another shard."""
-        self.outcomes += other.outcomes
-        self.rules += other.rules
-        self.labels += other.labels
-        self.solutions += other.solutions
-        self.tokens += other.tokens
-        self.seconds += other.seconds
-        self.truncated += other.truncated
-        self.unique += other.unique
-        self.accuracies += other.accuracies
-
-
 @dataclass(frozen=True, slots=True)
 class Shard:
     """A written shard: its file, the digest of its texts before segmentation, its counts."""
@@ -106,14 +73,22 @@ class Shard:
     tally: Tally
 
 
-def get_grader(version: str = "math@1") -> Grader:
-    """Return the grader of that version."""
+def get_grader(version: str | None = None) -> Grader:
+    """Return the grader of that full name, e.g. ``math@1`` or ``math@1+tolerance=0.01``.
+
+    Raises:
+        SchemaError: if this release has no such grader.
+    """
     from fsdpo_data.answers.grader import MathGrader
 
-    grader = MathGrader()
-    if version != grader.version:
-        raise SchemaError(f"grader {version!r} is not in this release, which has {grader.version}.")
-    return grader
+    strict = MathGrader()
+    name, plus, tolerance = (version or strict.version).partition("+tolerance=")
+    if name != strict.version or (plus and not _TOLERANCE.fullmatch(tolerance)):
+        raise SchemaError(
+            f"grader {version!r} is not in this release, which has {strict.version} and, for "
+            f"numbers within 1 %, {strict.version}+tolerance=0.01."
+        )
+    return MathGrader(float(tolerance)) if plus else strict
 
 
 def annotate(tasks: Sequence[ShardTask], workers: int | None = None) -> Iterator[Shard]:
@@ -127,9 +102,14 @@ def annotate(tasks: Sequence[ShardTask], workers: int | None = None) -> Iterator
         StoreError: if the disk fails or a worker is killed (most often for want of memory).
     """
     raw = sum(span[1] for task in tasks for _, _, span in task.problems)
-    workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
-    if workers <= 1 or raw < WORTH_A_POOL:
+    workers = workers or len(os.sched_getaffinity(0))
+    if workers == 1 or raw < WORTH_A_POOL:
         yield from map(write_shard, tasks)
+        return
+    if len(tasks) < workers:
+        # Grading is most of the work, so the cores share each shard.
+        with GraderPool(partial(get_grader, tasks[0].grader), workers) as pool:
+            yield from (write_shard(task, pool) for task in tasks)
         return
     # Spawned, not forked: the parent may hold a model, a GPU and running threads.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
@@ -142,17 +122,23 @@ def annotate(tasks: Sequence[ShardTask], workers: int | None = None) -> Iterator
             ) from error
 
 
-def write_shard(task: ShardTask) -> Shard:
-    """Segment, grade and label the samples of some problems, and write them as one file."""
+def write_shard(task: ShardTask, grader: Grader | None = None) -> Shard:
+    """Segment, grade and label the samples of some problems, and write them as one file.
+
+    Args:
+        task: What to write.
+        grader: Does the grading; one of this process if None.
+    """
     import pyarrow as pa
 
     _, segment = get_segmenter(task.segmenter)
-    grader = get_grader(task.grader)
+    records = list(_records(task))
+    judged = iter((grader or get_grader(task.grader)).grade(_pairs(records)))
     rows: list[dict[str, Any]] = []
     tally, texts = Tally(), hashlib.sha256()
-    for problem_id, gold, record in _records(task):
+    for problem_id, _, record in records:
         samples = record["completions"]
-        verdicts = grader.grade([(gold, sample["text"]) for sample in samples])
+        verdicts = list(islice(judged, len(samples)))
         for index, (sample, verdict) in enumerate(zip(samples, verdicts, strict=True)):
             steps = segment(sample["text"])
             rows.append(
@@ -183,6 +169,10 @@ def _records(task: ShardTask) -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield problem_id, gold, orjson.loads(file.read(length))
 
 
+def _pairs(records: Sequence[tuple[str, str, dict[str, Any]]]) -> list[tuple[str, str]]:
+    return [(gold, each["text"]) for _, gold, record in records for each in record["completions"]]
+
+
 def text_bytes(text: str) -> bytes:
     """Return what a solution adds to a shard's text digest.
 
@@ -195,23 +185,14 @@ def _tally(
     samples: Sequence[dict[str, Any]], verdicts: Sequence[Verdict], rows: Sequence[dict[str, Any]]
 ) -> Tally:
     """Count the samples of one problem."""
-    outcomes = Counter(verdict.status for verdict in verdicts)
-    labels: Counter[str] = Counter()
-    for row in rows:
-        kind = {"correct": "positive", "incorrect": "negative", "no_answer": "negative"}
-        labels[kind.get(row["outcome"], "unlabelled")] += len(row["completions"])
-    graded = len(samples) - outcomes["gold_unparsed"] - outcomes["timed_out"]
-    return Tally(
-        outcomes=Counter(outcomes),
-        rules=Counter(verdict.rule for verdict in verdicts),
-        labels=labels,
-        solutions=len(samples),
+    tally = Tally(
         tokens=sum(sample["n_tokens"] for sample in samples),
         seconds=sum(sample["seconds"] for sample in samples),
         truncated=sum(sample["finish_reason"] == "length" for sample in samples),
         unique=len({sample["text"] for sample in samples}),
-        accuracies=[(outcomes["correct"], graded)],
     )
+    tally.add_verdicts(verdicts, [len(row["completions"]) for row in rows])
+    return tally
 
 
 def write_parquet(table: pa.Table, target: Path) -> None:

@@ -12,6 +12,7 @@ from fsdpo_data.console import progress
 
 if TYPE_CHECKING:
     from fsdpo_data.derive import Stage
+    from fsdpo_data.manifest import Manifest
 
 Source = Annotated[Path, typer.Argument(help="A sealed dataset; it is left as it is.")]
 Out = Annotated[Path, typer.Option(help="Directory of the new dataset.")]
@@ -58,17 +59,57 @@ def pair(
     run_stages(directory, out, [PairStage(spec)], resume=resume)
 
 
+_GRADE_EXAMPLES = """
+**Examples**
+
+- `fsdpo-data grade runs/a --out runs/a-regraded` — with the grader of this release
+- `fsdpo-data grade runs/a --out runs/tolerant --grader math@1+tolerance=0.01`
+"""
+
+
+def grade(
+    directory: Source,
+    out: Out,
+    grader: Annotated[
+        str | None, typer.Option(help="Full name of a grader.  [default: the release's]")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes.  [default: the cores at hand]")
+    ] = None,
+    resume: Resume = False,
+) -> None:
+    """Grade the solutions of a dataset again, without sampling, and say what changed.
+
+    Labels follow the new outcomes. Pairs rest on the old ones and are left out.
+    """
+    from fsdpo_data.annotate import get_grader
+    from fsdpo_data.regrade import GradeStage
+    from fsdpo_data.summary import print_changes
+
+    stage = GradeStage(get_grader(grader).version, workers)
+    manifest = derive_shown(directory, out, [stage], resume=resume)
+    print_changes(manifest["regraded"])
+    print(f"\nnext: fsdpo-data inspect {out}")
+
+
 def run_stages(source: Path, out: Path, stages: Sequence[Stage], *, resume: bool) -> None:
-    """Derive a dataset and show what came out."""
+    """Derive a dataset, show what came out and what to do next."""
+    derive_shown(source, out, stages, resume=resume)
+    print(f"\nnext: fsdpo-data inspect {out}")
+
+
+def derive_shown(source: Path, out: Path, stages: Sequence[Stage], *, resume: bool) -> Manifest:
+    """Derive a dataset and show what came out; return its manifest."""
     from fsdpo_data.derive import derive
     from fsdpo_data.summary import print_summary
 
     with progress() as shown:
         manifest = derive(source, out, stages, resume=resume, progress=shown)
     print_summary(manifest, f"sealed {out}")
-    print(f"\nnext: fsdpo-data inspect {out}")
+    return manifest
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
+    app.command(epilog=_GRADE_EXAMPLES)(grade)
     app.command(epilog=_PAIR_EXAMPLES)(pair)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import fsdpo_data
@@ -43,31 +43,47 @@ def check_out(config: TrainConfig, identity: Mapping[str, str]) -> None:
         )
 
 
-def load_model(name: str, auto_class: Any, **options: Any) -> tuple[Any, Any]:
+def model_identity(name: str) -> str:
+    """Return which model ``--model`` names, by content: a path says nothing elsewhere.
+
+    Raises:
+        InputError: if there is no such model.
+        Unavailable: if the Hub cannot be reached, or refuses.
+    """
+    ref = resolve(name, template="problem").ref
+    return f"{ref.name}@{ref.revision}"
+
+
+def load_model(
+    name: str, auto_class: Any, configure: Callable[[Any], None] | None = None
+) -> tuple[Any, Any]:
     """Load a checkpoint and its tokenizer to train.
 
     Args:
         name: What ``--model`` says.
         auto_class: The ``AutoModelFor…`` to load it as.
-        options: Passed on to ``from_pretrained``.
+        configure: Changes the checkpoint's config before its weights are loaded.
 
     Raises:
         Unavailable: if there is no such model, or it cannot be loaded.
     """
     import torch
-    from transformers import AutoTokenizer
+    from transformers import AutoConfig, AutoTokenizer
 
     # The rows hold whole prompts: the template is named only to need no chat template.
     found = resolve(name, template="problem")
     try:
         tokenizer = AutoTokenizer.from_pretrained(found.path, revision=found.commit)
+        architecture = AutoConfig.from_pretrained(found.path, revision=found.commit)
+        if configure is not None:
+            configure(architecture)
         # Float32 whatever the file holds: at 1e-5, updates to bfloat16 weights round away.
         model = auto_class.from_pretrained(
             found.path,
             revision=found.commit,
+            config=architecture,
             dtype=torch.float32,
             use_safetensors=True,
-            **options,
         )
     except (OSError, ValueError) as error:
         raise unloadable(f"--model {name}", error) from error

@@ -349,7 +349,9 @@ def other_letter(gold: str) -> Iterator[str]:
     body = plain(gold)
     bare = LATEX_WORDS.sub("", without_text(body))
     names = set(LETTERS.findall(bare)) - {"e", "i"}
-    calls_or_words = re.search(r"[A-Za-z]\(|[A-Za-z]{2}|\(|=.*=", bare) or "\\in " in body
+    calls_or_words = re.search(r"[A-Za-z]\(|[A-Za-z]{2}|\(|=.*=", bare) or re.search(
+        r"\\in |\\mid|\\{", body
+    )
     if len(names) == 1 and not calls_or_words and not re.fullmatch(r"[a-z]\s*=[^a-z]*", bare):
         (name,) = names
         other = "w" if name != "w" else "q"

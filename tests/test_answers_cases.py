@@ -92,10 +92,10 @@ def test_verdicts_do_not_depend_on_which_side_is_the_gold(cases):
 def test_the_set_is_as_large_and_as_broad_as_it_should_be(cases):
     pairs = [case for case in cases if "answer" in case]
     responses = [case for case in cases if "response" in case]
-    assert len(pairs) >= 4_900
-    assert len(responses) >= 590
-    assert sum(case["correct"] for case in pairs) >= 2_300
-    assert sum(not case["correct"] for case in pairs) >= 2_500
-    assert len({case["kind"] for case in pairs}) >= 39
+    assert len(pairs) >= 6_500
+    assert len(responses) >= 870
+    assert sum(case["correct"] for case in pairs) >= 3_100
+    assert sum(not case["correct"] for case in pairs) >= 3_400
+    assert len({case["kind"] for case in pairs}) >= 50
     assert len({case["kind"] for case in responses}) >= 20
     assert all(case["from"] for case in cases)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from fsdpo_bench.tasks import Task
 from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.answers.pool import grade_all
 from fsdpo_data.schema import Problem
 
 #: Relative error that a tolerant benchmark accepts of a numeric answer.
@@ -27,17 +29,34 @@ class Judged:
     strict: Verdict
 
 
-def judge(task: Task, items: Sequence[tuple[Problem, str]]) -> list[Judged]:
-    """Judge (problem, response) pairs, in order."""
-    strict = _grade(MathGrader(), items)
-    counted = _grade(MathGrader(TOLERANT), items) if task.tolerant else strict
+def judge(
+    task: Task, items: Sequence[tuple[Problem, str]], workers: int | None = None
+) -> list[Judged]:
+    """Judge (problem, response) pairs, in order.
+
+    Args:
+        task: The benchmark.
+        items: The pairs.
+        workers: Processes; the cores at hand if None. Few pairs are judged in this process.
+    """
+    strict = _grade(MathGrader, items, workers)
+    tolerant = partial(MathGrader, TOLERANT)
+    counted = _grade(tolerant, items, workers) if task.tolerant else strict
     return [Judged(*both) for both in zip(counted, strict, strict=True)]
 
 
-def _grade(grader: Grader, items: Sequence[tuple[Problem, str]]) -> list[Verdict]:
-    verdicts = grader.grade([(problem.answer, response) for problem, response in items])
-    for index, (problem, response) in enumerate(items):
-        for gold in problem.metadata.get("also", ()):
-            if verdicts[index].status != "correct":
-                [verdicts[index]] = grader.grade([(gold, response)])
+def _grade(
+    make: Callable[[], Grader], items: Sequence[tuple[Problem, str]], workers: int | None
+) -> list[Verdict]:
+    golds = [(index, problem.answer) for index, (problem, _) in enumerate(items)]
+    golds += [
+        (index, gold)
+        for index, (problem, _) in enumerate(items)
+        for gold in problem.metadata.get("also", ())
+    ]
+    graded = grade_all(make, [(gold, items[index][1]) for index, gold in golds], workers)
+    verdicts = graded[: len(items)]
+    for (index, _), verdict in zip(golds[len(items) :], graded[len(items) :], strict=True):
+        if verdict.status == "correct":
+            verdicts[index] = verdict
     return verdicts

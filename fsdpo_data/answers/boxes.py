@@ -17,8 +17,7 @@ _TOKEN = re.compile(
     r"|(?P<open>\{)|(?P<close>\})|\\.",
     re.S,
 )
-#: Braces before the first box are of no account.
-_FIRST = re.compile(r"(?<!\\)\\++(?:f?box|framebox)|\x08oxed|\x0cbox")
+_COMMANDS = ("\\box", "\\fbox", "\\framebox", "\x08oxed", "\x0cbox")
 #: What a box without braces can hold: ``\boxed 2``, ``\boxed\frac{1}{2}``.
 _BARE = re.compile(r"[ \t]*((?:[^$\n{}\\]|\\[^()\[\]\n]|\{[^{}$\n]{0,100}\}){1,200})")
 _HAS_WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
@@ -70,11 +69,11 @@ class _Scan:
         self._depth = 0
         self._open: list[tuple[int, int, int]] = []  # (depth, start, start of the content)
         self._pending: int | None = None
-        first = _FIRST.search(text) if "ox" in text else None
+        first = _first_box(text)
         if first is None:
             return
         end = 0
-        for match in _TOKEN.finditer(text, first.start()):
+        for match in _TOKEN.finditer(text, first):
             if match.start() >= end:
                 end = self._take(match)
 
@@ -116,6 +115,15 @@ class _Scan:
     def _keep(self, start: int, end: int, content: str) -> None:
         if len(content) <= MAX_ANSWER:
             self.closed.append(Box(start, end, _bare_content(content)))
+
+
+def _first_box(text: str) -> int | None:
+    """Return where the first box may start; braces before it are of no account."""
+    starts = [text.find(command) for command in _COMMANDS]
+    first = min((start for start in starts if start >= 0), default=None)
+    while first and text[first - 1] == "\\":
+        first -= 1  # whether a backslash is escaped depends on all those before it
+    return first
 
 
 def _bare_content(content: str) -> str:

@@ -29,8 +29,9 @@ _NEXT_PROBLEM = re.compile(
 )
 _NUMBERED_PART = re.compile(r"(?:^|\n)[ \t]*\**(?:Question|Problem|Exercise|Q)\b ?\d")
 #: Where generation ended, for samplers that keep the token.
-_END_TOKENS = re.compile(
-    r"(?:\s|<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<\|end_of_text\|>|</s>|<｜end▁of▁sentence｜>)+$"
+_END_TOKENS = (
+    *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
+    "<｜end▁of▁sentence｜>",
 )
 #: Zero-width characters and marks of writing direction.
 _UNSEEN = dict.fromkeys(
@@ -59,7 +60,7 @@ class Extraction:
         strict: The answer if the response marks it as such (every rule before
             ``boxed-truncated``).
         boxes: Contents of all boxes of the tail, in order.
-        sentence: The last sentence, for golds that are words.
+        sentence: The last sentence of a response that marks no answer, for golds that are words.
         value: The formula or number that the answer's words settle on ("5 apples are left" gives
             5), to be tried where the words are not the gold; None if they offer several.
     """
@@ -78,12 +79,12 @@ def extract(response: str) -> Extraction:
     boxes = [box for box in find_boxes(text) if box.content]
     if boxes:
         return _from_boxes(text, boxes)
-    sentence = last_sentence(text)
     said = last_announced(text)
     cut_off = truncated_box(text) if "box" in text else None
     if said is not None and not (cut_off and "box" in said.answer):
         value = settled_value(said.answer)
-        return Extraction(said.answer, said.rule, said.answer, sentence=sentence, value=value)
+        return Extraction(said.answer, said.rule, said.answer, value=value)
+    sentence = last_sentence(text)
     answer, rule = (cut_off, "boxed-truncated") if cut_off else unmarked(text, sentence)
     value = settled_value(answer) if answer else None
     return Extraction(answer, rule, sentence=sentence, value=value)
@@ -121,8 +122,10 @@ def _end_of(response: str) -> str:
         far = max(response.rfind("\\boxed"), response.rfind("\\fbox"))
         if far >= 0:
             text = response[far : far + TAIL]
-    end = _END_TOKENS.search(text[-200:])
-    return text[: len(text) - (len(end.group()) if end else 0)]
+    text = text.rstrip()
+    while text.endswith(_END_TOKENS):
+        text = text[: text.rindex("<")].rstrip()
+    return text
 
 
 def _from_boxes(text: str, boxes: list[Box]) -> Extraction:

@@ -5,32 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
 
 from fsdpo_data.answers.boxes import MAX_ANSWER
 
 #: Markers looked at, from the end; a text of nothing but markers costs no more.
 _MARKERS_TRIED = 8
+#: Markers looked at where the first one is wanted.
+_TRIED_FROM_START = 200
 #: A line with more words is a sentence of the reasoning, unless it is the last one.
 _ANSWER_WORDS = 8
 
-_MARKER = re.compile(
-    r"(?P<final>(?:^|\n)[ \t]*(?:#{1,6}|\*\*)[ \t]*(?:the[ \t]+)?(?:final[ \t]+)?answers?[ \t]*"
-    r"[:：]?(?:\*\*)?[ \t]*[:：]?[ \t]*\n"
-    r"|\bfinal\s+answer\s*(?:\*\*)?\s*(?:is|was|=|[:：])\s*[:：]?)|"
-    r"(?P<hash>(?<!#)####(?!#))|"
-    r"(?P<tag><answer>)|"
-    r"(?P<answer>\banswers?\s+(?:to\s+[^.\n]{1,80}?\s+)?(?:is|are|was|should\s+be|must\s+be"
-    r"|would\s+be|will\s+be)\b\s*[:：]?)|"
-    r"(?P<choice>\b(?:correct|right)\s+(?:option|choice)\s+is\b\s*[:：]?)|"
-    r"(?P<label>\banswers?[\"'\s]*(?:\*\*)?\s*[:：]|答案(?:[是为]\s*[:：]?|\s*[:：]))|"
-    r"(?P<a>(?:^|\n)[ \t*]*A:)",
+#: What every marker holds: quick to find, and only then looked at more closely.
+_TRIGGERS = ("nswer", "NSWER", "####", "A:", "ption is", "hoice is", "答案")
+#: What makes a marker of "(A)nswer".
+_ANSWER = re.compile(
+    r"nswers?(?:(?P<tag>>)|(?P<label>[\"'\s]*(?:\*\*)?\s*[:：=])|(?P<line>[ \t]*(?:\*\*)?[ \t]*\n)"
+    r"|(?:\s+to\s+[^.\n]{1,80}?)?\s+(?:is|are|was|should\s+be|must\s+be|would\s+be|will\s+be)\b"
+    r"\s*[:：]?)",
     re.I,
 )
-#: A marker holds one of these, which are quick to find. It starts and ends not far from there.
-_TRIGGER = re.compile(r"nswer|NSWER|####|(?:option|choice) is|A:|答案")
-_BEFORE, _AFTER = 30, 130
-_RULES = {"final": "final-answer", "answer": "answer-is", "a": "label", "tag": "label"}
+_CHINESE = re.compile(r"答案(?:[是为]\s*[:：]?|\s*[:：])")
+_HEADS_LINE = re.compile(
+    r"(?:^|\n)[ \t]*(?:#{1,6}|\*\*)[ \t]*(?:the[ \t]+)?(?:final[ \t]+)?$", re.I
+)
+_STARTS_LINE = re.compile(r"(?:^|\n)[ \t*]*$")
+#: Characters before a trigger that decide what it is.
+_BEFORE = 24
 _LEAD = re.compile(
     r"(?:[\s:：>]|\*\*|(?:that|simply|just|therefore|thus|indeed|exactly|equal\s+to|given\s+by"
     r"|as\s+follows|then|actually|clearly|hence|is|about|approximately|roughly|around|probably"
@@ -64,48 +64,88 @@ _CONJUNCTION = re.compile(r"\s*(?:and\b|or\b|[,;&])")
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """An announced answer, the rule that found it, and where its announcement begins."""
+    """An announced answer, and the rule that found it."""
 
     answer: str
     rule: str
-    start: int
 
 
 def last_announced(text: str) -> Announced | None:
     """Return the last answer that ``text`` announces."""
-    triggers = list(_TRIGGER.finditer(text))[-_MARKERS_TRIED:]
-    return _first_usable(text, reversed(triggers))
+    return _first_usable(text, _triggers(text, _MARKERS_TRIED))
 
 
 def first_announced(text: str) -> Announced | None:
     """Return the first answer that ``text`` announces."""
-    return _first_usable(text, islice(_TRIGGER.finditer(text), _MARKERS_TRIED))
+    return _first_usable(text, reversed(_triggers(text, _TRIED_FROM_START)))
 
 
-def _first_usable(text: str, triggers: Iterable[re.Match[str]]) -> Announced | None:
-    for trigger in triggers:
-        near = max(trigger.start() - _BEFORE, 0), trigger.end() + _AFTER
-        for marker in _MARKER.finditer(text, *near):
-            if marker.start() <= trigger.start() < marker.end():
-                found = _read(text, marker)
-                if found is not None:
-                    return found
+def _triggers(text: str, tried: int) -> list[tuple[int, str]]:
+    """List the last triggers of a text, the last one first."""
+    found: list[tuple[int, str]] = []
+    for trigger in _TRIGGERS:
+        at = text.rfind(trigger)
+        for _ in range(tried):
+            if at < 0:
+                break
+            found.append((at, trigger))
+            at = text.rfind(trigger, 0, at)
+    return sorted(found, reverse=True)[:tried]
+
+
+def _first_usable(text: str, triggers: Iterable[tuple[int, str]]) -> Announced | None:
+    for at, trigger in triggers:
+        marker = _marker(text, at, trigger)
+        found = _read(text, *marker) if marker else None
+        if found is not None:
+            return found
     return None
 
 
-def _read(text: str, marker: re.Match[str]) -> Announced | None:
-    rest = text[marker.end() : marker.end() + MAX_ANSWER]
+def _marker(text: str, at: int, trigger: str) -> tuple[str, int] | None:
+    """Return the rule of the marker at a trigger and where it ends; None if it is no marker."""
+    before = text[max(at - _BEFORE, 0) : at]
+    if trigger == "####":
+        return None if "#" in (before[-1:], text[at + 4 : at + 5]) else ("hash", at + 4)
+    if trigger == "A:":
+        return ("label", at + 2) if _STARTS_LINE.search(before) else None
+    if trigger == "答案":
+        chinese = _CHINESE.match(text, at)
+        return ("label", chinese.end()) if chinese else None
+    if trigger in ("ption is", "hoice is"):
+        word = before[:-1].rstrip().lower()
+        return ("choice", at + 8) if word.endswith(("correct", "right")) else None
+    return _answer_marker(text, at, before)
+
+
+def _answer_marker(text: str, at: int, before: str) -> tuple[str, int] | None:
+    marker = _ANSWER.match(text, at)
+    if marker is None or before[-1:] not in ("a", "A") or before[-2:-1].isalnum():
+        return None
+    before = before[:-1]
+    if marker["line"] is not None:
+        return ("final-answer", marker.end()) if _HEADS_LINE.search(before) else None
+    if marker["tag"] is not None:
+        return ("label", marker.end()) if before.endswith("<") else None
+    if before.rstrip().lower().endswith("final"):
+        return "final-answer", marker.end()
+    if marker["label"] is None:
+        return "answer-is", marker.end()
+    return None if marker["label"].endswith("=") else ("label", marker.end())
+
+
+def _read(text: str, rule: str, end: int) -> Announced | None:
+    """Read the answer after a marker; None if what follows is none."""
+    rest = text[end : end + MAX_ANSWER]
     answer, used = _statement(rest)
-    kind = marker.lastgroup or ""
     if not answer or _DENIED.match(answer):
         return None
-    goes_on = bool(rest[used:].strip())
     prose = len(_WORD.findall(answer)) > _ANSWER_WORDS or _HEADING.match(answer)
     # "#### Check of the result" is a heading; GSM8K's "#### 18" is none.
-    heading = kind == "hash" and not _VALUE.search(answer)
-    if goes_on and (prose or heading):
+    heading = rule == "hash" and not _VALUE.search(answer)
+    if (prose or heading) and rest[used:].strip():
         return None
-    return Announced(answer, _RULES.get(kind, kind), marker.start())
+    return Announced(answer, rule)
 
 
 def _statement(rest: str) -> tuple[str, int]:

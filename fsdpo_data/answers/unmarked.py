@@ -147,10 +147,9 @@ def _last_formula(sentence: str) -> str | None:
 
 def _last_number(text: str, sentence: str) -> str | None:
     """Return the number the last sentence with a number ends on."""
-    if _DIGIT.search(_NUMBERED.sub("", sentence, count=1)):
-        return settled_number(_NUMBERED.sub("", sentence, count=1))
-    for line in reversed(text[-_NEAR:].splitlines()[-40:]):
-        line = _NUMBERED.sub("", line, count=1)
-        if _DIGIT.search(line):
-            return settled_number(line)
+    for line in (sentence, *reversed(text[-_NEAR:].splitlines()[-40:])):
+        number = _NUMBERED.match(line)
+        said = line[number.end() :] if number else line
+        if _DIGIT.search(said):
+            return settled_number(said)
     return None

@@ -1,0 +1,181 @@
+"""The grader against verdicts that others published with their models' responses.
+
+Every difference is listed with the reason; a new one, or one that goes away, fails the test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+from fsdpo_bench.outputs import FORMS, Recorded, read_outputs
+
+from fsdpo_data.answers import Verdict
+from fsdpo_data.answers.equal import equivalent
+from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.errors import InputError
+
+#: (row, series) -> (ours, theirs, why). Theirs is None where the file has no verdict.
+Differences = dict[tuple[int, str], tuple[str, str, str]]
+
+QWEN: Differences = {
+    (73, "sample 7"): ("correct", "wrong", "theirs does not read 10{,}000 as 10000"),
+}
+
+
+@cache
+def judged(file: Path) -> tuple[list[Recorded], list[Verdict]]:
+    recorded = read_outputs(file)
+    return recorded, MathGrader().grade([(each.gold, each.response) for each in recorded])
+
+
+@pytest.fixture(scope="module")
+def outputs(shared: Path) -> Path:
+    return shared / "data" / "outputs"
+
+
+def correct(file: Path) -> Counter[str]:
+    """Count what is correct, by series."""
+    recorded, verdicts = judged(file)
+    right = (each.series for each, v in zip(recorded, verdicts, strict=True) if _right(v))
+    return Counter(right)
+
+
+def differences(file: Path) -> dict[tuple[int, str], tuple[str, str]]:
+    recorded, verdicts = judged(file)
+    words = {True: "correct", False: "wrong"}
+    return {
+        (each.row, each.series): (words[_right(verdict)], words[each.correct])
+        for each, verdict in zip(recorded, verdicts, strict=True)
+        if each.correct is not None and each.correct != _right(verdict)
+    }
+
+
+def _right(verdict: Verdict) -> bool:
+    return verdict.status == "correct"
+
+
+def without_reasons(known: Differences) -> dict[tuple[int, str], tuple[str, str]]:
+    return {key: (ours, theirs) for key, (ours, theirs, _) in known.items()}
+
+
+def test_openai_gsm8k_solutions(outputs: Path) -> None:
+    file = outputs / "openai_gsm8k" / "example_model_solutions.jsonl"
+    assert len(judged(file)[0]) == 4 * 1319
+    assert correct(file) == {
+        "6b_finetuning": 286,
+        "6b_verification": 515,
+        "175b_finetuning": 458,
+        "175b_verification": 742,
+    }
+    assert differences(file) == {}
+
+
+def test_abel(outputs: Path) -> None:
+    file = outputs / "abel_gsm8k" / "7b_first300.jsonl"
+    assert correct(file) == {"": 193}
+    assert differences(file) == {}
+
+
+def test_qwen(outputs: Path) -> None:
+    file = outputs / "qwen_math_cot" / "math_cot_100.jsonl"
+    recorded, _ = judged(file)
+    assert (len(recorded), sum(bool(each.correct) for each in recorded)) == (800, 728)
+    assert differences(file) == without_reasons(QWEN)
+    assert correct(file).total() == 728 + len(QWEN)
+    assert correct(file)["sample 0"] == 90
+
+
+def test_qwen_any_of_eight_and_best_by_reward_model(outputs: Path) -> None:
+    file = outputs / "qwen_math_cot" / "math_cot_100.jsonl"
+    recorded, verdicts = judged(file)
+    right = {(r.row, r.series): _right(v) for r, v in zip(recorded, verdicts, strict=True)}
+    rows = [json.loads(line) for line in file.read_bytes().splitlines()]
+    best = [max(range(8), key=lambda i: row["pred_score"][i][0]) for row in rows]
+    chosen = [(row, f"sample {i}") for row, i in enumerate(best, start=1)]
+    theirs = {(each.row, each.series): each.correct for each in recorded}
+    assert sum(bool(theirs[each]) for each in chosen) == 94
+    # The best of row 73 is the one sample that theirs misreads, and its only right one.
+    assert sum(right[each] for each in chosen) == 95 and (73, "sample 7") in chosen
+    assert len({row for (row, _), is_right in theirs.items() if is_right}) == 96
+    assert len({row for (row, _), is_right in right.items() if is_right}) == 97
+
+
+def test_qwen_majority_over_classes_of_equal_answers(outputs: Path) -> None:
+    """93 by the file's flags; plain string equality with the gold would give 90."""
+    recorded, verdicts = judged(outputs / "qwen_math_cot" / "math_cot_100.jsonl")
+    solved = 0
+    for start in range(0, 800, 8):
+        answers = [verdict.answer or "" for verdict in verdicts[start : start + 8]]
+        votes = [sum(_equal(a, b) for b in answers) for a in answers]
+        solved += _right(verdicts[start + votes.index(max(votes))])
+    assert solved == 93
+    assert recorded[0].gold == "420"
+
+
+def _equal(left: str, right: str) -> bool:
+    return left == right or _right(equivalent(left, right))
+
+
+TORA = {
+    "tora-70b-v1.0": (
+        260,
+        {
+            99: "the text ends on '5 cars drove through … in the first 15 minutes': 15 is last",
+            289: "the text ends on 'Three trucks will be needed to transport 80 flagstones'",
+        },
+    ),
+    "tora-code-34b-v1.0": (239, {}),
+}
+
+
+@pytest.mark.parametrize("model", TORA)
+def test_tora(outputs: Path, model: str) -> None:
+    """What its programs printed is graded as its authors did; the texts after them in two rows not.
+
+    In both rows nothing in the text marks the answer, and another number comes last.
+    """
+    file = outputs / "tora_gsm8k" / f"{model}_first300.jsonl"
+    count, differing = TORA[model]
+    rows = [json.loads(line) for line in file.read_bytes().splitlines()]
+    printed = MathGrader().grade([(row["gt"], str(row["pred"][0])) for row in rows])
+    assert sum(map(_right, printed)) == sum(map(_float_equal, rows)) == count
+    _, texts = judged(file)
+    unlike = [i for i, pair in enumerate(zip(texts, printed, strict=True), 1) if _differ(*pair)]
+    assert unlike == list(differing)
+    assert not any(_right(texts[row - 1]) for row in differing)
+
+
+def _differ(one: Verdict, other: Verdict) -> bool:
+    return _right(one) != _right(other)
+
+
+def _float_equal(row: dict[str, list[str]]) -> bool:
+    try:
+        return float(str(row["pred"][0]).replace(",", "")) == float(str(row["gt"]).replace(",", ""))
+    except ValueError:
+        return False
+
+
+def test_lm_evaluation_harness_samples(tmp_path: Path) -> None:
+    file = tmp_path / "samples_gsm8k.jsonl"
+    row = {"doc": {}, "target": "#### 18", "resps": [["The answer is 18."]], "exact_match": 1.0}
+    file.write_text(json.dumps(row | {"target": "18"}) + "\n")
+    assert correct(file) == {"sample 0": 1} and differences(file) == {}
+
+
+def test_rows_of_no_known_form_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    for content, message in (
+        ('{"a": 1}\n', "row 1: fields a. Expected one of: OpenAI"),
+        ('{"gt": "1", "code": 5}\n', "row 1: not the form of ToRA"),
+        ("nonsense\n", "row 1: not JSON"),
+        ("", "no response in it"),
+    ):
+        file.write_text(content)
+        with pytest.raises(InputError, match=message):
+            read_outputs(file)
+    assert {form.says for form in FORMS} >= {"Abel", "NeMo-Skills"}

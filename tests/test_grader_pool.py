@@ -1,0 +1,105 @@
+"""Grading in worker processes: order, and what is lost when a pair kills or holds up its worker."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from helpers import problem_set, small_build
+
+from fsdpo_data.answers import Verdict
+from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.answers.pool import CHUNK, LOST, GraderPool, grade_all
+
+
+class Fragile:
+    """A grader that some responses kill, hang or fill with memory."""
+
+    version = "fragile@1"
+
+    def grade(self, items: Sequence[tuple[str, str]]) -> list[Verdict]:
+        for _, response in items:
+            if response == "kill":
+                os.kill(os.getpid(), 9)
+            elif response == "hang":
+                time.sleep(60)
+            elif response == "fill":
+                bytearray(1 << 60)
+            elif response == "raise":
+                raise RuntimeError
+        return [Verdict("correct", response, "ok") for _, response in items]
+
+
+def pairs(count: int, **special: int) -> list[tuple[str, str]]:
+    harm = {at: name for name, at in special.items()}
+    return [("5", harm.get(i, str(i))) for i in range(count)]
+
+
+def test_many_workers_give_the_verdicts_of_one_in_order() -> None:
+    items = [(str(i % 7), f"The answer is {i % 5}.") for i in range(3 * CHUNK + 1)]
+    with GraderPool(MathGrader, workers=2) as pool:
+        assert pool.version == MathGrader().version
+        assert pool.grade(items) == MathGrader().grade(items)
+        assert pool.grade([]) == []
+        assert pool.grade(items[:3]) == MathGrader().grade(items[:3])
+        assert pool.replaced == 0
+
+
+@pytest.mark.parametrize("harm", ["kill", "fill"])
+def test_a_pair_that_kills_its_worker_is_the_only_one_lost(harm: str) -> None:
+    items = pairs(2 * CHUNK + 5, **{harm: CHUNK + 3})
+    with GraderPool(Fragile, workers=2) as pool:
+        verdicts = pool.grade(items)
+        # Once with its chunk, once alone.
+        assert pool.replaced == 2
+    assert [i for i, verdict in enumerate(verdicts) if verdict == LOST] == [CHUNK + 3]
+    assert LOST.status == "timed_out"
+    assert [verdict.answer for verdict in verdicts[:3]] == ["0", "1", "2"]
+
+
+def test_a_pair_that_hangs_is_given_up() -> None:
+    with GraderPool(Fragile, workers=1, seconds=1.0) as pool:
+        started = time.monotonic()
+        verdicts = pool.grade(pairs(6, hang=2))
+        assert time.monotonic() - started < 15
+    assert [verdict.status for verdict in verdicts] == ["correct"] * 2 + ["timed_out"] + [
+        "correct"
+    ] * 3
+
+
+def test_leaving_the_pool_ends_its_processes() -> None:
+    with GraderPool(Fragile, workers=2) as pool:
+        processes = [worker.process for worker in pool._workers]
+        assert all(process.is_alive() for process in processes)
+    assert not any(process.is_alive() for process in processes)
+
+
+def test_few_pairs_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = pairs(5)
+    assert grade_all(Fragile, items, workers=2) == Fragile().grade(items)
+    monkeypatch.setattr("fsdpo_data.answers.pool.WORTH_A_POOL", 0)
+    assert grade_all(Fragile, [*items, ("5", "kill")], workers=2)[-1] == LOST
+
+
+def test_one_large_shard_is_graded_by_all_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+
+    class Watched(GraderPool):
+        def grade(self, items: Sequence[tuple[str, str]]) -> list[Verdict]:
+            used.append(self._count)
+            return super().grade(items)
+
+    small_build(tmp_path / "one", problem_set(7))
+    monkeypatch.setattr("fsdpo_data.annotate.WORTH_A_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.annotate.GraderPool", Watched)
+    manifest = small_build(tmp_path / "two", problem_set(7), workers=2)
+    assert used == [2]
+    assert manifest["outcomes"] == {"correct": 7, "incorrect": 14, "no_answer": 7}
+    assert sum(manifest["grader_rules"].values()) == 28
+    files = [next((tmp_path / name / "solutions").iterdir()) for name in ("one", "two")]
+    assert files[0].read_bytes() == files[1].read_bytes()
