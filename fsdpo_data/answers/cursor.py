@@ -15,10 +15,12 @@ class Cursor:
 
     Args:
         tokens: What to read.
+        letter_units: Whether a letter such as ``m`` after a number is a unit.
     """
 
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[Token], letter_units: bool = False) -> None:
         self.tokens = tokens
+        self.letter_units = letter_units
         self.at = 0
         self.depth = 0
         self.nodes = 0

@@ -37,17 +37,10 @@ from fsdpo_data.answers.words import ORDINALS, SCALES, SMALL, is_number_word, re
 
 
 class NameParser(Cursor):
-    """Reads numbers, letters and words.
+    """Reads numbers, letters and words."""
 
-    Args:
-        tokens: What to read.
-        letter_units: Whether a letter such as ``m`` after a number is a unit.
-    """
-
-    def __init__(self, tokens: list[Token], letter_units: bool = False) -> None:
-        super().__init__(tokens)
-        self.letter_units = letter_units
-        self.currency: Unit | None = None
+    #: The currency whose sign was met.
+    currency: Unit | None = None
 
     @abstractmethod
     def value(self) -> Value:

@@ -56,12 +56,7 @@ _MATRICES = frozenset(
 
 
 class AnswerParser(QuantityParser):
-    """Reads a whole answer.
-
-    Args:
-        tokens: What to read.
-        letter_units: Whether a letter such as ``m`` after a number is a unit.
-    """
+    """Reads a whole answer."""
 
     def answer(self) -> Value:
         """Read all tokens.
