@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from fsdpo_data.answers import Grader, Verdict
-from fsdpo_data.answers.pool import GraderPool
 from fsdpo_data.errors import SchemaError, StoreError
+from fsdpo_data.grader_pool import GraderPool
 from fsdpo_data.labels import outcome_labels
 from fsdpo_data.schema import arrow_schema, solution_id
 from fsdpo_data.segment import get_segmenter

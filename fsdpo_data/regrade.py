@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.annotate import get_grader
 from fsdpo_data.answers import Grader, Verdict
-from fsdpo_data.answers.pool import WORTH_A_POOL, GraderPool
 from fsdpo_data.derive import Draft
 from fsdpo_data.errors import InputError
+from fsdpo_data.grader_pool import WORTH_A_POOL, GraderPool
 from fsdpo_data.labels import outcome_labels
 from fsdpo_data.manifest import Manifest, outcome_statistics
 from fsdpo_data.schema import arrow_schema

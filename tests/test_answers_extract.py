@@ -67,6 +67,8 @@ MARKED = [
     ("<answer>12</answer>", "12", "label"),
     ("The answer is `12`.", "12", "answer-is"),
     ("The correct option is (B).", "(B)", "choice"),
+    ("Hence, option (B) is correct.", "(B)", "choice"),
+    ("So choice **C** is the right one.", "C", "choice"),
     ("The answer is Mrs. Hilt.", "Mrs. Hilt", "answer-is"),
     ("The answer is 3:30 p.m.", "3:30 p.m", "answer-is"),
     ("The answer is 11,\\! 111.", "11,\\! 111", "answer-is"),
@@ -198,6 +200,7 @@ SETTLED = [
     ("Hence the result equals $\\frac{3}{4}$.", "\\frac{3}{4}"),
     ("So it is 1,200,000 people.", "1,200,000"),
     ("Thus -3/5 of it.", "-3/5"),
+    ("She doesn't need it, so 18 are left.", "18"),
 ]
 
 
@@ -219,6 +222,9 @@ UNSETTLED = [
     "It could be 5, it could be 6, it could be 7.",
     "The answer is between 3 and 5.",
     "The answer is one of 10, 11, 12.",
+    "The answer isn't 18.",
+    "The answer cannot be 18.",
+    "The answer lies in the range 10 to 18.",
 ]
 
 
@@ -263,6 +269,17 @@ def test_a_megabyte_of_anything_costs_a_page(unit: str, size: int) -> None:
 
 def test_a_box_far_from_the_end_is_found() -> None:
     assert extract("\\boxed{5}" + " and so on" * 100_000).answer == "5"
+
+
+def test_a_number_longer_than_what_is_read_is_no_answer() -> None:
+    assert extract("9" * 1_000_000).answer is None
+    assert extract("The answer is " + "9" * 1_000_000).answer is None
+
+
+def test_boxes_nested_thousands_deep_are_read_in_one_pass() -> None:
+    started = time.perf_counter()
+    extract("\\boxed{" * 2_500 + "1" + "}" * 2_500)
+    assert time.perf_counter() - started < 0.1
 
 
 def test_nothing_raises_on_random_pieces() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from fsdpo_data.answers.boxes import ending
 from fsdpo_data.answers.spoken import SENTENCE_END
 
 #: Characters at the end that are searched.
@@ -32,8 +33,9 @@ _PERHAPS = re.compile(r"\b(?:could|might|may|maybe|perhaps|possibly)\b", re.I)
 _AFTER = re.compile(r"\s*([A-Za-z]+)")
 #: A bound is not a value.
 _BOUND = re.compile(
-    r"(?:(?:less|more|fewer|greater|larger|smaller)\s+than|at\s+(?:least|most)|between|\bnot)"
-    r"(?:\s+or\s+equal\s+to)?\s*[$\\(]*$",
+    r"(?:(?:less|more|fewer|greater|larger|smaller)\s+than|at\s+(?:least|most)"
+    r"|(?:\bnot|n't|\bcannot|\bnever)(?:\s+(?:be|equal))?)"
+    r"(?:\s+or\s+equal)?(?:\s+to)?\s*[$\\(]*$|\b(?:between|range)\b[^.]*$",
     re.I,
 )
 _NUMBERED = re.compile(r"\s*(?:\**(?:step|part|case)\s*\d+\s*\**\s*[:.]|\d+[.)]\s|[-*]\s)", re.I)
@@ -84,7 +86,7 @@ def _either(between: str, after: str) -> bool:
 
 def last_sentence(text: str) -> str:
     """Return the last sentence that says something about the problem."""
-    lines = [line.strip() for line in text[-_NEAR:].splitlines() if line.strip()]
+    lines = [line.strip() for line in ending(text, _NEAR).splitlines() if line.strip()]
     for line in reversed(lines[-20:]):
         for sentence in reversed(_sentences(line)):
             if not _PLEASANTRY.match(sentence):
@@ -122,7 +124,7 @@ def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
 
 def _closing_display(text: str) -> str | None:
     """Return the displayed formula a text ends on."""
-    text = text[-_NEAR:].rstrip(". ")
+    text = ending(text, _NEAR).rstrip(". ")
     for opener, closer in (("\\[", "\\]"), ("$$", "$$")):
         start = text.rfind(opener, 0, len(text) - 2)
         if text.endswith(closer) and start >= 0:
@@ -147,7 +149,7 @@ def _last_formula(sentence: str) -> str | None:
 
 def _last_number(text: str, sentence: str) -> str | None:
     """Return the number the last sentence with a number ends on."""
-    for line in (sentence, *reversed(text[-_NEAR:].splitlines()[-40:])):
+    for line in (sentence, *reversed(ending(text, _NEAR).splitlines()[-40:])):
         number = _NUMBERED.match(line)
         said = line[number.end() :] if number else line
         if _DIGIT.search(said):
