@@ -103,7 +103,7 @@ class Evaluator:
             return self.mp.mpc(0, 1)
         if name == "inf":
             raise Undefined("infinity")
-        return +getattr(self.mp, name)
+        return +(self.mp.pi if name == "pi" else self.mp.e)
 
     def power(self, base: Real, exponent: Real) -> Real:
         """Return ``base`` to ``exponent``; odd roots of negative numbers are real."""
@@ -134,10 +134,28 @@ class Evaluator:
     def _call(self, node: Call) -> Real:
         args = [self.value(arg) for arg in node.args]
         function = _FUNCTIONS.get(node.name)
+        if function is None and node.name in _library():
+            return self._library_call(node.name, args)
         if function is None:
             key = f"{node.name} {[self.mp.nstr(arg, 40) for arg in args]}"
             return _symbol(key, 0)
         return function(self, *args)
+
+    def _library_call(self, name: str, args: list[Real]) -> Real:
+        if len(args) != 1:
+            raise Undefined("arguments")
+        if abs(args[0]) > MAX_ARGUMENT:
+            raise TooLarge("argument")
+        try:
+            result = _library()[name](args[0])
+        except (ZeroDivisionError, ValueError):
+            raise Undefined(name) from None
+        if not self.mp.isfinite(result):
+            raise Undefined(name)
+        left_the_line = self.mp.im(result) != 0 and self.mp.im(args[0]) == 0
+        if left_the_line and not self.complex_plane:
+            raise Undefined(name)
+        return result
 
     def root(self, base: Real, degree: Real) -> Real:
         """Return the real root where there is one."""
@@ -169,26 +187,35 @@ def _undefined() -> Real:
     raise Undefined("no value")
 
 
-def _bounded(name: str) -> Callable[..., Real]:
-    """Return a function of mpmath that refuses arguments out of bounds."""
-
-    def call(evaluator: Evaluator, *args: Real) -> Real:
-        if len(args) != 1:
-            raise Undefined("arguments")
-        if abs(args[0]) > MAX_ARGUMENT:
-            raise TooLarge("argument")
-        try:
-            result = getattr(evaluator.mp, name)(args[0])
-        except (ZeroDivisionError, ValueError):
-            raise Undefined(name) from None
-        if not evaluator.complex_plane and evaluator.mp.im(result) != 0:
-            if evaluator.mp.im(args[0]) == 0:
-                raise Undefined(name)
-        elif not evaluator.mp.isfinite(result):
-            raise Undefined(name)
-        return result
-
-    return call
+@cache
+def _library() -> dict[str, Callable[[Real], Real]]:
+    """Return the functions of one argument that mpmath has."""
+    mp = context()
+    return {
+        "sin": mp.sin,
+        "cos": mp.cos,
+        "tan": mp.tan,
+        "cot": mp.cot,
+        "sec": mp.sec,
+        "csc": mp.csc,
+        "sinh": mp.sinh,
+        "cosh": mp.cosh,
+        "tanh": mp.tanh,
+        "coth": mp.coth,
+        "asin": mp.asin,
+        "acos": mp.acos,
+        "atan": mp.atan,
+        "acot": mp.acot,
+        "asec": mp.asec,
+        "acsc": mp.acsc,
+        "asinh": mp.asinh,
+        "acosh": mp.acosh,
+        "atanh": mp.atanh,
+        "acoth": mp.acoth,
+        "factorial": mp.factorial,
+        "floor": mp.floor,
+        "ceil": mp.ceil,
+    }
 
 
 def _binomial(evaluator: Evaluator, n: Real, k: Real) -> Real:
@@ -198,7 +225,7 @@ def _binomial(evaluator: Evaluator, n: Real, k: Real) -> Real:
 
 
 def _permutations(evaluator: Evaluator, n: Real, k: Real) -> Real:
-    return _binomial(evaluator, n, k) * _bounded("factorial")(evaluator, k)
+    return _binomial(evaluator, n, k) * evaluator.mp.factorial(k)
 
 
 def _real_part(choose: Callable[..., Real]) -> Callable[..., Real]:
@@ -215,33 +242,6 @@ def _sign(evaluator: Evaluator, argument: Real) -> Real:
 
 
 _FUNCTIONS: dict[str, Callable[..., Real]] = {
-    name: _bounded(name)
-    for name in [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "sinh",
-        "cosh",
-        "tanh",
-        "coth",
-        "asin",
-        "acos",
-        "atan",
-        "acot",
-        "asec",
-        "acsc",
-        "asinh",
-        "acosh",
-        "atanh",
-        "acoth",
-        "factorial",
-        "floor",
-        "ceil",
-    ]
-} | {
     "root": Evaluator.root,
     "ln": Evaluator.log,
     "log": lambda e, x, base=None: e.log(x, e.mp.mpf(10) if base is None else base),
