@@ -66,15 +66,13 @@ class GradeStage:
         # Rules are counted while grading and kept nowhere else, so an interrupted run, which is
         # a matter of seconds, begins again.
         shutil.rmtree(draft.root / "solutions", ignore_errors=True)
-        files = draft.files("solutions")
-        draft.progress.phase("grade", len(files))
         tally, changes = Tally(), Counter[tuple[str, str]]()
         if draft.manifest["rows"]["solutions"] < WORTH_A_POOL or self._workers == 1:
             grader = self._make()
-            draft.rewrite("solutions", partial(regraded, golds, grader, tally, changes))
+            draft.rewrite("solutions", "grade", partial(regraded, golds, grader, tally, changes))
         else:
             with GraderPool(self._make, self._workers) as pool:
-                draft.rewrite("solutions", partial(regraded, golds, pool, tally, changes))
+                draft.rewrite("solutions", "grade", partial(regraded, golds, pool, tally, changes))
         self._describe(draft, tally)
         draft.manifest["regraded"] = {
             "from": old,
@@ -85,10 +83,7 @@ class GradeStage:
 
     def _describe(self, draft: Draft, tally: Tally) -> None:
         manifest = draft.manifest
-        draft.dropped.add("pairs")
-        manifest["rows"]["pairs"] = 0
-        for place, key in ((manifest, "pairs"), (manifest["spec"], "pair")):
-            place.pop(key, None)
+        draft.drop_pairs()
         manifest["spec"]["grader"] = self._version
         manifest |= tally.counts()
         manifest["statistics"] |= outcome_statistics(tally)

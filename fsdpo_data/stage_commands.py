@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fsdpo_data.choices import Device, Dtype, PrmEngine
 from fsdpo_data.console import progress
 
 if TYPE_CHECKING:
@@ -57,6 +58,39 @@ def pair(
         min_margin=min_margin,
     )
     run_stages(directory, out, [PairStage(spec)], resume=resume)
+
+
+_SCORE_EXAMPLES = """
+**Examples**
+
+- `fsdpo-data score runs/demo --prm runs/prm --out runs/scored`
+- `fsdpo-data score runs/qwen --prm org/prm --out runs/scored --engine vllm --dtype bfloat16`
+"""
+
+
+def score(
+    directory: Source,
+    prm: Annotated[
+        str, typer.Option(help="Process reward model: a directory or `org/name[@revision]`.")
+    ],
+    out: Out,
+    engine: Annotated[
+        PrmEngine, typer.Option(help="`auto` takes vLLM where it can run, else transformers.")
+    ] = PrmEngine.auto,
+    device: Annotated[Device, typer.Option(help="For `--engine transformers`.")] = Device.auto,
+    dtype: Annotated[Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")] = (
+        Dtype.auto
+    ),
+    batch_tokens: Annotated[
+        int, typer.Option(min=1, help="Tokens of a batch, padding included (transformers).")
+    ] = 16_384,
+    resume: Resume = False,
+) -> None:
+    """Give every step of every solution a reward in [0, 1]."""
+    from fsdpo_data.score_jobs import ScoreOptions, make_score_stage
+
+    options = ScoreOptions(prm, engine.value, device.value, dtype.value, batch_tokens)
+    run_stages(directory, out, [make_score_stage(options)], resume=resume)
 
 
 _GRADE_EXAMPLES = """
@@ -111,5 +145,6 @@ def derive_shown(source: Path, out: Path, stages: Sequence[Stage], *, resume: bo
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
+    app.command(epilog=_SCORE_EXAMPLES)(score)
     app.command(epilog=_GRADE_EXAMPLES)(grade)
     app.command(epilog=_PAIR_EXAMPLES)(pair)

@@ -186,7 +186,7 @@ def _without_explanation(line: str) -> str:
         line = line[: stop.start()]
     sentence = SENTENCE_END.search(line)
     if sentence and not _OR_ELSE.match(line, sentence.end()):
-        line = line[: sentence.start()]
+        line = line[: sentence.start()] + "$" * ("$" in sentence.group())
     line = line.strip().rstrip(".").strip("* ")
     quoted = _QUOTED.fullmatch(line)
     return quoted.group(1).strip() if quoted else line
