@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context
@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from fsdpo_data.answers import Grader, Verdict
-from fsdpo_data.answers.pool import GraderPool
 from fsdpo_data.errors import SchemaError, StoreError
+from fsdpo_data.grader_pool import GraderPool
 from fsdpo_data.labels import outcome_labels
 from fsdpo_data.schema import arrow_schema, solution_id
 from fsdpo_data.segment import get_segmenter
 from fsdpo_data.store import Span, explained, publish
+from fsdpo_data.tally import Tally
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 SHARD_SOLUTIONS = 20_000
 #: Less raw text than this (bytes) is annotated in this process: starting workers takes longer.
 WORTH_A_POOL = 8_000_000
+
+_TOLERANCE = re.compile(r"0(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,45 +63,6 @@ class ShardTask:
     grader: str
 
 
-@dataclass(slots=True)
-class Tally:
-    """Counts over solutions; tallies of shards add up.
-
-    Attributes:
-        outcomes: Solutions by outcome.
-        rules: Solutions by the grader rule that decided.
-        labels: Steps by label (``positive``, ``negative``, ``unlabelled``).
-        solutions: Solutions.
-        tokens: Tokens generated.
-        seconds: Wall-clock seconds of the sampler.
-        truncated: Solutions cut at ``max_tokens``.
-        unique: Different texts, counted within each problem.
-        accuracies: (correct, graded) of each problem.
-    """
-
-    outcomes: Counter[str] = field(default_factory=Counter)
-    rules: Counter[str] = field(default_factory=Counter)
-    labels: Counter[str] = field(default_factory=Counter)
-    solutions: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    truncated: int = 0
-    unique: int = 0
-    accuracies: list[tuple[int, int]] = field(default_factory=list)
-
-    def add(self, other: Tally) -> None:
-        """Add the counts of another shard."""
-        self.outcomes += other.outcomes
-        self.rules += other.rules
-        self.labels += other.labels
-        self.solutions += other.solutions
-        self.tokens += other.tokens
-        self.seconds += other.seconds
-        self.truncated += other.truncated
-        self.unique += other.unique
-        self.accuracies += other.accuracies
-
-
 @dataclass(frozen=True, slots=True)
 class Shard:
     """A written shard: its file, the digest of its texts before segmentation, its counts."""
@@ -109,14 +73,22 @@ class Shard:
     tally: Tally
 
 
-def get_grader(version: str = "math@1") -> Grader:
-    """Return the grader of that version."""
+def get_grader(version: str | None = None) -> Grader:
+    """Return the grader of that full name, e.g. ``math@1`` or ``math@1+tolerance=0.01``.
+
+    Raises:
+        SchemaError: if this release has no such grader.
+    """
     from fsdpo_data.answers.grader import MathGrader
 
-    grader = MathGrader()
-    if version != grader.version:
-        raise SchemaError(f"grader {version!r} is not in this release, which has {grader.version}.")
-    return grader
+    strict = MathGrader()
+    name, plus, tolerance = (version or strict.version).partition("+tolerance=")
+    if name != strict.version or (plus and not _TOLERANCE.fullmatch(tolerance)):
+        raise SchemaError(
+            f"grader {version!r} is not in this release, which has {strict.version} and, for "
+            f"numbers within 1 %, {strict.version}+tolerance=0.01."
+        )
+    return MathGrader(float(tolerance)) if plus else strict
 
 
 def annotate(tasks: Sequence[ShardTask], workers: int | None = None) -> Iterator[Shard]:
@@ -213,23 +185,14 @@ def _tally(
     samples: Sequence[dict[str, Any]], verdicts: Sequence[Verdict], rows: Sequence[dict[str, Any]]
 ) -> Tally:
     """Count the samples of one problem."""
-    outcomes = Counter(verdict.status for verdict in verdicts)
-    labels: Counter[str] = Counter()
-    for row in rows:
-        kind = {"correct": "positive", "incorrect": "negative", "no_answer": "negative"}
-        labels[kind.get(row["outcome"], "unlabelled")] += len(row["completions"])
-    graded = len(samples) - outcomes["gold_unparsed"] - outcomes["timed_out"]
-    return Tally(
-        outcomes=Counter(outcomes),
-        rules=Counter(verdict.rule for verdict in verdicts),
-        labels=labels,
-        solutions=len(samples),
+    tally = Tally(
         tokens=sum(sample["n_tokens"] for sample in samples),
         seconds=sum(sample["seconds"] for sample in samples),
         truncated=sum(sample["finish_reason"] == "length" for sample in samples),
         unique=len({sample["text"] for sample in samples}),
-        accuracies=[(outcomes["correct"], graded)],
     )
+    tally.add_verdicts(verdicts, [len(row["completions"]) for row in rows])
+    return tally
 
 
 def write_parquet(table: pa.Table, target: Path) -> None:

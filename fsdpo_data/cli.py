@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from fsdpo_data import __version__
+from fsdpo_data.choices import Device, Dtype, Engine
 from fsdpo_data.console import run_app
 from fsdpo_data.errors import InputError
 from fsdpo_data.stage_commands import register
@@ -22,32 +22,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-
-
-class Engine(StrEnum):
-    """What samples."""
-
-    auto = "auto"
-    vllm = "vllm"
-    transformers = "transformers"
-    scripted = "scripted"
-
-
-class Device(StrEnum):
-    """Where the transformers engine runs."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class Dtype(StrEnum):
-    """Precision of the weights; `auto` is the checkpoint's own."""
-
-    auto = "auto"
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
 
 
 def _version(show: bool) -> None:

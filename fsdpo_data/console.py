@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -99,6 +100,9 @@ def progress() -> Iterator[LineProgress | BarProgress]:
 
 def run_app(app: Callable[[], object]) -> NoReturn:
     """Run a command line; a user's mistake ends in one message and exit code 1."""
+    # Before torch is imported. Its threads spin where they wait by default, so two jobs that
+    # share the cores slow each other ten times and more; asleep, they take turns.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
     except FsdpoError as error:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data import __version__
-from fsdpo_data.annotate import Shard, Tally
+from fsdpo_data.annotate import Shard
 from fsdpo_data.errors import SchemaError
 from fsdpo_data.identity import digest, file_sha256
 from fsdpo_data.schema import SCHEMA_VERSION
 from fsdpo_data.store import CONFIG, MANIFEST
+from fsdpo_data.tally import Tally
 
 Manifest = dict[str, Any]
 
@@ -52,9 +53,7 @@ def make_manifest(
         "spec": {"digest": digest(spec), **spec},
         "rows": {"problems": n_problems, "solutions": tally.solutions, "pairs": 0},
         "quarantined": dict(sorted(quarantined.items())),
-        "outcomes": dict(sorted(tally.outcomes.items())),
-        "labels": {"steps": tally.labels.total(), **dict(sorted(tally.labels.items()))},
-        "grader_rules": dict(sorted(tally.rules.items())),
+        **tally.counts(),
         "statistics": statistics(tally),
         "cost": {"tokens": tally.tokens, "prm_calls": 0, "seconds": round(tally.seconds, 3)},
         "files": files,
@@ -77,7 +76,17 @@ def file_entry(root: Path, file: Path, rows: int) -> dict[str, Any]:
 
 
 def statistics(tally: Tally) -> dict[str, Any]:
-    """Derive what the counts mean; every share carries its denominator.
+    """Derive what the counts mean; every share carries its denominator."""
+    return {
+        **outcome_statistics(tally),
+        "truncated": tally.truncated,
+        "unique_solutions": tally.unique,
+        "tokens_per_second": round(tally.tokens / tally.seconds, 1) if tally.seconds else None,
+    }
+
+
+def outcome_statistics(tally: Tally) -> dict[str, Any]:
+    """Derive what the counts by outcome mean.
 
     Accuracy is the mean over graded solutions. The samples of one problem are alike, so its 95 %
     interval is clustered by problem; pass@M counts problems, so its interval is Wilson's.
@@ -100,9 +109,6 @@ def statistics(tally: Tally) -> dict[str, Any]:
             "ci95": wilson_interval(solved, len(with_gold)),
         },
         "mixed_problems": sum(0 < right < n for right, n in with_gold),
-        "truncated": tally.truncated,
-        "unique_solutions": tally.unique,
-        "tokens_per_second": round(tally.tokens / tally.seconds, 1) if tally.seconds else None,
     }
 
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fsdpo_data.choices import Device, Dtype, PrmEngine
 from fsdpo_data.console import progress
 
 if TYPE_CHECKING:
     from fsdpo_data.derive import Stage
+    from fsdpo_data.manifest import Manifest
 
 Source = Annotated[Path, typer.Argument(help="A sealed dataset; it is left as it is.")]
 Out = Annotated[Path, typer.Option(help="Directory of the new dataset.")]
@@ -58,17 +60,91 @@ def pair(
     run_stages(directory, out, [PairStage(spec)], resume=resume)
 
 
+_SCORE_EXAMPLES = """
+**Examples**
+
+- `fsdpo-data score runs/demo --prm runs/prm --out runs/scored`
+- `fsdpo-data score runs/qwen --prm org/prm --out runs/scored --engine vllm --dtype bfloat16`
+"""
+
+
+def score(
+    directory: Source,
+    prm: Annotated[
+        str, typer.Option(help="Process reward model: a directory or `org/name[@revision]`.")
+    ],
+    out: Out,
+    engine: Annotated[
+        PrmEngine, typer.Option(help="`auto` takes vLLM where it can run, else transformers.")
+    ] = PrmEngine.auto,
+    device: Annotated[Device, typer.Option(help="For `--engine transformers`.")] = Device.auto,
+    dtype: Annotated[Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")] = (
+        Dtype.auto
+    ),
+    batch_tokens: Annotated[
+        int, typer.Option(min=1, help="Tokens of a batch, padding included (transformers).")
+    ] = 16_384,
+    resume: Resume = False,
+) -> None:
+    """Give every step of every solution a reward in [0, 1]."""
+    from fsdpo_data.score_jobs import ScoreOptions, make_score_stage
+
+    options = ScoreOptions(prm, engine.value, device.value, dtype.value, batch_tokens)
+    run_stages(directory, out, [make_score_stage(options)], resume=resume)
+
+
+_GRADE_EXAMPLES = """
+**Examples**
+
+- `fsdpo-data grade runs/a --out runs/a-regraded` — with the grader of this release
+- `fsdpo-data grade runs/a --out runs/tolerant --grader math@1+tolerance=0.01`
+"""
+
+
+def grade(
+    directory: Source,
+    out: Out,
+    grader: Annotated[
+        str | None, typer.Option(help="Full name of a grader.  [default: the release's]")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes.  [default: the cores at hand]")
+    ] = None,
+    resume: Resume = False,
+) -> None:
+    """Grade the solutions of a dataset again, without sampling, and say what changed.
+
+    Labels follow the new outcomes. Pairs rest on the old ones and are left out.
+    """
+    from fsdpo_data.annotate import get_grader
+    from fsdpo_data.regrade import GradeStage
+    from fsdpo_data.summary import print_changes
+
+    stage = GradeStage(get_grader(grader).version, workers)
+    manifest = derive_shown(directory, out, [stage], resume=resume)
+    print_changes(manifest["regraded"])
+    print(f"\nnext: fsdpo-data inspect {out}")
+
+
 def run_stages(source: Path, out: Path, stages: Sequence[Stage], *, resume: bool) -> None:
-    """Derive a dataset and show what came out."""
+    """Derive a dataset, show what came out and what to do next."""
+    derive_shown(source, out, stages, resume=resume)
+    print(f"\nnext: fsdpo-data inspect {out}")
+
+
+def derive_shown(source: Path, out: Path, stages: Sequence[Stage], *, resume: bool) -> Manifest:
+    """Derive a dataset and show what came out; return its manifest."""
     from fsdpo_data.derive import derive
     from fsdpo_data.summary import print_summary
 
     with progress() as shown:
         manifest = derive(source, out, stages, resume=resume, progress=shown)
     print_summary(manifest, f"sealed {out}")
-    print(f"\nnext: fsdpo-data inspect {out}")
+    return manifest
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
+    app.command(epilog=_SCORE_EXAMPLES)(score)
+    app.command(epilog=_GRADE_EXAMPLES)(grade)
     app.command(epilog=_PAIR_EXAMPLES)(pair)

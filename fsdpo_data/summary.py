@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fsdpo_data.answers import OUTCOMES
 from fsdpo_data.console import percent
 
 
@@ -44,9 +45,25 @@ def summary_rows(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if manifest["quarantined"]:
         table.append(("quarantined", _counts(manifest["quarantined"])))
+    if "rewards" in manifest:
+        table.append(("step rewards", _rewards(manifest["rewards"])))
     if "pairs" in manifest:
         table += _pair_rows(manifest["pairs"])
     return table
+
+
+def _rewards(rewards: Mapping[str, Any]) -> str:
+    text = f"{rewards['scored']:,} solutions"
+    if rewards["unscored"]:
+        text += f", {rewards['unscored']:,} too long to score"
+    ranking = rewards["ranking_auc"]["mean"]
+    if ranking["value"] is not None:
+        low, high = ranking["ci95"] or (float("nan"),) * 2
+        text += (
+            f"; correct over incorrect {ranking['value']:.3f} [{low:.3f}, {high:.3f}] "
+            f"(AUC by mean reward within {ranking['problems']:,} problems)"
+        )
+    return text
 
 
 def _pair_rows(pairs: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -101,4 +118,23 @@ def print_summary(manifest: Mapping[str, Any], title: str) -> None:
     table.add_column(overflow="fold")
     for name, value in summary_rows(manifest):
         table.add_row(name, value)
+    Console().print(table)
+
+
+def print_changes(regraded: Mapping[str, Any]) -> None:
+    """Print how many solutions went from which outcome to which."""
+    from rich.console import Console
+    from rich.table import Table
+
+    counts = {(was, now): count for was, now, count in regraded["outcomes"]}
+    outcomes = [each for each in OUTCOMES if any(each in pair for pair in counts)]
+    title = f"\n{regraded['changed']:,} outcomes changed from {regraded['from']}"
+    title += f" (rows) to {regraded['to']} (columns)"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    for now in outcomes:
+        table.add_column(now.replace("_", " "), justify="right")
+    for was in outcomes:
+        cells = [f"{counts.get((was, now), 0):,}" for now in outcomes]
+        table.add_row(was.replace("_", " "), *cells)
     Console().print(table)

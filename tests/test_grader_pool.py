@@ -12,7 +12,7 @@ from helpers import problem_set, small_build
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.pool import CHUNK, LOST, GraderPool, grade_all
+from fsdpo_data.grader_pool import CHUNK, LOST, GraderPool, grade_all
 
 
 class Fragile:
@@ -80,7 +80,7 @@ def test_leaving_the_pool_ends_its_processes() -> None:
 def test_few_pairs_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     items = pairs(5)
     assert grade_all(Fragile, items, workers=2) == Fragile().grade(items)
-    monkeypatch.setattr("fsdpo_data.answers.pool.WORTH_A_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.grader_pool.WORTH_A_POOL", 0)
     assert grade_all(Fragile, [*items, ("5", "kill")], workers=2)[-1] == LOST
 
 

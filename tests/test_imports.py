@@ -14,6 +14,7 @@ COMMANDS = [
     ("fsdpo_data", "build --help"),
     ("fsdpo_data", "validate --help"),
     ("fsdpo_data", "inspect --help"),
+    ("fsdpo_data", "grade --help"),
     ("fsdpo_data", "pair --help"),
     ("fsdpo_train", "--help"),
     ("fsdpo_train", "sft --help"),

@@ -9,7 +9,7 @@ from functools import partial
 from fsdpo_bench.tasks import Task
 from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.pool import grade_all
+from fsdpo_data.grader_pool import grade_all
 from fsdpo_data.schema import Problem
 
 #: Relative error that a tolerant benchmark accepts of a numeric answer.

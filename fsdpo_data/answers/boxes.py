@@ -24,6 +24,9 @@ _HAS_WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
 _COMMAND = re.compile(r"\\?\\(?:f?box|boxed)(?![A-Za-z])")
 _IN_BRACES = re.compile(r"\{[^{}]*\}")
 
+#: Start and end of a box, start and end of its content, whether it is without braces.
+_Span = tuple[int, int, int, int, bool]
+
 
 @dataclass(frozen=True, slots=True)
 class Box:
@@ -32,6 +35,12 @@ class Box:
     start: int
     end: int
     content: str
+
+
+def ending(text: str, size: int) -> str:
+    """Return the last ``size`` characters of a text; a number cut in half there is dropped."""
+    tail = text[-size:]
+    return tail if len(text) <= size else tail.lstrip("0123456789.,")
 
 
 def find_boxes(text: str) -> list[Box]:
@@ -64,7 +73,7 @@ class _Scan:
     """One pass over the braces and boxes of a text."""
 
     def __init__(self, text: str) -> None:
-        self.closed: list[Box] = []
+        self._closed: list[_Span] = []
         self._text = text
         self._depth = 0
         self._open: list[tuple[int, int, int]] = []  # (depth, start, start of the content)
@@ -76,6 +85,16 @@ class _Scan:
         for match in _TOKEN.finditer(text, first):
             if match.start() >= end:
                 end = self._take(match)
+
+    @property
+    def closed(self) -> list[Box]:
+        """List the boxes that were closed, in order."""
+        boxes = []
+        for start, end, first, last, bare in self._closed:
+            content = self._text[first:last]
+            content = _first_word_group(content) if bare else _unwrapped(content)
+            boxes.append(Box(start, end, content))
+        return boxes
 
     @property
     def unclosed(self) -> int | None:
@@ -96,9 +115,9 @@ class _Scan:
             self._depth = max(self._depth - 1, 0)
             if self._open and self._open[-1][0] == self._depth:
                 _, start, inner = self._open.pop()
-                while self.closed and self.closed[-1].start > start:
-                    self.closed.pop()
-                self._keep(start, match.end(), self._text[inner : match.start()])
+                while self._closed and self._closed[-1][0] > start:
+                    self._closed.pop()
+                self._keep((start, match.end(), inner, match.start(), False))
         return match.end()
 
     def _begin(self, match: re.Match[str]) -> int:
@@ -108,13 +127,13 @@ class _Scan:
         if self._text[after : after + 1] == "{":
             self._pending = match.start()
         elif not self._open and (bare := _BARE.match(self._text, match.end())):
-            self._keep(match.start(), bare.end(), _first_word_group(bare.group(1)))
+            self._keep((match.start(), bare.end(), *bare.span(1), True))
             return bare.end()
         return match.end()
 
-    def _keep(self, start: int, end: int, content: str) -> None:
-        if len(content) <= MAX_ANSWER:
-            self.closed.append(Box(start, end, _bare_content(content)))
+    def _keep(self, span: _Span) -> None:
+        if span[3] - span[2] <= MAX_ANSWER:
+            self._closed.append(span)
 
 
 def _first_box(text: str) -> int | None:
@@ -126,7 +145,7 @@ def _first_box(text: str) -> int | None:
     return first
 
 
-def _bare_content(content: str) -> str:
+def _unwrapped(content: str) -> str:
     """Return a box's content without boxes in it and without braces around all of it."""
     content = content.strip()
     if not _COMMAND.search(content):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from fsdpo_data.answers.boxes import TAIL, Box, find_boxes, truncated_box
+from fsdpo_data.answers.boxes import TAIL, Box, ending, find_boxes, truncated_box
 from fsdpo_data.answers.spoken import first_announced, last_announced
 from fsdpo_data.answers.unmarked import (
     CONJUNCTION,
@@ -117,7 +117,7 @@ def _plain(text: str) -> str:
 
 
 def _end_of(response: str) -> str:
-    text = response[-TAIL:]
+    text = ending(response, TAIL)
     if len(response) > TAIL and "box" not in text:
         far = max(response.rfind("\\boxed"), response.rfind("\\fbox"))
         if far >= 0:

@@ -15,8 +15,11 @@ _TRIED_FROM_START = 200
 #: A line with more words is a sentence of the reasoning, unless it is the last one.
 _ANSWER_WORDS = 8
 
+#: What follows a choice that is named before: "Hence option (B) is correct".
+_CHOSEN = (" is correct", " is the correct", " is right", " is the right")
+_CHOICE = re.compile(r"\b(?:option|choice|answer)\s*\**(\(?[A-K]\)?)\**$", re.I)
 #: What every marker holds: quick to find, and only then looked at more closely.
-_TRIGGERS = ("nswer", "NSWER", "####", "A:", "ption is", "hoice is", "答案")
+_TRIGGERS = ("nswer", "NSWER", "####", "A:", "ption is", "hoice is", "答案", *_CHOSEN)
 #: What makes a marker of "(A)nswer".
 _ANSWER = re.compile(
     r"nswers?(?:(?P<tag>>)|(?P<label>[\"'\s]*(?:\*\*)?\s*[:：=])|(?P<line>[ \t]*(?:\*\*)?[ \t]*\n)"
@@ -95,8 +98,12 @@ def _triggers(text: str, tried: int) -> list[tuple[int, str]]:
 
 def _first_usable(text: str, triggers: Iterable[tuple[int, str]]) -> Announced | None:
     for at, trigger in triggers:
-        marker = _marker(text, at, trigger)
-        found = _read(text, *marker) if marker else None
+        if trigger in _CHOSEN:
+            chosen = _CHOICE.search(text[max(at - _BEFORE, 0) : at])
+            found = Announced(chosen.group(1), "choice") if chosen else None
+        else:
+            marker = _marker(text, at, trigger)
+            found = _read(text, *marker) if marker else None
         if found is not None:
             return found
     return None
@@ -179,7 +186,7 @@ def _without_explanation(line: str) -> str:
         line = line[: stop.start()]
     sentence = SENTENCE_END.search(line)
     if sentence and not _OR_ELSE.match(line, sentence.end()):
-        line = line[: sentence.start()]
+        line = line[: sentence.start()] + "$" * ("$" in sentence.group())
     line = line.strip().rstrip(".").strip("* ")
     quoted = _QUOTED.fullmatch(line)
     return quoted.group(1).strip() if quoted else line

@@ -1,0 +1,70 @@
+"""Counts over solutions; tallies of parts add up to that of the whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fsdpo_data.answers import Verdict
+
+_LABELS = {"correct": "positive", "incorrect": "negative", "no_answer": "negative"}
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts over solutions; tallies of shards add up.
+
+    Attributes:
+        outcomes: Solutions by outcome.
+        rules: Solutions by the grader rule that decided.
+        labels: Steps by label (``positive``, ``negative``, ``unlabelled``).
+        solutions: Solutions.
+        tokens: Tokens generated.
+        seconds: Wall-clock seconds of the sampler.
+        truncated: Solutions cut at ``max_tokens``.
+        unique: Different texts, counted within each problem.
+        accuracies: (correct, graded) of each problem.
+    """
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    rules: Counter[str] = field(default_factory=Counter)
+    labels: Counter[str] = field(default_factory=Counter)
+    solutions: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    truncated: int = 0
+    unique: int = 0
+    accuracies: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Add the counts of another shard."""
+        self.outcomes += other.outcomes
+        self.rules += other.rules
+        self.labels += other.labels
+        self.solutions += other.solutions
+        self.tokens += other.tokens
+        self.seconds += other.seconds
+        self.truncated += other.truncated
+        self.unique += other.unique
+        self.accuracies += other.accuracies
+
+    def add_verdicts(self, verdicts: Sequence[Verdict], steps: Sequence[int]) -> None:
+        """Add the verdicts on the samples of one problem, which have so many steps each."""
+        outcomes = Counter(verdict.status for verdict in verdicts)
+        self.outcomes.update(outcomes)
+        self.rules.update(verdict.rule for verdict in verdicts)
+        for verdict, count in zip(verdicts, steps, strict=True):
+            self.labels[_LABELS.get(verdict.status, "unlabelled")] += count
+        graded = len(verdicts) - outcomes["gold_unparsed"] - outcomes["timed_out"]
+        self.solutions += len(verdicts)
+        self.accuracies.append((outcomes["correct"], graded))
+
+    def counts(self) -> dict[str, Any]:
+        """Return the manifest's counts by outcome, by label and by rule."""
+        return {
+            "outcomes": dict(sorted(self.outcomes.items())),
+            "labels": {"steps": self.labels.total(), **dict(sorted(self.labels.items()))},
+            "grader_rules": dict(sorted(self.rules.items())),
+        }
