@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 from fsdpo_bench.judge import judge
 from fsdpo_bench.load import Loaded, load_task
 from fsdpo_bench.tasks import Task
+from fsdpo_data.answers.equal import rule_of
+from fsdpo_data.answers.read import read
 from fsdpo_data.errors import InputError
 from fsdpo_data.schema import Problem
 
@@ -98,7 +101,7 @@ def validate_task(task: Task, data: Path | None = None) -> Report:
 
 
 def kind_of(gold: str) -> str:
-    """Return what kind of answer a gold is read as: ``number``, ``set``, ``words`` …"""
+    """Return what kind of answer a gold is read as, e.g. ``number`` or ``set``."""
     return rule_of(read(gold))
 
 
