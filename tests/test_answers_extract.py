@@ -110,6 +110,7 @@ UNMARKED = [
     ("Now.\nThe area is 20 $cm^{2}$.", "20 cm^{2}", "last-maths"),
     ("Now.\nThe difference between 12 and 5 is 7.", "7", "last-number"),
     ("So it is \\(1/3\\).\nThis holds for fixed \\(A\\) and \\(B\\).", "1/3", "last-maths"),
+    ("All 3 are shown.\nHence the right one is $B$.", "B", "last-maths"),
     ("Now.\nWe solve for $x$.", "We solve for $x$.", "last-sentence"),
     ("Nobody knows.\nIt is a mystery.", "It is a mystery.", "last-sentence"),
 ]

@@ -23,6 +23,7 @@ _MATHS = re.compile(r"\$\$?([^$\n]{1,400})\$\$?|\\\(([^\n]{1,400}?)\\\)|\\\[([^\
 _COUNT = re.compile(r"(?<![\w.,^_])\d[\d,.]{0,20} *$")
 _LATEX = re.compile(r"\\(?![$%!,;])")
 _HAS_WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
+_SAYS = re.compile(r"(?:\b(?:is|are|be|get|gives)|[=:,])\s*\**$")
 _LETTER = re.compile(r"\\?[A-Za-z]")
 #: What may stand between two values that are one answer: "3 and 5", "$x=$ 3, or $x=$ 5".
 JOINT = re.compile(
@@ -65,8 +66,12 @@ def _values(statement: str) -> list[re.Match[str]]:
     formulas = list(_MATHS.finditer(statement))
     numbers = _NUMBER.finditer(_MATHS.sub(_blank, statement) if formulas else statement)
     values = sorted([*formulas, *numbers], key=re.Match.start)
-    # "3 possible values of $n$" does not end on n.
-    return [each for each in values if not _LETTER.fullmatch(_content(each))]
+    # "3 possible values of $n$" does not end on n; "therefore it is $n$" does.
+    return [
+        each
+        for each in values
+        if not _LETTER.fullmatch(_content(each)) or _SAYS.search(statement, 0, each.start())
+    ]
 
 
 def _blank(formula: re.Match[str]) -> str:
