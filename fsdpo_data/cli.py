@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fsdpo_data import __version__
 from fsdpo_data.choices import Device, Dtype, Engine
 from fsdpo_data.console import run_app
-from fsdpo_data.errors import InputError
 from fsdpo_data.stage_commands import register
 
 app = typer.Typer(
@@ -113,7 +112,7 @@ def build(
 
     Stopped at any moment, the same command with `--resume` goes on where it was.
     """
-    from fsdpo_data.jobs import BuildOptions, run_build
+    from fsdpo_data.jobs import BuildOptions, engine_arguments, run_build
 
     run_build(
         BuildOptions(
@@ -131,7 +130,7 @@ def build(
             replay=replay,
             device=device.value,
             dtype=dtype.value,
-            engine_args=_engine_args(engine_arg, tensor_parallel_size, data_parallel_size),
+            engine_args=engine_arguments(engine_arg, tensor_parallel_size, data_parallel_size),
             batch=batch,
             workers=workers,
             seed=seed,
@@ -139,25 +138,6 @@ def build(
             resume=resume,
         )
     )
-
-
-def _engine_args(
-    pairs: list[str] | None, tensor_parallel: int, data_parallel: int
-) -> dict[str, Any]:
-    arguments: dict[str, Any] = {}
-    if tensor_parallel != 1:
-        arguments["tensor_parallel_size"] = tensor_parallel
-    if data_parallel != 1:
-        arguments["data_parallel_size"] = data_parallel
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.isidentifier():
-            raise InputError(f"--engine-arg {pair}: expected KEY=VALUE, e.g. max_model_len=4096.")
-        try:
-            arguments[key] = json.loads(value)
-        except ValueError:
-            arguments[key] = value  # plain words need no quotes
-    return arguments
 
 
 @app.command(epilog="**Example** `fsdpo-data validate runs/a`")

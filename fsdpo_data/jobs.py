@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fsdpo_data.build import BuildSpec, build
 from fsdpo_data.console import progress
@@ -29,6 +30,26 @@ _INSTALL = {
 
 #: Problems per durable batch. vLLM runs at its best with thousands of sequences at hand.
 BATCH = {"vllm": 256, "transformers": 32, "scripted": 256}
+
+
+class EngineOptions(Protocol):
+    """The options that say how a sampler runs."""
+
+    @property
+    def replay(self) -> Path | None:
+        """Recorded completions, for ``--engine scripted``."""
+
+    @property
+    def device(self) -> str:
+        """Where the transformers engine runs."""
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the weights."""
+
+    @property
+    def engine_args(self) -> Mapping[str, Any]:
+        """Passed on to vLLM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +154,30 @@ def make_spec(
     )
 
 
+def engine_arguments(
+    pairs: list[str] | None, tensor_parallel: int = 1, data_parallel: int = 1
+) -> dict[str, Any]:
+    """Return what ``--engine-arg`` and its short forms ask vLLM for.
+
+    Raises:
+        InputError: for an argument that is not KEY=VALUE.
+    """
+    arguments: dict[str, Any] = {}
+    if tensor_parallel != 1:
+        arguments["tensor_parallel_size"] = tensor_parallel
+    if data_parallel != 1:
+        arguments["data_parallel_size"] = data_parallel
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise InputError(f"--engine-arg {pair}: expected KEY=VALUE, e.g. max_model_len=4096.")
+        try:
+            arguments[key] = json.loads(value)
+        except ValueError:
+            arguments[key] = value  # plain words need no quotes
+    return arguments
+
+
 def pick_engine(engine: str, device: str = "auto") -> str:
     """Resolve ``auto``: vLLM where it can run, else transformers, which alone takes ``cpu``.
 
@@ -152,7 +197,7 @@ def pick_engine(engine: str, device: str = "auto") -> str:
     return engine
 
 
-def make_sampler(engine: str, model: ResolvedModel, options: BuildOptions) -> Sampler:
+def make_sampler(engine: str, model: ResolvedModel, options: EngineOptions) -> Sampler:
     """Load the engine.
 
     Raises:

@@ -62,7 +62,7 @@ class GradeStage:
     def run(self, draft: Draft) -> None:
         """Rewrite the solutions, and every count in the manifest that rests on verdicts."""
         old = self._of(draft.manifest)
-        golds = _golds(draft.files("problems"))
+        golds = gold_answers(draft.files("problems"))
         # Rules are counted while grading and kept nowhere else, so an interrupted run, which is
         # a matter of seconds, begins again.
         shutil.rmtree(draft.root / "solutions", ignore_errors=True)
@@ -93,7 +93,8 @@ class GradeStage:
         return str(manifest["spec"]["grader"])
 
 
-def _golds(files: list[Path]) -> dict[str, str]:
+def gold_answers(files: list[Path]) -> dict[str, str]:
+    """Return the gold answers in files of problems, by problem id."""
     import polars as pl
 
     problems = pl.read_parquet(files, columns=["problem_id", "answer"])

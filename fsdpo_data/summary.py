@@ -45,11 +45,21 @@ def summary_rows(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if manifest["quarantined"]:
         table.append(("quarantined", _counts(manifest["quarantined"])))
+    if "rollouts" in manifest:
+        table.append(("rollouts", _rollouts(manifest["rollouts"])))
     if "rewards" in manifest:
         table.append(("step rewards", _rewards(manifest["rewards"])))
     if "pairs" in manifest:
         table += _pair_rows(manifest["pairs"])
     return table
+
+
+def _rollouts(rollouts: Mapping[str, Any]) -> str:
+    share = percent(rollouts["disagree"] / rollouts["steps"] if rollouts["steps"] else None)
+    return (
+        f"{rollouts['n']} per step, {rollouts['steps']:,} steps; {share} round to the other label "
+        "than the outcome's"
+    )
 
 
 def _rewards(rewards: Mapping[str, Any]) -> str:
