@@ -27,6 +27,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return int(caught.value.code or 0), out, err
 
 
+#: Benchmarks whose golds are all plain numbers.
+PLAIN = {"gsm8k", "svamp", "addsub", "gsm_ic2", "gsm_icm"}
 #: Benchmarks with findings: how many golds are missing, and how many are noted.
 FINDINGS = {"math": (0, 12), "gk2023": (2, 1), "ocw": (0, 1)}
 
@@ -38,6 +40,8 @@ def test_every_gold_is_right_about_itself_and_wrong_about_nonsense(shared: Path,
     assert [finding for finding in report.findings if finding.surprise] == []
     assert report.passed and report.right == report.golds == TASKS[name].count - missing
     assert len(report.findings) == missing + noted
+    assert sum(report.kinds.values()) == report.golds
+    assert {"number": report.golds}.items() <= report.kinds.items() or name not in PLAIN
 
 
 def test_the_command_lists_the_two_golds_that_are_missing(

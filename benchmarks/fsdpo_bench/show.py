@@ -25,7 +25,8 @@ def print_tasks() -> None:
 
 def print_reports(reports: Sequence[Report]) -> None:
     """Print what was found out about benchmarks: a table, then every exception."""
-    table = _table("benchmark", "problems>", "golds>", "equal themselves>", "digest", "result")
+    columns = ("benchmark", "problems>", "golds>", "equal themselves>", "digest", "result")
+    table = _table(*columns, "golds read as")
     for report in reports:
         digest = report.digest if report.known_digest else f"{report.digest} (not the known one)"
         table.add_row(
@@ -35,6 +36,7 @@ def print_reports(reports: Sequence[Report]) -> None:
             f"{report.right:,}",
             "–" if report.error else digest,
             "ok" if report.passed else "[red]not ok[/red]",
+            ", ".join(f"{kind} {count:,}" for kind, count in report.kinds.items()),
         )
     _print(table)
     for report in reports:

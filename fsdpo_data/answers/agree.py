@@ -7,13 +7,13 @@ from functools import lru_cache
 from itertools import islice
 
 from fsdpo_data.answers.budget import Budget, TooLarge
-from fsdpo_data.answers.modular import PRIMES, Residues, Undefined
+from fsdpo_data.answers.modular import PRIMES, Residues, Undefined, rational_value
 from fsdpo_data.answers.numbers import MIN_DIGITS_OTHER, agree, rounds_to, stands_for
 from fsdpo_data.answers.numeric import Evaluator, Real, context, has_imaginary, symbols
 from fsdpo_data.answers.tree import Const, Mul, Node, Num, Quantity, children
 
 #: Points tried for expressions with symbols, and how many must agree.
-POINTS = 9
+POINTS = (0, 7, 2, 4, 3, 1, 8, 5, 6)
 ENOUGH = 4
 FEW = 2
 _RELATIVE = 45  # digits in which two values must agree
@@ -77,6 +77,9 @@ def _to_shown_digits(left: Node, right: Node, budget: Budget) -> bool:
     shown, other = (left, right) if _is_shown(left, right) else (right, left)
     if not isinstance(shown, Num) or shown.digits < MIN_DIGITS_OTHER:
         return False
+    exact = rational_value(other)
+    if exact is not None:
+        return agree(shown, Num(exact))
     value = constant(other, budget)
     if value is None or context().im(value) != 0:
         return False
@@ -145,7 +148,7 @@ def _by_digits(left: Node, right: Node, budget: Budget) -> bool:
 def _at_points(left: Node, right: Node, budget: Budget, complex_plane: bool) -> bool | None:
     """Compare at points; None if too few lie in both domains."""
     agreed = 0
-    points = (0, 2, 4, 7) if complex_plane else range(POINTS)
+    points = POINTS[:4] if complex_plane else POINTS
     for point in points:
         sides = Evaluator(point, budget, complex_plane), Evaluator(point, budget, complex_plane)
         try:
@@ -225,7 +228,7 @@ def _ratio_of_digits(left: Node, right: Node, budget: Budget) -> int:
 
 def _ratios(left: Node, right: Node, budget: Budget):  # type: ignore[no-untyped-def]
     imaginary = has_imaginary(left) or has_imaginary(right)
-    for point in range(POINTS):
+    for point in POINTS:
         try:
             top = Evaluator(point, budget, imaginary).value(left)
             bottom = Evaluator(point, budget, imaginary).value(right)

@@ -19,7 +19,8 @@ _SIGNS = {
     "∙": "\\cdot ", "•": "\\cdot ", "÷": "\\div ", "⁄": "/", "∕": "/", "∗": "*",
     "±": "\\pm ", "∓": "\\mp ", "√": "\\surd ", "∛": "\\cbrt ", "∜": "\\qdrt ",
     "∞": "\\infty ", "∪": "\\cup ", "⋃": "\\cup ", "∩": "\\cap ", "⋂": "\\cap ",
-    "∖": "\\setminus ", "∈": "\\in ", "∉": "\\notin ", "∅": "\\emptyset ", "⌀": "\\emptyset ",
+    "∖": "\\setminus ", "∈": "\\in ", "∉": "\\notin ", "∅": "\\emptyset ", 
+    "Ø": "\\emptyset ", "ø": "\\emptyset ", "⌀": "\\emptyset ",
     "≤": "\\le ", "⩽": "\\le ", "≦": "\\le ", "≥": "\\ge ", "⩾": "\\ge ", "≧": "\\ge ",
     "≠": "\\ne ", "≈": "\\approx ", "≃": "\\approx ", "≅": "\\cong ", "≡": "\\equiv ",
     "°": "^\\circ ", "º": "^\\circ ", "˚": "^\\circ ", "∘": "\\circ ",
@@ -33,7 +34,8 @@ _SIGNS = {
     "｝": "\\}", "…": "\\ldots ", "⋯": "\\ldots ", "∆": "\\Delta ", "Ω": "\\Omega ",
     "µ": "\\mu ", "ϕ": "\\phi ", "ℏ": "\\hbar ", "⇒": " ", "∠": "\\angle ", "％": "%",
     "⅟": "1/", "∶": ":", "ı": "i", "⊂": "\\subset ", "⊆": "\\subseteq ", "⊥": "\\perp ",
-    "∑": "\\sum ", "∏": "\\prod ", "∫": "\\int ", "∂": "\\partial ", "∇": "\\nabla ",
+    "∑": "\\sum ", "△": "\\triangle ",
+    "∏": "\\prod ", "∫": "\\int ", "∂": "\\partial ", "∇": "\\nabla ",
 }  # fmt: skip
 _GREEK = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
@@ -62,7 +64,12 @@ _REWRITES = (
     (re.compile(r"\\not\s*="), r"\\ne "),
     (re.compile(r"\\not\s*\\in(?![A-Za-z])"), r"\\notin "),
     (re.compile(r"\\cr(?![A-Za-z])|\\\\\s*\[[^\]]{0,12}\]"), r"\\\\ "),
+    (re.compile(r"\\\\\s*$"), ""),
     (re.compile(r"US\s*(?=\\\$)"), ""),
+)
+_MARKUP = (
+    (re.compile(r"^<(b|i|u|em|strong|p|span|div)>([^<>]*)</\1>$"), r"\2"),
+    (re.compile(r"\{\s*([-+=<>])\s*\}"), r"\1"),
 )
 _DOLLAR = re.compile(r"(?<!\\)\$")
 
@@ -76,6 +83,9 @@ def clean(text: str) -> str:
     text = text.strip()
     if "\\" in text:
         for pattern, plain in _REWRITES:
+            text = pattern.sub(plain, text)
+    if "<" in text or "{" in text:
+        for pattern, plain in _MARKUP:
             text = pattern.sub(plain, text)
     if "**" in text or "__" in text:
         text = _BOLD.sub(r"\2", text)
@@ -104,14 +114,17 @@ def strip_stop(text: str) -> str:
     """Drop punctuation after the answer and marks around it."""
     while True:
         before = text
-        text = text.strip().rstrip(".,;:")
+        text = text.strip()
+        text = text if text.endswith("..") else text.rstrip(".,;:")
         if text.endswith("\\") and not text.endswith("\\\\"):
             text = text[:-1]
         for left, right in (
             ("\\(", "\\)"),
             ("\\[", "\\]"),
             ('"', '"'),
+            ("``", "''"),
             ("''", "''"),
+            ("'", "'"),
             ("`", "`"),
             ("*", "*"),
         ):

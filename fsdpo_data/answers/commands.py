@@ -17,6 +17,7 @@ from fsdpo_data.answers.tree import (
     Num,
     PlusMinus,
     Pow,
+    Relation,
     Sym,
     Value,
     divide,
@@ -39,6 +40,10 @@ class CommandParser(NameParser):
     @abstractmethod
     def factor(self) -> Value:
         """Read a power with signs before it."""
+
+    @abstractmethod
+    def product(self) -> Value:
+        """Read a product."""
 
     @abstractmethod
     def juxtaposed(self) -> bool:
@@ -78,10 +83,48 @@ class CommandParser(NameParser):
             return self.bracket(name)
         if name == "pm" or name == "mp":
             return PlusMinus(1 if name == "pm" else -1, as_node(self.power()))
+        if name in ("angle", "triangle"):
+            return self._figure(name)
+        if name in ("sum", "prod", "int"):
+            return self._big_operator(name)
+        if name == "partial":
+            return self._partial()
         if name in SYMBOLS:
             symbol = Sym(name)
             return self.applied(symbol) if self.sign() == "(" else symbol
         raise Unreadable(f"the command {name}")
+
+    def _figure(self, name: str) -> Node:
+        r"""Read ``\angle ABC``: one name, the same from either end."""
+        if self.sign() == "{":
+            letters = self.raw_group()
+        else:
+            letters = ""
+            while self.peek().kind in ("let", "word") and self.peek().text.isupper():
+                letters += self.take().text
+        if name == "triangle":
+            return Sym(f"triangle {''.join(sorted(letters))}")
+        return Sym(f"angle {min(letters, letters[::-1])}")
+
+    def _big_operator(self, name: str) -> Node:
+        r"""Read ``\sum_{k=1}^{n} k^2``: the same only if all its parts are."""
+        parts: list[Node] = []
+        while self.sign() in ("_", "^"):
+            self.at += 1
+            bound = self.value() if self.accept("{") else self.primary()
+            if self.tokens[self.at - 1].text != "}" and self.sign() == "}":
+                self.at += 1
+            sides = bound.parts if isinstance(bound, Relation) else (bound,)
+            parts.extend(as_node(side) for side in sides)
+        return Call(name, (*parts, as_node(self.product())))
+
+    def _partial(self) -> Node:
+        r"""Read ``\partial f/\partial x``."""
+        top = self.raw_group()
+        if self.sign() == "/" and self.sign(1) == "partial":
+            self.at += 2
+            return Sym(f"{top}'{self.raw_group()}")
+        raise Unreadable("a lone partial")
 
     def _argument(self) -> Node:
         r"""Read the argument of a command: a braced group or one token (``\frac12``)."""
@@ -121,9 +164,11 @@ class CommandParser(NameParser):
         top = _DERIVATIVE_TOP.fullmatch(self.raw_group())
         if top is None or self.sign() != "{":
             return None
-        if _DERIVATIVE_BOTTOM.fullmatch(self.raw_group()) is None:
+        bottom = _DERIVATIVE_BOTTOM.fullmatch(self.raw_group())
+        if bottom is None:
             return None
-        return Sym(top[2] + "'" * int(top[1] or 1))
+        below = bottom[1] if "partial" in bottom[0] else ""
+        return Sym(top[2] + "'" * int(top[1] or 1) + below)
 
     def root(self) -> Node:
         r"""Read the degree and the argument of a root; of ``\sqrt13`` the whole number."""

@@ -26,6 +26,7 @@ from fsdpo_data.answers.tree import (
     Relation,
     Sym,
     Text,
+    Unit,
     Value,
     children,
     divide,
@@ -51,6 +52,7 @@ class Comparison:
 
     def __init__(self, budget: Budget, tolerance: float | None = None) -> None:
         self.budget = budget
+        self._listed = False
         self.tolerance = None if tolerance is None else Fraction(tolerance)
 
     def same(self, gold: Value, answer: Value) -> bool:
@@ -97,7 +99,7 @@ class Comparison:
 
     def _quantities(self, gold: Quantity, answer: Quantity) -> bool:
         size = units.ratio(answer.unit, gold.unit)
-        if size is None:
+        if size is None or (self._listed and not _same_things(gold.unit, answer.unit)):
             return False
         if size == 1:
             return self._nodes(gold.node, answer.node)
@@ -136,12 +138,23 @@ class Comparison:
             if not _brackets_agree(left, right, len(gold.items)):
                 return False
             return self._in_order(gold.items, _in_order_of_names(answer.items))
+        names = relations.assignments(gold), relations.assignments(answer)
+        if names[0] and names[1]:
+            return names[0].keys() == names[1].keys() and all(
+                self.same(value, names[1][name]) for name, value in names[0].items()
+            )
+        if names[0]:
+            if any(isinstance(item, Relation) for item in answer.items):
+                return False
+            return self._in_order(tuple(names[0].values()), answer.items)
         if self._unordered(_values(gold), _values(answer)):
             return True
         return any(isinstance(item, Items) for item in gold.items) and self._as_sets(gold, answer)
 
     def _one_of_one(self, gold: Value, answer: Value) -> bool:
-        """Compare a list of one, or one in braces, with a value that stands alone."""
+        """Compare a list of one, or one value in several forms, with a value that stands alone."""
+        if isinstance(answer, Items) and answer.brackets == "" and answer.items:
+            return all(self.same(gold, item) for item in _values(answer))
         for items, other in ((gold, answer), (answer, gold)):
             if isinstance(items, Items) and len(items.items) == 1:
                 return self.same(items.items[0], other)
@@ -156,7 +169,9 @@ class Comparison:
             return not gold and not answer
         if len(gold) * len(answer) > MAX_ITEMS * MAX_ITEMS // 4:
             return set(gold) == set(answer)
+        self._listed = True
         met = [[self.same(a, b) for b in answer] for a in gold]
+        self._listed = False
         return all(map(any, met)) and all(map(any, zip(*met, strict=True)))
 
     def _matrices(self, gold: Value, answer: Value) -> bool:
@@ -256,6 +271,11 @@ def same_moment(gold: Value, answer: Value) -> bool:
         (gold.half == "" and gold.seconds < _HALF_DAY + 3600 and answer.half in ("am", "pm"))
         or (answer.half == "" and answer.seconds < _HALF_DAY + 3600 and gold.half in ("am", "pm"))
     )
+
+
+def _same_things(left: Unit, right: Unit) -> bool:
+    """Whether two names of counted things are the same: "9 red and 5 blue"."""
+    return bool(left.dims or right.dims) or left.label.lower() == right.label.lower()
 
 
 def _same_digits(gold: Value, answer: Value) -> bool:

@@ -87,7 +87,7 @@ class ExpressionParser(CommandParser):
                 self.sign() in ("/", "div") and self.word(1) not in ("", "x") and self.unit_ahead(1)
             ):
                 break
-            elif self.accept("/", "div"):
+            elif self.accept("/", "div") or self._accept_out_of():
                 divisors.append(as_node(self.factor()))
             elif self.juxtaposed():
                 factors.append(as_node(self.power()))
@@ -95,6 +95,13 @@ class ExpressionParser(CommandParser):
                 break
         product = multiply(factors)
         return divide(product, multiply(divisors)) if divisors else product
+
+    def _accept_out_of(self) -> bool:
+        """Step over the words of "5 out of 6"."""
+        if self.word() == "out" and self.word(1) == "of":
+            self.at += 2
+            return True
+        return False
 
     def _accept_cross(self) -> bool:
         """Step over the x of "3.8 x 10^5"."""
@@ -111,6 +118,8 @@ class ExpressionParser(CommandParser):
         if token.kind == "num":
             return self.tokens[self.at - 1].kind not in ("num", "word")
         if token.kind == "let":
+            if token.text in ("C", "F") and self._after_degrees():
+                return False
             return not self.letter_is_unit(token)
         if token.kind == "word":
             if token.text in ("min", "max") and self.sign(1) not in ("(", "{"):
@@ -118,11 +127,17 @@ class ExpressionParser(CommandParser):
             return not token.upright and not self._is_noun(token) and self._multiplies(token.text)
         if token.kind == "op":
             if token.text == "(":
+                if self.word(1) == "mod" or self.sign(1) in ("mod", "bmod"):
+                    return False
                 return not self.unit_in_brackets()
             return token.text in "[{" or (token.text == "|" and not self.bars_close)
         if token.text == "frac" and self.sign(1) == "{" and self.unit_ahead(2):
             return False
         return token.kind == "cmd" and self._begins_factor(token.text)
+
+    def _after_degrees(self) -> bool:
+        before = [token.text for token in self.tokens[max(self.at - 2, 0) : self.at]]
+        return before[-1:] == ["circ"] or before == ["circ", "}"]
 
     def _begins_factor(self, name: str) -> bool:
         if name == "|":
@@ -257,7 +272,8 @@ class ExpressionParser(CommandParser):
             node = negate(self.script())
         else:
             self.accept("+")
-            node = as_node(self.primary())
+            bare = self.take().number if self.peek().kind == "num" else None
+            node = as_node(self.primary()) if bare is None else bare
             if self.accept("^"):
                 node = self._raised(node)
             elif self.sign() == "!":

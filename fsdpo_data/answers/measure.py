@@ -16,7 +16,6 @@ from fsdpo_data.answers.units import (
     ordinal,
     product,
     raised,
-    ratio,
     unit_named,
 )
 from fsdpo_data.answers.vocabulary import KEYWORDS
@@ -24,6 +23,11 @@ from fsdpo_data.answers.words import is_number_word
 
 #: Most words that may name what was counted.
 MAX_WORDS = 8
+_TWO_WORDS = {
+    ("electron", "volt"): "eV",
+    ("light", "year"): "ly",
+    ("astronomical", "unit"): "au",
+}
 _MARKS = {'"': "inch", "'": "foot"}
 _SQUARES = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 #: Words that would change what the number before them means.
@@ -73,17 +77,18 @@ class QuantityParser(ExpressionParser):
             except Unreadable:
                 second = first.node
             self.depth = depth
-            if isinstance(second, Quantity) and second.unit.dims == first.unit.dims:
-                size = ratio(second.unit, first.unit)
-                if size is not None and size < 1:
-                    part = multiply([second.node, Num(size)])
-                    return Quantity(add([first.node, part]), first.unit)
+            whole = compound((first, second))
+            if whole is not None:
+                return whole
         self.at = start
         return first
 
     def _unit(self, node: Node) -> Unit | None:
         """Read a unit, or the name of what was counted; None if there is none."""
         start = self.at
+        modulus = self._modulus()
+        if modulus is not None:
+            return modulus
         if self.sign() == "(" and self.unit_in_brackets():
             self.at += 1
             unit = self._named_unit()
@@ -162,6 +167,9 @@ class QuantityParser(ExpressionParser):
         if token.text == "per" and self.word(1) == "cent":
             self.at += 2
             return SIGNS["%"]
+        if (token.text.lower(), self.word(1).rstrip("s")) in _TWO_WORDS:
+            self.at += 2
+            return UNITS[_TWO_WORDS[token.text.lower(), self.tokens[self.at - 1].text.rstrip("s")]]
         if token.text == "in":
             following = self.peek(1)
             alone = following.kind == "eof" or following.text in ("^", ".", ",", ")", "*", "/")
@@ -230,6 +238,20 @@ class QuantityParser(ExpressionParser):
             return UNITS["celsius" if self.take().text == "C" else "fahrenheit"]
         return DEGREE
 
+    def _modulus(self) -> Unit | None:
+        r"""Read ``\pmod 7`` or ``(mod 7)``."""
+        start = self.at
+        bracket = self.accept("(")
+        if self.accept("pmod", "bmod", "mod") or self.accept_word("mod"):
+            modulus = self.script()
+            if bracket:
+                self.expect(")")
+            if isinstance(modulus, Num):
+                label = f"mod {modulus.value}"
+                return Unit(label, ((label, 1),))
+        self.at = start
+        return None
+
     def _counted(self) -> Unit | None:
         """Read the words that name what was counted: "different ways", "more inches"."""
         words: list[str] = []
@@ -248,7 +270,8 @@ class QuantityParser(ExpressionParser):
     def _take_noun_word(self, words: list[str]) -> bool:
         token = self.peek()
         if token.kind == "word" or (token.kind == "let" and words):
-            if (
+            to_do = words and token.text == "to" and self.peek(1).kind == "word"
+            if not to_do and (
                 token.text.lower() in _NO_NOUN
                 or is_number_word(token.text)
                 or (not words and token.text.lower() == "by")
@@ -265,6 +288,22 @@ class QuantityParser(ExpressionParser):
         taken: list[str] = ["unit"]
         while len(taken) <= MAX_WORDS and self._take_noun_word(taken):
             pass
+
+
+def compound(parts: tuple[Value, ...]) -> Quantity | None:
+    """Return "2 hours, 30 minutes" as one quantity; None if the units do not go down."""
+    whole, last = parts[0], parts[0]
+    for part in parts[1:]:
+        if not (isinstance(whole, Quantity) and isinstance(last, Quantity)):
+            return None
+        if not isinstance(part, Quantity) or part.unit.dims != whole.unit.dims:
+            return None
+        if not whole.unit.dims or part.unit.factor >= last.unit.factor:
+            return None
+        size = part.unit.factor / whole.unit.factor
+        whole = Quantity(add([whole.node, multiply([part.node, Num(size)])]), whole.unit)
+        last = part
+    return whole if isinstance(whole, Quantity) and len(parts) > 1 else None
 
 
 def _micro(unit: Unit) -> Unit:

@@ -8,8 +8,10 @@ agree here agree as expressions in those; that they differ here says nothing abo
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import lru_cache
 from hashlib import blake2b
+from math import prod
 
 from fsdpo_data.answers.budget import Budget, TooLarge
 from fsdpo_data.answers.tree import Add, Call, Const, Div, Mul, Node, Num, PlusMinus, Pow, Sym
@@ -158,6 +160,30 @@ def integer_value(node: Node) -> int | None:
         for factor in range(2, n + 1):
             result *= factor
         return result
+    return None
+
+
+def rational_value(node: Node) -> Fraction | None:
+    """Return the rational number that ``node`` is, if it can be written out shortly."""
+    match node:
+        case Num():
+            return node.value
+        case Add() | Mul():
+            parts = node.terms if isinstance(node, Add) else node.factors
+            values = [rational_value(part) for part in parts]
+            known = [value for value in values if value is not None]
+            if len(known) < len(values) or len(known) > 50:
+                return None
+            return (
+                sum(known, Fraction(0)) if isinstance(node, Add) else prod(known, start=Fraction(1))
+            )
+        case Div():
+            top, bottom = rational_value(node.top), rational_value(node.bottom)
+            return None if top is None or not bottom else top / bottom
+        case Pow():
+            base, exponent = rational_value(node.base), rational_value(node.exponent)
+            if base and exponent is not None and exponent.denominator == 1 and abs(exponent) < 200:
+                return base ** int(exponent)
     return None
 
 

@@ -8,11 +8,13 @@ from fractions import Fraction
 
 from fsdpo_data.answers.cursor import Cursor
 from fsdpo_data.answers.lex import Token, Unreadable, exact
+from fsdpo_data.answers.numbers import decimal
 from fsdpo_data.answers.tree import (
     Call,
     Items,
     Node,
     Num,
+    Pow,
     Quantity,
     Sym,
     Unit,
@@ -21,7 +23,7 @@ from fsdpo_data.answers.tree import (
     multiply,
     negate,
 )
-from fsdpo_data.answers.units import DEGREE, DOLLAR, unit_named
+from fsdpo_data.answers.units import DEGREE, DOLLAR, is_letter_unit, unit_named
 from fsdpo_data.answers.vocabulary import (
     CONSTANTS,
     FIGURES,
@@ -31,9 +33,17 @@ from fsdpo_data.answers.vocabulary import (
     KEYWORDS,
     ORDINAL_MARKS,
     PART_WORDS,
+    SCRIPT_WORDS,
     is_texty,
 )
-from fsdpo_data.answers.words import ORDINALS, SCALES, SMALL, is_number_word, read_number_words
+from fsdpo_data.answers.words import (
+    ORDINALS,
+    SCALES,
+    SMALL,
+    is_number_word,
+    part_named,
+    read_number_words,
+)
 
 
 class NameParser(Cursor):
@@ -77,11 +87,24 @@ class NameParser(Cursor):
     def unit_ahead(self, ahead: int) -> bool:
         """Whether the token ``ahead`` is the name of a unit."""
         token = self.peek(ahead)
+        if token.kind == "let":
+            return token.upright and is_letter_unit(token.text)
         return token.kind == "word" and unit_named(token.text) is not None
+
+    def _split_script(self) -> None:
+        """Cut the word after a subscript mark: ``m_pc`` is m_p times c, ``v_max`` one name."""
+        token = self.peek()
+        if token.kind == "word" and not token.upright and token.text not in SCRIPT_WORDS:
+            rest = token.text[1:]
+            self.tokens[self.at : self.at + 1] = [
+                Token("let", token.text[0]),
+                Token("let" if len(rest) == 1 else "word", rest),
+            ]
 
     def raw_group(self) -> str:
         """Return the letters of a subscript, without spaces and braces."""
         if not self.accept("{"):
+            self._split_script()
             return self.take().text
         depth, parts = 1, []
         while depth:
@@ -100,6 +123,9 @@ class NameParser(Cursor):
         if self.sign() == "(" and SMALL.get(self.word(1)) == number.value and self.sign(2) == ")":
             self.at += 3  # "3 (three)"
             return number
+        following = self._after_number(number)
+        if following is not None:
+            return following
         scale = SCALES.get(self.word())
         if scale is not None and self.peek().kind == "word":
             self.at += 1
@@ -112,6 +138,21 @@ class NameParser(Cursor):
             if part is not None:
                 return Num(number.value + part)
         return number
+
+    def _after_number(self, number: Num) -> Value | None:
+        """Read "5 squared", "5 factorial", "5 thirds"."""
+        word = self.word()
+        if word in ("squared", "cubed"):
+            self.at += 1
+            return Pow(number, exact("2" if word == "squared" else "3"))
+        if word == "factorial":
+            self.at += 1
+            return Call("factorial", (number,))
+        part = part_named(word) if self.peek().space and len(word) > 3 else None
+        if part is not None and number.places is None and not self.peek().upright:
+            self.at += 1
+            return Num(number.value / part)
+        return None
 
     def _fraction_part(self) -> Fraction | None:
         r"""Read the ``\frac35`` of ``12\frac35`` or the ``1/3`` of ``8 1/3``."""
@@ -220,6 +261,15 @@ class NameParser(Cursor):
             letters[-1] = as_node(self.applied(letters[-1]))
         return multiply(letters)
 
+    def _decimal_words(self, whole: int) -> Value:
+        """Read on after "one point"."""
+        self.at += 1
+        places = ""
+        while SMALL.get(self.word(), 10) < 10:
+            places += str(SMALL[self.word()])
+            self.at += 1
+        return decimal(str(whole), places) or Num(Fraction(whole))
+
     def _number_words(self) -> Value:
         """Read a number in words from the word just taken."""
         self.at -= 1
@@ -243,6 +293,8 @@ class NameParser(Cursor):
         self.at = ends[used - 1]
         if ordinal:
             return Call("ordinal", (Num(number),))
+        if self.word() == "point":
+            return self._decimal_words(int(number))
         if self.sign() == "(" and self.peek(1).number == Num(number) and self.sign(2) == ")":
             self.at += 3  # "three (3)"
         return Num(number)

@@ -118,14 +118,15 @@ def stands_for(shown: Num, value: Fraction, exact: bool) -> bool:
     needed = MIN_DIGITS_RECURRING if exact and _recurs(value) else MIN_DIGITS_OTHER
     if value.denominator == 1:
         return False
-    return shown.digits >= needed and is_rounded(shown, value)
+    return shown.digits >= needed and is_rounded(shown, value, may_cut=not exact or _recurs(value))
 
 
-def is_rounded(shown: Num, value: Fraction) -> bool:
-    """Whether ``shown`` is ``value`` rounded, or cut, to its digits."""
+def is_rounded(shown: Num, value: Fraction, may_cut: bool) -> bool:
+    """Whether ``shown`` is ``value`` rounded, or with ``may_cut`` cut, to its digits."""
     beyond = abs(value) - abs(shown.value)
     same_sign = (value < 0) == (shown.value < 0)
-    return same_sign and -last_place(shown) / 2 <= beyond < last_place(shown)
+    most = last_place(shown) if may_cut else last_place(shown) / 2
+    return same_sign and -last_place(shown) / 2 <= beyond < most
 
 
 def last_place(shown: Num) -> Fraction:

@@ -265,6 +265,8 @@ def _rational(value: Fraction) -> Real:
 
 #: Points at which symbols may be negative; at the others all are positive.
 _SIGNED = frozenset((1, 3, 6))
+#: The point at which symbols are positive and grow in alphabetic order.
+ORDERED = -1
 #: Where the points lie that are not in (0.2, 2.5).
 _RANGES = {2: (0.05, 0.9), 5: (0.05, 0.9), 3: (3, 40), 7: (3, 40)}
 
@@ -272,6 +274,8 @@ _RANGES = {2: (0.05, 0.9), 5: (0.05, 0.9), 3: (3, 40), 7: (3, 40)}
 @lru_cache(maxsize=8_192)
 def _symbol(name: str, point: int) -> Real:
     """Return the value of a symbol: up to 2.5, below 1 or signed at some points."""
+    if point == ORDERED:
+        return context().mpf(sum(map(ord, name))) / 37
     digest = blake2b(f"{name} {point}".encode("utf-8", "replace"), digest_size=9).digest()
     mp = context()
     value = mp.mpf(int.from_bytes(digest[:8])) / 2**64

@@ -116,6 +116,7 @@ _CHOICE = re.compile(
     r"(?P<open>\()? ?(?P<letter>[A-Za-z]) ?(?P<close>\))?(?P<stop>[.:)]?)(?P<rest>.*)",
     re.S | re.I,
 )
+_ROMAN = re.compile("[IVX]{2,}")
 _LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:[\s,;&()]|and)*[A-Z]\)?)*")
 
 
@@ -133,6 +134,8 @@ def same_words(gold: str, answer: str, gold_is_text: bool) -> bool:
     if choice and choice == _chosen(right):
         return True
     if _SPACES.sub("", left) == _SPACES.sub("", right) and "=" in left and "\\" not in left:
+        return True
+    if _ROMAN.fullmatch(left) and left == right.upper():
         return True
     if _LETTERS.fullmatch(left) and _LETTERS.fullmatch(right):
         if _separated(left) or _separated(right):

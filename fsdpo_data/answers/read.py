@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from fsdpo_data.answers.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.lex import Unreadable, tokenize
-from fsdpo_data.answers.measure import QuantityParser
+from fsdpo_data.answers.measure import QuantityParser, compound
 from fsdpo_data.answers.names import as_node
 from fsdpo_data.answers.prose import phrase, plain_text, plain_words, spell_relations
 from fsdpo_data.answers.tree import (
@@ -26,6 +26,7 @@ from fsdpo_data.answers.tree import (
     Value,
     is_node,
 )
+from fsdpo_data.answers.vocabulary import names
 from fsdpo_data.answers.words import read_moment
 
 _RELATIONS = {
@@ -49,7 +50,10 @@ MAX_LABELLED = 300
 _LIST = re.compile(r"\d{1,3}(?:,[1-9]\d{2})+")
 _NUMERALS = re.compile(r"[\d.]+").fullmatch
 #: What names a value in words: "Area = 5", "The answer is 5".
-_LABEL = re.compile(r"[^\d=:<>]{1,80}?[A-Za-z]{2,}[^\d=:<>]{0,20}?(?:=|:|\bis\b|\bare\b)(.+)", re.S)
+_LABEL = re.compile(
+    r"[^\d=:<>\\_^]{1,80}?[A-Za-z]{2,}[^\d=:<>\\_^]{0,20}?(?:=|:|\bis\b|\bare\b)(.+)", re.S
+)
+_LEADING = sorted(names("both either the approximately about around roughly nearly exactly only"))
 _MATRICES = frozenset(
     ["pmatrix", "bmatrix", "matrix", "Bmatrix", "vmatrix", "smallmatrix", "array"]
 )
@@ -119,7 +123,8 @@ class AnswerParser(QuantityParser):
 
     def _item(self) -> Value:
         """Read one value or a chain of relations."""
-        self.accept_word("both", "either", "the")
+        while self.accept_word(*_LEADING):
+            pass
         parts = [self._operand()]
         ops: list[str] = []
         while (sign := self.sign()) in _RELATIONS:
@@ -315,4 +320,7 @@ def alternatives(text: str, value: Value) -> tuple[Value, ...]:
         if match is not None:
             numbers = (Num(Fraction(int(part))) for part in match.group().split(","))
             return (value, Items("", tuple(numbers)))
+    if isinstance(value, Items) and value.brackets == "":
+        whole = compound(value.items)
+        return (value,) if whole is None else (value, whole)
     return (value,)

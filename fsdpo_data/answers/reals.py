@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from fsdpo_data.answers.agree import close, infinite, same_node
 from fsdpo_data.answers.budget import Budget, TooLarge
-from fsdpo_data.answers.modular import Undefined
-from fsdpo_data.answers.numeric import Evaluator, Real, context, symbols
+from fsdpo_data.answers.modular import Undefined, rational_value
+from fsdpo_data.answers.numeric import ORDERED, Evaluator, Real, context, symbols
 from fsdpo_data.answers.tree import (
     Builder,
     Call,
@@ -17,17 +18,22 @@ from fsdpo_data.answers.tree import (
     Join,
     Member,
     Node,
+    Num,
     Quantity,
     Relation,
     Sym,
     Value,
+    add,
     is_node,
+    multiply,
     negate,
+    substitute,
 )
 from fsdpo_data.answers.variants import both_values, has_variants
 
 #: Most pieces of one set.
 MAX_PIECES = 60
+_VARIABLES = frozenset(("x", "y", "z", "t", "u", "w", "theta"))
 _FLIP = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
 
@@ -120,7 +126,7 @@ def _key(node: Node, budget: Budget) -> Real:
     if sign:
         return mp.mpf("inf") * sign
     try:
-        value = Evaluator(0, budget).value(node)
+        value = Evaluator(ORDERED, budget).value(node)
     except (Undefined, TooLarge):
         raise NotASet from None
     if mp.im(value) != 0:
@@ -177,7 +183,7 @@ def _relation(value: Relation, budget: Budget) -> RealSet:
 def _comparison(left: Value, op: str, right: Value, budget: Budget) -> RealSet:
     if op not in _FLIP:
         raise NotASet
-    if isinstance(right, Sym) and not isinstance(left, Sym):
+    if _more_variable(right, left):
         left, right, op = right, left, _FLIP[op]
     if isinstance(right, Quantity):
         right = right.node
@@ -188,17 +194,48 @@ def _comparison(left: Value, op: str, right: Value, budget: Budget) -> RealSet:
         raise NotASet
     if isinstance(left, Sym) and left.name not in symbols(right):  # type: ignore[arg-type]
         return RealSet(_ray(op, right, budget), left.name)  # type: ignore[arg-type]
-    if isinstance(left, Call) and left.name == "abs" and isinstance(left.args[0], Sym):
-        return _absolute(left.args[0].name, op, right, budget)  # type: ignore[arg-type]
-    raise NotASet
+    if symbols(right):  # type: ignore[arg-type]
+        raise NotASet
+    if isinstance(left, Call) and left.name == "abs":
+        return _absolute(left.args[0], op, right, budget)  # type: ignore[arg-type]
+    return _linear(left, op, right, budget)  # type: ignore[arg-type]
 
 
-def _absolute(name: str, op: str, bound: Node, budget: Budget) -> RealSet:
-    """Read ``|x| < 3``."""
-    low, high = RealSet(_ray(_FLIP[op], negate(bound), budget)), RealSet(_ray(op, bound, budget))
-    sets = [low, high]
-    found = _intersection(sets, budget) if op in ("<", "<=", "!=") else _union(sets, budget)
-    return RealSet(found.pieces, name)
+def _more_variable(right: Value, left: Value) -> bool:
+    """Whether the right side of a comparison holds the variable, as in ``2 < x``."""
+    if isinstance(right, Sym) and isinstance(left, Sym):
+        return right.name in _VARIABLES and left.name not in _VARIABLES
+    if isinstance(right, Sym):
+        return True
+    return (
+        is_node(left) and is_node(right) and bool(symbols(right)) and not symbols(left)  # type: ignore[arg-type]
+    )
+
+
+def _absolute(inner: Node, op: str, bound: Node, budget: Budget) -> RealSet:
+    """Read ``|x - 1| < 3``."""
+    both = [
+        _comparison(inner, _FLIP[op], negate(bound), budget),
+        _comparison(inner, op, bound, budget),
+    ]
+    return _intersection(both, budget) if op in ("<", "<=", "!=") else _union(both, budget)
+
+
+def _linear(left: Node, op: str, right: Node, budget: Budget) -> RealSet:
+    """Read ``1 - 2x < 5``, by the values of the left side at 0, 1 and 2."""
+    names = symbols(left)
+    if len(names) != 1:
+        raise NotASet
+    (name,) = names
+    values = [rational_value(substitute(left, name, Num(Fraction(at)))) for at in (0, 1, 2)]
+    start, middle, end = values
+    if start is None or middle is None or end is None or end - middle != middle - start:
+        raise NotASet
+    slope = middle - start
+    if slope == 0:
+        raise NotASet
+    bound = multiply([Num(1 / slope), add([right, Num(-start)])])
+    return RealSet(_ray(op if slope > 0 else _FLIP[op], bound, budget), name)
 
 
 def _ray(op: str, end: Node, budget: Budget) -> tuple[Piece, ...]:

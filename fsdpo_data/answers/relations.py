@@ -9,19 +9,14 @@ from fsdpo_data.answers.agree import same_node
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.numeric import symbols
 from fsdpo_data.answers.tree import (
-    Add,
     Builder,
     Call,
-    Const,
-    Div,
     Items,
     Join,
     Member,
     Mul,
     Node,
     Num,
-    PlusMinus,
-    Pow,
     Quantity,
     Relation,
     Sym,
@@ -30,6 +25,7 @@ from fsdpo_data.answers.tree import (
     is_node,
     multiply,
     negate,
+    substitute,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +37,7 @@ _SHIFTS = range(-3, 4)
 
 def assigned(value: Value) -> tuple[Value, ...] | None:
     """Return the values that ``x = 2 + 3 = 5`` gives to a name, None if it is no such thing."""
-    if not isinstance(value, Relation) or not set(value.ops) <= {"=", "~"}:
+    if not isinstance(value, Relation) or not set(value.ops) <= {"=", "~", "=="}:
         return None
     first, rest = value.parts[0], value.parts[1:]
     if isinstance(first, Sym | Call) or _is_name(first) or _is_point(first):
@@ -63,6 +59,16 @@ def names_value(value: Value) -> bool:
     return isinstance(first, Sym | Call | Items) or (
         _is_name(first) and not _letters(value.parts[-1])
     )
+
+
+def assignments(value: Items) -> dict[str, Value]:
+    """Return the values of ``a = 2, b = 3`` by name; empty unless all names are different."""
+    named = {
+        item.parts[0].name: item.parts[-1]
+        for item in value.items
+        if isinstance(item, Relation) and isinstance(item.parts[0], Sym) and item.ops == ("=",)
+    }
+    return named if len(named) == len(value.items) > 1 else {}
 
 
 def _letters(value: Value) -> frozenset[str]:
@@ -154,9 +160,9 @@ def same_structure(gold: Value, answer: Value, comparison: Comparison) -> bool:
             return gold.op == answer.op and _same_parts(gold.parts, answer.parts, comparison)
         case Items(), Items():
             return _same_parts(gold.items, answer.items, comparison)
-        case Join(), Items():
+        case Join(), Items() if gold.op == "and":
             return _same_parts(gold.parts, answer.items, comparison)
-        case Items(), Join():
+        case Items(), Join() if answer.op == "and":
             return _same_parts(gold.items, answer.parts, comparison)
         case Builder(), Builder():
             return comparison.same(gold.head, answer.head) and _same_parts(
@@ -207,25 +213,3 @@ def _generated(value: Value) -> tuple[Node, str, Value] | None:
         if is_node(body) and name in symbols(body):  # type: ignore[arg-type]
             return body, name, domains[0].right  # type: ignore[return-value]
     return None
-
-
-def substitute(node: Node, name: str, value: Node) -> Node:
-    """Put ``value`` for the symbol ``name``."""
-    match node:
-        case Sym():
-            return value if node.name == name else node
-        case Add():
-            return Add(tuple(substitute(term, name, value) for term in node.terms))
-        case Mul():
-            return Mul(tuple(substitute(factor, name, value) for factor in node.factors))
-        case Div():
-            return Div(substitute(node.top, name, value), substitute(node.bottom, name, value))
-        case Pow():
-            base, exponent = node.base, node.exponent
-            return Pow(substitute(base, name, value), substitute(exponent, name, value))
-        case Call():
-            return Call(node.name, tuple(substitute(arg, name, value) for arg in node.args))
-        case PlusMinus():
-            return PlusMinus(node.sign, substitute(node.node, name, value))
-        case Num() | Const():
-            return node

@@ -313,3 +313,25 @@ def _scientific(number: Node, power: Node) -> Node | None:
     shift = int(power.exponent.value)
     places = None if number.places is None else number.places - shift
     return Num(number.value * Fraction(10) ** shift, places, number.digits)
+
+
+def substitute(node: Node, name: str, value: Node) -> Node:
+    """Put ``value`` for the symbol ``name``."""
+    match node:
+        case Sym():
+            return value if node.name == name else node
+        case Add():
+            return Add(tuple(substitute(term, name, value) for term in node.terms))
+        case Mul():
+            return Mul(tuple(substitute(factor, name, value) for factor in node.factors))
+        case Div():
+            return Div(substitute(node.top, name, value), substitute(node.bottom, name, value))
+        case Pow():
+            base, exponent = node.base, node.exponent
+            return Pow(substitute(base, name, value), substitute(exponent, name, value))
+        case Call():
+            return Call(node.name, tuple(substitute(arg, name, value) for arg in node.args))
+        case PlusMinus():
+            return PlusMinus(node.sign, substitute(node.node, name, value))
+        case Num() | Const():
+            return node

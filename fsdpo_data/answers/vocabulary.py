@@ -37,7 +37,7 @@ GREEK = names(
 #: Commands that stand for themselves.
 SYMBOLS = GREEK | names(
     """hbar ell odot partial nabla ldots triangle square star dagger Re Im aleph oplus prime
-    jmath bullet angle perp parallel"""
+    jmath bullet angle perp parallel sum prod int"""
 )
 ACCENTS = names("dot ddot hat bar tilde overline widehat widetilde check")
 #: Letters that stand for functions when a bracket follows.
@@ -47,6 +47,8 @@ KEYWORDS = names(
     """and or to in is from union intersection intersect except per where if not no only by of
     over respectively between"""
 )
+#: Words that are one subscript.
+SCRIPT_WORDS = names("max min avg rms tot ext int eff out net sys env kin pot cm")
 ORDINAL_MARKS = names("st nd rd th")
 PART_WORDS = names("half third quarter fourth fifth sixth eighth tenth")
 #: Words before the letters that name a figure.
@@ -54,8 +56,9 @@ FIGURES = names("segment line point angle triangle ray")
 _SHORT_WORDS = names("yes no odd all not the are sq cu")
 #: Short words that name what was counted when they follow a number.
 SHORT_NOUNS = _SHORT_WORDS | names(
-    """old men boy car cat dog box bus hat cup pen bag egg way pie toy kid jar can cow pig hen
-    bee ant leg eye ear top map row set lap art ice gum nut fan net ray van log key fox job pet"""
+    """old red tan men boy car cat dog box bus hat cup pen bag egg way pie toy kid jar can cow pig
+    hen bee ant leg eye ear top map row set lap art ice gum nut fan net ray van log key fox job
+    pet"""
 )
 
 

@@ -64,7 +64,7 @@ ORDINALS = {word: value for value, word in enumerate(_ORDINAL_ONES)} | {
     word[:-1] + "ieth": 10 * value for value, word in enumerate(_TENS, 2)
 } | {"hundredth": 100, "thousandth": 1000}  # fmt: skip
 #: Denominators in words, singular.
-_PARTS = {word: value for word, value in ORDINALS.items() if value > 2} | {
+PART_SIZES = {word: value for word, value in ORDINALS.items() if value > 2} | {
     "half": 2, "halve": 2, "quarter": 4,
 }  # fmt: skip
 _ARTICLES = ("a", "an")
@@ -73,7 +73,9 @@ _ARTICLES = ("a", "an")
 def is_number_word(word: str) -> bool:
     """Whether a number in words may begin with ``word``."""
     word = word.lower()
-    return word in SMALL or (word in SCALES and not word.endswith("s")) or word == "half"
+    return (
+        word in SMALL or (word in SCALES and not word.endswith("s")) or word in ("half", "quarter")
+    )
 
 
 def read_number_words(words: Sequence[str]) -> tuple[Fraction, int, bool] | None:
@@ -86,7 +88,7 @@ def read_number_words(words: Sequence[str]) -> tuple[Fraction, int, bool] | None
     if not used:
         return _without_cardinal(words)
     rest = words[used:]
-    if rest and (part := _part(rest[0])) is not None and (value != 1 or rest[0] != "second"):
+    if rest and (part := part_named(rest[0])) is not None and (value != 1 or rest[0] != "second"):
         return Fraction(value, part), used + 1, False
     if len(rest) >= 2 and rest[0] == "and":
         fraction, taken = _fraction(rest[1:])
@@ -116,9 +118,9 @@ def _fraction(words: Sequence[str]) -> tuple[Fraction, int]:
     """Read ``a half``, ``half``, ``two thirds``; (0, 0) if there is none."""
     if not words:
         return Fraction(0), 0
-    if words[0] == "half":
-        return Fraction(1, 2), 1
-    if len(words) > 1 and (part := _part(words[1])) is not None:
+    if words[0] in ("half", "quarter"):
+        return Fraction(1, PART_SIZES[words[0]]), 1
+    if len(words) > 1 and (part := part_named(words[1])) is not None:
         if words[0] in _ARTICLES or words[0] == "one":
             return Fraction(1, part), 2
         if words[0] in SMALL:
@@ -126,8 +128,9 @@ def _fraction(words: Sequence[str]) -> tuple[Fraction, int]:
     return Fraction(0), 0
 
 
-def _part(word: str) -> int | None:
-    return _PARTS.get(word) or (_PARTS.get(word[:-1]) if word.endswith("s") else None)
+def part_named(word: str) -> int | None:
+    """Return the denominator that ``word`` names: 3 for "thirds"."""
+    return PART_SIZES.get(word) or (PART_SIZES.get(word[:-1]) if word.endswith("s") else None)
 
 
 def _cardinal(words: Sequence[str]) -> tuple[int, int]:
