@@ -44,6 +44,7 @@ _BUILD_EXAMPLES = """
 - `fsdpo-data build` — the embedded model on embedded problems, offline
 - `fsdpo-data build --model qwen2-7b-sft --problems gsm8k --problems math --samples 32`
 - `fsdpo-data build --model ./my-sft --template alpaca --problems train.jsonl --limit 200`
+- `fsdpo-data build --prm runs/prm --out runs/pairs` — through to sealed preference pairs
 - `fsdpo-data build --engine scripted --replay runs/a/completions.jsonl --out runs/b`
 """
 
@@ -106,6 +107,13 @@ def build(
     out: Annotated[
         Path | None, typer.Option(help="Run directory.  [default: runs/MODEL-DIGEST]")
     ] = None,
+    prm: Annotated[
+        str | None,
+        typer.Option(help="Process reward model: score the solutions too, and join pairs."),
+    ] = None,
+    top: Annotated[
+        int, typer.Option(help="With --prm: solutions on each side of the pairs (the paper's T).")
+    ] = 4,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
 ) -> None:
     """Sample solutions, cut them into steps, grade and label them, seal the dataset.
@@ -136,6 +144,8 @@ def build(
             seed=seed,
             out=out,
             resume=resume,
+            prm=prm,
+            top=top,
         )
     )
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,9 +14,11 @@ from typing import Any, Protocol
 
 from fsdpo_data.build import BuildSpec, build
 from fsdpo_data.console import progress
+from fsdpo_data.derive import Stage, plain_specs
 from fsdpo_data.errors import InputError, Unavailable
 from fsdpo_data.identity import digest
 from fsdpo_data.models import ResolvedModel, resolve
+from fsdpo_data.pipeline import build_and_derive
 from fsdpo_data.samplers import Sampler, SamplingSpec
 from fsdpo_data.segment import get_segmenter
 from fsdpo_data.sources import ProblemSet, load_problems
@@ -76,6 +78,8 @@ class BuildOptions:
     seed: int
     out: Path | None
     resume: bool
+    prm: str | None = None
+    top: int = 4
 
 
 def run_build(options: BuildOptions) -> None:
@@ -99,18 +103,21 @@ def run_build(options: BuildOptions) -> None:
         print(f"warning: {warning}", file=sys.stderr)
     engine = pick_engine(options.engine, options.device)
     spec = make_spec(model, source, sampling, segmenter, engine, options)
-    out = options.out or _default_out(spec, source)
+    stages = _stages(options)
+    out = options.out or _default_out(spec, source, stages)
     with progress() as shown:
-        manifest = build(
-            spec,
-            source,
-            lambda: make_sampler(engine, model, options),
-            out,
-            resume=options.resume,
-            batch=options.batch or BATCH[engine],
-            workers=options.workers,
-            progress=shown,
-        )
+        how: dict[str, Any] = {
+            "resume": options.resume,
+            "batch": options.batch or BATCH[engine],
+            "workers": options.workers,
+            "progress": shown,
+        }
+        if stages:
+            manifest = build_and_derive(
+                spec, source, lambda: make_sampler(engine, model, options), out, stages, **how
+            )
+        else:
+            manifest = build(spec, source, lambda: make_sampler(engine, model, options), out, **how)
     print_summary(manifest, f"sealed {out}")
     print(f"\nnext: fsdpo-data inspect {out}")
 
@@ -226,6 +233,20 @@ def make_sampler(engine: str, model: ResolvedModel, options: EngineOptions) -> S
     )
 
 
-def _default_out(spec: BuildSpec, source: ProblemSet) -> Path:
+def _stages(options: BuildOptions) -> list[Stage]:
+    """Return what follows the samples: with ``--prm``, rewards and pairs."""
+    if options.prm is None:
+        return []
+    from fsdpo_data.pair import PairSpec, PairStage
+    from fsdpo_data.score_jobs import ScoreOptions, make_score_stage
+
+    engine = "auto" if options.engine == "scripted" else options.engine
+    score = ScoreOptions(options.prm, engine, options.device, options.dtype)
+    return [make_score_stage(score), PairStage(PairSpec(top=options.top))]
+
+
+def _default_out(spec: BuildSpec, source: ProblemSet, stages: Sequence[Stage]) -> Path:
     name = re.sub(r"[^\w.-]+", "-", spec.model.name).strip("-.") or "model"
-    return Path("runs") / f"{name}-{digest(spec.config(source.problems))[:8]}"
+    config = spec.config(source.problems)
+    key = digest(config, plain_specs(stages)) if stages else digest(config)
+    return Path("runs") / f"{name}-{key[:8]}"

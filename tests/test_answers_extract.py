@@ -270,11 +270,11 @@ def test_the_last_sentence_is_kept_for_golds_in_words() -> None:
 @pytest.mark.parametrize("size", [TAIL - 1, 1_000_000])
 def test_a_megabyte_of_anything_costs_a_page(unit: str, size: int) -> None:
     text = unit * (size // len(unit))
-    seconds = []
+    seconds = []  # of this process: other jobs may share the cores
     for _ in range(3):
-        started = time.perf_counter()
+        started = time.process_time()
         extract(text)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.process_time() - started)
     assert min(seconds) < 0.05
 
 
@@ -288,9 +288,9 @@ def test_a_number_longer_than_what_is_read_is_no_answer() -> None:
 
 
 def test_boxes_nested_thousands_deep_are_read_in_one_pass() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     extract("\\boxed{" * 2_500 + "1" + "}" * 2_500)
-    assert time.perf_counter() - started < 0.1
+    assert time.process_time() - started < 0.1
 
 
 def test_nothing_raises_on_random_pieces() -> None:
