@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from fractions import Fraction
+from math import gcd, lcm
 
 from fsdpo_data.answers.lex import Token, Unreadable, exact
 from fsdpo_data.answers.names import NameParser, as_node
@@ -191,6 +192,8 @@ class CommandParser(NameParser):
             return self.applied(symbol) if self.sign() == "(" else symbol
         if name == "overline" and len(text) == 2 and text.isupper():
             return multiply([Sym(letter) for letter in text])
+        if name in ("vec", "overrightarrow"):
+            return Sym(text if len(text) == 1 else f"vec({text})")
         return Sym(f"{name}({text})")
 
     def function(self, name: str) -> Value:
@@ -208,8 +211,8 @@ class CommandParser(NameParser):
         if exponent == Num(Fraction(-1)) and name in TRIG:
             name, exponent = "a" + name, None
         node: Node
-        if name == "cbrt":
-            node = Call("root", (args[0], exact("3")))
+        if name in ("gcd", "lcm"):
+            node = divisor_or_multiple(name, args)
         elif name == "exp":
             node = Pow(Const("e"), args[0])
         else:
@@ -272,6 +275,16 @@ class CommandParser(NameParser):
         value = self.value()
         self.bars_close = before
         return value
+
+
+def divisor_or_multiple(name: str, args: tuple[Node, ...]) -> Node:
+    """Return the greatest common divisor or the least common multiple, in any order."""
+    numbers = [
+        int(arg.value) for arg in args if isinstance(arg, Num) and arg.value.denominator == 1
+    ]
+    if len(numbers) < len(args):
+        return Call(name, tuple(sorted(args, key=repr)))
+    return Num(Fraction(gcd(*numbers) if name == "gcd" else lcm(*numbers)))
 
 
 def bracketed(opener: str, inner: Value, closer: str) -> Value:

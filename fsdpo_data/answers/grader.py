@@ -38,6 +38,7 @@ class MathGrader:
         if found.answer is None:
             return Verdict("no_answer", None, found.rule)
         verdict = equivalent(gold, found.answer, self.options)
-        if verdict.status == "incorrect" and found.value is not None and is_words(found.answer):
+        prose = not found.rule.startswith("boxed") and is_words(found.answer)
+        if verdict.status == "incorrect" and found.value is not None and prose:
             verdict = equivalent(gold, found.value, self.options)
         return replace(verdict, answer=found.answer, rule=f"{found.rule}/{verdict.rule}")

@@ -60,7 +60,7 @@ _TOKEN = re.compile(
     rf"|(?P<op><=|>=|!=|==|<>|\*\*|->|[\s\S])"
 )
 _GROUPED_PLAIN = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)")
-_SPACED_COMMA = re.compile(r",(?:\s|\\[,;: ]|~)*\s")
+_SPACED_COMMA = re.compile(r"(?<!\\),(?:\s|\\[,;: ]|~)*\s")
 _SEPARATORS = re.compile(r"[,{}\\!;: ]")
 
 #: Commands that only style what follows.
@@ -113,7 +113,7 @@ _WRAPPERS = {
     for upright, names in (
         (True, "text mbox hbox mathrm textrm textbf textit textsf texttt textnormal operatorname "
                "emph mathsf mathtt unit"),
-        (False, "mathbf boldsymbol mathit bm pmb boxed fbox vec overrightarrow mathcal mathscr "
+        (False, "mathbf boldsymbol mathit bm pmb boxed fbox mathcal mathscr "
                 "mathfrak underline ensuremath mathop mathbin mathrel bold textcolor"),
     )
     for name in names.split()

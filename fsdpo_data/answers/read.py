@@ -54,9 +54,7 @@ _LABEL = re.compile(
     r"[^\d=:<>\\_^]{1,80}?[A-Za-z]{2,}[^\d=:<>\\_^]{0,20}?(?:=|:|\bis\b|\bare\b)(.+)", re.S
 )
 _LEADING = sorted(names("both either the approximately about around roughly nearly exactly only"))
-_MATRICES = frozenset(
-    ["pmatrix", "bmatrix", "matrix", "Bmatrix", "vmatrix", "smallmatrix", "array"]
-)
+_MATRICES = frozenset(["pmatrix", "bmatrix", "matrix", "Bmatrix", "smallmatrix", "array"])
 
 
 class AnswerParser(QuantityParser):
@@ -295,7 +293,7 @@ def read_special(text: str) -> Value | None:
 
 def plain_text_for_time(text: str) -> str:
     """Return ``text`` without the commands around words."""
-    return re.sub(r"\\(?:text|mbox|mathrm|textbf)\s*\{|[{}]|\\[,;:! ]|~", " ", text)
+    return re.sub(r"\\(?:text|mbox|mathrm|textbf|boxed|fbox)\s*\{|[{}]|\\[,;:! ]|~", " ", text)
 
 
 def _based(match: re.Match[str]) -> Value | None:

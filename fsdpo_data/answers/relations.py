@@ -18,6 +18,7 @@ from fsdpo_data.answers.tree import (
     Node,
     Num,
     Quantity,
+    Ratio,
     Relation,
     Sym,
     Value,
@@ -86,7 +87,9 @@ def _is_name(value: Value) -> bool:
 
 
 def _is_point(value: Value) -> bool:
-    """Whether ``value`` is ``(x, y)``."""
+    """Whether ``value`` is ``(x, y)`` or ``x:y``."""
+    if isinstance(value, Ratio):
+        return all(isinstance(part, Sym) for part in value.parts)
     return isinstance(value, Items) and all(isinstance(item, Sym) for item in value.items)
 
 
@@ -156,6 +159,8 @@ def same_structure(gold: Value, answer: Value, comparison: Comparison) -> bool:
                 and comparison.same(gold.left, answer.left)
                 and comparison.same(gold.right, answer.right)
             )
+        case Join(), Join() if gold.op == "minus":
+            return answer.op == "minus" and all(map(comparison.same, gold.parts, answer.parts))
         case Join(), Join():
             return gold.op == answer.op and _same_parts(gold.parts, answer.parts, comparison)
         case Items(), Items():

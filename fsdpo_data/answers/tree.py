@@ -19,7 +19,7 @@ class Num:
         value: What is written, exactly.
         places: Digits shown after the point, None for a number that is exact (``3``, ``1/7``);
             negative when the last digit shown is above the units (``4.5e33``).
-        digits: Significant digits shown, for decimals.
+        digits: Significant digits shown by a decimal, without zeros at its end.
     """
 
     value: Fraction
@@ -99,11 +99,13 @@ class Unit:
         label: As it is shown.
         dims: Dimensions with their powers, sorted; empty for counted things.
         factor: Size in the base unit of its dimensions.
+        words: What was said after it: "north", "of paint".
     """
 
     label: str
     dims: tuple[tuple[str, int], ...] = ()
     factor: Fraction = Fraction(1)
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
