@@ -9,6 +9,7 @@ from math import gcd, lcm
 
 from fsdpo_data.answers.lex import Token, Unreadable, exact
 from fsdpo_data.answers.names import NameParser, as_node
+from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
     Call,
     Const,
@@ -37,6 +38,8 @@ class CommandParser(NameParser):
 
     #: Whether ``|`` closes what is being read.
     bars_close = False
+    #: Whether ``[`` closes what is being read, as in ``]0,1[``.
+    square_closes = False
 
     @abstractmethod
     def factor(self) -> Value:
@@ -249,7 +252,9 @@ class CommandParser(NameParser):
             return self._choose()
         if opener not in _CLOSERS:
             raise Unreadable(f"unexpected {opener}")
+        before, self.square_closes = self.square_closes, opener in "[]"
         inner_value = self.inside(bars_close=False)
+        self.square_closes = before
         closer = self.expect(*_CLOSERS[opener])
         return bracketed(opener, inner_value, closer)
 
@@ -283,7 +288,7 @@ def divisor_or_multiple(name: str, args: tuple[Node, ...]) -> Node:
         int(arg.value) for arg in args if isinstance(arg, Num) and arg.value.denominator == 1
     ]
     if len(numbers) < len(args):
-        return Call(name, tuple(sorted(args, key=repr)))
+        return Call(name, tuple(sorted(args, key=show)))
     return Num(Fraction(gcd(*numbers) if name == "gcd" else lcm(*numbers)))
 
 

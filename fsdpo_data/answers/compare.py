@@ -244,7 +244,10 @@ class Comparison:
         sides = relations.difference(gold), relations.difference(answer)
         if sides[0] is None or sides[1] is None:
             return False
-        return constant_ratio(sides[0], sides[1], self.budget) != 0
+        if constant_ratio(sides[0], sides[1], self.budget):
+            return True
+        bare = relations.unapplied(sides[0]), relations.unapplied(sides[1])
+        return bare != sides and constant_ratio(*bare, self.budget) != 0
 
     def _inequalities(self, gold: Relation, answer: Relation) -> bool:
         sides = relations.difference(gold), relations.difference(answer)

@@ -135,7 +135,9 @@ class ExpressionParser(CommandParser):
                 if self.word(1) == "mod" or self.sign(1) in ("mod", "bmod"):
                     return False
                 return not self.unit_in_brackets()
-            return token.text in "[{" or (token.text == "|" and not self.bars_close)
+            if token.text == "[":
+                return not self.square_closes
+            return token.text == "{" or (token.text == "|" and not self.bars_close)
         if token.text == "frac" and self.sign(1) == "{" and self.unit_ahead(2):
             return False
         return token.kind == "cmd" and self._begins_factor(token.text)

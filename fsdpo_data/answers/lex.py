@@ -130,6 +130,22 @@ def tokenize(text: str) -> list[Token]:
     return _Lexer(text).run()
 
 
+def spelling(text: str) -> tuple[str, ...]:
+    """Return the tokens of ``text`` as written, without spaces and braces around single tokens.
+
+    Raises:
+        Unreadable: See ``tokenize``.
+    """
+    tokens = [token.text for token in tokenize(text)]
+    spelled: list[str] = []
+    for index, token in enumerate(tokens):
+        opens = token == "{" and tokens[index + 2 : index + 3] == ["}"]
+        closes = token == "}" and index > 1 and tokens[index - 2] == "{"
+        if not opens and not closes:
+            spelled.append(token)
+    return tuple(spelled)
+
+
 class _Lexer:
     def __init__(self, text: str) -> None:
         self.text = text
@@ -248,7 +264,7 @@ class _Lexer:
         power = match["power"] or match["power3"]
         cycle = match["cycle"] or match["cycle1"]
         digits = _SEPARATORS.sub("", whole)
-        if len(digits) + len(places) > MAX_DIGITS:
+        if len(digits) + len(places) + len(cycle or "") > MAX_DIGITS:
             raise Unreadable("number too long")
         if cycle is not None:
             number = repeating(digits, places, cycle)

@@ -261,6 +261,11 @@ _FUNCTIONS: dict[str, Callable[..., Real]] = {
 }
 
 
+def is_unknown(name: str) -> bool:
+    """Whether ``name`` is no function that can be evaluated."""
+    return name not in _FUNCTIONS and name not in _library()
+
+
 @lru_cache(maxsize=8_192)
 def _rational(value: Fraction) -> Real:
     mp = context()

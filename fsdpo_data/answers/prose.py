@@ -125,7 +125,7 @@ def plain_text(text: str) -> str:
     return " ".join(re.sub(r"[{}$]", " ", _SPACING.sub(" ", _WRAPPER.sub(" ", text))).split())
 
 
-def same_words(gold: str, answer: str, gold_is_text: bool) -> bool:
+def same_words(gold: str, answer: str, *are_text: bool) -> bool:
     """Compare as words: choices, lists of choices, names."""
     if len(gold) > MAX_WORDS_LENGTH or len(answer) > MAX_WORDS_LENGTH:
         return False
@@ -141,7 +141,7 @@ def same_words(gold: str, answer: str, gold_is_text: bool) -> bool:
         if _separated(left) or _separated(right):
             return bool(_letter_set(left)) and _letter_set(left) == _letter_set(right)
         return left == right
-    if not gold_is_text:
+    if not any(are_text):
         return False
     if _SIGNS.search(left) or _SIGNS.search(right):
         return False

@@ -10,7 +10,13 @@ from fsdpo_data.answers.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.lex import Unreadable, tokenize
 from fsdpo_data.answers.measure import QuantityParser, compound
 from fsdpo_data.answers.names import as_node
-from fsdpo_data.answers.prose import phrase, plain_text, plain_words, spell_relations
+from fsdpo_data.answers.prose import (
+    phrase,
+    plain_text,
+    plain_words,
+    reals_except,
+    spell_relations,
+)
 from fsdpo_data.answers.tree import (
     Based,
     Builder,
@@ -257,6 +263,9 @@ def read(text: str, letter_units: bool = False) -> Value:
     value = read_special(cleaned)
     if value is not None:
         return value
+    left_out = reals_except(cleaned)
+    if left_out is not None:
+        cleaned = f"\\mathbb{{R}} \\setminus \\{{ {left_out} \\}}"
     for part in (cleaned, _without_label(cleaned)):
         try:
             if part:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fsdpo_data.answers.agree import same_node
 from fsdpo_data.answers.budget import Budget
-from fsdpo_data.answers.numeric import symbols
+from fsdpo_data.answers.numeric import is_unknown, symbols
 from fsdpo_data.answers.tree import (
     Builder,
     Call,
@@ -26,6 +26,7 @@ from fsdpo_data.answers.tree import (
     is_node,
     multiply,
     negate,
+    rebuild,
     substitute,
 )
 
@@ -133,6 +134,13 @@ def difference(relation: Relation) -> Node | None:
     if not is_node(left) or not is_node(right):
         return None
     return add([left, negate(right)])  # type: ignore[list-item, arg-type]
+
+
+def unapplied(node: Node) -> Node:
+    """Write ``y`` for ``y(t)``: equations of motion leave the time out as often as not."""
+    if isinstance(node, Call) and is_unknown(node.name) and isinstance(node.args[0], Sym):
+        return Sym(node.name)
+    return rebuild(node, unapplied)
 
 
 def same_chain(gold: Relation, answer: Relation, comparison: Comparison) -> bool:
