@@ -77,6 +77,7 @@ MARKED = [
     ("the answer is\n\\[ x+1 \\]\nas shown", "x+1", "answer-is"),
     ("the answer is\n$$\n.5\n$$", ".5", "answer-is"),
     ("The answer is probably 5.", "5", "answer-is"),
+    ("The answer is 1/9, or about 0.111.", "1/9", "answer-is"),
     ("The answer is 5, but I am not sure.", "5", "answer-is"),
     ("The answer is 4. Wait, no. The answer is 5.", "5", "answer-is"),
     ("The answer is 5. To check: 2 + 3 = 5.", "5", "answer-is"),
@@ -210,6 +211,9 @@ SETTLED = [
     ("Hence the result equals $\\frac{3}{4}$.", "\\frac{3}{4}"),
     ("So it is 1,200,000 people.", "1,200,000"),
     ("Thus -3/5 of it.", "-3/5"),
+    ("The probability is 1/9, or approximately 11.1%.", "1/9"),
+    ("So the fastest of them is Evelyn.", "Evelyn"),
+    ("So the brand that costs less is **Brand B**.", "Brand B"),
     ("She doesn't need it, so 18 are left.", "18"),
 ]
 
