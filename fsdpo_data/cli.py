@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fsdpo_data import __version__
+from fsdpo_data.choices import Device, Dtype, Engine
 from fsdpo_data.console import run_app
-from fsdpo_data.errors import InputError
 from fsdpo_data.stage_commands import register
 
 app = typer.Typer(
@@ -22,32 +21,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-
-
-class Engine(StrEnum):
-    """What samples."""
-
-    auto = "auto"
-    vllm = "vllm"
-    transformers = "transformers"
-    scripted = "scripted"
-
-
-class Device(StrEnum):
-    """Where the transformers engine runs."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class Dtype(StrEnum):
-    """Precision of the weights; `auto` is the checkpoint's own."""
-
-    auto = "auto"
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
 
 
 def _version(show: bool) -> None:
@@ -71,6 +44,7 @@ _BUILD_EXAMPLES = """
 - `fsdpo-data build` — the embedded model on embedded problems, offline
 - `fsdpo-data build --model qwen2-7b-sft --problems gsm8k --problems math --samples 32`
 - `fsdpo-data build --model ./my-sft --template alpaca --problems train.jsonl --limit 200`
+- `fsdpo-data build --prm runs/prm --out runs/pairs` — through to sealed preference pairs
 - `fsdpo-data build --engine scripted --replay runs/a/completions.jsonl --out runs/b`
 """
 
@@ -133,13 +107,20 @@ def build(
     out: Annotated[
         Path | None, typer.Option(help="Run directory.  [default: runs/MODEL-DIGEST]")
     ] = None,
+    prm: Annotated[
+        str | None,
+        typer.Option(help="Process reward model: score the solutions too, and join pairs."),
+    ] = None,
+    top: Annotated[
+        int, typer.Option(help="With --prm: solutions on each side of the pairs (the paper's T).")
+    ] = 4,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
 ) -> None:
     """Sample solutions, cut them into steps, grade and label them, seal the dataset.
 
     Stopped at any moment, the same command with `--resume` goes on where it was.
     """
-    from fsdpo_data.jobs import BuildOptions, run_build
+    from fsdpo_data.jobs import BuildOptions, engine_arguments, run_build
 
     run_build(
         BuildOptions(
@@ -157,33 +138,16 @@ def build(
             replay=replay,
             device=device.value,
             dtype=dtype.value,
-            engine_args=_engine_args(engine_arg, tensor_parallel_size, data_parallel_size),
+            engine_args=engine_arguments(engine_arg, tensor_parallel_size, data_parallel_size),
             batch=batch,
             workers=workers,
             seed=seed,
             out=out,
             resume=resume,
+            prm=prm,
+            top=top,
         )
     )
-
-
-def _engine_args(
-    pairs: list[str] | None, tensor_parallel: int, data_parallel: int
-) -> dict[str, Any]:
-    arguments: dict[str, Any] = {}
-    if tensor_parallel != 1:
-        arguments["tensor_parallel_size"] = tensor_parallel
-    if data_parallel != 1:
-        arguments["data_parallel_size"] = data_parallel
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.isidentifier():
-            raise InputError(f"--engine-arg {pair}: expected KEY=VALUE, e.g. max_model_len=4096.")
-        try:
-            arguments[key] = json.loads(value)
-        except ValueError:
-            arguments[key] = value  # plain words need no quotes
-    return arguments
 
 
 @app.command(epilog="**Example** `fsdpo-data validate runs/a`")

@@ -54,22 +54,44 @@ class Draft:
         of_config = [path for path in paths if path.startswith(f"{config}/")]
         return [self._rewritten(path) or self.source / path for path in of_config]
 
-    def rewrite(self, config: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    def rewrite(
+        self,
+        config: str,
+        phase: str,
+        change: Callable[[pa.Table], pa.Table],
+        *,
+        advance: bool = True,
+    ) -> None:
         """Rewrite every file of a config; those written before an interruption are kept.
 
         Args:
             config: Config of the parent; no two stages of one draft may rewrite the same.
+            phase: Name of the phase of progress, whose units are rows.
             change: Called with each file's table; the new one has as many rows, in their order.
+            advance: Tell ``progress`` of every finished file; a change that tells it of rows as it
+                does them turns this off.
         """
         import pyarrow.parquet as pq
 
-        for file in self.files(config):
-            if file.is_relative_to(self.source):
-                table = change(pq.read_table(file))
-                target = self.root / file.relative_to(self.source)
-                target.parent.mkdir(exist_ok=True)
-                write_parquet(table, target)
-            self.progress.advance(1)
+        files = self.files(config)
+        rows = {file: pq.read_metadata(file).num_rows for file in files}
+        owed = [file for file in files if file.is_relative_to(self.source)]
+        total = sum(rows.values())
+        self.progress.phase(phase, total, done=total - sum(rows[file] for file in owed))
+        for file in owed:
+            table = change(pq.read_table(file))
+            target = self.root / file.relative_to(self.source)
+            target.parent.mkdir(exist_ok=True)
+            write_parquet(table, target)
+            if advance:
+                self.progress.advance(rows[file])
+
+    def drop_pairs(self) -> None:
+        """Leave the parent's pairs out: what they were made of has changed."""
+        self.dropped.add("pairs")
+        self.manifest["rows"]["pairs"] = 0
+        self.manifest.pop("pairs", None)
+        self.manifest["spec"].pop("pair", None)
 
     def add(self, config: str, tables: Sequence[Callable[[], pa.Table]]) -> None:
         """Write the files of a config that the parent does not have, one per table maker."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fsdpo_data.build import BuildSpec, build
 from fsdpo_data.console import progress
+from fsdpo_data.derive import Stage, plain_specs
 from fsdpo_data.errors import InputError, Unavailable
 from fsdpo_data.identity import digest
 from fsdpo_data.models import ResolvedModel, resolve
+from fsdpo_data.pipeline import build_and_derive
 from fsdpo_data.samplers import Sampler, SamplingSpec
 from fsdpo_data.segment import get_segmenter
 from fsdpo_data.sources import ProblemSet, load_problems
@@ -29,6 +32,26 @@ _INSTALL = {
 
 #: Problems per durable batch. vLLM runs at its best with thousands of sequences at hand.
 BATCH = {"vllm": 256, "transformers": 32, "scripted": 256}
+
+
+class EngineOptions(Protocol):
+    """The options that say how a sampler runs."""
+
+    @property
+    def replay(self) -> Path | None:
+        """Recorded completions, for ``--engine scripted``."""
+
+    @property
+    def device(self) -> str:
+        """Where the transformers engine runs."""
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the weights."""
+
+    @property
+    def engine_args(self) -> Mapping[str, Any]:
+        """Passed on to vLLM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +78,8 @@ class BuildOptions:
     seed: int
     out: Path | None
     resume: bool
+    prm: str | None = None
+    top: int = 4
 
 
 def run_build(options: BuildOptions) -> None:
@@ -78,18 +103,21 @@ def run_build(options: BuildOptions) -> None:
         print(f"warning: {warning}", file=sys.stderr)
     engine = pick_engine(options.engine, options.device)
     spec = make_spec(model, source, sampling, segmenter, engine, options)
-    out = options.out or _default_out(spec, source)
+    stages = _stages(options)
+    out = options.out or _default_out(spec, source, stages)
     with progress() as shown:
-        manifest = build(
-            spec,
-            source,
-            lambda: make_sampler(engine, model, options),
-            out,
-            resume=options.resume,
-            batch=options.batch or BATCH[engine],
-            workers=options.workers,
-            progress=shown,
-        )
+        how: dict[str, Any] = {
+            "resume": options.resume,
+            "batch": options.batch or BATCH[engine],
+            "workers": options.workers,
+            "progress": shown,
+        }
+        if stages:
+            manifest = build_and_derive(
+                spec, source, lambda: make_sampler(engine, model, options), out, stages, **how
+            )
+        else:
+            manifest = build(spec, source, lambda: make_sampler(engine, model, options), out, **how)
     print_summary(manifest, f"sealed {out}")
     print(f"\nnext: fsdpo-data inspect {out}")
 
@@ -133,6 +161,30 @@ def make_spec(
     )
 
 
+def engine_arguments(
+    pairs: list[str] | None, tensor_parallel: int = 1, data_parallel: int = 1
+) -> dict[str, Any]:
+    """Return what ``--engine-arg`` and its short forms ask vLLM for.
+
+    Raises:
+        InputError: for an argument that is not KEY=VALUE.
+    """
+    arguments: dict[str, Any] = {}
+    if tensor_parallel != 1:
+        arguments["tensor_parallel_size"] = tensor_parallel
+    if data_parallel != 1:
+        arguments["data_parallel_size"] = data_parallel
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise InputError(f"--engine-arg {pair}: expected KEY=VALUE, e.g. max_model_len=4096.")
+        try:
+            arguments[key] = json.loads(value)
+        except ValueError:
+            arguments[key] = value  # plain words need no quotes
+    return arguments
+
+
 def pick_engine(engine: str, device: str = "auto") -> str:
     """Resolve ``auto``: vLLM where it can run, else transformers, which alone takes ``cpu``.
 
@@ -152,7 +204,7 @@ def pick_engine(engine: str, device: str = "auto") -> str:
     return engine
 
 
-def make_sampler(engine: str, model: ResolvedModel, options: BuildOptions) -> Sampler:
+def make_sampler(engine: str, model: ResolvedModel, options: EngineOptions) -> Sampler:
     """Load the engine.
 
     Raises:
@@ -181,6 +233,20 @@ def make_sampler(engine: str, model: ResolvedModel, options: BuildOptions) -> Sa
     )
 
 
-def _default_out(spec: BuildSpec, source: ProblemSet) -> Path:
+def _stages(options: BuildOptions) -> list[Stage]:
+    """Return what follows the samples: with ``--prm``, rewards and pairs."""
+    if options.prm is None:
+        return []
+    from fsdpo_data.pair import PairSpec, PairStage
+    from fsdpo_data.score_jobs import ScoreOptions, make_score_stage
+
+    engine = "auto" if options.engine == "scripted" else options.engine
+    score = ScoreOptions(options.prm, engine, options.device, options.dtype)
+    return [make_score_stage(score), PairStage(PairSpec(top=options.top))]
+
+
+def _default_out(spec: BuildSpec, source: ProblemSet, stages: Sequence[Stage]) -> Path:
     name = re.sub(r"[^\w.-]+", "-", spec.model.name).strip("-.") or "model"
-    return Path("runs") / f"{name}-{digest(spec.config(source.problems))[:8]}"
+    config = spec.config(source.problems)
+    key = digest(config, plain_specs(stages)) if stages else digest(config)
+    return Path("runs") / f"{name}-{key[:8]}"

@@ -62,19 +62,17 @@ class GradeStage:
     def run(self, draft: Draft) -> None:
         """Rewrite the solutions, and every count in the manifest that rests on verdicts."""
         old = self._of(draft.manifest)
-        golds = _golds(draft.files("problems"))
+        golds = gold_answers(draft.files("problems"))
         # Rules are counted while grading and kept nowhere else, so an interrupted run, which is
         # a matter of seconds, begins again.
         shutil.rmtree(draft.root / "solutions", ignore_errors=True)
-        files = draft.files("solutions")
-        draft.progress.phase("grade", len(files))
         tally, changes = Tally(), Counter[tuple[str, str]]()
         if draft.manifest["rows"]["solutions"] < WORTH_A_POOL or self._workers == 1:
             grader = self._make()
-            draft.rewrite("solutions", partial(regraded, golds, grader, tally, changes))
+            draft.rewrite("solutions", "grade", partial(regraded, golds, grader, tally, changes))
         else:
             with GraderPool(self._make, self._workers) as pool:
-                draft.rewrite("solutions", partial(regraded, golds, pool, tally, changes))
+                draft.rewrite("solutions", "grade", partial(regraded, golds, pool, tally, changes))
         self._describe(draft, tally)
         draft.manifest["regraded"] = {
             "from": old,
@@ -85,10 +83,7 @@ class GradeStage:
 
     def _describe(self, draft: Draft, tally: Tally) -> None:
         manifest = draft.manifest
-        draft.dropped.add("pairs")
-        manifest["rows"]["pairs"] = 0
-        for place, key in ((manifest, "pairs"), (manifest["spec"], "pair")):
-            place.pop(key, None)
+        draft.drop_pairs()
         manifest["spec"]["grader"] = self._version
         manifest |= tally.counts()
         manifest["statistics"] |= outcome_statistics(tally)
@@ -98,7 +93,8 @@ class GradeStage:
         return str(manifest["spec"]["grader"])
 
 
-def _golds(files: list[Path]) -> dict[str, str]:
+def gold_answers(files: list[Path]) -> dict[str, str]:
+    """Return the gold answers in files of problems, by problem id."""
     import polars as pl
 
     problems = pl.read_parquet(files, columns=["problem_id", "answer"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fsdpo_data.choices import Device, Dtype, Engine, PrmEngine
 from fsdpo_data.console import progress
 
 if TYPE_CHECKING:
@@ -57,6 +58,118 @@ def pair(
         min_margin=min_margin,
     )
     run_stages(directory, out, [PairStage(spec)], resume=resume)
+
+
+_LABEL_EXAMPLES = """
+**Examples**
+
+- `fsdpo-data label runs/demo --rollouts 8 --out runs/labelled`
+- `fsdpo-data label runs/qwen --model ./qwen-sft --rollouts 8 --out runs/mc --engine vllm`
+- `fsdpo-data label runs/demo --rollouts 4 --engine scripted`
+  `--replay runs/labelled/rollouts/completions.jsonl --out runs/four`
+"""
+
+
+def label(
+    directory: Source,
+    rollouts: Annotated[int, typer.Option(help="Continuations per step (the paper's N > 1).")],
+    out: Out,
+    model: Annotated[
+        str | None, typer.Option(help="Who continues.  [default: the model that sampled]")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="[default: as the solutions were sampled]")
+    ] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="[default: as the solutions were sampled]")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Tokens per continuation.  [default: as for solutions]")
+    ] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="`auto` takes vLLM where it can run, else transformers.")
+    ] = Engine.auto,
+    replay: Annotated[
+        Path | None, typer.Option(help="Recorded continuations for `--engine scripted`.")
+    ] = None,
+    device: Annotated[Device, typer.Option(help="For `--engine transformers`.")] = Device.auto,
+    dtype: Annotated[Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")] = (
+        Dtype.auto
+    ),
+    engine_arg: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=JSON passed on to `vllm.LLM`; may be given several times."),
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Beginnings per durable batch.  [default: by engine]")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that grade.  [default: the cores at hand]")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Continuation i depends on seed, beginning, i.")] = 1,
+    resume: Resume = False,
+) -> None:
+    """Label steps by Monte Carlo: continue from each of them and count the right answers.
+
+    The outcome labels (N=1) are there already and cost nothing; this takes N continuations of
+    every step of every solution, and says what they cost.
+    """
+    from fsdpo_data.jobs import engine_arguments
+    from fsdpo_data.label_jobs import LabelOptions, run_label
+
+    run_label(
+        LabelOptions(
+            source=directory,
+            out=out,
+            rollouts=rollouts,
+            model=model,
+            temperature=temperature,
+            top_p=top_p,
+            max_tokens=max_tokens,
+            engine=engine.value,
+            replay=replay,
+            device=device.value,
+            dtype=dtype.value,
+            engine_args=engine_arguments(engine_arg),
+            batch=batch,
+            workers=workers,
+            seed=seed,
+            resume=resume,
+        )
+    )
+
+
+_SCORE_EXAMPLES = """
+**Examples**
+
+- `fsdpo-data score runs/demo --prm runs/prm --out runs/scored`
+- `fsdpo-data score runs/qwen --prm org/prm --out runs/scored --engine vllm --dtype bfloat16`
+"""
+
+
+def score(
+    directory: Source,
+    prm: Annotated[
+        str, typer.Option(help="Process reward model: a directory or `org/name[@revision]`.")
+    ],
+    out: Out,
+    engine: Annotated[
+        PrmEngine, typer.Option(help="`auto` takes vLLM where it can run, else transformers.")
+    ] = PrmEngine.auto,
+    device: Annotated[Device, typer.Option(help="For `--engine transformers`.")] = Device.auto,
+    dtype: Annotated[Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")] = (
+        Dtype.auto
+    ),
+    batch_tokens: Annotated[
+        int, typer.Option(min=1, help="Tokens of a batch, padding included (transformers).")
+    ] = 16_384,
+    resume: Resume = False,
+) -> None:
+    """Give every step of every solution a reward in [0, 1]."""
+    from fsdpo_data.score_jobs import ScoreOptions, make_score_stage
+
+    options = ScoreOptions(prm, engine.value, device.value, dtype.value, batch_tokens)
+    run_stages(directory, out, [make_score_stage(options)], resume=resume)
 
 
 _GRADE_EXAMPLES = """
@@ -111,5 +224,7 @@ def derive_shown(source: Path, out: Path, stages: Sequence[Stage], *, resume: bo
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
+    app.command(epilog=_LABEL_EXAMPLES)(label)
+    app.command(epilog=_SCORE_EXAMPLES)(score)
     app.command(epilog=_GRADE_EXAMPLES)(grade)
     app.command(epilog=_PAIR_EXAMPLES)(pair)

@@ -45,9 +45,35 @@ def summary_rows(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if manifest["quarantined"]:
         table.append(("quarantined", _counts(manifest["quarantined"])))
+    if "rollouts" in manifest:
+        table.append(("rollouts", _rollouts(manifest["rollouts"])))
+    if "rewards" in manifest:
+        table.append(("step rewards", _rewards(manifest["rewards"])))
     if "pairs" in manifest:
         table += _pair_rows(manifest["pairs"])
     return table
+
+
+def _rollouts(rollouts: Mapping[str, Any]) -> str:
+    share = percent(rollouts["disagree"] / rollouts["steps"] if rollouts["steps"] else None)
+    return (
+        f"{rollouts['n']} per step, {rollouts['steps']:,} steps; {share} round to the other label "
+        "than the outcome's"
+    )
+
+
+def _rewards(rewards: Mapping[str, Any]) -> str:
+    text = f"{rewards['scored']:,} solutions"
+    if rewards["unscored"]:
+        text += f", {rewards['unscored']:,} too long to score"
+    ranking = rewards["ranking_auc"]["mean"]
+    if ranking["value"] is not None:
+        low, high = ranking["ci95"] or (float("nan"),) * 2
+        text += (
+            f"; correct over incorrect {ranking['value']:.3f} [{low:.3f}, {high:.3f}] "
+            f"(AUC by mean reward within {ranking['problems']:,} problems)"
+        )
+    return text
 
 
 def _pair_rows(pairs: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -183,6 +183,9 @@ def _rows(root: Path) -> Iterator[str]:
         "have another number of rollout counts than of steps": (
             pl.col("rollouts").list.len() != steps.list.len()
         ),
+        "have rollout counts of nothing": (
+            pl.col("rollouts").list.eval(rollout.field("n") < 1).list.any()
+        ),
         "have rollout counts with more correct than run": (
             pl.col("rollouts").list.eval(rollout.field("n_correct") > rollout.field("n")).list.any()
         ),

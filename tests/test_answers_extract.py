@@ -71,11 +71,13 @@ MARKED = [
     ("So choice **C** is the right one.", "C", "choice"),
     ("The answer is Mrs. Hilt.", "Mrs. Hilt", "answer-is"),
     ("The answer is 3:30 p.m.", "3:30 p.m", "answer-is"),
+    ("The answer is: $11:55 p.m. on Monday.$", "$11:55 p.m. on Monday$", "answer-is"),
     ("The answer is 11,\\! 111.", "11,\\! 111", "answer-is"),
     ("The answer is: $90\\text{ square\nunits}$", "$90\\text{ square\nunits}$", "answer-is"),
     ("the answer is\n\\[ x+1 \\]\nas shown", "x+1", "answer-is"),
     ("the answer is\n$$\n.5\n$$", ".5", "answer-is"),
     ("The answer is probably 5.", "5", "answer-is"),
+    ("The answer is 1/9, or about 0.111.", "1/9", "answer-is"),
     ("The answer is 5, but I am not sure.", "5", "answer-is"),
     ("The answer is 4. Wait, no. The answer is 5.", "5", "answer-is"),
     ("The answer is 5. To check: 2 + 3 = 5.", "5", "answer-is"),
@@ -102,6 +104,15 @@ UNMARKED = [
     ("So 9 are left.\nI hope this helps!", "9", "last-number"),
     ("Total: 9\nStep 4: This is all she has.", "9", "last-number"),
     ("Answer:\nStep 1: We have 5 eggs and buy 4.\nSo there are 9 eggs.", "9", "last-number"),
+    ("So the degree of \\((ax^6+b)(x^5+c)\\) is 15.\nNice.", "15", "last-number"),
+    ("Now.\nThe 20th digit of \\(\\frac{2}{9}\\) is **6**.", "6", "last-number"),
+    ("Now.\nThat is \\(2 + 1 = 3\\) values of \\(n\\).", "2 + 1 = 3", "last-maths"),
+    ("So it is \\([0,1]\\). This covers all steps.", "[0,1]", "last-maths"),
+    ("Now.\nThe area is 20 $cm^{2}$.", "20 cm^{2}", "last-maths"),
+    ("Now.\nThe difference between 12 and 5 is 7.", "7", "last-number"),
+    ("So it is \\(1/3\\).\nThis holds for fixed \\(A\\) and \\(B\\).", "1/3", "last-maths"),
+    ("All 3 are shown.\nHence the right one is $B$.", "B", "last-maths"),
+    ("Now.\nWe solve for $x$.", "We solve for $x$.", "last-sentence"),
     ("Nobody knows.\nIt is a mystery.", "It is a mystery.", "last-sentence"),
 ]
 
@@ -200,6 +211,9 @@ SETTLED = [
     ("Hence the result equals $\\frac{3}{4}$.", "\\frac{3}{4}"),
     ("So it is 1,200,000 people.", "1,200,000"),
     ("Thus -3/5 of it.", "-3/5"),
+    ("The probability is 1/9, or approximately 11.1%.", "1/9"),
+    ("So the fastest of them is Evelyn.", "Evelyn"),
+    ("So the brand that costs less is **Brand B**.", "Brand B"),
     ("She doesn't need it, so 18 are left.", "18"),
 ]
 
@@ -222,6 +236,7 @@ UNSETTLED = [
     "It could be 5, it could be 6, it could be 7.",
     "The answer is between 3 and 5.",
     "The answer is one of 10, 11, 12.",
+    "It is $3$ or 4, who knows.",
     "The answer isn't 18.",
     "The answer cannot be 18.",
     "The answer lies in the range 10 to 18.",
@@ -259,11 +274,11 @@ def test_the_last_sentence_is_kept_for_golds_in_words() -> None:
 @pytest.mark.parametrize("size", [TAIL - 1, 1_000_000])
 def test_a_megabyte_of_anything_costs_a_page(unit: str, size: int) -> None:
     text = unit * (size // len(unit))
-    seconds = []
+    seconds = []  # of this process: other jobs may share the cores
     for _ in range(3):
-        started = time.perf_counter()
+        started = time.process_time()
         extract(text)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.process_time() - started)
     assert min(seconds) < 0.05
 
 
@@ -277,9 +292,9 @@ def test_a_number_longer_than_what_is_read_is_no_answer() -> None:
 
 
 def test_boxes_nested_thousands_deep_are_read_in_one_pass() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     extract("\\boxed{" * 2_500 + "1" + "}" * 2_500)
-    assert time.perf_counter() - started < 0.1
+    assert time.process_time() - started < 0.1
 
 
 def test_nothing_raises_on_random_pieces() -> None:

@@ -57,7 +57,6 @@ def golds(shared: Path) -> list[str]:
     return unique_golds(shared)
 
 
-@pending
 def test_every_gold_of_every_benchmark_equals_itself(shared):
     groups = all_golds(shared)
     assert {name: len(golds) for name, golds in groups.items()} == COUNTS
@@ -72,7 +71,6 @@ def test_every_gold_of_every_benchmark_equals_itself(shared):
     assert unequal == []
 
 
-@pending
 def test_a_response_that_states_the_gold_word_for_word_is_right(shared):
     golds = unique_golds(shared)
     for template in (
@@ -92,7 +90,6 @@ def test_rewrites_that_keep_the_meaning_stay_correct(golds):
     assert not (failed := judge(pairs, True)), failed
 
 
-@pending
 def test_rewrites_that_change_the_meaning_become_incorrect(golds):
     pairs = list(rewritten(golds, BREAKS))
     assert not (failed := judge(pairs, False)), failed

@@ -23,7 +23,6 @@ from fsdpo_data.answers.grader import MathGrader
 #: Processor seconds for one grading here: twice the budget that benchmarks/perf/grade.py measures
 #: against, because a test may share its processor.
 LIMIT = 0.1
-pending = pytest.mark.xfail(strict=False, reason="some texts take longer than they should")
 GOLDS = ["5", "\\frac{1}{2}", "x^2+1", "[0,1)", "3, 5", "(1,2)", "y=2x+3", "\\text{even}", "B"]
 #: Calls that would turn text into code, wherever they are imported from.
 FORBIDDEN_CALLS = {
@@ -38,7 +37,7 @@ FORBIDDEN_MODULES = {
 
 
 def shown(text: str) -> str:
-    return repr(text[:60])
+    return ascii(text[:60])
 
 
 def seconds(gold: str, response: str) -> float:
@@ -53,7 +52,6 @@ def best_of_three(gold: str, response: str) -> float:
     return min(seconds(gold, response) for _ in range(3))
 
 
-@pending
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda text: ascii(text[:24]))
 def test_a_hostile_answer_is_judged_in_time_on_either_side(answer):
     slow = [
@@ -65,14 +63,12 @@ def test_a_hostile_answer_is_judged_in_time_on_either_side(answer):
     assert slow == []
 
 
-@pending
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda text: ascii(text[:24]))
 def test_a_hostile_answer_is_compared_with_itself_and_a_neighbour_in_time(answer):
     for other in (answer, answer + "1", "2" + answer):
         assert best_of_three(answer, f"\\boxed{{{other}}}") < LIMIT
 
 
-@pending
 @pytest.mark.parametrize("response", RESPONSES, ids=lambda text: ascii(text[:16]))
 def test_a_megabyte_long_response_is_judged_in_time(response):
     for gold in ("5", "x^2+1", "\\text{even}"):

@@ -11,7 +11,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from fsdpo_bench.judge import judge
+from fsdpo_bench.load import load_task
 from fsdpo_bench.outputs import FORMS, Recorded, read_outputs
+from fsdpo_bench.tasks import TASKS
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.equal import equivalent
@@ -21,6 +24,24 @@ from fsdpo_data.errors import InputError
 #: (row, series) -> (ours, theirs, why). Theirs is None where the file has no verdict.
 Differences = dict[tuple[int, str], tuple[str, str, str]]
 
+NEMO_0: Differences = {
+    (1, ""): (
+        "correct",
+        "wrong",
+        "the response runs on into a made-up next question; theirs took its answer, 4 - 20i",
+    ),
+    (24, ""): ("correct", "wrong", "1320 km for the gold 1320: the unit may be stated"),
+    (27, ""): ("correct", "wrong", "the value asked for is (x+y)^2, and (x+y)^2=81 states it"),
+    (42, ""): ("correct", "wrong", "no box, but the last line says 675 dollars; theirs is strict"),
+}
+NEMO_1: Differences = {
+    (39, ""): (
+        "correct",
+        "wrong",
+        "the response runs on into a made-up next question; theirs took its answer, -1",
+    ),
+    (49, ""): ("correct", "wrong", r"theirs does not know \fbox{958}"),
+}
 QWEN: Differences = {
     (73, "sample 7"): ("correct", "wrong", "theirs does not read 10{,}000 as 10000"),
 }
@@ -78,6 +99,16 @@ def test_abel(outputs: Path) -> None:
     file = outputs / "abel_gsm8k" / "7b_first300.jsonl"
     assert correct(file) == {"": 193}
     assert differences(file) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "marked", "known"), [("output-rs0", 31, NEMO_0), ("output-rs1", 37, NEMO_1)]
+)
+def test_nemo_skills(outputs: Path, name: str, marked: int, known: Differences) -> None:
+    file = outputs / "nemo_skills" / f"{name}.jsonl"
+    assert sum(bool(each.correct) for each in judged(file)[0]) == marked
+    assert differences(file) == without_reasons(known)
+    assert correct(file) == {"": marked + len(known)}
 
 
 def test_qwen(outputs: Path) -> None:
@@ -158,6 +189,54 @@ def _float_equal(row: dict[str, list[str]]) -> bool:
         return float(str(row["pred"][0]).replace(",", "")) == float(str(row["gt"]).replace(",", ""))
     except ValueError:
         return False
+
+
+#: Rows of ProcessBench where its flag on the final answer and our verdict differ.
+PROCESSBENCH = {
+    "gsm8k": {
+        "gsm8k-70": ("correct", "wrong", "59 is boxed and is the gold"),
+        "gsm8k-74": ("correct", "wrong", "2 is boxed and is the gold"),
+        "gsm8k-238": ("wrong", "correct", "unmarked; the last sentence ends '… in 4 weeks'"),
+        "gsm8k-319": ("wrong", "correct", "boxed are 4 blue and 6 red boxes, asked was how many"),
+        "gsm8k-329": ("wrong", "correct", r"boxed is \15, which is no number in LaTeX"),
+    },
+    "math": {
+        "math-50": ("correct", "wrong", "7 is boxed and is the gold"),
+        "math-123": ("correct", "wrong", "411/333 is 137/111, unsimplified"),
+        "math-221": ("correct", "wrong", "23/2 is 11.5"),
+        "math-247": ("correct", "wrong", "-58/87 is -2/3, unsimplified"),
+        "math-248": ("correct", "wrong", "10.5 pi is 21/2 pi"),
+        "math-278": ("correct", "wrong", "the ratio 1:2 as 1/2"),
+        "math-392": ("correct", "wrong", "1/(sin x cos x) - tan x is cot x, unsimplified"),
+        "math-555": ("wrong", "correct", "boxed is 3/16 = 0.0011_2 for the gold 0.0011_2"),
+        "math-571": ("wrong", "correct", "unmarked; it ends on x^3 = 12 for the gold 12"),
+        "math-679": ("wrong", "correct", "unmarked; remarks follow that end on f(x)"),
+        "math-791": ("wrong", "correct", "it says '… the integer value 0' for the gold 1"),
+    },
+}
+
+
+@pytest.mark.parametrize("name", PROCESSBENCH)
+def test_processbench(shared: Path, name: str) -> None:
+    """Solutions by a dozen models to problems of the test splits, which have the golds."""
+    benchmarks = shared / "data" / "benchmarks"
+    problems = {_key(p.question): p for p in load_task(TASKS[name], benchmarks).problems}
+    file = shared / "data" / "stepwise" / "processbench" / f"{name}.json"
+    rows = json.loads(file.read_bytes())
+    items = [(problems[_key(row["problem"])], "\n\n".join(row["steps"])) for row in rows]
+    judged = [each.verdict for each in judge(TASKS[name], items, workers=1)]
+    words = {True: "correct", False: "wrong"}
+    found = {
+        row["id"]: (words[_right(verdict)], words[row["final_answer_correct"]])
+        for row, verdict in zip(rows, judged, strict=True)
+        if _right(verdict) != row["final_answer_correct"]
+    }
+    assert len(rows) == {"gsm8k": 400, "math": 1000}[name]
+    assert found == {key: known[:2] for key, known in PROCESSBENCH[name].items()}
+
+
+def _key(question: str) -> str:
+    return "".join(question.split())
 
 
 def test_lm_evaluation_harness_samples(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from fsdpo_bench.rows import read_rows
 from fsdpo_bench.tasks import SUITES, TASKS, get_suite, get_task, select_tasks
 from hub_server import client_env, run_client, running_hub
 
+from fsdpo_data.answers.equal import equivalent
 from fsdpo_data.errors import InputError
 from fsdpo_data.records import Record
 from fsdpo_data.sources import problems_digest
@@ -90,6 +91,33 @@ def test_golds_noted_as_partial_are_replaced_after_the_digest(benchmarks: Path) 
     assert len(noted) == len(TASKS["math"].notes) == 12
     [listed] = [p for p in noted if p.answer == "5 - 10i, 11, -3 + 6i"]
     assert "separated by commas" in listed.question
+
+
+#: Rows of the annotation that are damaged: a TAB where "\\t" of \\tfrac was.
+DAMAGED = {"2913"}
+
+
+def test_maths_golds_are_those_that_people_annotated(benchmarks: Path) -> None:
+    """All 5,000, after the twelve notes; several annotated values are one list or alternatives."""
+    file = benchmarks / "math" / "annotations" / "mario_eval_math_testset_annotation.json"
+    problems = {key(p.question): p for p in load_task(TASKS["math"], benchmarks).problems}
+    rows = json.loads(file.read_bytes())
+    wrong = set()
+    for row in rows:
+        problem = problems[key(row["question"])]
+        golds = [problem.answer, *problem.metadata.get("also", ())]
+        annotated = row["answer"] if isinstance(row["answer"], list) else [row["answer"]]
+        if not all(any(equal(gold, each) for gold in golds) for each in annotated):
+            wrong.add(str(row["index"]))
+    assert len(rows) == 5000 and wrong == DAMAGED
+
+
+def key(question: str) -> str:
+    return "".join(question.split())
+
+
+def equal(gold: str, answer: str) -> bool:
+    return equivalent(gold, answer).status == "correct"
 
 
 def test_problems_on_one_base_problem_share_a_cluster(benchmarks: Path) -> None:

@@ -27,6 +27,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return int(caught.value.code or 0), out, err
 
 
+#: Benchmarks whose golds are all plain numbers.
+PLAIN = {"gsm8k", "svamp", "addsub", "gsm_ic2", "gsm_icm"}
 #: Benchmarks with findings: how many golds are missing, and how many are noted.
 FINDINGS = {"math": (0, 12), "gk2023": (2, 1), "ocw": (0, 1)}
 
@@ -38,6 +40,8 @@ def test_every_gold_is_right_about_itself_and_wrong_about_nonsense(shared: Path,
     assert [finding for finding in report.findings if finding.surprise] == []
     assert report.passed and report.right == report.golds == TASKS[name].count - missing
     assert len(report.findings) == missing + noted
+    assert sum(report.kinds.values()) == report.golds
+    assert {"number": report.golds}.items() <= report.kinds.items() or name not in PLAIN
 
 
 def test_the_command_lists_the_two_golds_that_are_missing(
@@ -90,6 +94,16 @@ def test_notes_replace_golds_and_add_others(tmp_path: Path) -> None:
     assert GoldNote("why").gold == ""
 
 
+def test_only_the_tolerant_benchmark_has_two_verdicts() -> None:
+    problem = Problem("q", "4.4677e14", "ocw", "test")
+    [ocw] = judge(TASKS["ocw"], [(problem, "\\boxed{4.45e14}")])
+    [plain] = judge(TASKS["math"], [(problem, "\\boxed{4.45e14}")])
+    assert (ocw.verdict.status, ocw.strict.status) == ("correct", "incorrect")
+    assert (plain.verdict.status, plain.strict.status) == ("incorrect", "incorrect")
+    [far] = judge(TASKS["ocw"], [(problem, "\\boxed{4.4e14}")])
+    assert far.verdict.status == "incorrect"
+
+
 def test_explain_prints_what_the_verdict_rests_on(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "grade", "--explain", "1/2", "Thus \\boxed{0.5}, I think.")
     assert code == 0
@@ -111,7 +125,9 @@ def test_explain_takes_negative_numbers_and_markup_as_text(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["grade"], "nothing to grade: give --explain GOLD PRED."),
+        (["grade"], "expected a FILE of responses, or --explain GOLD PRED."),
+        (["grade", "x", "--explain", "1", "1"], "expected a FILE of responses, or --explain"),
+        (["grade", "nosuch.jsonl"], "nosuch.jsonl: cannot be read"),
         (["grade", "--explain", "1", "1", "--tolerance", "2"], "--tolerance 2.0: expected"),
         (["validate", "--suite", "odd"], "Nearest: ood"),
         (["validate", "--task", "addsub"], "addsub"),
@@ -120,6 +136,40 @@ def test_explain_takes_negative_numbers_and_markup_as_text(
 def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     code, out, err = run(capsys, *arguments)
     assert code == 1 and message in out.replace("AddSub", "addsub") + err
+
+
+ROWS = [
+    {"answer": "5", "response": "The answer is 5.", "correct": True},
+    {"answer": "5", "response": "The answer is 6.", "correct": False},
+    {"answer": "1/2", "response": "\\boxed{0.5}", "correct": False},
+    {"answer": "", "response": "The answer is 6.", "correct": False},
+]
+
+
+def test_responses_made_elsewhere_are_scored(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    code, out, _ = run(capsys, "grade", str(file))
+    assert code == 0
+    [row] = [line.split() for line in out.splitlines() if line.startswith("all")]
+    assert row[1:9] == ["2", "3", "66.7", "%", "[20.8,", "93.9]", "1", "1"]
+    assert "row 3: gold '1/2', answer '0.5': correct (boxed/" in out
+    assert "published as incorrect" in out
+    _, out, _ = run(capsys, "grade", str(file), "--show", "0")
+    assert "1 more; --show 1 shows all" in out
+    _, out, _ = run(capsys, "grade", str(file), "--json")
+    [series] = json.loads(out)
+    assert (series["correct"], series["n"], series["disputed"]) == (2, 3, 1)
+    assert series["outcomes"] == {"correct": 2, "gold_unparsed": 1, "incorrect": 1}
+
+
+def test_series_of_a_published_file(capsys: pytest.CaptureFixture[str], shared: Path) -> None:
+    file = shared / "data" / "outputs" / "openai_gsm8k" / "example_model_solutions.jsonl"
+    _, out, _ = run(capsys, "grade", str(file), "--task", "gsm8k", "--json")
+    counts = {row["series"]: (row["correct"], row["published_correct"]) for row in json.loads(out)}
+    assert counts["175b_verification"] == (742, 742) and len(counts) == 4
 
 
 def test_list_names_every_task(capsys: pytest.CaptureFixture[str]) -> None:

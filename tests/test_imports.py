@@ -15,6 +15,8 @@ COMMANDS = [
     ("fsdpo_data", "validate --help"),
     ("fsdpo_data", "inspect --help"),
     ("fsdpo_data", "grade --help"),
+    ("fsdpo_data", "label --help"),
+    ("fsdpo_data", "score --help"),
     ("fsdpo_data", "pair --help"),
     ("fsdpo_train", "--help"),
     ("fsdpo_train", "sft --help"),

@@ -51,8 +51,8 @@ class Rewards:
         pass
 
     def run(self, draft: Any) -> None:
-        draft.progress.phase("score", 1)
-        draft.rewrite("solutions", self._rewarded)
+        draft.rewrite("solutions", "score", self._rewarded)
+        draft.drop_pairs()
 
     def _rewarded(self, table: pa.Table) -> pa.Table:
         rows = table.to_pylist()

@@ -165,8 +165,7 @@ class Scores:
         pass
 
     def run(self, draft: Any) -> None:
-        draft.progress.phase("score", 1)
-        draft.rewrite("solutions", self._filled)
+        draft.rewrite("solutions", "score", self._filled)
 
     def _filled(self, table: pa.Table) -> pa.Table:
         found = table.to_pylist()

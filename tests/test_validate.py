@@ -69,6 +69,7 @@ def setter(**fields: Any) -> Callable[[Rows], object]:
         (setter(step_rewards=[0.5, None]), "reward that is not a number in [0, 1]"),
         (setter(rollouts=[{"n": 2, "n_correct": 1}]), "another number of rollout counts"),
         (setter(rollouts=[{"n": 2, "n_correct": 3}] * 2), "more correct than run"),
+        (setter(rollouts=[{"n": 0, "n_correct": 0}] * 2), "rollout counts of nothing"),
         (setter(finish_reason="abort"), "finish_reason that is not stop or length"),
         (setter(problem_id="0" * 20), "belong to no problem"),
         (lambda rows: rows[1].update(solution_id=rows[0]["solution_id"]), "occur more than once"),

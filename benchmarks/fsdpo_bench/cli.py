@@ -80,30 +80,79 @@ def validate(
     raise typer.Exit(0 if all(report.passed for report in reports) else 1)
 
 
-@app.command(
-    epilog="**Examples** `fsdpo-bench grade --explain '\\frac12' 'The answer is 0.5'`, "
-    "`fsdpo-bench grade --explain 4.47e14 4.45e14 --tolerance 0.01`"
-)
+_GRADE_EXAMPLES = """
+**Examples**
+
+- `fsdpo-bench grade --explain '\\frac12' 'The answer is 0.5'`
+- `fsdpo-bench grade --explain 4.47e14 4.45e14 --tolerance 0.01`
+- `fsdpo-bench grade outputs.jsonl` — rows with `answer` and `response`, or the files of OpenAI,
+  ToRA, Qwen, Abel, NeMo-Skills or lm-evaluation-harness as they are
+"""
+
+
+@app.command(epilog=_GRADE_EXAMPLES)
 def grade(
+    file: Annotated[
+        Path | None, typer.Argument(help="Responses made elsewhere, with their golds.")
+    ] = None,
     explain: Annotated[
         tuple[str, str] | None,
         typer.Option(metavar="GOLD PRED", help="Judge one answer or response, and say why."),
     ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Benchmark whose grading applies (`ocw` is tolerant).")
+    ] = None,
     tolerance: Annotated[
         float | None, typer.Option(help="Relative error that a number may have, e.g. 0.01.")
     ] = None,
+    show: Annotated[int, typer.Option(min=0, help="Differing verdicts to print.")] = 10,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes.  [default: the cores at hand]")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Judge an answer against a gold and explain the verdict."""
+    """Judge responses that are there already: one, with an explanation, or a file of them."""
+    if (file is None) == (explain is None):
+        raise InputError("expected a FILE of responses, or --explain GOLD PRED.")
+    if tolerance is not None and not 0 <= tolerance < 1:
+        raise InputError(f"--tolerance {tolerance}: expected at least 0 and less than 1.")
+    if tolerance is None and task is not None:
+        tolerance = _tolerance_of(task)
+    if explain is not None:
+        _explain(*explain, tolerance)
+    elif file is not None:
+        _grade_file(file, tolerance, show, workers, as_json)
+
+
+def _tolerance_of(task: str) -> float | None:
+    from fsdpo_bench.judge import TOLERANT
+    from fsdpo_bench.tasks import get_task
+
+    return TOLERANT if get_task(task).tolerant else None
+
+
+def _explain(gold: str, response: str, tolerance: float | None) -> None:
     from fsdpo_bench.show import print_verdict
     from fsdpo_data.answers.grader import MathGrader
 
-    if explain is None:
-        raise InputError("nothing to grade: give --explain GOLD PRED.")
-    if tolerance is not None and not 0 <= tolerance < 1:
-        raise InputError(f"--tolerance {tolerance}: expected at least 0 and less than 1.")
-    gold, response = explain
     [verdict] = MathGrader(tolerance).grade([(gold, response)])
     print_verdict(gold, verdict)
+
+
+def _grade_file(
+    file: Path, tolerance: float | None, show: int, workers: int | None, as_json: bool
+) -> None:
+    from fsdpo_bench.external import by_series, score
+    from fsdpo_bench.outputs import read_outputs
+    from fsdpo_bench.show import print_disputed, print_series
+
+    scored = score(read_outputs(file), tolerance, workers)
+    series = by_series(scored)
+    if as_json:
+        typer.echo(json.dumps([each.as_dict() for each in series], indent=2))
+        return
+    print_series(series)
+    print_disputed([each for each in scored if each.disputed], show)
 
 
 def main() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from fsdpo_bench.external import Scored, Series
 from fsdpo_bench.tasks import SUITES, TASKS
 from fsdpo_bench.validate import Report
 from fsdpo_data.answers import Verdict
+from fsdpo_data.console import percent
+from fsdpo_data.manifest import wilson_interval
 
 
 def print_tasks() -> None:
@@ -22,7 +25,8 @@ def print_tasks() -> None:
 
 def print_reports(reports: Sequence[Report]) -> None:
     """Print what was found out about benchmarks: a table, then every exception."""
-    table = _table("benchmark", "problems>", "golds>", "equal themselves>", "digest", "result")
+    columns = ("benchmark", "problems>", "golds>", "equal themselves>", "digest", "result")
+    table = _table(*columns, "golds read as")
     for report in reports:
         digest = report.digest if report.known_digest else f"{report.digest} (not the known one)"
         table.add_row(
@@ -32,6 +36,7 @@ def print_reports(reports: Sequence[Report]) -> None:
             f"{report.right:,}",
             "–" if report.error else digest,
             "ok" if report.passed else "[red]not ok[/red]",
+            ", ".join(f"{kind} {count:,}" for kind, count in report.kinds.items()),
         )
     _print(table)
     for report in reports:
@@ -51,6 +56,44 @@ def _print_findings(report: Report) -> None:
         mark = "[red]surprise[/red]" if finding.surprise else "known"
         gold = escape(repr(finding.gold))
         console.print(f"  row {finding.row:>4}  {mark}  {gold}: {escape(finding.what)}")
+
+
+def print_series(series: Sequence[Series]) -> None:
+    """Print scores with their 95 % intervals."""
+    table = _table("series", "correct>", "of>", "accuracy", "published>", "differ>", "outcomes")
+    for each in series:
+        correct = each.outcomes["correct"]
+        share = correct / each.graded if each.graded else None
+        others = {name: n for name, n in sorted(each.outcomes.items()) if name != "correct"}
+        table.add_row(
+            each.name or "all",
+            f"{correct:,}",
+            f"{each.graded:,}",
+            percent(share, wilson_interval(correct, each.graded)),
+            "–" if each.theirs is None else f"{each.theirs:,}",
+            "–" if each.theirs is None else f"{each.disputed:,}",
+            ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in others.items()),
+        )
+    _print(table)
+
+
+def print_disputed(scored: Sequence[Scored], count: int) -> None:
+    """Print the first responses whose publisher's verdict is another."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False, soft_wrap=True)
+    for each in scored[:count]:
+        recorded = each.recorded
+        name = f" {recorded.series}" if recorded.series else ""
+        ours = f"{each.verdict.status} ({each.verdict.rule})"
+        console.print(
+            f"row {recorded.row}{name}: gold {escape(repr(recorded.gold))}, answer "
+            f"{escape(repr(each.verdict.answer))}: {ours}, published as "
+            f"{'correct' if recorded.correct else 'incorrect'}"
+        )
+    if len(scored) > count:
+        console.print(f"{len(scored) - count} more; --show {len(scored)} shows all")
 
 
 def print_verdict(gold: str, verdict: Verdict) -> None:

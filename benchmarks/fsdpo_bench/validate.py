@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.judge import judge
 from fsdpo_bench.load import Loaded, load_task
 from fsdpo_bench.tasks import Task
+from fsdpo_data.answers.equal import rule_of
+from fsdpo_data.answers.read import read
 from fsdpo_data.errors import InputError
 from fsdpo_data.schema import Problem
 
@@ -44,6 +47,7 @@ class Report:
         golds: Golds checked.
         right: Golds that are right about themselves, and about nothing else that was tried.
         digest: Digest of the problems.
+        kinds: Golds by the kind they are read as.
         findings: In the order of the rows.
         error: Why it could not be loaded; then all counts are zero.
     """
@@ -52,6 +56,7 @@ class Report:
     golds: int = 0
     right: int = 0
     digest: str = ""
+    kinds: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     error: str = ""
 
@@ -74,6 +79,7 @@ class Report:
             "golds": self.golds,
             "right": self.right,
             "digest": self.digest,
+            "kinds": dict(self.kinds),
             "error": self.error,
             "findings": [asdict(finding) for finding in self.findings],
         }
@@ -89,7 +95,14 @@ def validate_task(task: Task, data: Path | None = None) -> Report:
     wrong = [*_not_itself(task, with_gold), *_accepts_decoys(task, with_gold)]
     findings = sorted([*_known(loaded), *wrong], key=lambda finding: finding.row)
     bad = {finding.row for finding in wrong}
-    return Report(task, len(with_gold), len(with_gold) - len(bad), loaded.digest, tuple(findings))
+    kinds = dict(Counter(kind_of(problem.answer) for _, problem in with_gold).most_common())
+    right = len(with_gold) - len(bad)
+    return Report(task, len(with_gold), right, loaded.digest, kinds, tuple(findings))
+
+
+def kind_of(gold: str) -> str:
+    """Return what kind of answer a gold is read as, e.g. ``number`` or ``set``."""
+    return rule_of(read(gold))
 
 
 def _known(loaded: Loaded) -> Iterator[Finding]:

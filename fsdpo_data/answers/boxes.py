@@ -138,6 +138,8 @@ class _Scan:
 
 def _first_box(text: str) -> int | None:
     """Return where the first box may start; braces before it are of no account."""
+    if "ox" not in text:
+        return None
     starts = [text.find(command) for command in _COMMANDS]
     first = min((start for start in starts if start >= 0), default=None)
     while first and text[first - 1] == "\\":

@@ -1,15 +1,41 @@
-"""Whether two answers agree: from equal text over exact values to evaluation at points."""
+"""Whether two answers agree: equal text, then plain numbers, then all that can be read."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 from fsdpo_data.answers import Outcome, Verdict
-from fsdpo_data.answers.numbers import Number, agree, read_number
+from fsdpo_data.answers.agree import within
+from fsdpo_data.answers.budget import Budget, OutOfBudget, TooLarge
+from fsdpo_data.answers.clean import MAX_LENGTH, clean
+from fsdpo_data.answers.compare import Comparison
+from fsdpo_data.answers.numbers import agree, read_number
+from fsdpo_data.answers.numeric import symbols
+from fsdpo_data.answers.prose import same_words
+from fsdpo_data.answers.read import alternatives, read
+from fsdpo_data.answers.show import show
+from fsdpo_data.answers.tree import (
+    Based,
+    Builder,
+    Items,
+    Join,
+    Matrix,
+    Member,
+    Moment,
+    Num,
+    Quantity,
+    Ratio,
+    Relation,
+    Text,
+    Value,
+    is_node,
+)
 
-_SPACE = re.compile(r"\s+|\\[,;:! ]|\\(?:left|right)(?![A-Za-z])|\$")
+#: Operations modulo a prime that one pair may take; about 30 ms.
+BUDGET = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +59,128 @@ def equivalent(gold: str, answer: str, options: Options = STRICT) -> Verdict:
         return Verdict("gold_unparsed", answer, "empty-gold")
     if not answer.strip():
         return Verdict("no_answer", answer, "empty-answer")
-    gold_form, answer_form = canonical(gold), canonical(answer)
-    if gold_form == answer_form:
-        return Verdict("correct", answer, "text", gold_form, answer_form)
+    quick = _quick(gold, answer, options)
+    if quick is not None:
+        return quick
+    key = canonical(gold)
+    if key == canonical(answer):
+        return Verdict("correct", answer, "text", key, key)
+    try:
+        same, rule = _compare(gold, answer, options)
+        status: Outcome = "correct" if same else "incorrect"
+    except (OutOfBudget, TooLarge):
+        status, rule = "timed_out", "budget"
+    return Verdict(status, answer, rule, show(read(gold)), show(read(answer)))
+
+
+def _quick(gold: str, answer: str, options: Options) -> Verdict | None:
+    """Decide pairs of plain numbers."""
     left, right = _number(gold), _number(answer)
-    same = left is not None and right is not None and agree(left, right)
-    status: Outcome = "correct" if same else "incorrect"
-    return Verdict(status, answer, "number", gold_form, answer_form)
-
-
-def canonical(answer: str) -> str:
-    """Return a key that only equivalent answers share."""
-    text = _SPACE.sub("", answer)
-    return text.replace("dfrac", "frac").replace("tfrac", "frac").rstrip(".")
+    if not isinstance(left, Num) or not isinstance(right, Num):
+        return None
+    same = agree(left, right)
+    if not same and options.tolerance is not None:
+        same = within(left, right, Fraction(options.tolerance), Budget(BUDGET))
+    if not same and "," in gold + answer:
+        return None  # "70,110" may be a list
+    return Verdict("correct" if same else "incorrect", answer, "number", show(left), show(right))
 
 
 @lru_cache(maxsize=65_536)
-def _number(text: str) -> Number | None:
+def _number(text: str) -> Num | Quantity | None:
     return read_number(text)
+
+
+_SPACE = re.compile(r"(?<=[A-Za-z0-9.])\s+(?=[A-Za-z0-9.])|\s+|\\[!]|\\(?:left|right)(?![A-Za-z])")
+
+
+@lru_cache(maxsize=32_768)
+def canonical(answer: str) -> str:
+    """Return a key that only equivalent answers share."""
+    if len(answer) > MAX_LENGTH:
+        return answer
+    number = _number(answer)
+    if isinstance(number, Num):
+        return show(number) if number.places is None else f"{show(number)} {number.places}"
+    text = clean(answer).replace("dfrac", "frac").replace("tfrac", "frac")
+    return _SPACE.sub(lambda gap: " " if gap.group().isspace() and _between(gap) else "", text)
+
+
+def _between(gap: re.Match[str]) -> bool:
+    """Whether a gap keeps two words or numbers apart."""
+    before, after = gap.string[: gap.start()][-1:], gap.string[gap.end() :][:1]
+    return before.isalnum() and after.isalnum()
+
+
+def _compare(gold: str, answer: str, options: Options) -> tuple[bool, str]:
+    read_gold, read_answer = read(gold), read(answer)
+    if same_words(gold, answer, isinstance(read_gold, Text)):
+        return True, "words"
+    comparison = Comparison(Budget(BUDGET), options.tolerance)
+    for left in alternatives(gold, read_gold):
+        for right in alternatives(answer, read_answer):
+            if comparison.same(left, right):
+                return True, rule_of(left)
+    if _with_units(gold, answer, comparison):
+        return True, "unit"
+    return False, rule_of(read_gold)
+
+
+def _with_units(gold: str, answer: str, comparison: Comparison) -> bool:
+    """Read letters as units where they cannot be variables.
+
+    They cannot if the other side is a number without letters; a gold such as ``37/4 m`` is a
+    quantity only for answers that spell out a unit.
+    """
+    left, right = read(gold), read(answer)
+    if _has_letters(right) and not _has_letters(left):
+        measured = read(answer, letter_units=True)
+        return measured != right and comparison.same(left, measured)
+    if _has_letters(left) and isinstance(right, Quantity) and right.unit.dims:
+        measured = read(gold, letter_units=True)
+        return measured != left and comparison.same(measured, right)
+    return False
+
+
+def is_words(answer: str) -> bool:
+    """Whether ``answer`` is plain words, not a value that can be calculated with."""
+    return isinstance(read(answer), Text)
+
+
+def _has_letters(value: Value) -> bool:
+    match value:
+        case Quantity():
+            return bool(symbols(value.node))
+        case Items():
+            return any(map(_has_letters, value.items))
+        case Relation():
+            return _has_letters(value.parts[-1])
+        case Text():
+            return True
+    return is_node(value) and bool(symbols(value))  # type: ignore[arg-type]
+
+
+def rule_of(gold: Value) -> str:
+    """Name the comparison that a gold of this type asks for."""
+    match gold:
+        case Num():
+            return "number"
+        case Items():
+            return {"": "list", "{}": "set"}.get(gold.brackets, "tuple")
+        case Relation():
+            return "equation" if gold.ops == ("=",) else "inequality"
+    for kinds, name in _RULES:
+        if isinstance(gold, kinds):
+            return name
+    return "expression"
+
+
+_RULES: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (Quantity, "quantity"),
+    (Ratio, "ratio"),
+    (Based, "base"),
+    (Matrix, "matrix"),
+    ((Member, Builder, Join), "set"),
+    (Moment, "time"),
+    (Text, "words"),
+)

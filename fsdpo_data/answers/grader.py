@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fsdpo_data.answers import Verdict
-from fsdpo_data.answers.equal import Options, equivalent
+from fsdpo_data.answers.equal import Options, equivalent, is_words
 from fsdpo_data.answers.extract import Extraction, extract
 
 
@@ -38,6 +38,6 @@ class MathGrader:
         if found.answer is None:
             return Verdict("no_answer", None, found.rule)
         verdict = equivalent(gold, found.answer, self.options)
-        if verdict.status != "correct" and found.value is not None:
+        if verdict.status == "incorrect" and found.value is not None and is_words(found.answer):
             verdict = equivalent(gold, found.value, self.options)
         return replace(verdict, answer=found.answer, rule=f"{found.rule}/{verdict.rule}")

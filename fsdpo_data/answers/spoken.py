@@ -44,6 +44,7 @@ _LEAD = re.compile(
 _STOP = re.compile(
     r"[,;]?\s+(?:because|since|as\s+(?:we|the|it|there|required|shown)|so\s+(?:the|we|that|it)"
     r"|which|where|when|obtained|rounded|I\s+hope|hope\s+(?:this|it)|if\s+(?:we|you))\b"
+    r"|,?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b"
     r"|,\s+(?:not|so|but)\b|\s+\((?:since|because|not|rounded)\b|\\\\\s*\n|</answer>",
     re.I,
 )
@@ -186,7 +187,7 @@ def _without_explanation(line: str) -> str:
         line = line[: stop.start()]
     sentence = SENTENCE_END.search(line)
     if sentence and not _OR_ELSE.match(line, sentence.end()):
-        line = line[: sentence.start()]
+        line = line[: sentence.start()] + "$" * ("$" in sentence.group())
     line = line.strip().rstrip(".").strip("* ")
     quoted = _QUOTED.fullmatch(line)
     return quoted.group(1).strip() if quoted else line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 
 from fsdpo_data.answers.boxes import ending
@@ -19,9 +20,11 @@ _NUMBER = re.compile(
     r"(?:\s?/\s?\d+(?:\.\d+)?)?(?:\\?%)?"
 )
 _MATHS = re.compile(r"\$\$?([^$\n]{1,400})\$\$?|\\\(([^\n]{1,400}?)\\\)|\\\[([^\]]{1,400}?)\\\]")
+_COUNT = re.compile(r"(?<![\w.,^_])\d[\d,.]{0,20} *$")
 _LATEX = re.compile(r"\\(?![$%!,;])")
 _HAS_WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
-_DIGIT = re.compile(r"\d")
+_SAYS = re.compile(r"(?:\b(?:is|are|be|get|gives)|[=:,])\s*\**$")
+_LETTER = re.compile(r"\\?[A-Za-z]")
 #: What may stand between two values that are one answer: "3 and 5", "$x=$ 3, or $x=$ 5".
 JOINT = re.compile(
     r"(?:[\s$,;&]|\\[()\[\],;:! ]|\\q?quad|\\text\{[\s,]*(?:and|or)?[\s,]*\}|\band\b|\bor\b"
@@ -35,9 +38,15 @@ _AFTER = re.compile(r"\s*([A-Za-z]+)")
 _BOUND = re.compile(
     r"(?:(?:less|more|fewer|greater|larger|smaller)\s+than|at\s+(?:least|most)"
     r"|(?:\bnot|n't|\bcannot|\bnever)(?:\s+(?:be|equal))?)"
-    r"(?:\s+or\s+equal)?(?:\s+to)?\s*[$\\(]*$|\b(?:between|range)\b[^.]*$",
+    r"(?:\s+or\s+equal)?(?:\s+to)?\s*[$\\(]*$|\b(?:between|range)\b(?:(?!\bis\b|=).)*$",
     re.I,
 )
+#: The same value, said again.
+_AGAIN = re.compile(r",?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b", re.I)
+#: What comes before the words that a sentence ends on: "so the fastest of them is Evelyn".
+_VERBS = frozenset(("is", "are", "was", "were"))
+#: Most words that can be an answer at the end of a sentence.
+_NAME_WORDS = 5
 _NUMBERED = re.compile(r"\s*(?:\**(?:step|part|case)\s*\d+\s*\**\s*[:.]|\d+[.)]\s|[-*]\s)", re.I)
 #: Nothing but the announcement of an answer that never comes.
 _NOTHING = re.compile(r"(?:[\W_]|\b(?:f?box(?:ed)?|so|the|final|answers?|is|are)\b)*", re.I)
@@ -47,32 +56,81 @@ _PLEASANTRY = re.compile(
 
 
 def settled_value(statement: str) -> str | None:
-    """Return the formula or number that a statement in words ends on.
+    """Return the formula or number that a statement in words ends on, or the words after "is".
 
     None for a statement without words, which is a value as it stands, and for one that offers
     several values, or only bounds one.
     """
     if not _HAS_WORD.search(statement):
         return None
-    return _last_formula(statement) or settled_number(statement)
+    statement = _AGAIN.split(statement, maxsplit=1)[0]
+    values = _values(statement)
+    if values:
+        return _settled(statement, values)[0]
+    return _named(statement)
 
 
-def settled_number(statement: str) -> str | None:
-    """Return the number a statement ends on; None if it offers several, or only bounds it."""
-    numbers = list(_NUMBER.finditer(statement))
+def _named(statement: str) -> str | None:
+    """Return the words that follow the last "is"."""
+    words = statement[-200:].rstrip(".!* ").split()[-_NAME_WORDS - 1 :]
+    verbs = [at for at, word in enumerate(words[:-1]) if word in _VERBS]
+    return " ".join(words[verbs[-1] + 1 :]).strip("*") if verbs else None
+
+
+def _values(statement: str) -> list[re.Match[str]]:
+    """List formulas, and numbers outside of formulas, in order."""
+    formulas = list(_MATHS.finditer(statement))
+    numbers = _NUMBER.finditer(_MATHS.sub(_blank, statement) if formulas else statement)
+    values = sorted([*formulas, *numbers], key=re.Match.start)
+    # "3 possible values of $n$" does not end on n; "therefore it is $n$" does.
+    return [
+        each
+        for each in values
+        if not _LETTER.fullmatch(_content(each)) or _SAYS.search(statement, 0, each.start())
+    ]
+
+
+def _blank(formula: re.Match[str]) -> str:
+    return "\0" * len(formula.group())
+
+
+def _content(value: re.Match[str]) -> str:
+    if value.re is _NUMBER:
+        return value.group().strip()
+    return next(part for part in value.groups() if part).strip()
+
+
+def _settled(statement: str, values: list[re.Match[str]]) -> tuple[str | None, str]:
+    """Return what a statement's values come to, and by which rule; None if that is open."""
+    last = values[-1]
+    if last.re is _NUMBER:
+        return _settled_number(statement, values), "last-number"
+    run = [last]
+    for each in reversed(values[:-1]):
+        if each.re is _NUMBER or not _joined(statement[each.end() : run[0].start()]):
+            break
+        run.insert(0, each)
+    counted = _COUNT.search(statement, 0, run[0].start())  # 20 $cm^2$
+    listed = " , ".join(_content(each) for each in run)
+    return (counted.group() if counted else "") + listed, "last-maths"
+
+
+def _settled_number(statement: str, values: list[re.Match[str]]) -> str | None:
+    last = values[-1]
     # A number inside LaTeX is a part of something: \frac{1}{2} does not end on 2.
-    if not numbers or _LATEX.search(statement):
+    if _LATEX.search(_MATHS.sub("", statement)) or _BOUND.search(statement, 0, last.start()):
         return None
-    last = numbers[-1]
-    if _BOUND.search(statement, 0, last.start()):
-        return None
-    if len(numbers) > 1:
-        between = statement[numbers[-2].end() : last.start()]
-        if JOINT.fullmatch(between) and CONJUNCTION.search(between):
+    if len(values) > 1:
+        between = statement[values[-2].end() : last.start()]
+        if _joined(between) or _PERHAPS.search(between):
             return None
-        if _PERHAPS.search(between) or _either(between, statement[last.end() :]):
+        if _either(between, statement[last.end() :]):
             return None
-    return last.group().strip()
+    return _content(last)
+
+
+def _joined(between: str) -> bool:
+    return bool(JOINT.fullmatch(between) and CONJUNCTION.search(between))
 
 
 def _either(between: str, after: str) -> bool:
@@ -113,13 +171,22 @@ def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
         return None, "none"
     if len(stripped) <= _WHOLE and "\n" not in stripped and stripped == sentence:
         return stripped, "whole"
-    formula = _closing_display(stripped) or _last_formula(sentence)
-    if formula is not None:
-        return formula, "last-maths"
-    number = _last_number(text, sentence)
-    if number is not None:
-        return number, "last-number"
+    display = _closing_display(stripped)
+    if display is not None:
+        return display, "last-maths"
+    for said in _sentences_from_the_end(text):
+        values = _values(said)
+        if values:
+            answer, rule = _settled(said, values)
+            return (answer, rule) if answer else (sentence, "last-sentence")
     return (sentence, "last-sentence") if sentence else (None, "none")
+
+
+def _sentences_from_the_end(text: str) -> Iterator[str]:
+    """Yield the last sentences, without the numbers of steps and items, the last one first."""
+    for line in reversed(ending(text, _NEAR).splitlines()[-40:]):
+        number = _NUMBERED.match(line)
+        yield from reversed(_sentences(line[number.end() :] if number else line))
 
 
 def _closing_display(text: str) -> str | None:
@@ -129,29 +196,4 @@ def _closing_display(text: str) -> str | None:
         start = text.rfind(opener, 0, len(text) - 2)
         if text.endswith(closer) and start >= 0:
             return text[start + 2 : -2].strip().rstrip(".,").strip() or None
-    return None
-
-
-def _last_formula(sentence: str) -> str | None:
-    """Return the formula a sentence ends on, or the run of formulas that is one list."""
-    found = list(_MATHS.finditer(sentence))
-    if not found or _DIGIT.search(sentence, found[-1].end()):
-        return None
-    first = last = len(found) - 1
-    while first > 0:
-        between = sentence[found[first - 1].end() : found[first].start()]
-        if not JOINT.fullmatch(between) or not CONJUNCTION.search(between):
-            break
-        first -= 1
-    contents = [next(part for part in each.groups() if part) for each in found[first : last + 1]]
-    return " , ".join(content.strip() for content in contents)
-
-
-def _last_number(text: str, sentence: str) -> str | None:
-    """Return the number the last sentence with a number ends on."""
-    for line in (sentence, *reversed(ending(text, _NEAR).splitlines()[-40:])):
-        number = _NUMBERED.match(line)
-        said = line[number.end() :] if number else line
-        if _DIGIT.search(said):
-            return settled_number(said)
     return None

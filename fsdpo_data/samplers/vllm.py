@@ -44,7 +44,7 @@ class VllmSampler:
         arguments = {
             "enable_prefix_caching": True,
             "dtype": checkpoint_dtype(path, revision) if dtype == "auto" else dtype,
-            **_cpu_defaults(),
+            **cpu_defaults(),
             **(engine_args or {}),
         }
         make = _Replicas if arguments.get("data_parallel_size", 1) > 1 else vllm.LLM
@@ -54,7 +54,7 @@ class VllmSampler:
             )
         except Exception as error:  # vLLM raises whatever its parts raise
             raise Unavailable(
-                f"--engine vllm could not load {path} with {arguments}: {_reason(error)} "
+                f"--engine vllm could not load {path} with {arguments}: {reason(error)} "
                 "Check the GPUs and the options, or use --engine transformers."
             ) from error
         self._params = vllm.SamplingParams
@@ -95,7 +95,7 @@ class VllmSampler:
             return self._llm.generate(prompts, params, use_tqdm=False)
         except Exception as error:  # a dead engine raises whatever killed it
             raise Unavailable(
-                f"--engine vllm stopped while sampling: {_reason(error)} What was sampled before "
+                f"--engine vllm stopped while sampling: {reason(error)} What was sampled before "
                 "is safe: run again with --resume, if memory was short with a smaller --batch."
             ) from error
 
@@ -205,7 +205,8 @@ def checkpoint_dtype(path: str, revision: str | None) -> str:
     return str(dtype).removeprefix("torch.") if dtype is not None else "auto"
 
 
-def _cpu_defaults() -> dict[str, Any]:
+def cpu_defaults() -> dict[str, Any]:
+    """Return the arguments without which vLLM does not do what is promised on CPUs."""
     from vllm.platforms import current_platform
 
     if not current_platform.is_cpu():
@@ -215,6 +216,7 @@ def _cpu_defaults() -> dict[str, Any]:
     return {"enforce_eager": True, "enable_chunked_prefill": False}
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Return what an error of vLLM says in one line."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[0].strip() if lines else repr(error)

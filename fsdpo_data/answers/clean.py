@@ -1,0 +1,163 @@
+r"""Text as it comes from models, made plain ASCII LaTeX: signs, dollar signs, bold, full stops."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+#: Longest answer that is taken up at all; longer ones agree only if they are the same text.
+MAX_LENGTH = 10_000
+
+_VULGAR = {
+    "½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5",
+    "⅗": "3/5", "⅘": "4/5", "⅙": "1/6", "⅚": "5/6", "⅐": "1/7", "⅛": "1/8", "⅜": "3/8",
+    "⅝": "5/8", "⅞": "7/8", "⅑": "1/9", "⅒": "1/10",
+}  # fmt: skip
+_SIGNS = {
+    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-", "﹣": "-", "－": "-", "➖": "-",
+    "×": "\\times ", "✕": "\\times ", "⨯": "\\times ", "·": "\\cdot ", "⋅": "\\cdot ",
+    "∙": "\\cdot ", "•": "\\cdot ", "÷": "\\div ", "⁄": "/", "∕": "/", "∗": "*",
+    "±": "\\pm ", "∓": "\\mp ", "√": "\\surd ", "∛": "\\cbrt ", "∜": "\\qdrt ",
+    "∞": "\\infty ", "∪": "\\cup ", "⋃": "\\cup ", "∩": "\\cap ", "⋂": "\\cap ",
+    "∖": "\\setminus ", "∈": "\\in ", "∉": "\\notin ", "∅": "\\emptyset ", 
+    "Ø": "\\emptyset ", "ø": "\\emptyset ", "⌀": "\\emptyset ",
+    "≤": "\\le ", "⩽": "\\le ", "≦": "\\le ", "≥": "\\ge ", "⩾": "\\ge ", "≧": "\\ge ",
+    "≠": "\\ne ", "≈": "\\approx ", "≃": "\\approx ", "≅": "\\cong ", "≡": "\\equiv ",
+    "°": "^\\circ ", "º": "^\\circ ", "˚": "^\\circ ", "∘": "\\circ ",
+    "′": "'", "’": "'", "‘": "'", "ʼ": "'", "`": "'", "″": "''", "“": '"', "”": '"',
+    "ℝ": "\\mathbb{R}", "ℤ": "\\mathbb{Z}", "ℕ": "\\mathbb{N}", "ℚ": "\\mathbb{Q}",
+    "ℂ": "\\mathbb{C}", "∧": "\\wedge ", "∨": "\\vee ", "∣": "|", "｜": "|", "∥": "\\parallel ",
+    "⟨": "\\langle ", "⟩": "\\rangle ", "〈": "\\langle ", "〉": "\\rangle ",
+    "⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ",
+    "€": "\\euro ", "£": "\\pounds ", "¢": "\\cents ", "¥": "\\yen ", "，": ",", "；": ";",
+    "：": ":", "。": ".", "、": ",", "（": "(", "）": ")", "［": "[", "］": "]", "｛": "\\{",
+    "｝": "\\}", "…": "\\ldots ", "⋯": "\\ldots ", "∆": "\\Delta ", "Ω": "\\Omega ",
+    "µ": "\\mu ", "ϕ": "\\phi ", "ℏ": "\\hbar ", "⇒": " ", "∠": "\\angle ", "％": "%",
+    "⅟": "1/", "∶": ":", "ı": "i", "⊂": "\\subset ", "⊆": "\\subseteq ", "⊥": "\\perp ",
+    "∑": "\\sum ", "△": "\\triangle ",
+    "∏": "\\prod ", "∫": "\\int ", "∂": "\\partial ", "∇": "\\nabla ",
+}  # fmt: skip
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
+    "η": "eta", "θ": "theta", "ϑ": "theta", "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu",
+    "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "υ": "upsilon",
+    "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta",
+    "Λ": "Lambda", "Ξ": "Xi", "Π": "Pi", "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
+    "𝜋": "pi", "𝛑": "pi", "𝝅": "pi",
+}  # fmt: skip
+_RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱˣᵗ", "0123456789+-()nixt", strict=True))
+_LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎ₙₓᵢ", "0123456789+-()nxi", strict=True))
+_TABLE = str.maketrans(
+    _SIGNS
+    | {letter: f"\\{name} " for letter, name in _GREEK.items()}
+    | {sign: f" {fraction} " for sign, fraction in _VULGAR.items()}
+)
+_RAISED_RUN = re.compile(f"[{''.join(_RAISED)}]+")
+_LOWERED_RUN = re.compile(f"[{''.join(_LOWERED)}]+")
+_RAISED_FRACTION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,9})[⁄/∕]([₀₁₂₃₄₅₆₇₈₉]{1,9})")
+_MIXED = re.compile(rf"(?<=\d)(?=[{''.join(_VULGAR)}])")
+_INVISIBLE = re.compile("[\u0000-\u0008\u000b-\u001f\u007f\u00ad\u200b-\u200f\u202a-\u202e"
+                        "\u2060-\u206f\ufeff\ufe0e\ufe0f\ud800-\udfff]")  # fmt: skip
+_BOLD = re.compile(r"(?<![\w)\]}])(\*\*|__)(\S(?:[^*_]{0,2000}\S)?)\1(?![\w(\[{])")
+_REWRITES = (
+    (re.compile(r"\\thinspace(?![A-Za-z])"), r"\\,"),
+    (re.compile(r"\\not\s*="), r"\\ne "),
+    (re.compile(r"\\not\s*\\in(?![A-Za-z])"), r"\\notin "),
+    (re.compile(r"\\cr(?![A-Za-z])|\\\\\s*\[[^\]]{0,12}\]"), r"\\\\ "),
+    (re.compile(r"\\\\\s*$"), ""),
+    (re.compile(r"US\s*(?=\\\$)"), ""),
+)
+_MARKUP = (
+    (re.compile(r"^<(b|i|u|em|strong|p|span|div)>([^<>]*)</\1>$"), r"\2"),
+    (re.compile(r"\{\s*([-+=<>])\s*\}"), r"\1"),
+)
+_DOLLAR = re.compile(r"(?<!\\)\$")
+
+
+def clean(text: str) -> str:
+    """Return ``text`` in plain ASCII LaTeX, without delimiters, bold marks and the full stop."""
+    if not text.isascii():
+        text = _to_ascii(text)
+    if "\x00" <= min(text, default=" ") < " ":
+        text = _INVISIBLE.sub("", text)
+    text = text.strip()
+    if "\\" in text:
+        for pattern, plain in _REWRITES:
+            text = pattern.sub(plain, text)
+    if "<" in text or "{" in text:
+        for pattern, plain in _MARKUP:
+            text = pattern.sub(plain, text)
+    if "**" in text or "__" in text:
+        text = _BOLD.sub(r"\2", text)
+    if "$" in text:
+        text = drop_delimiters(text)
+    return strip_stop(text)
+
+
+def _to_ascii(text: str) -> str:
+    text = _INVISIBLE.sub("", text)
+    text = _RAISED_FRACTION.sub(lambda m: f" {_plain(m[1])}/{_plain(m[2])} ", text)
+    text = _MIXED.sub(" ", text)
+    text = _RAISED_RUN.sub(lambda m: f"^{{{''.join(_RAISED[c] for c in m[0])}}}", text)
+    text = _LOWERED_RUN.sub(lambda m: f"_{{{''.join(_LOWERED[c] for c in m[0])}}}", text)
+    text = text.translate(_TABLE)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text).translate(_TABLE)
+    return text
+
+
+def _plain(digits: str) -> str:
+    return "".join(_RAISED.get(c) or _LOWERED[c] for c in digits)
+
+
+def strip_stop(text: str) -> str:
+    """Drop punctuation after the answer and marks around it."""
+    while True:
+        before = text
+        text = text.strip()
+        text = text if text.endswith("..") else text.rstrip(".,;:")
+        if text.endswith("\\") and not text.endswith("\\\\"):
+            text = text[:-1]
+        for left, right in (
+            ("\\(", "\\)"),
+            ("\\[", "\\]"),
+            ('"', '"'),
+            ("``", "''"),
+            ("''", "''"),
+            ("'", "'"),
+            ("`", "`"),
+            ("*", "*"),
+        ):
+            if text.startswith(left) and text.endswith(right) and len(text) > len(left + right):
+                inner = text[len(left) : -len(right)]
+                text = inner if left not in inner else text
+        if text == before:
+            return text
+
+
+def drop_delimiters(text: str) -> str:
+    r"""Drop the dollar signs that delimit maths; write ``\$`` for those that are money."""
+    marks = [match.start() for match in _DOLLAR.finditer(text)]
+    out: list[str] = []
+    last, index = 0, 0
+    while index < len(marks):
+        at = marks[index]
+        end = marks[index + 1] if index + 1 < len(marks) else None
+        out.append(text[last:at])
+        last = at + 1
+        if end is not None and _is_maths(text[at + 1 : end]):
+            out.append(" " + text[at + 1 : end] + " ")
+            last = end + 1
+            index += 2
+            continue
+        if text[at + 1 : at + 2].strip(" -.0123456789") == "" and text[at + 1 : at + 2]:
+            out.append("\\$")
+        index += 1
+    out.append(text[last:])
+    return "".join(out).strip()
+
+
+def _is_maths(inside: str) -> bool:
+    """Whether text between two dollar signs is maths, not "5 and " of "$5 and $10"."""
+    opens, closes = inside[:1].isspace(), inside[-1:].isspace()
+    return inside == "" or inside.isspace() or opens == closes or opens

@@ -1,0 +1,210 @@
+"""Evaluation modulo two large primes: exact for rational functions, whatever their size.
+
+Symbols, ``e`` and ``pi`` get fixed pseudo-random residues, ``i`` a root of -1. A root, a logarithm
+or a sine of something gets a residue made from the residues of its arguments, so two trees that
+agree here agree as expressions in those; that they differ here says nothing about them
+(``Residue.exact`` is False).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from hashlib import blake2b
+from math import prod
+
+from fsdpo_data.answers.budget import Budget, TooLarge
+from fsdpo_data.answers.tree import Add, Call, Const, Div, Mul, Node, Num, PlusMinus, Pow, Sym
+
+#: Primes that are 1 modulo 4, so that -1 has a square root.
+PRIMES = (2305843009213693921, 2305843009213693693)
+#: Longest product that a factorial or a binomial coefficient is multiplied out to.
+MAX_FACTORS = 20_000
+#: Largest exponent, in bits.
+MAX_EXPONENT_BITS = 20_000
+
+
+class Undefined(ArithmeticError):
+    """The expression has no value at this point."""
+
+
+class Residues:
+    """Evaluates trees modulo one prime at one point.
+
+    Args:
+        prime: The modulus.
+        point: Which of the fixed points the symbols take.
+        budget: Counts operations.
+
+    Attributes:
+        exact: Whether everything so far was a rational function.
+    """
+
+    def __init__(self, prime: int, point: int, budget: Budget) -> None:
+        self.prime, self.point, self.budget = prime, point, budget
+        self.exact = True
+
+    def value(self, node: Node) -> int:
+        """Return the residue of ``node``.
+
+        Raises:
+            Undefined: A denominator vanishes.
+            TooLarge: An exponent or a factorial is out of bounds.
+            OutOfBudget: Too many operations.
+        """
+        self.budget.spend(1)
+        match node:
+            case Num():
+                return node.value.numerator * self._inverse(node.value.denominator) % self.prime
+            case Add():
+                return sum(map(self.value, node.terms)) % self.prime
+            case Mul():
+                result = 1
+                for factor in node.factors:
+                    result = result * self.value(factor) % self.prime
+                return result
+            case Div():
+                return self.value(node.top) * self._inverse(self.value(node.bottom)) % self.prime
+            case Pow():
+                return self._power(node)
+            case Sym():
+                return _residue(f"{node.name} {self.point}", self.prime)
+            case Const():
+                return self._constant(node.name)
+            case Call():
+                return self._call(node)
+            case PlusMinus():
+                raise Undefined("two values")
+
+    def _inverse(self, residue: int) -> int:
+        if residue % self.prime == 0:
+            raise Undefined("division by zero")
+        return pow(residue, -1, self.prime)
+
+    def _constant(self, name: str) -> int:
+        if name == "i":
+            return _root_of_minus_one(self.prime)
+        return _residue(f"constant {name}", self.prime)
+
+    def _power(self, node: Pow) -> int:
+        exponent = integer_value(node.exponent)
+        if exponent is None:
+            return self._opaque("^", self.value(node.base), self.value(node.exponent))
+        base = self.value(node.base)
+        if exponent < 0:
+            return pow(self._inverse(base), -exponent, self.prime)
+        return pow(base, exponent, self.prime)
+
+    def _call(self, node: Call) -> int:
+        if node.name == "deg":
+            degree = self._constant("pi") * self._inverse(180)
+            return self.value(node.args[0]) * degree % self.prime
+        if node.name in ("factorial", "binom", "perm"):
+            counts = [integer_value(arg) for arg in node.args]
+            known = [count for count in counts if count is not None]
+            if len(known) == len(counts):
+                return self._combinatorial(node.name, known)
+        return self._opaque(node.name, *map(self.value, node.args))
+
+    def _combinatorial(self, name: str, counts: list[int]) -> int:
+        n = counts[0]
+        if n < 0:
+            raise Undefined("negative count")
+        if name == "factorial":
+            return _product(1, n, self.prime, self.budget)
+        k = counts[1]
+        if not 0 <= k <= n:
+            return 0
+        if name == "binom":
+            k = min(k, n - k)
+        top = _product(n - k + 1, n, self.prime, self.budget)
+        if name == "perm":
+            return top
+        return top * self._inverse(_product(1, k, self.prime, self.budget)) % self.prime
+
+    def _opaque(self, name: str, *residues: int) -> int:
+        self.exact = False
+        return _residue(f"{name} {residues}", self.prime)
+
+
+def integer_value(node: Node) -> int | None:
+    """Return the integer that a constant ``node`` is, if it is one of moderate size.
+
+    Raises:
+        TooLarge: It is an integer out of bounds.
+    """
+    if isinstance(node, Num):
+        return int(node.value) if node.value.denominator == 1 else None
+    if isinstance(node, Mul):
+        factors = [integer_value(factor) for factor in node.factors]
+        result = 1
+        for factor in factors:
+            if factor is None:
+                return None
+            result *= factor
+        return result
+    if isinstance(node, Pow):
+        base, exponent = integer_value(node.base), integer_value(node.exponent)
+        if base is None or exponent is None or exponent < 0:
+            return None
+        if abs(base) > 1 and base.bit_length() * exponent > MAX_EXPONENT_BITS:
+            raise TooLarge("exponent")
+        return int(base**exponent)
+    if isinstance(node, Call) and node.name == "factorial":
+        n = integer_value(node.args[0])
+        if n is None or n < 0:
+            return None
+        if n > 1_000:
+            raise TooLarge("factorial")
+        result = 1
+        for factor in range(2, n + 1):
+            result *= factor
+        return result
+    return None
+
+
+def rational_value(node: Node) -> Fraction | None:
+    """Return the rational number that ``node`` is, if it can be written out shortly."""
+    match node:
+        case Num():
+            return node.value
+        case Add() | Mul():
+            parts = node.terms if isinstance(node, Add) else node.factors
+            values = [rational_value(part) for part in parts]
+            known = [value for value in values if value is not None]
+            if len(known) < len(values) or len(known) > 50:
+                return None
+            return (
+                sum(known, Fraction(0)) if isinstance(node, Add) else prod(known, start=Fraction(1))
+            )
+        case Div():
+            top, bottom = rational_value(node.top), rational_value(node.bottom)
+            return None if top is None or not bottom else top / bottom
+        case Pow():
+            base, exponent = rational_value(node.base), rational_value(node.exponent)
+            if base and exponent is not None and exponent.denominator == 1 and abs(exponent) < 200:
+                return base ** int(exponent)
+    return None
+
+
+def _product(first: int, last: int, prime: int, budget: Budget) -> int:
+    if last - first > MAX_FACTORS:
+        raise TooLarge("factorial")
+    budget.spend(max(last - first, 0) // 16)
+    result = 1
+    for factor in range(first, last + 1):
+        result = result * factor % prime
+    return result
+
+
+@lru_cache(maxsize=16_384)
+def _residue(key: str, prime: int) -> int:
+    return int.from_bytes(blake2b(key.encode("utf-8", "replace"), digest_size=16).digest()) % prime
+
+
+@lru_cache(maxsize=8)
+def _root_of_minus_one(prime: int) -> int:
+    base = 2
+    while pow(base, (prime - 1) // 2, prime) == 1:
+        base += 1
+    return pow(base, (prime - 1) // 4, prime)

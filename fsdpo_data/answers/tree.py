@@ -1,0 +1,337 @@
+"""The small immutable trees that answers are read into.
+
+``Node`` is an expression that has a value; ``Value`` is anything an answer can be: an expression,
+a quantity, a list, an interval, a relation, a matrix, a clock time, plain words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Num:
+    """A rational number.
+
+    Attributes:
+        value: What is written, exactly.
+        places: Digits shown after the point, None for a number that is exact (``3``, ``1/7``);
+            negative when the last digit shown is above the units (``4.5e33``).
+        digits: Significant digits shown, for decimals.
+    """
+
+    value: Fraction
+    places: int | None = None
+    digits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sym:
+    """A variable; case and subscript are part of the name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """``pi``, ``e``, ``i`` or ``inf``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """A sum."""
+
+    terms: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mul:
+    """A product; a difference is a sum with a factor -1."""
+
+    factors: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Div:
+    """A quotient."""
+
+    top: Node
+    bottom: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Pow:
+    """A power."""
+
+    base: Node
+    exponent: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of its arguments: ``sin``, ``root``, ``log``, or an unknown one such as ``f``."""
+
+    name: str
+    args: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlusMinus:
+    r"""``\pm node`` (sign +1) or ``\mp node`` (sign -1), both values meant."""
+
+    sign: int
+    node: Node
+
+
+Node: TypeAlias = Num | Sym | Const | Add | Mul | Div | Pow | Call | PlusMinus
+NODES = (Num, Sym, Const, Add, Mul, Div, Pow, Call, PlusMinus)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit of measure, a currency, or the name of the things that were counted.
+
+    Attributes:
+        label: As it is shown.
+        dims: Dimensions with their powers, sorted; empty for counted things.
+        factor: Size in the base unit of its dimensions.
+    """
+
+    label: str
+    dims: tuple[tuple[str, int], ...] = ()
+    factor: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number of units."""
+
+    node: Node
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """``3:4`` or ``3 to 4 to 5``."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Based:
+    """Digits in a number base: ``25_6``."""
+
+    digits: str
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Several values.
+
+    Attributes:
+        brackets: Opening and closing bracket: ``()``, ``[]``, ``(]``, ``[)``, ``{}``; empty for
+            a list without brackets.
+        items: The values.
+    """
+
+    brackets: str
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Rows of expressions."""
+
+    rows: tuple[tuple[Value, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A chain ``a < b <= c`` or an equation; ``ops`` has one entry fewer than ``parts``."""
+
+    parts: tuple[Value, ...]
+    ops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """``left`` is an element of ``right``; with ``negated``, it is not."""
+
+    left: Value
+    right: Value
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Statements joined by ``or`` or ``and``, or sets by ``∪``, ``∩`` or ``∖``."""
+
+    op: str
+    parts: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """``{head | conditions}``."""
+
+    head: Value
+    conditions: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A clock time, a date, or both; what is not stated is None.
+
+    Attributes:
+        seconds: Seconds since midnight; since midnight or noon if ``half`` is unknown.
+        half: ``am`` or ``pm``, ``24h`` where the hour shows it, or "" if not stated.
+        day: Day of the month.
+        month: Month from 1 to 12.
+        year: Year.
+    """
+
+    seconds: int | None = None
+    half: str = ""
+    day: int | None = None
+    month: int | None = None
+    year: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Words, lower-case, without articles and punctuation."""
+
+    words: tuple[str, ...]
+
+
+Value: TypeAlias = (
+    Node
+    | Quantity
+    | Ratio
+    | Based
+    | Items
+    | Matrix
+    | Relation
+    | Member
+    | Join
+    | Builder
+    | Moment
+    | Text
+)
+
+ONE = Num(Fraction(1))
+MINUS_ONE = Num(Fraction(-1))
+
+
+def is_node(value: Value) -> bool:
+    """Whether ``value`` is an expression."""
+    return isinstance(value, NODES)
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """Return the direct subexpressions of ``node``."""
+    if isinstance(node, Add):
+        return node.terms
+    if isinstance(node, Mul):
+        return node.factors
+    if isinstance(node, Div):
+        return (node.top, node.bottom)
+    if isinstance(node, Pow):
+        return (node.base, node.exponent)
+    if isinstance(node, Call):
+        return node.args
+    if isinstance(node, PlusMinus):
+        return (node.node,)
+    return ()
+
+
+def negate(node: Node) -> Node:
+    """Return ``-node``."""
+    if isinstance(node, Num):
+        return Num(-node.value, node.places, node.digits)
+    return Mul((MINUS_ONE, node))
+
+
+def add(terms: list[Node]) -> Node:
+    """Return the sum, folded if all terms are exact numbers."""
+    if len(terms) == 1:
+        return terms[0]
+    if all(isinstance(term, Num) and term.places is None for term in terms):
+        return Num(sum((term.value for term in terms if isinstance(term, Num)), Fraction(0)))
+    return Add(tuple(terms))
+
+
+def multiply(factors: list[Node]) -> Node:
+    """Return the product, folded if all factors are exact numbers of moderate size."""
+    if len(factors) == 1:
+        return factors[0]
+    if all(isinstance(factor, Num) and factor.places is None for factor in factors):
+        value = Fraction(1)
+        for factor in factors:
+            if isinstance(factor, Num):
+                value *= factor.value
+        return Num(value)
+    if len(factors) == 2:
+        scaled = _scientific(*factors)
+        if scaled is not None:
+            return scaled
+    return Mul(tuple(factors))
+
+
+def divide(top: Node, bottom: Node) -> Node:
+    """Return the quotient, folded if both are exact numbers."""
+    if (
+        isinstance(top, Num)
+        and isinstance(bottom, Num)
+        and top.places is None is bottom.places
+        and bottom.value
+    ):
+        return Num(top.value / bottom.value)
+    return Div(top, bottom)
+
+
+#: Powers of ten in scientific notation beyond this are left as powers.
+MAX_POWER_OF_TEN = 5_000
+
+
+def _scientific(number: Node, power: Node) -> Node | None:
+    """Read ``4.5 * 10^33`` as one number that shows two digits."""
+    if not (
+        isinstance(number, Num)
+        and isinstance(power, Pow)
+        and power.base == Num(Fraction(10))
+        and isinstance(power.exponent, Num)
+        and power.exponent.value.denominator == 1
+        and abs(power.exponent.value) <= MAX_POWER_OF_TEN
+    ):
+        return None
+    shift = int(power.exponent.value)
+    places = None if number.places is None else number.places - shift
+    return Num(number.value * Fraction(10) ** shift, places, number.digits)
+
+
+def substitute(node: Node, name: str, value: Node) -> Node:
+    """Put ``value`` for the symbol ``name``."""
+    match node:
+        case Sym():
+            return value if node.name == name else node
+        case Add():
+            return Add(tuple(substitute(term, name, value) for term in node.terms))
+        case Mul():
+            return Mul(tuple(substitute(factor, name, value) for factor in node.factors))
+        case Div():
+            return Div(substitute(node.top, name, value), substitute(node.bottom, name, value))
+        case Pow():
+            base, exponent = node.base, node.exponent
+            return Pow(substitute(base, name, value), substitute(exponent, name, value))
+        case Call():
+            return Call(node.name, tuple(substitute(arg, name, value) for arg in node.args))
+        case PlusMinus():
+            return PlusMinus(node.sign, substitute(node.node, name, value))
+        case Num() | Const():
+            return node

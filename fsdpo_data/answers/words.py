@@ -1,0 +1,225 @@
+"""Number words: cardinals, ordinals, fractions, scales; and clock times and dates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+
+from fsdpo_data.answers.tree import Moment
+
+_ONES = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+SMALL = {word: value for value, word in enumerate(_ONES)} | {
+    word: 10 * value for value, word in enumerate(_TENS, 2)
+}
+SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9,
+          "trillion": 10**12, "dozen": 12}  # fmt: skip
+SCALES |= {"hundreds": 100, "thousands": 1000, "millions": 10**6, "billions": 10**9,
+           "dozens": 12}  # fmt: skip
+_ORDINAL_ONES = [
+    "zeroth",
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+    "eleventh",
+    "twelfth",
+    "thirteenth",
+    "fourteenth",
+    "fifteenth",
+    "sixteenth",
+    "seventeenth",
+    "eighteenth",
+    "nineteenth",
+]
+ORDINALS = {word: value for value, word in enumerate(_ORDINAL_ONES)} | {
+    word[:-1] + "ieth": 10 * value for value, word in enumerate(_TENS, 2)
+} | {"hundredth": 100, "thousandth": 1000}  # fmt: skip
+#: Denominators in words, singular.
+PART_SIZES = {word: value for word, value in ORDINALS.items() if value > 2} | {
+    "half": 2, "halve": 2, "quarter": 4,
+}  # fmt: skip
+_ARTICLES = ("a", "an")
+
+
+def is_number_word(word: str) -> bool:
+    """Whether a number in words may begin with ``word``."""
+    word = word.lower()
+    return (
+        word in SMALL or (word in SCALES and not word.endswith("s")) or word in ("half", "quarter")
+    )
+
+
+def read_number_words(words: Sequence[str]) -> tuple[Fraction, int, bool] | None:
+    """Read the longest number in words that ``words`` begin with.
+
+    Returns:
+        The value, how many words it took, and whether it is an ordinal; None if there is none.
+    """
+    value, used = _cardinal(words)
+    if not used:
+        return _without_cardinal(words)
+    rest = words[used:]
+    if rest and (part := part_named(rest[0])) is not None and (value != 1 or rest[0] != "second"):
+        return Fraction(value, part), used + 1, False
+    if len(rest) >= 2 and rest[0] == "and":
+        fraction, taken = _fraction(rest[1:])
+        if taken:
+            return value + fraction, used + 1 + taken, False
+    if rest and rest[0] in ORDINALS and value and value % 10 == 0:
+        return Fraction(value + ORDINALS[rest[0]]), used + 1, True
+    return Fraction(value), used, False
+
+
+def _without_cardinal(words: Sequence[str]) -> tuple[Fraction, int, bool] | None:
+    fraction, used = _fraction(words)
+    if used:
+        return fraction, used, False
+    if words and words[0] in _ARTICLES and len(words) > 1 and words[1] in SCALES:
+        value, used = _cardinal(("one", *words[1:]))
+        return Fraction(value), used, False
+    if words and words[0] in SCALES and not words[0].endswith("s"):
+        value, used = _cardinal(("one", *words))
+        return Fraction(value), used - 1, False
+    if words and words[0] in ORDINALS:
+        return Fraction(ORDINALS[words[0]]), 1, True
+    return None
+
+
+def _fraction(words: Sequence[str]) -> tuple[Fraction, int]:
+    """Read ``a half``, ``half``, ``two thirds``; (0, 0) if there is none."""
+    if not words:
+        return Fraction(0), 0
+    if words[0] in ("half", "quarter"):
+        return Fraction(1, PART_SIZES[words[0]]), 1
+    if len(words) > 1 and (part := part_named(words[1])) is not None:
+        if words[0] in _ARTICLES or words[0] == "one":
+            return Fraction(1, part), 2
+        if words[0] in SMALL:
+            return Fraction(SMALL[words[0]], part), 2
+    return Fraction(0), 0
+
+
+def part_named(word: str) -> int | None:
+    """Return the denominator that ``word`` names: 3 for "thirds"."""
+    return PART_SIZES.get(word) or (PART_SIZES.get(word[:-1]) if word.endswith("s") else None)
+
+
+def _cardinal(words: Sequence[str]) -> tuple[int, int]:
+    """Read ``two hundred and five``; returns (value, words used)."""
+    total, group, used = 0, 0, 0
+    last: int | None = None
+    for index, word in enumerate(words):
+        if word in SMALL and _may_follow(SMALL[word], last):
+            last = SMALL[word]
+            group += last
+        elif word in SCALES and last is not None:
+            last = SCALES[word]
+            if last in (12, 100):
+                group *= last
+            else:
+                total, group = total + group * last, 0
+        elif word == "and" and last is not None and last >= 100 and index == used:
+            continue
+        else:
+            break
+        used = index + 1
+    return total + group, used
+
+
+def _may_follow(size: int, last: int | None) -> bool:
+    """Whether "five" may follow what came before: nothing, "twenty", "hundred"."""
+    return last is None or last >= 100 or (20 <= last < 100 and 0 < size < 10)
+
+
+_MONTHS = {
+    name: number
+    for number, names in enumerate(
+        ("january jan", "february feb", "march mar", "april apr", "may", "june jun", "july jul",
+         "august aug", "september sept sep", "october oct", "november nov", "december dec"), 1)
+    for name in names.split()
+}  # fmt: skip
+_MONTH = "|".join(_MONTHS)
+_TIME = re.compile(
+    r"(?P<h>\d{1,2})(?:[:.](?P<m>[0-5]\d)(?::(?P<s>[0-5]\d))?)?\s*(?P<half>[ap])\.?\s?m\b\.?"
+    r"|(?P<h2>\d{1,2}):(?P<m2>[0-5]\d)(?::(?P<s2>[0-5]\d))?(?:\s*(?:hours|hrs|h|o'?clock))?"
+    r"|(?P<h3>\d{1,2})\s*o'?\s?clock(?:\s*(?P<half3>[ap])\.?m\b\.?)?"
+    r"|(?:12(?::00)?\s+)?(?P<name>noon|midday|midnight)",
+    re.I,
+)
+_DATE = re.compile(
+    rf"(?P<month>{_MONTH})\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:,?\s+(?P<year>\d{{4}}))?"
+    rf"|(?:the\s+)?(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<month2>{_MONTH})\.?"
+    r"(?:,?\s+(?P<year2>\d{4}))?",
+    re.I,
+)
+_WEEKDAY = re.compile(r"(?:mon|tues|wednes|thurs|fri|satur|sun)day,?\s+", re.I)
+
+
+def read_moment(text: str) -> Moment | None:
+    """Read a clock time that cannot be anything else, a date, or both."""
+    text = text.strip().rstrip(".")
+    if not 3 <= len(text) <= 60:
+        return None
+    date = _DATE.search(text)
+    rest = text if date is None else (text[: date.start()] + " " + text[date.end() :])
+    rest = re.sub(r"^[\s,]*(?:at|on)?\s+|[\s,]+(?:at|on)?\s*$|^\s*(?:at|on)\s+", "", rest).strip()
+    if date is not None:
+        rest = _WEEKDAY.sub("", rest + " ").strip()
+    time = _TIME.fullmatch(rest) if rest else None
+    if rest and time is None:
+        return None
+    if date is None and time is None:
+        return None
+    return _moment(time, date)
+
+
+def _moment(time: re.Match[str] | None, date: re.Match[str] | None) -> Moment | None:
+    day = month = year = None
+    if date is not None:
+        day = int(date["day"] or date["day2"])
+        month = _MONTHS[(date["month"] or date["month2"]).lower()]
+        stated = date["year"] or date["year2"]
+        year = int(stated) if stated else None
+    if time is None:
+        return Moment(None, "", day, month, year)
+    if time["name"]:
+        noon = time["name"].lower() != "midnight"
+        return Moment(12 * 3600 if noon else 0, "24h", day, month, year)
+    hour = int(time["h"] or time["h2"] or time["h3"])
+    minute, second = int(time["m"] or time["m2"] or 0), int(time["s"] or time["s2"] or 0)
+    half = (time["half"] or time["half3"] or "").lower()
+    if hour > 24 or (half and hour > 12):
+        return None
+    if half:
+        hour = hour % 12 + (12 if half == "p" else 0)
+    stated_half = f"{half}m" if half else "24h" if hour > 12 or hour == 0 else ""
+    return Moment(hour * 3600 + minute * 60 + second, stated_half, day, month, year)

@@ -1,0 +1,64 @@
+"""Options of the command line to a scoring stage."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from fsdpo_data.errors import Unavailable
+from fsdpo_data.jobs import pick_engine
+from fsdpo_data.models import ResolvedModel
+from fsdpo_data.score import ScoreStage
+from fsdpo_data.scorers import Scorer
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreOptions:
+    """How to score, as typed; see ``fsdpo-data score --help``."""
+
+    prm: str
+    engine: str = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    batch_tokens: int = 16_384
+
+
+def make_score_stage(options: ScoreOptions) -> ScoreStage:
+    """Check the process reward model and the engine; the weights are loaded when they are needed.
+
+    Raises:
+        InputError: if ``--prm`` is no process reward model.
+        Unavailable: if the engine is not installed, or the model cannot be read.
+    """
+    if find_spec("transformers") is None:
+        raise Unavailable("--prm needs transformers. Install with: pip install 'fsdpo[train]'.")
+    from fsdpo_train.scorer import resolve_prm
+
+    engine = pick_engine(options.engine, options.device)
+    prm = resolve_prm(options.prm)
+    spec = {"name": engine, "dtype": options.dtype}
+    return ScoreStage(prm.ref, spec, lambda: make_scorer(engine, prm, options))
+
+
+def make_scorer(engine: str, prm: ResolvedModel, options: ScoreOptions) -> Scorer:
+    """Load the process reward model.
+
+    Raises:
+        Unavailable: if a library, a GPU or the weights are not here.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if engine == "vllm":
+        from fsdpo_train.vllm_scorer import VllmPrmScorer
+
+        return VllmPrmScorer(prm.path, prm.ref, revision=prm.commit, dtype=options.dtype)
+    from fsdpo_train.scorer import PrmScorer
+
+    return PrmScorer(
+        prm.path,
+        prm.ref,
+        revision=prm.commit,
+        device=options.device,
+        dtype=options.dtype,
+        batch_tokens=options.batch_tokens,
+    )

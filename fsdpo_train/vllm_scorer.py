@@ -1,0 +1,90 @@
+"""Scoring with a process reward model through vLLM's pooling runner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fsdpo_data.errors import Unavailable
+from fsdpo_data.identity import ModelRef
+from fsdpo_data.samplers.vllm import checkpoint_dtype, cpu_defaults, import_vllm, reason
+from fsdpo_data.scorers import SteppedText
+from fsdpo_train.tokenize import StepTokenizer
+
+
+class VllmPrmScorer:
+    """Scores with ``LLM(runner="pooling")`` and its task ``token_classify``.
+
+    vLLM returns the sigmoid of every token's logit; the readouts are picked from those.
+
+    Args:
+        path: Local directory or Hub repository.
+        model: What the weights are, as resolved.
+        revision: Commit for a Hub repository.
+        dtype: ``auto`` (the checkpoint's own), ``float32``, ``bfloat16`` or ``float16``.
+        engine_args: Passed on to ``vllm.LLM`` as they are (``tensor_parallel_size`` …).
+
+    Raises:
+        Unavailable: if vLLM is missing or cannot start here.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        model: ModelRef,
+        *,
+        revision: str | None = None,
+        dtype: str = "auto",
+        engine_args: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        vllm = import_vllm()
+        arguments = {
+            "runner": "pooling",
+            "dtype": checkpoint_dtype(path, revision) if dtype == "auto" else dtype,
+            **cpu_defaults(),
+            **(engine_args or {}),
+        }
+        try:
+            self._llm = vllm.LLM(
+                model=path, revision=revision, tokenizer_revision=revision, **arguments
+            )
+        except Exception as error:  # vLLM raises whatever its parts raise
+            raise Unavailable(
+                f"--engine vllm could not load {path} with {arguments}: {reason(error)} "
+                "Check the GPUs and the options, or use --engine transformers."
+            ) from error
+        self._encoder = StepTokenizer(self._llm.get_tokenizer())
+        self._context: int = self._llm.model_config.max_model_len
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        """Score every step of every item; see :class:`fsdpo_data.scorers.Scorer`.
+
+        Raises:
+            Unavailable: if the engine dies.
+        """
+        encoded = [
+            self._encoder.encode(item.prompt, item.steps, end=False, max_length=self._context)
+            for item in items
+        ]
+        fits = [each for each in encoded if each.n_steps and not each.lost]
+        try:
+            outputs = self._llm.encode(
+                [{"prompt_token_ids": each.ids} for each in fits],
+                pooling_task="token_classify",
+                use_tqdm=False,
+            )
+        except Exception as error:  # a dead engine raises whatever killed it
+            raise Unavailable(
+                f"--engine vllm stopped while scoring: {reason(error)} What was scored before is "
+                "safe: run again with --resume."
+            ) from error
+        rows = iter(outputs)
+        results: list[list[float] | None] = []
+        for each in encoded:
+            if each.lost or not each.n_steps:
+                results.append(None if each.lost else [])
+            else:
+                rewards = next(rows).outputs.data.flatten().tolist()
+                results.append([rewards[position] for position in each.readouts])
+        return results
