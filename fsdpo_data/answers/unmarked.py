@@ -50,6 +50,12 @@ _NAME_WORDS = 5
 _NUMBERED = re.compile(r"\s*(?:\**(?:step|part|case)\s*\d+\s*\**\s*[:.]|\d+[.)]\s|[-*]\s)", re.I)
 #: Nothing but the announcement of an answer that never comes.
 _NOTHING = re.compile(r"(?:[\W_]|\b(?:f?box(?:ed)?|so|the|final|answers?|is|are)\b)*", re.I)
+#: What makes words with a value a sentence: "9 apples" is an answer, "she has 9 apples" is none.
+_SENTENCE = re.compile(
+    r"\b(?:so|thus|hence|therefore|is|are|was|were|equals?|has|have|had|gets?|gives?|makes?|needs?"
+    r"|takes?|pays?|costs?|there)\b",
+    re.I,
+)
 _PLEASANTRY = re.compile(
     r"(?:I\s+)?hope\b|let\s+me\s+know|(?:please\s+)?feel\s+free|is\s+there\s+anything", re.I
 )
@@ -169,12 +175,14 @@ def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     stripped = text.strip()
     if _NOTHING.fullmatch(stripped):
         return None, "none"
-    if len(stripped) <= _WHOLE and "\n" not in stripped and stripped == sentence:
+    alone = len(stripped) <= _WHOLE and "\n" not in stripped and stripped == sentence
+    if alone and not _SENTENCE.search(stripped):
         return stripped, "whole"
     display = _closing_display(stripped)
     if display is not None:
         return display, "last-maths"
     for said in _sentences_from_the_end(text):
+        said = _AGAIN.split(said, maxsplit=1)[0]
         values = _values(said)
         if values:
             answer, rule = _settled(said, values)
