@@ -19,6 +19,8 @@ from fsdpo_data.answers.unmarked import (
     unmarked,
 )
 
+#: The rules by which a response marks its answer; their result is the strict one.
+MARKED = frozenset(("boxed", "boxed-list", "hash", "final-answer", "answer-is", "choice", "label"))
 #: Most characters between two boxes that can be one answer.
 _APART = 80
 #: A line that starts another problem: what follows was not asked.
@@ -57,8 +59,7 @@ class Extraction:
             ``label`` ("Answer:", "A:"), ``boxed-truncated`` (a box never closed), ``whole`` (a
             response that is nothing but its answer), ``last-maths``, ``last-number``,
             ``last-sentence`` or ``none``.
-        strict: The answer if the response marks it as such (every rule before
-            ``boxed-truncated``).
+        strict: The answer if the response marks it as such (a rule of ``MARKED``).
         boxes: Contents of all boxes of the tail, in order.
         sentence: The last sentence of a response that marks no answer, for golds that are words.
         value: The formula or number that the answer's words settle on ("5 apples are left" gives
@@ -94,6 +95,11 @@ def extract_strict(response: str) -> Extraction:
     """Find only an answer that the response marks as such."""
     found = extract(response)
     return replace(found, answer=found.strict, value=found.value if found.strict else None)
+
+
+def is_marked(rule: str) -> bool:
+    """Whether a verdict's rule, e.g. ``boxed/number``, rests on an answer marked as such."""
+    return rule.partition("/")[0] in MARKED
 
 
 def own_part(response: str) -> str:

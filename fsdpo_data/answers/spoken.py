@@ -44,6 +44,7 @@ _LEAD = re.compile(
 _STOP = re.compile(
     r"[,;]?\s+(?:because|since|as\s+(?:we|the|it|there|required|shown)|so\s+(?:the|we|that|it)"
     r"|which|where|when|obtained|rounded|I\s+hope|hope\s+(?:this|it)|if\s+(?:we|you))\b"
+    r"|,?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b"
     r"|,\s+(?:not|so|but)\b|\s+\((?:since|because|not|rounded)\b|\\\\\s*\n|</answer>",
     re.I,
 )
