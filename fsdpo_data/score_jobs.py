@@ -31,14 +31,28 @@ def make_score_stage(options: ScoreOptions) -> ScoreStage:
         InputError: if ``--prm`` is no process reward model.
         Unavailable: if the engine is not installed, or the model cannot be read.
     """
+    engine, prm = _resolved(options)
+    spec = {"name": engine, "dtype": options.dtype}
+    return ScoreStage(prm.ref, spec, lambda: make_scorer(engine, prm, options))
+
+
+def _resolved(options: ScoreOptions) -> tuple[str, ResolvedModel]:
     if find_spec("transformers") is None:
         raise Unavailable("--prm needs transformers. Install with: pip install 'fsdpo[train]'.")
     from fsdpo_train.scorer import resolve_prm
 
-    engine = pick_engine(options.engine, options.device)
-    prm = resolve_prm(options.prm)
-    spec = {"name": engine, "dtype": options.dtype}
-    return ScoreStage(prm.ref, spec, lambda: make_scorer(engine, prm, options))
+    return pick_engine(options.engine, options.device), resolve_prm(options.prm)
+
+
+def load_scorer(options: ScoreOptions) -> Scorer:
+    """Resolve, check and load a process reward model.
+
+    Raises:
+        InputError: if ``--prm`` is no process reward model.
+        Unavailable: if a library, a GPU or the weights are not here.
+    """
+    engine, prm = _resolved(options)
+    return make_scorer(engine, prm, options)
 
 
 def make_scorer(engine: str, prm: ResolvedModel, options: ScoreOptions) -> Scorer:

@@ -1,80 +1,90 @@
-"""A Hub on the loopback: the HTTP API that the real, unpatched Hub clients read from.
+"""A Hub on the loopback: the HTTP API that the real, unpatched Hub clients read and write.
 
 It knows repositories made of commits, revisions, file listings, downloads with ETags and ranges,
-gated and private repositories, and faults on demand. Every request is written down. Repositories
-are plain objects, so that a test (or a later write API) can add a commit to one.
+uploads and commits, tags, gated and private repositories, and faults on demand. Every request is
+written down. Repositories are plain objects, so that a test can add a commit to one.
+
+Clients need ``HF_HUB_DISABLE_XET=1``: with the hf-xet package installed they would send large files
+by the Xet protocol, of which this server knows nothing.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import hub_writes
+from hub_repo import Repo, entries, etag, info, refs, tree
+from hub_writes import Answer, refusal
+
 ROOT = Path(__file__).parents[1]
 TOKEN = "hf_loopbacktesttoken"
+#: A token of somebody who may read everything and write nothing.
+READ_TOKEN = "hf_loopbackreadtoken"
 
 _API = re.compile(
-    r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|paths-info)/([^/]+)(.*))?"
+    r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|paths-info)/([^/]+)(.*)|/(refs))?"
 )
+_WRITE = re.compile(
+    r"/api/(models|datasets)/([^/]+/[^/]+)/(preupload|commit|tag|branch|settings)(?:/([^/]+))?"
+)
+_LFS_BATCH = re.compile(r"/(datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch")
+_LFS_PUT = re.compile(r"/lfs/([0-9a-f]{64})")
 _RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 
 
 @dataclass
-class Repo:
-    """A repository: commits, each a full set of files, and branches and tags that name them."""
-
-    kind: str
-    name: str
-    gated: bool = False
-    private: bool = False
-    commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    refs: dict[str, str] = field(default_factory=dict)
-
-    def commit(self, files: Mapping[str, bytes], branch: str = "main") -> str:
-        """Add a commit with exactly these files to ``branch``; return its hash."""
-        listed = sorted((path, hashlib.sha1(data).hexdigest()) for path, data in files.items())
-        parent = self.refs.get(branch, "")
-        sha = hashlib.sha1(repr((self.name, parent, listed)).encode()).hexdigest()
-        self.commits[sha] = dict(files)
-        self.refs[branch] = sha
-        return sha
-
-    def resolve(self, revision: str) -> str | None:
-        """Return the commit that a branch, tag or commit stands for."""
-        return revision if revision in self.commits else self.refs.get(revision)
-
-
-@dataclass
 class Fault:
-    """What to answer instead of the truth."""
+    """What to do instead of answering.
+
+    Attributes:
+        status: Answered; 0 to say nothing and cut the connection.
+        headers: Sent with it.
+        times: Requests it befalls; after them all is well again.
+        after: Bytes of the request's body read before the connection is cut.
+    """
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
+    times: float = float("inf")
+    after: int = 0
 
 
 class HubServer:
-    """The server: add repositories and faults, then point clients at ``url``."""
+    """The server: add repositories and faults, then point clients at ``url``.
+
+    Attributes:
+        repos: By (kind, name).
+        faults: By the part of a request, ``METHOD path``, that they befall.
+        hooks: Called before a request that holds the key is answered.
+        large_files: What was uploaded, by SHA-256, whether a commit names it or not.
+        messages: Commit messages by commit.
+        requests: Every request, as ``METHOD path``.
+        writing: Held while a repository changes.
+    """
 
     def __init__(self) -> None:
         self.repos: dict[tuple[str, str], Repo] = {}
         self.faults: dict[str, Fault] = {}
+        self.hooks: dict[str, Callable[[], object]] = {}
+        self.large_files: dict[str, bytes] = {}
+        self.messages: dict[str, str] = {}
         self.requests: list[str] = []
+        self.writing = threading.Lock()
         handler = type("Handler", (_Handler,), {"hub": self})
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._http.server_port}"
-        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
 
     def add(
         self,
@@ -91,10 +101,22 @@ class HubServer:
         self.repos[kind, name] = repo
         return repo
 
-    def fail(self, part_of_path: str, status: int, **headers: str) -> None:
-        """Answer ``status`` to every request whose path holds ``part_of_path``."""
+    def fail(self, part: str, status: int, times: float = float("inf"), **headers: str) -> None:
+        """Answer ``status`` to the next requests, ``METHOD path``, that hold ``part``."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.faults[part_of_path] = Fault(status, named)
+        self.faults[part] = Fault(status, named, times)
+
+    def cut(self, part: str, *, after: int, times: float = float("inf")) -> None:
+        """Cut the connection of the next such requests after so many bytes of their bodies."""
+        self.faults[part] = Fault(0, times=times, after=after)
+
+    def fault(self, request: str) -> Fault | None:
+        """Return what is to befall a request, and count it."""
+        for part, fault in self.faults.items():
+            if part in request and fault.times > 0:
+                fault.times -= 1
+                return fault
+        return None
 
     def start(self) -> None:
         """Serve from a thread."""
@@ -112,52 +134,103 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self._answer(b"")
+        self._answer()
 
-    def do_HEAD(self) -> None:
-        self._answer(b"")
-
-    def do_POST(self) -> None:
-        self._answer(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+    do_HEAD = do_POST = do_PUT = do_GET
 
     def log_message(self, *args: object) -> None:
         """Say nothing; ``HubServer.requests`` has it."""
 
-    def _answer(self, body: bytes) -> None:
+    def _answer(self) -> None:
         path = unquote(urlsplit(self.path).path)
-        self.hub.requests.append(f"{self.command} {path}")
-        for part, fault in self.hub.faults.items():
-            if part in path:
-                return self._send(fault.status, fault.body, fault.headers)
+        request = f"{self.command} {path}"
+        self.hub.requests.append(request)
+        fault = self.hub.fault(request)
+        length = int(self.headers.get("Content-Length", 0))
+        if fault and not fault.status:
+            self.rfile.read(min(fault.after, length))
+            self.close_connection = True
+            return None
+        body = self.rfile.read(length)
+        if fault:
+            return self._send(fault.status, b"", fault.headers)
+        for part, hook in list(self.hub.hooks.items()):
+            if part in request:
+                hook()
         # Revisions such as refs/pr/1 hold slashes, so they are matched while still quoted.
         raw = urlsplit(self.path).path
+        if answer := self._write(raw, body):
+            return self._json(answer.body, answer.status, answer.headers)
         if match := _API.fullmatch(raw):
             return self._api(match, body)
         if match := _RESOLVE.fullmatch(raw):
             return self._resolve(match)
         return self._send(404, b"Not Found")
 
+    def _write(self, path: str, body: bytes) -> Answer | None:
+        """Answer a request that writes; None if it is none."""
+        if match := _LFS_PUT.fullmatch(path):
+            return hub_writes.lfs_put(self.hub, match[1], body)  # signed URLs need no token
+        calls = {
+            "/api/repos/create": hub_writes.create_repo,
+            "/api/validate-yaml": hub_writes.validate_yaml,
+            "/lfs/verify": hub_writes.lfs_verify,
+        }
+        call = calls.get(path)
+        if _LFS_BATCH.fullmatch(path):
+            call = hub_writes.lfs_batch
+        if call is not None:
+            return self._may_not_write() or call(self.hub, json.loads(body))
+        if match := _WRITE.fullmatch(path):
+            return self._may_not_write() or self._write_repo(match, body)
+        return None
+
+    def _write_repo(self, match: re.Match[str], body: bytes) -> Answer:
+        kind, name, what, quoted = match.groups()
+        repo = self.hub.repos.get((kind.removesuffix("s"), name))
+        if repo is None:
+            return refusal(404, "Repository not found", "RepoNotFound")
+        revision = unquote(quoted or "main")
+        if what == "settings":
+            return hub_writes.settings(repo, body)
+        if what == "branch":
+            return hub_writes.branch(self.hub, repo, revision, body)
+        if repo.resolve(revision) is None:
+            return refusal(404, "Invalid rev id", "RevisionNotFound")
+        if what == "preupload":
+            return hub_writes.preupload(repo, revision, body)
+        call = {"commit": hub_writes.commit, "tag": hub_writes.tag}[what]
+        return call(self.hub, repo, revision, body)
+
+    def _may_not_write(self) -> Answer | None:
+        if self.headers.get("Authorization") == f"Bearer {TOKEN}":
+            return None
+        if self._token():
+            return refusal(403, "You don't have the rights to create or change this repository")
+        return refusal(401, "Invalid credentials in Authorization header")
+
     def _api(self, match: re.Match[str], body: bytes) -> None:
-        kind, name, what, revision, rest = match.groups()
-        found = self._find("dataset" if kind == "datasets" else "model", name, revision or "main")
+        kind, name, what, revision, rest, all_refs = match.groups()
+        found = self._find(kind.removesuffix("s"), name, revision or "main")
         if found is None:
             return None
         repo, commit = found
         files = repo.commits[commit]
+        if all_refs:
+            return self._json(refs(repo))
         if what in (None, "revision"):
-            return self._json(_info(repo, commit, files))
+            return self._json(info(repo, commit))
         if repo.gated and not self._token():
             return self._refuse_gated(repo)
         if what == "tree":
             folder = unquote(rest).strip("/")
             query = parse_qs(urlsplit(self.path).query)
-            return self._json(
-                _tree(files, folder, query.get("recursive", [""])[0] in ("true", "True"))
-            )
+            recursive = query.get("recursive", [""])[0] in ("true", "True")
+            return self._json(tree(files, folder, recursive))
         form = parse_qs(body.decode())
         if not form and body:
             form = {"paths": json.loads(body)["paths"]}
-        return self._json([entry for path in form["paths"] for entry in _entries(files, path)])
+        return self._json([entry for path in form["paths"] for entry in entries(files, path)])
 
     def _resolve(self, match: re.Match[str]) -> None:
         datasets, name, revision, path = match.groups()
@@ -171,7 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
         data = repo.commits[commit].get(unquote(path))
         if data is None:
             return self._send(404, b"Entry not found", headers | {"X-Error-Code": "EntryNotFound"})
-        headers |= {"ETag": f'"{_blob(data)}"', "Accept-Ranges": "bytes"}
+        headers |= {"ETag": f'"{etag(unquote(path), data)}"', "Accept-Ranges": "bytes"}
         if span := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
             start, end = int(span[1]), int(span[2] or len(data) - 1)
             headers["Content-Range"] = f"bytes {start}-{end}/{len(data)}"
@@ -197,15 +270,18 @@ class _Handler(BaseHTTPRequestHandler):
         return repo, commit
 
     def _token(self) -> bool:
-        return self.headers.get("Authorization") == f"Bearer {TOKEN}"
+        return self.headers.get("Authorization") in (f"Bearer {TOKEN}", f"Bearer {READ_TOKEN}")
 
     def _refuse_gated(self, repo: Repo) -> None:
         status = 403 if self.headers.get("Authorization") else 401
         message = f"Access to {repo.kind} {repo.name} is restricted."
         self._send(status, b"", {"X-Error-Code": "GatedRepo", "X-Error-Message": message})
 
-    def _json(self, value: object) -> None:
-        self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
+    def _json(
+        self, value: object, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        typed = {"Content-Type": "application/json", **(headers or {})}
+        self._send(status, json.dumps(value).encode(), typed)
 
     def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
@@ -215,51 +291,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-
-def _info(repo: Repo, commit: str, files: Mapping[str, bytes]) -> dict[str, object]:
-    return {
-        "_id": hashlib.sha1(repo.name.encode()).hexdigest()[:24],
-        "id": repo.name,
-        "sha": commit,
-        "private": repo.private,
-        "gated": "manual" if repo.gated else False,
-        "disabled": False,
-        "downloads": 0,
-        "likes": 0,
-        "tags": [],
-        "lastModified": "2026-01-01T00:00:00.000Z",
-        "createdAt": "2026-01-01T00:00:00.000Z",
-        "siblings": [{"rfilename": path} for path in sorted(files)],
-    }
-
-
-def _blob(data: bytes) -> str:
-    """Return the git object id of a file."""
-    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
-
-
-def _entries(files: Mapping[str, bytes], path: str) -> list[dict[str, object]]:
-    """Return the listing entry of a file or folder; nothing if there is neither."""
-    if path in files:
-        data = files[path]
-        return [{"type": "file", "path": path, "oid": _blob(data), "size": len(data)}]
-    if any(name.startswith(f"{path}/") for name in files):
-        return [{"type": "directory", "path": path, "oid": _blob(path.encode()), "size": 0}]
-    return []
-
-
-def _tree(files: Mapping[str, bytes], folder: str, recursive: bool) -> list[dict[str, object]]:
-    prefix = f"{folder}/" if folder else ""
-    inside = [path.removeprefix(prefix) for path in files if path.startswith(prefix)]
-    names = {part for path in inside for part in _parts(path, recursive)}
-    return [entry for name in sorted(names) for entry in _entries(files, prefix + name)]
-
-
-def _parts(path: str, recursive: bool) -> list[str]:
-    pieces = path.split("/")
-    depth = len(pieces) if recursive else 1
-    return ["/".join(pieces[: i + 1]) for i in range(depth)]
 
 
 @contextmanager
@@ -282,6 +313,7 @@ def client_env(endpoint: str, home: Path, **more: str) -> dict[str, str]:
         "HF_HOME": str(home / "hf"),
         "HF_ENDPOINT": endpoint,
         "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_XET": "1",
         "HF_UPDATE_DOWNLOAD_COUNTS": "0",
         "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
         "PYTHONWARNINGS": "error",

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from fsdpo_data.answers.boxes import TAIL, last_boxed
-from fsdpo_data.answers.extract import Extraction, extract, extract_strict
+from fsdpo_data.answers.extract import Extraction, extract, extract_strict, is_marked
 
 BOXES = [
     (r"so \boxed{5}", "5"),
@@ -65,6 +65,10 @@ MARKED = [
     ("答案是 12", "12", "label"),
     ('{"answer": "12"}', "12", "label"),
     ("<answer>12</answer>", "12", "label"),
+    ('{"answer": 12}', "12", "label"),
+    ("\\textbf{Answer: } 12", "12", "label"),
+    ("The answer is _12_.", "12", "answer-is"),
+    ("So the answer is $5$, as desired.", "$5$", "answer-is"),
     ("The answer is `12`.", "12", "answer-is"),
     ("The correct option is (B).", "(B)", "choice"),
     ("Hence, option (B) is correct.", "(B)", "choice"),
@@ -77,6 +81,7 @@ MARKED = [
     ("the answer is\n\\[ x+1 \\]\nas shown", "x+1", "answer-is"),
     ("the answer is\n$$\n.5\n$$", ".5", "answer-is"),
     ("The answer is probably 5.", "5", "answer-is"),
+    ("The answer is 1/9, or about 0.111.", "1/9", "answer-is"),
     ("The answer is 5, but I am not sure.", "5", "answer-is"),
     ("The answer is 4. Wait, no. The answer is 5.", "5", "answer-is"),
     ("The answer is 5. To check: 2 + 3 = 5.", "5", "answer-is"),
@@ -95,6 +100,10 @@ def test_an_announced_answer_is_taken_without_what_explains_it(
 UNMARKED = [
     ("3/5", "3/5", "whole"),
     ("Yes", "Yes", "whole"),
+    ("9 apples", "9 apples", "whole"),
+    ("They are equal", "They are equal", "last-sentence"),
+    ("So $-2 \\le x \\le 7$.", "-2 \\le x \\le 7", "last-maths"),
+    ("She has 9 apples.", "9", "last-number"),
     ("Work.\nSo the probability is $\\frac{3}{4}$.", "\\frac{3}{4}", "last-maths"),
     ("Then\nthe roots are $3$ and $-5$.", "3 , -5", "last-maths"),
     ("Work.\nTherefore\n\\[\n\\frac{3}{4}\n\\]", "\\frac{3}{4}", "last-maths"),
@@ -142,6 +151,8 @@ SEVERAL_BOXES = [
     ("$x=\\boxed{3}$ or $x=\\boxed{4}$", "3 , 4", "boxed-list"),
     ("\\boxed{1}, \\boxed{2}, and \\boxed{3}", "1 , 2 , 3", "boxed-list"),
     ("- $\\boxed{1}$\n- $\\boxed{2}$", "1 , 2", "boxed-list"),
+    ("1. \\boxed{3}\n2. $\\boxed{4}$", "3 , 4", "boxed-list"),
+    ("Option 1: \\boxed{3}. Option 2: \\boxed{4}.", "3 , 4", "boxed-list"),
     ("It is \\boxed{8} or maybe it could be \\boxed{9}", "8 , 9", "boxed-list"),
 ]
 
@@ -174,6 +185,7 @@ MADE_UP = [
     ("#### 5\n\n### Instruction:\nAnother\n### Response: #### 9", "5"),
     ("The answer is 5.\n\nProblem 2: another\nThe answer is 9.", "5"),
     ("The answer is 5.\n<|im_start|>user\nmore\nThe answer is 9.", "5"),
+    ("The answer is 5.\n\nExample 2:\nWhat is 3+3? The answer is 6.", "5"),
     ("The answer is 5.\nHuman: more\nThe answer is 9.", "5"),
 ]
 
@@ -210,13 +222,17 @@ SETTLED = [
     ("Hence the result equals $\\frac{3}{4}$.", "\\frac{3}{4}"),
     ("So it is 1,200,000 people.", "1,200,000"),
     ("Thus -3/5 of it.", "-3/5"),
+    ("The probability is 1/9, or approximately 11.1%.", "1/9"),
+    ("So the fastest of them is Evelyn.", "Evelyn"),
+    ("So the brand that costs less is **Brand B**.", "Brand B"),
     ("She doesn't need it, so 18 are left.", "18"),
 ]
 
 
 @pytest.mark.parametrize(("text", "value"), SETTLED)
 def test_words_settle_on_their_last_value(text: str, value: str) -> None:
-    assert extract(text).value == value
+    found = extract(text)
+    assert value in (found.value, found.answer)
 
 
 UNSETTLED = [
@@ -233,6 +249,8 @@ UNSETTLED = [
     "The answer is between 3 and 5.",
     "The answer is one of 10, 11, 12.",
     "It is $3$ or 4, who knows.",
+    "It might be 3. It might be 5.",
+    "We can rule out 5.",
     "The answer isn't 18.",
     "The answer cannot be 18.",
     "The answer lies in the range 10 to 18.",
@@ -300,5 +318,5 @@ def test_nothing_raises_on_random_pieces() -> None:
     for _ in range(5_000):
         text = "".join(source.choices(pieces, k=source.randrange(40)))
         found = extract(text)
-        assert found.strict in (None, found.answer)
+        assert found.strict == (found.answer if is_marked(found.rule) else None)
         assert (found.answer is None) == (found.rule == "none")

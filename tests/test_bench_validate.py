@@ -141,7 +141,7 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], mess
 ROWS = [
     {"answer": "5", "response": "The answer is 5.", "correct": True},
     {"answer": "5", "response": "The answer is 6.", "correct": False},
-    {"answer": "1/2", "response": "\\boxed{0.5}", "correct": False},
+    {"answer": "1/2", "response": "So it is 0.5 then.", "correct": False},
     {"answer": "", "response": "The answer is 6.", "correct": False},
 ]
 
@@ -154,14 +154,15 @@ def test_responses_made_elsewhere_are_scored(
     code, out, _ = run(capsys, "grade", str(file))
     assert code == 0
     [row] = [line.split() for line in out.splitlines() if line.startswith("all")]
-    assert row[1:9] == ["2", "3", "66.7", "%", "[20.8,", "93.9]", "1", "1"]
-    assert "row 3: gold '1/2', answer '0.5': correct (boxed/" in out
+    assert row[1:10] == ["2", "3", "66.7", "%", "[20.8,", "93.9]", "1", "1", "1"]
+    assert "row 3: gold '1/2', answer '0.5': correct (last-number/" in out
     assert "published as incorrect" in out
     _, out, _ = run(capsys, "grade", str(file), "--show", "0")
     assert "1 more; --show 1 shows all" in out
     _, out, _ = run(capsys, "grade", str(file), "--json")
     [series] = json.loads(out)
     assert (series["correct"], series["n"], series["disputed"]) == (2, 3, 1)
+    assert series["strict_correct"] == 1
     assert series["outcomes"] == {"correct": 2, "gold_unparsed": 1, "incorrect": 1}
 
 

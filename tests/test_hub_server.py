@@ -7,8 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hub_server import TOKEN, HubServer, running_hub
-from huggingface_hub import HfApi, HfFileSystem
+from hub_server import READ_TOKEN, TOKEN, HubServer, running_hub
+from huggingface_hub import (
+    CommitInfo,
+    CommitOperationAdd,
+    CommitOperationDelete,
+    HfApi,
+    HfFileSystem,
+)
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -16,6 +22,9 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+
+# huggingface-hub 2.4 sends a file in a way that its own HTTP library calls outdated.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>':DeprecationWarning")
 
 FILES = {"README.md": b"# r", "data/a.txt": b"0123456789", "data/deep/b.txt": b"b"}
 
@@ -93,3 +102,116 @@ def test_faults_on_demand(hub: HubServer) -> None:
     hub.faults.clear()
     assert api(hub).model_info("o/r").sha
     assert hub.requests == ["GET /api/models/o/r"] * 2
+
+
+def writer(hub: HubServer) -> HfApi:
+    return api(hub, TOKEN)
+
+
+@pytest.fixture(autouse=True)
+def plain_lfs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large files go by LFS: the loopback Hub speaks no Xet."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+
+
+def additions(files: dict[str, bytes]) -> list[CommitOperationAdd]:
+    return [CommitOperationAdd(path, data) for path, data in files.items()]
+
+
+def push(hub: HubServer, files: dict[str, bytes], parent: str | None = None) -> CommitInfo:
+    return writer(hub).create_commit(
+        "o/r",
+        additions(files),
+        commit_message="files",
+        repo_type="dataset",
+        parent_commit=parent,
+    )
+
+
+def test_repositories_are_made_once(hub: HubServer) -> None:
+    for _ in range(2):
+        url = writer(hub).create_repo("o/r", repo_type="dataset", private=True, exist_ok=True)
+        assert str(url) == f"{hub.url}/datasets/o/r"
+    assert hub.repos["dataset", "o/r"].private
+    with pytest.raises(HfHubHTTPError, match="409"):
+        writer(hub).create_repo("o/r", repo_type="dataset")
+    writer(hub).update_repo_settings("o/r", repo_type="dataset", private=False)
+    assert not hub.repos["dataset", "o/r"].private
+
+
+def test_a_commit_holds_small_and_large_files(hub: HubServer) -> None:
+    repo = hub.add("dataset", "o/r", FILES)
+    first = push(hub, {"data/a.parquet": b"parquet", "README.md": b"---\nlicense: mit\n---\n"})
+    assert repo.refs["main"] == first.oid
+    assert repo.at()["data/a.parquet"] == b"parquet"
+    assert repo.at()["data/deep/b.txt"] == b"b"
+    assert hub.messages[first.oid] == "files"
+    (info,) = writer(hub).get_paths_info("o/r", ["data/a.parquet"], repo_type="dataset")
+    assert info.lfs.sha256 == hashlib.sha256(b"parquet").hexdigest()
+    # What is there already is neither sent nor committed again.
+    hub.requests.clear()
+    push(hub, {"data/b.parquet": b"parquet"})
+    assert not [request for request in hub.requests if request.startswith("PUT")]
+    head = repo.refs["main"]
+    assert push(hub, {"data/b.parquet": b"parquet"}).oid == head == repo.refs["main"]
+
+
+def test_deletions_and_branches(hub: HubServer) -> None:
+    repo = hub.add("dataset", "o/r", FILES)
+    writer(hub).create_branch("o/r", branch="draft", repo_type="dataset")
+    operations = [CommitOperationDelete("README.md"), CommitOperationDelete("data/deep/")]
+    writer(hub).create_commit(
+        "o/r", operations, commit_message="m", repo_type="dataset", revision="draft"
+    )
+    assert sorted(repo.at("draft")) == ["data/a.txt"]
+    assert sorted(repo.at("main")) == sorted(FILES)
+
+
+def test_a_commit_on_an_outdated_parent_is_refused(hub: HubServer) -> None:
+    repo = hub.add("dataset", "o/r", FILES)
+    old = repo.refs["main"]
+    new = push(hub, {"a": b"1"}, parent=old).oid
+    with pytest.raises(HfHubHTTPError, match="412"):
+        push(hub, {"b.parquet": b"2"}, parent=old)
+    assert repo.refs["main"] == new
+
+
+def test_tags_stay_where_they_are(hub: HubServer) -> None:
+    repo = hub.add("dataset", "o/r", FILES)
+    first = repo.refs["main"]
+    writer(hub).create_tag("o/r", tag="v1.0", repo_type="dataset")
+    second = push(hub, {"a": b"1"}).oid
+    with pytest.raises(HfHubHTTPError, match="409"):
+        writer(hub).create_tag("o/r", tag="v1.0", repo_type="dataset")
+    refs = writer(hub).list_repo_refs("o/r", repo_type="dataset")
+    assert [(tag.name, tag.target_commit) for tag in refs.tags] == [("v1.0", first)]
+    assert [(each.name, each.target_commit) for each in refs.branches] == [("main", second)]
+    assert writer(hub).dataset_info("o/r", revision="v1.0").sha == first
+
+
+def test_only_writers_write(hub: HubServer) -> None:
+    repo = hub.add("dataset", "o/r", FILES)
+    for token, status in ((READ_TOKEN, "403"), ("hf_wrong", "401")):
+        with pytest.raises(HfHubHTTPError, match=status):
+            api(hub, token).create_tag("o/r", tag="v1.0", repo_type="dataset")
+    assert not repo.tags
+
+
+def test_a_broken_card_is_refused(hub: HubServer) -> None:
+    hub.add("dataset", "o/r", FILES)
+    with pytest.raises(ValueError, match=r"Invalid metadata in README\.md"):
+        push(hub, {"README.md": b"---\nlicense: [\n---\n"})
+
+
+def test_a_large_file_survives_a_cut_connection(hub: HubServer) -> None:
+    repo = hub.add("dataset", "o/r", FILES)
+    hub.cut("PUT /lfs/", after=100_000, times=1)
+    push(hub, {"a.parquet": bytes(1_000_000)})
+    assert repo.at()["a.parquet"] == bytes(1_000_000)
+    assert len([request for request in hub.requests if request.startswith("PUT /lfs/")]) == 2
+
+
+def test_faults_pass(hub: HubServer) -> None:
+    hub.add("dataset", "o/r", FILES)
+    hub.fail("/preupload/", 429, times=1, Retry_After="0")
+    assert push(hub, {"a": b"1"}).oid

@@ -22,6 +22,7 @@ COMMANDS = [
     ("fsdpo_train", "sft --help"),
     ("fsdpo_train", "prm --help"),
     ("fsdpo_bench", "--help"),
+    ("fsdpo_bench", "prm --help"),
     ("fsdpo_bench", "validate --help"),
     ("fsdpo_bench", "grade --help"),
 ]

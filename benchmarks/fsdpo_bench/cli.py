@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fsdpo_data.choices import Device, Dtype, PrmEngine
 from fsdpo_data.console import run_app
 from fsdpo_data.errors import InputError
 
@@ -153,6 +154,50 @@ def _grade_file(
         return
     print_series(series)
     print_disputed([each for each in scored if each.disputed], show)
+
+
+_PRM_EXAMPLES = """
+**Examples**
+
+- `fsdpo-bench prm --dataset runs/scored` — a dataset that `fsdpo-data score` made
+- `fsdpo-bench prm --prm runs/prm --dataset runs/test` — score it here, in memory
+- `fsdpo-bench prm --prm runs/prm --template alpaca --first-errors gsm8k.json`
+"""
+
+
+@app.command(epilog=_PRM_EXAMPLES)
+def prm(
+    prm: Annotated[
+        str | None, typer.Option("--prm", help="Process reward model: a directory or `org/name`.")
+    ] = None,
+    dataset: Annotated[
+        Path | None, typer.Option(help="A sealed dataset: ranking, best-of-N, step truth.")
+    ] = None,
+    first_errors: Annotated[
+        list[Path] | None, typer.Option(help="ProcessBench file; may be given several times.")
+    ] = None,
+    template: Annotated[
+        str | None, typer.Option(help="Prompt the model was trained on; for --first-errors.")
+    ] = None,
+    tune: Annotated[
+        float, typer.Option(min=0.01, max=0.9, help="Share of the rows that set the threshold.")
+    ] = 0.2,
+    engine: Annotated[PrmEngine, typer.Option(help="What scores.")] = PrmEngine.auto,
+    device: Annotated[Device, typer.Option(help="For `--engine transformers`.")] = Device.auto,
+    dtype: Annotated[Dtype, typer.Option(help="Precision.")] = Dtype.auto,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a process reward model: does it rank solutions, does it find the first error?"""
+    from fsdpo_bench.prm import measure_prm
+    from fsdpo_bench.show_prm import print_prm
+    from fsdpo_data.score_jobs import ScoreOptions
+
+    options = ScoreOptions(prm, engine.value, device.value, dtype.value) if prm else None
+    measured = measure_prm(options, dataset, first_errors or [], template, tune)
+    if as_json:
+        typer.echo(json.dumps(measured.as_dict(), indent=2))
+    else:
+        print_prm(measured)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fsdpo_bench.outputs import Recorded
 from fsdpo_data.answers import Verdict
+from fsdpo_data.answers.extract import is_marked
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.grader_pool import grade_all
 from fsdpo_data.manifest import wilson_interval
@@ -41,12 +42,14 @@ class Series:
     Attributes:
         name: As the file has it; empty where there is one series.
         outcomes: Responses by status.
+        strict: Correct responses that mark their answer: the score without the lenient rules.
         theirs: Responses its publisher calls correct; None where the file has no verdicts.
         disputed: Responses the two verdicts differ on.
     """
 
     name: str
     outcomes: Counter[str]
+    strict: int
     theirs: int | None
     disputed: int
 
@@ -61,6 +64,7 @@ class Series:
         return {
             "series": self.name,
             "correct": correct,
+            "strict_correct": self.strict,
             "n": self.graded,
             "ci95": wilson_interval(correct, self.graded),
             "outcomes": dict(sorted(self.outcomes.items())),
@@ -99,6 +103,7 @@ def _count(name: str, scored: Sequence[Scored]) -> Series:
     return Series(
         name,
         Counter(each.verdict.status for each in scored),
+        sum(each.correct and is_marked(each.verdict.rule) for each in scored),
         None if None in flags else sum(map(bool, flags)),
         sum(each.disputed for each in scored),
     )

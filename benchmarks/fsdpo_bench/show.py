@@ -9,6 +9,7 @@ from fsdpo_bench.external import Scored, Series
 from fsdpo_bench.tasks import SUITES, TASKS
 from fsdpo_bench.validate import Report
 from fsdpo_data.answers import Verdict
+from fsdpo_data.answers.extract import is_marked
 from fsdpo_data.console import percent
 from fsdpo_data.manifest import wilson_interval
 
@@ -60,7 +61,8 @@ def _print_findings(report: Report) -> None:
 
 def print_series(series: Sequence[Series]) -> None:
     """Print scores with their 95 % intervals."""
-    table = _table("series", "correct>", "of>", "accuracy", "published>", "differ>", "outcomes")
+    columns = ("series", "correct>", "of>", "accuracy", "strictly>", "published>", "differ>")
+    table = _table(*columns, "outcomes")
     for each in series:
         correct = each.outcomes["correct"]
         share = correct / each.graded if each.graded else None
@@ -70,6 +72,7 @@ def print_series(series: Sequence[Series]) -> None:
             f"{correct:,}",
             f"{each.graded:,}",
             percent(share, wilson_interval(correct, each.graded)),
+            f"{each.strict:,}",
             "–" if each.theirs is None else f"{each.theirs:,}",
             "–" if each.theirs is None else f"{each.disputed:,}",
             ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in others.items()),
@@ -103,7 +106,7 @@ def print_verdict(gold: str, verdict: Verdict) -> None:
         "status": verdict.status,
         "gold": gold,
         "answer": "none" if verdict.answer is None else verdict.answer,
-        "extracted by": extraction,
+        "extracted by": extraction + ("" if is_marked(extraction) else " (not marked)"),
         "compared by": comparison or "–",
         "gold is read as": verdict.gold_form or "–",
         "answer is read as": verdict.answer_form or "–",

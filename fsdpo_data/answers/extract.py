@@ -19,15 +19,17 @@ from fsdpo_data.answers.unmarked import (
     unmarked,
 )
 
+#: The rules by which a response marks its answer; their result is the strict one.
+MARKED = frozenset(("boxed", "boxed-list", "hash", "final-answer", "answer-is", "choice", "label"))
 #: Most characters between two boxes that can be one answer.
 _APART = 80
 #: A line that starts another problem: what follows was not asked.
 _NEXT_PROBLEM = re.compile(
     r"\n[ \t]*(?:#+ *(?:Instruction|Question|Problem)|<\|im_start\|>|Below is an instruction"
-    r"|\**(?:Question|Problem|Exercise|Q)\b ?(?P<number>\d*)[^\n]{0,12}?[:.](?:\s|\**\s)"
+    r"|\**(?:Question|Problem|Exercise|Example|Q)\b ?(?P<number>\d*)[^\n]{0,12}?[:.](?:\s|\**\s)"
     r"|(?:Human|User):\s)"
 )
-_NUMBERED_PART = re.compile(r"(?:^|\n)[ \t]*\**(?:Question|Problem|Exercise|Q)\b ?\d")
+_NUMBERED_PART = re.compile(r"(?:^|\n)[ \t]*\**(?:Question|Problem|Exercise|Example|Q)\b ?\d")
 #: Where generation ended, for samplers that keep the token.
 _END_TOKENS = (
     *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
@@ -41,6 +43,12 @@ _UNSEEN = dict.fromkeys(
 _ONE_MORE = re.compile(
     r"(?:[\s\W]|\b(?:or|maybe|perhaps|possibly|alternatively|else|either|it|this|could|might|may"
     r"|also|be|is|the|answer|another|option|possibility|and)\b)*",
+    re.I,
+)
+#: Nothing, the number of an item, or "Option 2:" between two boxes.
+_LISTED = re.compile(
+    r"[\s$\\,;.*()\-]*+(?:\d{1,2}[.):]"
+    r"|(?:[a-z]+ )?(?:option|possibility|candidate|alternative|guess) ?\d{0,2}:)?[\s$\\*(]*",
     re.I,
 )
 _OFFER = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|could|might|may|also)\b", re.I)
@@ -57,8 +65,7 @@ class Extraction:
             ``label`` ("Answer:", "A:"), ``boxed-truncated`` (a box never closed), ``whole`` (a
             response that is nothing but its answer), ``last-maths``, ``last-number``,
             ``last-sentence`` or ``none``.
-        strict: The answer if the response marks it as such (every rule before
-            ``boxed-truncated``).
+        strict: The answer if the response marks it as such (a rule of ``MARKED``).
         boxes: Contents of all boxes of the tail, in order.
         sentence: The last sentence of a response that marks no answer, for golds that are words.
         value: The formula or number that the answer's words settle on ("5 apples are left" gives
@@ -94,6 +101,11 @@ def extract_strict(response: str) -> Extraction:
     """Find only an answer that the response marks as such."""
     found = extract(response)
     return replace(found, answer=found.strict, value=found.value if found.strict else None)
+
+
+def is_marked(rule: str) -> bool:
+    """Whether a verdict's rule, e.g. ``boxed/number``, rests on an answer marked as such."""
+    return rule.partition("/")[0] in MARKED
 
 
 def own_part(response: str) -> str:
@@ -147,7 +159,7 @@ def _one_answer(between: str) -> bool:
     """Whether the text between two boxes makes them one answer, or two candidates."""
     if len(between) > _APART:
         return False
-    if not between.strip(" \n\t$\\,;.*-"):
+    if _LISTED.fullmatch(between):
         return True
     joined = JOINT.fullmatch(between) and CONJUNCTION.search(between)
     return bool(joined or (_ONE_MORE.fullmatch(between) and _OFFER.search(between)))

@@ -34,31 +34,53 @@ CONJUNCTION = re.compile(r"\b(?:and|or)\b|[,;&]")
 _OR = re.compile(r"([^\d]*?),?\s*\bor\b\s*[^\d]*")
 _PERHAPS = re.compile(r"\b(?:could|might|may|maybe|perhaps|possibly)\b", re.I)
 _AFTER = re.compile(r"\s*([A-Za-z]+)")
-#: A bound is not a value.
+#: A bound, a guess and a denial are no value.
 _BOUND = re.compile(
     r"(?:(?:less|more|fewer|greater|larger|smaller)\s+than|at\s+(?:least|most)"
-    r"|(?:\bnot|n't|\bcannot|\bnever)(?:\s+(?:be|equal))?)"
+    r"|(?:\bnot|n't|\bcannot|\bnever|\bmight|\bcould|\bmay)(?:\s+also)?(?:\s+(?:be|equal))?|rule\s+out)"
     r"(?:\s+or\s+equal)?(?:\s+to)?\s*[$\\(]*$|\b(?:between|range)\b(?:(?!\bis\b|=).)*$",
     re.I,
 )
+#: The same value, said again.
+_AGAIN = re.compile(r",?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b", re.I)
+#: What comes before the words that a sentence ends on: "so the fastest of them is Evelyn".
+_VERBS = frozenset(("is", "are", "was", "were"))
+#: Most words that can be an answer at the end of a sentence.
+_NAME_WORDS = 5
 _NUMBERED = re.compile(r"\s*(?:\**(?:step|part|case)\s*\d+\s*\**\s*[:.]|\d+[.)]\s|[-*]\s)", re.I)
 #: Nothing but the announcement of an answer that never comes.
 _NOTHING = re.compile(r"(?:[\W_]|\b(?:f?box(?:ed)?|so|the|final|answers?|is|are)\b)*", re.I)
+#: What makes words with a value a sentence: "9 apples" is an answer, "she has 9 apples" is none.
+_SENTENCE = re.compile(
+    r"\b(?:so|thus|hence|therefore|is|are|was|were|equals?|has|have|had|gets?|gives?|makes?|needs?"
+    r"|takes?|pays?|costs?|there)\b",
+    re.I,
+)
 _PLEASANTRY = re.compile(
     r"(?:I\s+)?hope\b|let\s+me\s+know|(?:please\s+)?feel\s+free|is\s+there\s+anything", re.I
 )
 
 
 def settled_value(statement: str) -> str | None:
-    """Return the formula or number that a statement in words ends on.
+    """Return the formula or number that a statement in words ends on, or the words after "is".
 
     None for a statement without words, which is a value as it stands, and for one that offers
     several values, or only bounds one.
     """
     if not _HAS_WORD.search(statement):
         return None
+    statement = _AGAIN.split(statement, maxsplit=1)[0]
     values = _values(statement)
-    return _settled(statement, values)[0] if values else None
+    if values:
+        return _settled(statement, values)[0]
+    return _named(statement)
+
+
+def _named(statement: str) -> str | None:
+    """Return the words that follow the last "is"."""
+    words = statement[-200:].rstrip(".!* ").split()[-_NAME_WORDS - 1 :]
+    verbs = [at for at, word in enumerate(words[:-1]) if word in _VERBS]
+    return " ".join(words[verbs[-1] + 1 :]).strip("*") if verbs else None
 
 
 def _values(statement: str) -> list[re.Match[str]]:
@@ -153,12 +175,14 @@ def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     stripped = text.strip()
     if _NOTHING.fullmatch(stripped):
         return None, "none"
-    if len(stripped) <= _WHOLE and "\n" not in stripped and stripped == sentence:
+    alone = len(stripped) <= _WHOLE and "\n" not in stripped and stripped == sentence
+    if alone and not _SENTENCE.search(stripped):
         return stripped, "whole"
     display = _closing_display(stripped)
     if display is not None:
         return display, "last-maths"
     for said in _sentences_from_the_end(text):
+        said = _AGAIN.split(said, maxsplit=1)[0]
         values = _values(said)
         if values:
             answer, rule = _settled(said, values)
