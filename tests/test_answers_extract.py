@@ -65,6 +65,10 @@ MARKED = [
     ("答案是 12", "12", "label"),
     ('{"answer": "12"}', "12", "label"),
     ("<answer>12</answer>", "12", "label"),
+    ('{"answer": 12}', "12", "label"),
+    ("\\textbf{Answer: } 12", "12", "label"),
+    ("The answer is _12_.", "12", "answer-is"),
+    ("So the answer is $5$, as desired.", "$5$", "answer-is"),
     ("The answer is `12`.", "12", "answer-is"),
     ("The correct option is (B).", "(B)", "choice"),
     ("Hence, option (B) is correct.", "(B)", "choice"),
@@ -147,6 +151,8 @@ SEVERAL_BOXES = [
     ("$x=\\boxed{3}$ or $x=\\boxed{4}$", "3 , 4", "boxed-list"),
     ("\\boxed{1}, \\boxed{2}, and \\boxed{3}", "1 , 2 , 3", "boxed-list"),
     ("- $\\boxed{1}$\n- $\\boxed{2}$", "1 , 2", "boxed-list"),
+    ("1. \\boxed{3}\n2. $\\boxed{4}$", "3 , 4", "boxed-list"),
+    ("Option 1: \\boxed{3}. Option 2: \\boxed{4}.", "3 , 4", "boxed-list"),
     ("It is \\boxed{8} or maybe it could be \\boxed{9}", "8 , 9", "boxed-list"),
 ]
 
@@ -179,6 +185,7 @@ MADE_UP = [
     ("#### 5\n\n### Instruction:\nAnother\n### Response: #### 9", "5"),
     ("The answer is 5.\n\nProblem 2: another\nThe answer is 9.", "5"),
     ("The answer is 5.\n<|im_start|>user\nmore\nThe answer is 9.", "5"),
+    ("The answer is 5.\n\nExample 2:\nWhat is 3+3? The answer is 6.", "5"),
     ("The answer is 5.\nHuman: more\nThe answer is 9.", "5"),
 ]
 
@@ -191,7 +198,9 @@ def test_a_made_up_next_problem_is_cut_off(text: str, answer: str) -> None:
 def test_parts_of_the_same_problem_are_not_cut_off() -> None:
     parts = "Question 1: How many?\nAnswer: 5\nQuestion 2: And in all?\nAnswer: 8\n"
     assert extract(parts).answer == "8"
-    assert extract("Question: restated\nThe answer is 5.").answer == "5"
+    restated = "Hm.\nQuestion: restated\nThe answer is 5."
+    assert extract(restated).answer == "5"
+    assert extract(restated + "\nQuestion: made up\nThe answer is 9.").answer == "5"
 
 
 @pytest.mark.parametrize(
@@ -242,6 +251,8 @@ UNSETTLED = [
     "The answer is between 3 and 5.",
     "The answer is one of 10, 11, 12.",
     "It is $3$ or 4, who knows.",
+    "It might be 3. It might be 5.",
+    "We can rule out 5.",
     "The answer isn't 18.",
     "The answer cannot be 18.",
     "The answer lies in the range 10 to 18.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from fsdpo_data.answers.boxes import TAIL, Box, ending, find_boxes, truncated_box
 from fsdpo_data.answers.spoken import first_announced, last_announced
@@ -23,13 +24,15 @@ from fsdpo_data.answers.unmarked import (
 MARKED = frozenset(("boxed", "boxed-list", "hash", "final-answer", "answer-is", "choice", "label"))
 #: Most characters between two boxes that can be one answer.
 _APART = 80
+#: Headings looked at; a text of nothing but headings costs no more.
+_HEADINGS_TRIED = 8
 #: A line that starts another problem: what follows was not asked.
 _NEXT_PROBLEM = re.compile(
     r"\n[ \t]*(?:#+ *(?:Instruction|Question|Problem)|<\|im_start\|>|Below is an instruction"
-    r"|\**(?:Question|Problem|Exercise|Q)\b ?(?P<number>\d*)[^\n]{0,12}?[:.](?:\s|\**\s)"
+    r"|\**(?:Question|Problem|Exercise|Example|Q)\b ?(?P<number>\d*)[^\n]{0,12}?[:.](?:\s|\**\s)"
     r"|(?:Human|User):\s)"
 )
-_NUMBERED_PART = re.compile(r"(?:^|\n)[ \t]*\**(?:Question|Problem|Exercise|Q)\b ?\d")
+_NUMBERED_PART = re.compile(r"(?:^|\n)[ \t]*\**(?:Question|Problem|Exercise|Example|Q)\b ?\d")
 #: Where generation ended, for samplers that keep the token.
 _END_TOKENS = (
     *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
@@ -43,6 +46,12 @@ _UNSEEN = dict.fromkeys(
 _ONE_MORE = re.compile(
     r"(?:[\s\W]|\b(?:or|maybe|perhaps|possibly|alternatively|else|either|it|this|could|might|may"
     r"|also|be|is|the|answer|another|option|possibility|and)\b)*",
+    re.I,
+)
+#: Nothing, the number of an item, or "Option 2:" between two boxes.
+_LISTED = re.compile(
+    r"[\s$\\,;.*()\-]*+(?:\d{1,2}[.):]"
+    r"|(?:[a-z]+ )?(?:option|possibility|candidate|alternative|guess) ?\d{0,2}:)?[\s$\\*(]*",
     re.I,
 )
 _OFFER = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|could|might|may|also)\b", re.I)
@@ -105,13 +114,12 @@ def is_marked(rule: str) -> bool:
 def own_part(response: str) -> str:
     """Return the end of a response, without what follows a finished answer as another problem."""
     text = _plain(_end_of(response))
-    for heading in _NEXT_PROBLEM.finditer(text):
+    for heading in islice(_NEXT_PROBLEM.finditer(text), _HEADINGS_TRIED):
         before = text[: heading.start()]
         part = heading["number"] and _NUMBERED_PART.search(before)
         # "Question 2:" after "Question 1:" goes on with the parts of the same problem.
         if not part and (find_boxes(before) or first_announced(before)):
             return before
-        break
     return text
 
 
@@ -153,7 +161,7 @@ def _one_answer(between: str) -> bool:
     """Whether the text between two boxes makes them one answer, or two candidates."""
     if len(between) > _APART:
         return False
-    if not between.strip(" \n\t$\\,;.*-"):
+    if _LISTED.fullmatch(between):
         return True
     joined = JOINT.fullmatch(between) and CONJUNCTION.search(between)
     return bool(joined or (_ONE_MORE.fullmatch(between) and _OFFER.search(between)))

@@ -35,14 +35,15 @@ _STARTS_LINE = re.compile(r"(?:^|\n)[ \t*]*$")
 #: Characters before a trigger that decide what it is.
 _BEFORE = 24
 _LEAD = re.compile(
-    r"(?:[\s:：>]|\*\*|(?:that|simply|just|therefore|thus|indeed|exactly|equal\s+to|given\s+by"
+    r"(?:[\s:：>}]|\*\*|(?:that|simply|just|therefore|thus|indeed|exactly|equal\s+to|given\s+by"
     r"|as\s+follows|then|actually|clearly|hence|is|about|approximately|roughly|around|probably"
     r"|likely)\b)+",
     re.I,
 )
 #: Where the answer stops and its explanation starts.
 _STOP = re.compile(
-    r"[,;]?\s+(?:because|since|as\s+(?:we|the|it|there|required|shown)|so\s+(?:the|we|that|it)"
+    r"[,;]?\s+(?:because|since|so\s+(?:the|we|that|it)"
+    r"|as\s+(?:we|the|it|there|required|shown|desired|needed|expected|wanted)"
     r"|which|where|when|obtained|rounded|I\s+hope|hope\s+(?:this|it)|if\s+(?:we|you))\b"
     r"|,?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b"
     r"|,\s+(?:not|so|but)\b|\s+\((?:since|because|not|rounded)\b|\\\\\s*\n|</answer>",
@@ -61,7 +62,7 @@ _DENIED = re.compile(r"(?:not|never|unlikely|wrong)\b", re.I)
 _HEADING = re.compile(r"(?:\d+\.\s|\W*(?:step|part|case)\s*\d)", re.I)
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 _VALUE = re.compile(r"[\d$\\]")
-_QUOTED = re.compile(r"[\"'`]([^\"'`]*)[\"'`]\s*[}\]]*")
+_QUOTED = re.compile(r"[\"'`_]([^\"'`_]*)[\"'`_]\s*[}\]]*")
 _DISPLAYS = (("\\[", "\\]"), ("$$", "$$"), ("\\(", "\\)"))
 _CONJUNCTION = re.compile(r"\s*(?:and\b|or\b|[,;&])")
 
@@ -189,5 +190,7 @@ def _without_explanation(line: str) -> str:
     if sentence and not _OR_ELSE.match(line, sentence.end()):
         line = line[: sentence.start()] + "$" * ("$" in sentence.group())
     line = line.strip().rstrip(".").strip("* ")
+    if line.endswith("}") and line.count("}") > line.count("{"):  # it closes what holds the answer
+        line = line[:-1].rstrip()
     quoted = _QUOTED.fullmatch(line)
     return quoted.group(1).strip() if quoted else line

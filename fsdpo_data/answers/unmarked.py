@@ -34,10 +34,11 @@ CONJUNCTION = re.compile(r"\b(?:and|or)\b|[,;&]")
 _OR = re.compile(r"([^\d]*?),?\s*\bor\b\s*[^\d]*")
 _PERHAPS = re.compile(r"\b(?:could|might|may|maybe|perhaps|possibly)\b", re.I)
 _AFTER = re.compile(r"\s*([A-Za-z]+)")
-#: A bound is not a value.
+#: A bound, a guess and a denial are no value.
 _BOUND = re.compile(
     r"(?:(?:less|more|fewer|greater|larger|smaller)\s+than|at\s+(?:least|most)"
-    r"|(?:\bnot|n't|\bcannot|\bnever)(?:\s+(?:be|equal))?)"
+    r"|(?:\bnot|n't|\bcannot|\bnever|\bmight|\bcould|\bmay)(?:\s+also)?(?:\s+(?:be|equal))?"
+    r"|rule\s+out)"
     r"(?:\s+or\s+equal)?(?:\s+to)?\s*[$\\(]*$|\b(?:between|range)\b(?:(?!\bis\b|=).)*$",
     re.I,
 )
