@@ -67,7 +67,7 @@ def real(outputs: Path) -> Iterator[Base]:
     for line in (outputs / "openai_gsm8k/example_model_solutions.jsonl").open(encoding="utf-8"):
         row = json.loads(line)
         responses = [value["solution"] for value in row.values() if isinstance(value, dict)]
-        yield row["question"], row["ground_truth"].split("#### ")[-1], responses
+        yield row["question"], row["ground_truth"].rsplit("A: ", 1)[-1], responses
     for line in (outputs / "qwen_math_cot/math_cot_100.jsonl").open(encoding="utf-8"):
         row = json.loads(line)
         yield row["question"], row["gt"], row["code"]

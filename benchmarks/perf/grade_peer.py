@@ -34,9 +34,9 @@ def main() -> None:
     judged("1", "$1$")  # warm up
     seconds, correct = [], []
     for number, (gold, response) in enumerate(pairs, 1):
-        started = time.perf_counter()
+        started = time.process_time()
         correct.append(judged(gold, response))
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.process_time() - started)
         if number % 500 == 0:
             print(f"    math-verify: {number} of {len(pairs)}", file=sys.stderr)
     json.dump({"seconds": seconds, "correct": correct}, sys.stdout)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from fractions import Fraction
+from math import gcd, lcm
 
 from fsdpo_data.answers.lex import Token, Unreadable, exact
 from fsdpo_data.answers.names import NameParser, as_node
+from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
     Call,
     Const,
@@ -36,6 +38,8 @@ class CommandParser(NameParser):
 
     #: Whether ``|`` closes what is being read.
     bars_close = False
+    #: Whether ``[`` closes what is being read, as in ``]0,1[``.
+    square_closes = False
 
     @abstractmethod
     def factor(self) -> Value:
@@ -191,6 +195,8 @@ class CommandParser(NameParser):
             return self.applied(symbol) if self.sign() == "(" else symbol
         if name == "overline" and len(text) == 2 and text.isupper():
             return multiply([Sym(letter) for letter in text])
+        if name in ("vec", "overrightarrow"):
+            return Sym(text if len(text) == 1 else f"vec({text})")
         return Sym(f"{name}({text})")
 
     def function(self, name: str) -> Value:
@@ -208,8 +214,8 @@ class CommandParser(NameParser):
         if exponent == Num(Fraction(-1)) and name in TRIG:
             name, exponent = "a" + name, None
         node: Node
-        if name == "cbrt":
-            node = Call("root", (args[0], exact("3")))
+        if name in ("gcd", "lcm"):
+            node = divisor_or_multiple(name, args)
         elif name == "exp":
             node = Pow(Const("e"), args[0])
         else:
@@ -246,7 +252,9 @@ class CommandParser(NameParser):
             return self._choose()
         if opener not in _CLOSERS:
             raise Unreadable(f"unexpected {opener}")
+        before, self.square_closes = self.square_closes, opener in "[]"
         inner_value = self.inside(bars_close=False)
+        self.square_closes = before
         closer = self.expect(*_CLOSERS[opener])
         return bracketed(opener, inner_value, closer)
 
@@ -272,6 +280,16 @@ class CommandParser(NameParser):
         value = self.value()
         self.bars_close = before
         return value
+
+
+def divisor_or_multiple(name: str, args: tuple[Node, ...]) -> Node:
+    """Return the greatest common divisor or the least common multiple, in any order."""
+    numbers = [
+        int(arg.value) for arg in args if isinstance(arg, Num) and arg.value.denominator == 1
+    ]
+    if len(numbers) < len(args):
+        return Call(name, tuple(sorted(args, key=show)))
+    return Num(Fraction(gcd(*numbers) if name == "gcd" else lcm(*numbers)))
 
 
 def bracketed(opener: str, inner: Value, closer: str) -> Value:

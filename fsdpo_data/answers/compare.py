@@ -62,10 +62,10 @@ class Comparison:
             OutOfBudget: Deciding takes too many operations.
             TooLarge: Both sides are too large to be calculated with.
         """
+        if isinstance(gold, Text) or isinstance(answer, Text):
+            return False  # words were compared as words
         if gold == answer:
             return True
-        if isinstance(gold, Text) or isinstance(answer, Text):
-            return False
         if isinstance(gold, Moment) or isinstance(answer, Moment):
             return same_moment(gold, answer)
         if _is_statement(gold) or _is_statement(answer):
@@ -99,7 +99,11 @@ class Comparison:
 
     def _quantities(self, gold: Quantity, answer: Quantity) -> bool:
         size = units.ratio(answer.unit, gold.unit)
-        if size is None or (self._listed and not _same_things(gold.unit, answer.unit)):
+        if (
+            size is None
+            or units.opposed(gold.unit, answer.unit)
+            or (self._listed and not _same_things(gold.unit, answer.unit))
+        ):
             return False
         if size == 1:
             return self._nodes(gold.node, answer.node)
@@ -110,6 +114,9 @@ class Comparison:
         node = _node(other)
         if quantity.unit.dims == units.PLACE and quantity.unit.label != "th":
             return False  # "seventh grade" is not 7
+        if quantity.unit.dims == units.PART:
+            whole = multiply([_exactly(quantity.node), Num(quantity.unit.factor)])
+            return self._nodes(whole, node)
         if self._nodes(quantity.node, node):
             return True
         in_radians = quantity.unit == units.DEGREE and _mentions_pi(node)
@@ -149,12 +156,14 @@ class Comparison:
             return self._in_order(tuple(names[0].values()), answer.items)
         if self._unordered(_values(gold), _values(answer)):
             return True
-        return any(isinstance(item, Items) for item in gold.items) and self._as_sets(gold, answer)
+        return any(map(_is_interval, gold.items)) and self._as_sets(gold, answer)
 
     def _one_of_one(self, gold: Value, answer: Value) -> bool:
         """Compare a list of one, or one value in several forms, with a value that stands alone."""
         if isinstance(answer, Items) and answer.brackets == "" and answer.items:
-            return all(self.same(gold, item) for item in _values(answer))
+            values = _values(answer)
+            same_number = len({value.value for value in values if isinstance(value, Num)}) < 2
+            return same_number and all(self.same(gold, value) for value in values)
         for items, other in ((gold, answer), (answer, gold)):
             if isinstance(items, Items) and len(items.items) == 1:
                 return self.same(items.items[0], other)
@@ -235,7 +244,10 @@ class Comparison:
         sides = relations.difference(gold), relations.difference(answer)
         if sides[0] is None or sides[1] is None:
             return False
-        return constant_ratio(sides[0], sides[1], self.budget) != 0
+        if constant_ratio(sides[0], sides[1], self.budget):
+            return True
+        bare = relations.unapplied(sides[0]), relations.unapplied(sides[1])
+        return bare != sides and constant_ratio(*bare, self.budget) != 0
 
     def _inequalities(self, gold: Relation, answer: Relation) -> bool:
         sides = relations.difference(gold), relations.difference(answer)
@@ -318,6 +330,10 @@ def _is_statement(value: Value) -> bool:
 
 def _is_inequality(value: Value) -> bool:
     return isinstance(value, Relation) and value.ops != ("=",)
+
+
+def _is_interval(value: Value) -> bool:
+    return isinstance(value, Items) and value.brackets in _ORDERED
 
 
 def _brackets_agree(left: str, right: str, length: int) -> bool:

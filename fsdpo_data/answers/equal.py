@@ -12,10 +12,11 @@ from fsdpo_data.answers.agree import within
 from fsdpo_data.answers.budget import Budget, OutOfBudget, TooLarge
 from fsdpo_data.answers.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.compare import Comparison
+from fsdpo_data.answers.lex import Unreadable, spelling
 from fsdpo_data.answers.numbers import agree, read_number
 from fsdpo_data.answers.numeric import symbols
 from fsdpo_data.answers.prose import same_words
-from fsdpo_data.answers.read import alternatives, read
+from fsdpo_data.answers.read import MAX_READ, alternatives, read
 from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
     Based,
@@ -114,8 +115,10 @@ def _between(gap: re.Match[str]) -> bool:
 
 def _compare(gold: str, answer: str, options: Options) -> tuple[bool, str]:
     read_gold, read_answer = read(gold), read(answer)
-    if same_words(gold, answer, isinstance(read_gold, Text)):
+    if same_words(gold, answer, isinstance(read_gold, Text), isinstance(read_answer, Text)):
         return True, "words"
+    if isinstance(read_gold, Text) and isinstance(read_answer, Text):
+        return same_spelling(gold, answer), "words"
     comparison = Comparison(Budget(BUDGET), options.tolerance)
     for left in alternatives(gold, read_gold):
         for right in alternatives(answer, read_answer):
@@ -140,6 +143,16 @@ def _with_units(gold: str, answer: str, comparison: Comparison) -> bool:
         measured = read(gold, letter_units=True)
         return measured != left and comparison.same(measured, right)
     return False
+
+
+def same_spelling(gold: str, answer: str) -> bool:
+    """Whether two texts that cannot be read are written with the same signs."""
+    if max(len(gold), len(answer)) > MAX_READ:
+        return False
+    try:
+        return spelling(clean(gold)) == spelling(clean(answer))
+    except Unreadable:
+        return False
 
 
 def is_words(answer: str) -> bool:

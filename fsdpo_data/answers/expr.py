@@ -11,6 +11,7 @@ from fsdpo_data.answers.lex import Token, Unreadable
 from fsdpo_data.answers.names import as_node
 from fsdpo_data.answers.tree import (
     Call,
+    Matrix,
     Node,
     Num,
     PlusMinus,
@@ -89,6 +90,10 @@ class ExpressionParser(CommandParser):
                 break
             elif self.accept("/", "div") or self._accept_out_of():
                 divisors.append(as_node(self.factor()))
+            elif self.accept("bmod"):
+                factors = [remainder(multiply(factors), as_node(self.factor()))]
+            elif self.peek().kind == "begin":
+                return scaled(multiply(factors), self.primary())
             elif self.juxtaposed():
                 factors.append(as_node(self.power()))
             else:
@@ -130,7 +135,9 @@ class ExpressionParser(CommandParser):
                 if self.word(1) == "mod" or self.sign(1) in ("mod", "bmod"):
                     return False
                 return not self.unit_in_brackets()
-            return token.text in "[{" or (token.text == "|" and not self.bars_close)
+            if token.text == "[":
+                return not self.square_closes
+            return token.text == "{" or (token.text == "|" and not self.bars_close)
         if token.text == "frac" and self.sign(1) == "{" and self.unit_ahead(2):
             return False
         return token.kind == "cmd" and self._begins_factor(token.text)
@@ -301,6 +308,22 @@ class ExpressionParser(CommandParser):
         if token.kind == "op":
             return self.bracket(token.text)
         raise Unreadable(f"unexpected {token.text or 'end'}")
+
+
+def remainder(number: Node, modulus: Node) -> Node:
+    """Return ``number`` modulo ``modulus``."""
+    if isinstance(number, Num) and isinstance(modulus, Num) and modulus.value > 0:
+        return Num(number.value % modulus.value)
+    return Call("mod", (number, modulus))
+
+
+def scaled(factor: Node, matrix: Value) -> Value:
+    """Return a matrix times a number."""
+    if not isinstance(matrix, Matrix):
+        raise Unreadable("a factor that is no number")
+    return Matrix(
+        tuple(tuple(multiply([factor, as_node(entry)]) for entry in row) for row in matrix.rows)
+    )
 
 
 def _is_number_like(value: Value) -> bool:

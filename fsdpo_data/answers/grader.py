@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.equal import Options, equivalent, is_words
@@ -38,6 +37,8 @@ class MathGrader:
         if found.answer is None:
             return Verdict("no_answer", None, found.rule)
         verdict = equivalent(gold, found.answer, self.options)
-        if verdict.status == "incorrect" and found.value is not None and is_words(found.answer):
+        prose = not found.rule.startswith("boxed") and is_words(found.answer)
+        if verdict.status == "incorrect" and found.value is not None and prose:
             verdict = equivalent(gold, found.value, self.options)
-        return replace(verdict, answer=found.answer, rule=f"{found.rule}/{verdict.rule}")
+        rule = f"{found.rule}/{verdict.rule}"
+        return Verdict(verdict.status, found.answer, rule, verdict.gold_form, verdict.answer_form)

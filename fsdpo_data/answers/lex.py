@@ -60,7 +60,7 @@ _TOKEN = re.compile(
     rf"|(?P<op><=|>=|!=|==|<>|\*\*|->|[\s\S])"
 )
 _GROUPED_PLAIN = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)")
-_SPACED_COMMA = re.compile(r",(?:\s|\\[,;: ]|~)*\s")
+_SPACED_COMMA = re.compile(r"(?<!\\),(?:\s|\\[,;: ]|~)*\s")
 _SEPARATORS = re.compile(r"[,{}\\!;: ]")
 
 #: Commands that only style what follows.
@@ -113,7 +113,7 @@ _WRAPPERS = {
     for upright, names in (
         (True, "text mbox hbox mathrm textrm textbf textit textsf texttt textnormal operatorname "
                "emph mathsf mathtt unit"),
-        (False, "mathbf boldsymbol mathit bm pmb boxed fbox vec overrightarrow mathcal mathscr "
+        (False, "mathbf boldsymbol mathit bm pmb boxed fbox mathcal mathscr "
                 "mathfrak underline ensuremath mathop mathbin mathrel bold textcolor"),
     )
     for name in names.split()
@@ -128,6 +128,22 @@ def tokenize(text: str) -> list[Token]:
         Unreadable: Too many tokens, a number beyond bounds, or unbalanced braces of a wrapper.
     """
     return _Lexer(text).run()
+
+
+def spelling(text: str) -> tuple[str, ...]:
+    """Return the tokens of ``text`` as written, without spaces and braces around single tokens.
+
+    Raises:
+        Unreadable: See ``tokenize``.
+    """
+    tokens = [token.text for token in tokenize(text)]
+    spelled: list[str] = []
+    for index, token in enumerate(tokens):
+        opens = token == "{" and tokens[index + 2 : index + 3] == ["}"]
+        closes = token == "}" and index > 1 and tokens[index - 2] == "{"
+        if not opens and not closes:
+            spelled.append(token)
+    return tuple(spelled)
 
 
 class _Lexer:
@@ -248,7 +264,7 @@ class _Lexer:
         power = match["power"] or match["power3"]
         cycle = match["cycle"] or match["cycle1"]
         digits = _SEPARATORS.sub("", whole)
-        if len(digits) + len(places) > MAX_DIGITS:
+        if len(digits) + len(places) + len(cycle or "") > MAX_DIGITS:
             raise Unreadable("number too long")
         if cycle is not None:
             number = repeating(digits, places, cycle)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from fsdpo_data.answers.expr import ExpressionParser
 from fsdpo_data.answers.lex import Unreadable
 from fsdpo_data.answers.names import as_node
@@ -9,17 +11,19 @@ from fsdpo_data.answers.tree import Call, Node, Num, Quantity, Unit, Value, add,
 from fsdpo_data.answers.units import (
     DEGREE,
     DOLLAR,
+    PART,
     SIGNS,
     UNITS,
     is_letter_unit,
     noun,
     ordinal,
     product,
+    qualified,
     raised,
     unit_named,
 )
 from fsdpo_data.answers.vocabulary import KEYWORDS
-from fsdpo_data.answers.words import is_number_word
+from fsdpo_data.answers.words import is_number_word, part_named
 
 #: Most words that may name what was counted.
 MAX_WORDS = 8
@@ -51,11 +55,8 @@ class QuantityParser(ExpressionParser):
         if isinstance(node, Call) and node.name == "deg" and self.peek().text in ("C", "F"):
             return Quantity(node.args[0], self._degrees())
         unit = self._unit(node)
-        if currency is not None and unit is not None and unit.dims:
-            if unit.dims != currency.dims:
-                unit = product(currency, unit) if "/" in unit.label else None
-            else:
-                unit = currency
+        if currency is not None and unit is not None:
+            unit = qualified(currency, unit.words)
         measured = _measured(node, unit or currency)
         if isinstance(measured, Quantity) and measured.unit.dims:
             return self._compound(measured)
@@ -104,9 +105,15 @@ class QuantityParser(ExpressionParser):
     def _named_unit(self) -> Unit | None:
         unit = self._unit_product()
         if unit is not None:
-            self._trailing_words()
-            return unit
-        return self._counted()
+            return qualified(unit, self._trailing_words())
+        return self._part() or self._counted()
+
+    def _part(self) -> Unit | None:
+        """Read the "thirds" of "5 thirds"."""
+        size = part_named(self.word()) if self.word().endswith("s") else None
+        if size is None or not self.peek().space or self.peek(1).kind != "eof":
+            return None
+        return Unit(self.take().text.lower(), PART, Fraction(1, size))
 
     def _unit_product(self) -> Unit | None:
         """Read ``km/h``, ``N m``, ``square feet per hour``."""
@@ -118,7 +125,6 @@ class QuantityParser(ExpressionParser):
             if self.accept("/") or self.accept_word("per", "an", "a", "each"):
                 below = self._unit_atom()
                 if below is None:
-                    self._trailing_words()
                     return unit
                 unit = product(unit, raised(below, -1))
                 continue
@@ -242,7 +248,7 @@ class QuantityParser(ExpressionParser):
         r"""Read ``\pmod 7`` or ``(mod 7)``."""
         start = self.at
         bracket = self.accept("(")
-        if self.accept("pmod", "bmod", "mod") or self.accept_word("mod"):
+        if self.accept("pmod", "mod") or self.accept_word("mod"):
             modulus = self.script()
             if bracket:
                 self.expect(")")
@@ -264,7 +270,7 @@ class QuantityParser(ExpressionParser):
             unit = unit_named(word) if len(word) > 2 else None
             if unit is not None:
                 square = _SQUARES.get(head[-2], 1) if len(head) > 1 else 1
-                return raised(unit, square) if square > 1 else unit
+                return qualified(raised(unit, square) if square > 1 else unit, tuple(words))
         return noun(" ".join(words))
 
     def _take_noun_word(self, words: list[str]) -> bool:
@@ -283,11 +289,12 @@ class QuantityParser(ExpressionParser):
         self.at += 1
         return True
 
-    def _trailing_words(self) -> None:
-        """Step over what says more about a unit: "of paint", "tall", "per hour"."""
+    def _trailing_words(self) -> tuple[str, ...]:
+        """Read what says more about a unit: "of paint", "tall", "per hour"."""
         taken: list[str] = ["unit"]
         while len(taken) <= MAX_WORDS and self._take_noun_word(taken):
             pass
+        return tuple(taken[1:])
 
 
 def compound(parts: tuple[Value, ...]) -> Quantity | None:

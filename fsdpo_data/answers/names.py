@@ -41,7 +41,6 @@ from fsdpo_data.answers.words import (
     SCALES,
     SMALL,
     is_number_word,
-    part_named,
     read_number_words,
 )
 
@@ -148,10 +147,6 @@ class NameParser(Cursor):
         if word == "factorial":
             self.at += 1
             return Call("factorial", (number,))
-        part = part_named(word) if self.peek().space and len(word) > 3 else None
-        if part is not None and number.places is None and not self.peek().upright:
-            self.at += 1
-            return Num(number.value / part)
         return None
 
     def _fraction_part(self) -> Fraction | None:

@@ -81,7 +81,7 @@ def decimal(whole: str, places: str, power: int = 0) -> Num | None:
     digits = whole + places
     exponent = power - len(places)
     value = Fraction(int(digits or 0) * 10 ** max(exponent, 0), 10 ** max(-exponent, 0))
-    return Num(value, -exponent, len(digits.lstrip("0")))
+    return Num(value, -exponent, len(digits.strip("0")))
 
 
 def repeating(whole: str, places: str, cycle: str) -> Num:
@@ -116,8 +116,8 @@ def stands_for(shown: Num, value: Fraction, exact: bool) -> bool:
     if shown.digits >= FLOAT_DIGITS and abs(value) < FLOAT_NOISE.denominator:
         return abs(shown.value - value) <= FLOAT_NOISE * abs(value)
     needed = MIN_DIGITS_RECURRING if exact and _recurs(value) else MIN_DIGITS_OTHER
-    if value.denominator == 1:
-        return False
+    if value.denominator == 1 or shown.value.denominator == 1:
+        return False  # integers are exact, "145.0" too
     return shown.digits >= needed and is_rounded(shown, value, may_cut=not exact or _recurs(value))
 
 

@@ -221,7 +221,11 @@ def _library() -> dict[str, Callable[[Real], Real]]:
 def _binomial(evaluator: Evaluator, n: Real, k: Real) -> Real:
     if max(abs(n), abs(k)) > MAX_ARGUMENT:
         raise TooLarge("binomial")
-    return evaluator.mp.binomial(n, k)
+    try:
+        result = evaluator.mp.binomial(n, k)
+    except (ZeroDivisionError, ValueError):
+        raise Undefined("binomial") from None
+    return result if evaluator.mp.isfinite(result) else _undefined()
 
 
 def _permutations(evaluator: Evaluator, n: Real, k: Real) -> Real:
@@ -255,6 +259,11 @@ _FUNCTIONS: dict[str, Callable[..., Real]] = {
     "min": _real_part(min),
     "sgn": _sign,
 }
+
+
+def is_unknown(name: str) -> bool:
+    """Whether ``name`` is no function that can be evaluated."""
+    return name not in _FUNCTIONS and name not in _library()
 
 
 @lru_cache(maxsize=8_192)

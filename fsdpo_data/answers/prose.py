@@ -125,7 +125,7 @@ def plain_text(text: str) -> str:
     return " ".join(re.sub(r"[{}$]", " ", _SPACING.sub(" ", _WRAPPER.sub(" ", text))).split())
 
 
-def same_words(gold: str, answer: str, gold_is_text: bool) -> bool:
+def same_words(gold: str, answer: str, *are_text: bool) -> bool:
     """Compare as words: choices, lists of choices, names."""
     if len(gold) > MAX_WORDS_LENGTH or len(answer) > MAX_WORDS_LENGTH:
         return False
@@ -141,19 +141,22 @@ def same_words(gold: str, answer: str, gold_is_text: bool) -> bool:
         if _separated(left) or _separated(right):
             return bool(_letter_set(left)) and _letter_set(left) == _letter_set(right)
         return left == right
-    if not gold_is_text:
+    if not any(are_text):
+        return False
+    if _SIGNS.search(left) or _SIGNS.search(right):
         return False
     words, others = plain_words(left), plain_words(right)
-    return words == others or _short_for(words, others)
+    return words == others or (_NAMED.fullmatch(left) is not None and left.split()[1] == right)
 
 
 #: Longest answers compared as words.
 MAX_WORDS_LENGTH = 400
 
 
-def _short_for(words: tuple[str, ...], others: tuple[str, ...]) -> bool:
-    """Whether "B" answers "Brand B"."""
-    return len(words) == 2 and len(others) == 1 and words[1] == others[0] and len(others[0]) <= 2
+#: Signs that plain words do not hold.
+_SIGNS = re.compile(r"[\[\]<>=^_\\+*|]|\([^)]*$|^[^(]*\)")
+#: A name that its last letter or number stands for: "Brand B".
+_NAMED = re.compile(r"[A-Z][a-z]{2,} (?:[A-Z]|[IVX]+|\d{1,2})")
 
 
 def choice_letter(text: str) -> str:

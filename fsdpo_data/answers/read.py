@@ -10,7 +10,13 @@ from fsdpo_data.answers.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.lex import Unreadable, tokenize
 from fsdpo_data.answers.measure import QuantityParser, compound
 from fsdpo_data.answers.names import as_node
-from fsdpo_data.answers.prose import phrase, plain_text, plain_words, spell_relations
+from fsdpo_data.answers.prose import (
+    phrase,
+    plain_text,
+    plain_words,
+    reals_except,
+    spell_relations,
+)
 from fsdpo_data.answers.tree import (
     Based,
     Builder,
@@ -54,9 +60,7 @@ _LABEL = re.compile(
     r"[^\d=:<>\\_^]{1,80}?[A-Za-z]{2,}[^\d=:<>\\_^]{0,20}?(?:=|:|\bis\b|\bare\b)(.+)", re.S
 )
 _LEADING = sorted(names("both either the approximately about around roughly nearly exactly only"))
-_MATRICES = frozenset(
-    ["pmatrix", "bmatrix", "matrix", "Bmatrix", "vmatrix", "smallmatrix", "array"]
-)
+_MATRICES = frozenset(["pmatrix", "bmatrix", "matrix", "Bmatrix", "smallmatrix", "array"])
 
 
 class AnswerParser(QuantityParser):
@@ -259,6 +263,9 @@ def read(text: str, letter_units: bool = False) -> Value:
     value = read_special(cleaned)
     if value is not None:
         return value
+    left_out = reals_except(cleaned)
+    if left_out is not None:
+        cleaned = f"\\mathbb{{R}} \\setminus \\{{ {left_out} \\}}"
     for part in (cleaned, _without_label(cleaned)):
         try:
             if part:
@@ -295,7 +302,7 @@ def read_special(text: str) -> Value | None:
 
 def plain_text_for_time(text: str) -> str:
     """Return ``text`` without the commands around words."""
-    return re.sub(r"\\(?:text|mbox|mathrm|textbf)\s*\{|[{}]|\\[,;:! ]|~", " ", text)
+    return re.sub(r"\\(?:text|mbox|mathrm|textbf|boxed|fbox)\s*\{|[{}]|\\[,;:! ]|~", " ", text)
 
 
 def _based(match: re.Match[str]) -> Value | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fsdpo_data.answers.agree import same_node
 from fsdpo_data.answers.budget import Budget
-from fsdpo_data.answers.numeric import symbols
+from fsdpo_data.answers.numeric import is_unknown, symbols
 from fsdpo_data.answers.tree import (
     Builder,
     Call,
@@ -18,6 +18,7 @@ from fsdpo_data.answers.tree import (
     Node,
     Num,
     Quantity,
+    Ratio,
     Relation,
     Sym,
     Value,
@@ -25,6 +26,7 @@ from fsdpo_data.answers.tree import (
     is_node,
     multiply,
     negate,
+    rebuild,
     substitute,
 )
 
@@ -86,7 +88,9 @@ def _is_name(value: Value) -> bool:
 
 
 def _is_point(value: Value) -> bool:
-    """Whether ``value`` is ``(x, y)``."""
+    """Whether ``value`` is ``(x, y)`` or ``x:y``."""
+    if isinstance(value, Ratio):
+        return all(isinstance(part, Sym) for part in value.parts)
     return isinstance(value, Items) and all(isinstance(item, Sym) for item in value.items)
 
 
@@ -132,6 +136,13 @@ def difference(relation: Relation) -> Node | None:
     return add([left, negate(right)])  # type: ignore[list-item, arg-type]
 
 
+def unapplied(node: Node) -> Node:
+    """Write ``y`` for ``y(t)``: equations of motion leave the time out as often as not."""
+    if isinstance(node, Call) and is_unknown(node.name) and isinstance(node.args[0], Sym):
+        return Sym(node.name)
+    return rebuild(node, unapplied)
+
+
 def same_chain(gold: Relation, answer: Relation, comparison: Comparison) -> bool:
     """Whether ``a < b < c`` and ``c > b > a`` say the same."""
     if len(gold.parts) != len(answer.parts):
@@ -156,6 +167,8 @@ def same_structure(gold: Value, answer: Value, comparison: Comparison) -> bool:
                 and comparison.same(gold.left, answer.left)
                 and comparison.same(gold.right, answer.right)
             )
+        case Join(), Join() if gold.op == "minus":
+            return answer.op == "minus" and all(map(comparison.same, gold.parts, answer.parts))
         case Join(), Join():
             return gold.op == answer.op and _same_parts(gold.parts, answer.parts, comparison)
         case Items(), Items():

@@ -6,6 +6,7 @@ a quantity, a list, an interval, a relation, a matrix, a clock time, plain words
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -19,7 +20,7 @@ class Num:
         value: What is written, exactly.
         places: Digits shown after the point, None for a number that is exact (``3``, ``1/7``);
             negative when the last digit shown is above the units (``4.5e33``).
-        digits: Significant digits shown, for decimals.
+        digits: Significant digits shown by a decimal, without zeros at its end.
     """
 
     value: Fraction
@@ -99,11 +100,13 @@ class Unit:
         label: As it is shown.
         dims: Dimensions with their powers, sorted; empty for counted things.
         factor: Size in the base unit of its dimensions.
+        words: What was said after it: "north", "of paint".
     """
 
     label: str
     dims: tuple[tuple[str, int], ...] = ()
     factor: Fraction = Fraction(1)
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,23 +318,27 @@ def _scientific(number: Node, power: Node) -> Node | None:
     return Num(number.value * Fraction(10) ** shift, places, number.digits)
 
 
+def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Return ``node`` with ``change`` made to its direct subexpressions."""
+    match node:
+        case Add():
+            return Add(tuple(map(change, node.terms)))
+        case Mul():
+            return Mul(tuple(map(change, node.factors)))
+        case Div():
+            return Div(change(node.top), change(node.bottom))
+        case Pow():
+            return Pow(change(node.base), change(node.exponent))
+        case Call():
+            return Call(node.name, tuple(map(change, node.args)))
+        case PlusMinus():
+            return PlusMinus(node.sign, change(node.node))
+        case _:
+            return node
+
+
 def substitute(node: Node, name: str, value: Node) -> Node:
     """Put ``value`` for the symbol ``name``."""
-    match node:
-        case Sym():
-            return value if node.name == name else node
-        case Add():
-            return Add(tuple(substitute(term, name, value) for term in node.terms))
-        case Mul():
-            return Mul(tuple(substitute(factor, name, value) for factor in node.factors))
-        case Div():
-            return Div(substitute(node.top, name, value), substitute(node.bottom, name, value))
-        case Pow():
-            base, exponent = node.base, node.exponent
-            return Pow(substitute(base, name, value), substitute(exponent, name, value))
-        case Call():
-            return Call(node.name, tuple(substitute(arg, name, value) for arg in node.args))
-        case PlusMinus():
-            return PlusMinus(node.sign, substitute(node.node, name, value))
-        case Num() | Const():
-            return node
+    if isinstance(node, Sym):
+        return value if node.name == name else node
+    return rebuild(node, lambda child: substitute(child, name, value))

@@ -138,11 +138,47 @@ def product(left: Unit, right: Unit) -> Unit:
 
 def noun(words: str) -> Unit:
     """Return the unit of counted things: it agrees with any other name of things."""
-    return Unit(words)
+    return Unit(words, words=tuple(words.lower().split()))
 
 
 #: Dimension of places in an order.
 PLACE = (("place", 1),)
+#: Dimension of parts of a whole: "5 thirds".
+PART = (("part", 1),)
+#: Words that exclude each other.
+_OPPOSITES = tuple(
+    frozenset(words.split())
+    for words in (
+        "north south east west northeast northwest southeast southwest",
+        "increase decrease increased decreased",
+        "profit loss gain",
+        "up down",
+        "left right",
+        "above below",
+        "clockwise counterclockwise anticlockwise",
+        "more less fewer",
+        "faster slower",
+        "before after",
+        "true false",
+        "taller shorter",
+    )
+)
+
+
+def opposed(left: Unit, right: Unit) -> bool:
+    """Whether what was said after two numbers excludes each other: "5 miles north / south"."""
+    words = frozenset(left.words), frozenset(right.words)
+    for group in _OPPOSITES:
+        said = group & words[0], group & words[1]
+        if said[0] and said[1] and said[0] != said[1]:
+            return True
+    return False
+
+
+def qualified(unit: Unit, words: tuple[str, ...]) -> Unit:
+    """Return ``unit`` with what was said after it."""
+    said = tuple(word.lower() for word in words)
+    return Unit(unit.label, unit.dims, unit.factor, said) if said else unit
 
 
 def ordinal(words: str) -> Unit:
@@ -159,6 +195,8 @@ def ratio(left: Unit, right: Unit) -> Fraction | None:
     """Return how many ``right`` one ``left`` is, or None if they differ in kind."""
     if not left.dims and not right.dims:
         return Fraction(1)
+    if (left.dims == PART and not right.dims) or (right.dims == PART and not left.dims):
+        return Fraction(1) if left.label == right.label else None
     if left.dims == right.dims:
         return left.factor / right.factor
     if _generic(left.dims, right.dims) or _generic(right.dims, left.dims):

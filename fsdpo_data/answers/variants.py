@@ -3,19 +3,15 @@ r"""``\pm``: one expression that stands for several values."""
 from __future__ import annotations
 
 from fsdpo_data.answers.tree import (
-    Add,
-    Call,
-    Div,
     Items,
-    Mul,
     Node,
     PlusMinus,
-    Pow,
     Quantity,
     Value,
     children,
     is_node,
     negate,
+    rebuild,
 )
 
 
@@ -45,19 +41,8 @@ def both_values(value: Value) -> tuple[Value, ...]:
 
 
 def _choose(node: Node, sign: int) -> Node:
-    match node:
-        case PlusMinus():
-            inner = _choose(node.node, sign)
-            return inner if node.sign == sign else negate(inner)
-        case Add():
-            return Add(tuple(_choose(term, sign) for term in node.terms))
-        case Mul():
-            return Mul(tuple(_choose(factor, sign) for factor in node.factors))
-        case Div():
-            return Div(_choose(node.top, sign), _choose(node.bottom, sign))
-        case Pow():
-            return Pow(_choose(node.base, sign), _choose(node.exponent, sign))
-        case Call():
-            return Call(node.name, tuple(_choose(arg, sign) for arg in node.args))
-        case _:
-            return node
+    """Replace every ``±`` by one of its signs."""
+    if isinstance(node, PlusMinus):
+        inner = _choose(node.node, sign)
+        return inner if node.sign == sign else negate(inner)
+    return rebuild(node, lambda child: _choose(child, sign))

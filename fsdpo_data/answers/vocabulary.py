@@ -39,7 +39,7 @@ SYMBOLS = GREEK | names(
     """hbar ell odot partial nabla ldots triangle square star dagger Re Im aleph oplus prime
     jmath bullet angle perp parallel sum prod int"""
 )
-ACCENTS = names("dot ddot hat bar tilde overline widehat widetilde check")
+ACCENTS = names("dot ddot hat bar tilde overline widehat widetilde check vec overrightarrow")
 #: Letters that stand for functions when a bracket follows.
 FUNCTION_LETTERS = frozenset("fghFGH")
 #: Words that join or compare; never letters to multiply.
