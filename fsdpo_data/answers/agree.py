@@ -105,7 +105,7 @@ def fraction(value: Real) -> Fraction:
     return Fraction(int(man)) * Fraction(2) ** int(exp) if abs(exp) < 100_000 else Fraction(0)
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=2_048)
 def _constant(node: Node) -> tuple[Real, Real, int] | None:
     """Return value, scale and cost of an expression without symbols, None if it has no value."""
     budget = Budget(100_000)
