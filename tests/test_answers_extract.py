@@ -198,7 +198,9 @@ def test_a_made_up_next_problem_is_cut_off(text: str, answer: str) -> None:
 def test_parts_of_the_same_problem_are_not_cut_off() -> None:
     parts = "Question 1: How many?\nAnswer: 5\nQuestion 2: And in all?\nAnswer: 8\n"
     assert extract(parts).answer == "8"
-    assert extract("Question: restated\nThe answer is 5.").answer == "5"
+    restated = "Hm.\nQuestion: restated\nThe answer is 5."
+    assert extract(restated).answer == "5"
+    assert extract(restated + "\nQuestion: made up\nThe answer is 9.").answer == "5"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from fsdpo_data.answers.boxes import TAIL, Box, ending, find_boxes, truncated_box
 from fsdpo_data.answers.spoken import first_announced, last_announced
@@ -23,6 +24,8 @@ from fsdpo_data.answers.unmarked import (
 MARKED = frozenset(("boxed", "boxed-list", "hash", "final-answer", "answer-is", "choice", "label"))
 #: Most characters between two boxes that can be one answer.
 _APART = 80
+#: Headings looked at; a text of nothing but headings costs no more.
+_HEADINGS_TRIED = 8
 #: A line that starts another problem: what follows was not asked.
 _NEXT_PROBLEM = re.compile(
     r"\n[ \t]*(?:#+ *(?:Instruction|Question|Problem)|<\|im_start\|>|Below is an instruction"
@@ -111,13 +114,12 @@ def is_marked(rule: str) -> bool:
 def own_part(response: str) -> str:
     """Return the end of a response, without what follows a finished answer as another problem."""
     text = _plain(_end_of(response))
-    for heading in _NEXT_PROBLEM.finditer(text):
+    for heading in islice(_NEXT_PROBLEM.finditer(text), _HEADINGS_TRIED):
         before = text[: heading.start()]
         part = heading["number"] and _NUMBERED_PART.search(before)
         # "Question 2:" after "Question 1:" goes on with the parts of the same problem.
         if not part and (find_boxes(before) or first_announced(before)):
             return before
-        break
     return text
 
 

@@ -42,7 +42,8 @@ _LEAD = re.compile(
 )
 #: Where the answer stops and its explanation starts.
 _STOP = re.compile(
-    r"[,;]?\s+(?:because|since|as\s+(?:we|the|it|there|required|shown|desired|needed|expected|wanted)|so\s+(?:the|we|that|it)"
+    r"[,;]?\s+(?:because|since|so\s+(?:the|we|that|it)"
+    r"|as\s+(?:we|the|it|there|required|shown|desired|needed|expected|wanted)"
     r"|which|where|when|obtained|rounded|I\s+hope|hope\s+(?:this|it)|if\s+(?:we|you))\b"
     r"|,?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b"
     r"|,\s+(?:not|so|but)\b|\s+\((?:since|because|not|rounded)\b|\\\\\s*\n|</answer>",

@@ -37,7 +37,8 @@ _AFTER = re.compile(r"\s*([A-Za-z]+)")
 #: A bound, a guess and a denial are no value.
 _BOUND = re.compile(
     r"(?:(?:less|more|fewer|greater|larger|smaller)\s+than|at\s+(?:least|most)"
-    r"|(?:\bnot|n't|\bcannot|\bnever|\bmight|\bcould|\bmay)(?:\s+also)?(?:\s+(?:be|equal))?|rule\s+out)"
+    r"|(?:\bnot|n't|\bcannot|\bnever|\bmight|\bcould|\bmay)(?:\s+also)?(?:\s+(?:be|equal))?"
+    r"|rule\s+out)"
     r"(?:\s+or\s+equal)?(?:\s+to)?\s*[$\\(]*$|\b(?:between|range)\b(?:(?!\bis\b|=).)*$",
     re.I,
 )

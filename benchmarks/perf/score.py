@@ -1,0 +1,153 @@
+"""Solutions and steps per second of the PRM scorer, against the ways others score.
+
+    python benchmarks/perf/score.py [--problems 24] [--samples 16] [--rounds 3] [--threads 1]
+
+Everything runs on the same solutions of the embedded world, with the same random head on the
+embedded model, in one process, in an order that turns from round to round:
+
+- `scorer`: what `fsdpo-data score` runs: batches of like length, a prompt computed once;
+- `no sharing`: the same, the prompt computed for every solution;
+- `no grouping`: batches in the order of the data, padded to the longest, as many solutions in each
+  as `no sharing` has on average;
+- `step by step`: one forward pass per step, each of the solution up to there.
+
+Solutions are different from each other, so that repeated texts give no advantage. The times are
+process times; the ratios are what counts. The rewards of all four must agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
+
+from fsdpo_data.embedded import CHECKPOINT, PROMPT, demonstration, make_problems
+from fsdpo_data.identity import ModelRef
+from fsdpo_data.scorers import SteppedText
+from fsdpo_train.scorer import PrmScorer
+from fsdpo_train.tokenize import Encoded
+
+Rewards = list[list[float] | None]
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--problems", type=int, default=24)
+    arguments.add_argument("--samples", type=int, default=16)
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--threads", type=int, default=1)
+    options = arguments.parse_args()
+    torch.set_num_threads(options.threads)
+    items = solutions(options.problems, options.samples)
+    steps = sum(len(item.steps) for item in items)
+    print(f"{len(items)} solutions, {steps} steps")
+    with tempfile.TemporaryDirectory() as folder:
+        save_prm(Path(folder))
+        ways = make_ways(Path(folder))
+        agree({name: score(items) for name, score in ways.items()})  # warms up, too
+        seconds: dict[str, list[float]] = {name: [] for name in ways}
+        for number in range(options.rounds):
+            names = list(ways) if number % 2 else list(reversed(ways))
+            for name in names:
+                started = time.process_time()
+                ways[name](items)
+                seconds[name].append(time.process_time() - started)
+    report(seconds, len(items), steps)
+
+
+def solutions(problems: int, samples: int) -> list[SteppedText]:
+    """Different solutions of many lengths: right ones, wrong ones, and ones that go on and on."""
+    rng = random.Random(0)
+    items = []
+    for problem in make_problems("test", problems):
+        prompt = PROMPT.format(question=problem.question)
+        for sample in range(samples):
+            steps = demonstration(problem, rng, 0.3).steps
+            # Sampled solutions differ in length by more than demonstrations do.
+            more = [f"Step {k}: that is {sample} and {k}.\n" for k in range(rng.randrange(8))]
+            items.append(SteppedText(prompt, [*(s.rstrip("\n") + "\n" for s in steps), *more]))
+    return items
+
+
+def save_prm(folder: Path) -> None:
+    torch.manual_seed(0)
+    config = AutoConfig.from_pretrained(CHECKPOINT, num_labels=1)
+    model = AutoModelForTokenClassification.from_pretrained(CHECKPOINT, config=config)
+    torch.nn.init.normal_(model.score.weight, std=0.3)
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(CHECKPOINT).save_pretrained(folder)
+
+
+def make_ways(folder: Path) -> dict[str, Callable[[Sequence[SteppedText]], Rewards]]:
+    shared, apart = (
+        PrmScorer(str(folder), ModelRef("prm", "0"), device="cpu", share_prompts=share)
+        for share in (True, False)
+    )
+    return {
+        "scorer": shared.score,
+        "no sharing": apart.score,
+        "no grouping": lambda items: ungrouped(apart, items),
+        "step by step": lambda items: step_by_step(apart, items),
+    }
+
+
+@torch.inference_mode()
+def ungrouped(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
+    encoded = [scorer._encoder.encode(item.prompt, item.steps, end=False) for item in items]
+    mean = statistics.fmean(len(each.ids) for each in encoded)
+    size = max(1, int(scorer._batch_tokens / mean))
+    order = list(range(len(encoded)))
+    random.Random(0).shuffle(order)  # as a data loader gives them
+    results: Rewards = [None] * len(encoded)
+    for start in range(0, len(order), size):
+        batch = order[start : start + size]
+        rows = scorer._rewards([encoded[index] for index in batch]).tolist()
+        for index, row in zip(batch, rows, strict=True):
+            results[index] = row[: len(encoded[index].readouts)]
+    return results
+
+
+@torch.inference_mode()
+def step_by_step(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
+    return [
+        [
+            scorer._rewards([beginning(scorer, item, count)])[0, -1].item()
+            for count in range(1, len(item.steps) + 1)
+        ]
+        for item in items
+    ]
+
+
+def beginning(scorer: PrmScorer, item: SteppedText, count: int) -> Encoded:
+    return scorer._encoder.encode(item.prompt, item.steps[:count], end=False)
+
+
+def agree(found: dict[str, Rewards]) -> None:
+    expected = found["scorer"]
+    for name, rewards in found.items():
+        pairs = (zip(a or [], b or [], strict=True) for a, b in zip(rewards, expected, strict=True))
+        worst = max(abs(a - b) for pair in pairs for a, b in pair)
+        assert worst < 1e-4, f"{name} differs from the scorer by {worst}"
+
+
+def report(seconds: dict[str, list[float]], n_solutions: int, n_steps: int) -> None:
+    ours = seconds["scorer"]
+    for name, taken in seconds.items():
+        best = statistics.median(taken)
+        ratios = sorted(theirs / our for theirs, our in zip(taken, ours, strict=True))
+        print(
+            f"{name:<13} {n_solutions / best:8,.0f} solutions/s {n_steps / best:9,.0f} steps/s   "
+            f"{statistics.median(ratios):5.2f} x the scorer's time "
+            f"(from {ratios[0]:.2f} to {ratios[-1]:.2f})"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Every response that states its gold is right, in whatever words, and is right for no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fsdpo_bench.load import load_task
+from fsdpo_bench.tasks import TASKS
+
+from fsdpo_data.answers.extract import extract
+from fsdpo_data.answers.grader import MathGrader
+
+WORK = "Step 1: We have 12 + 7 = 19 things, of which $x=4$ are used.\nStep 2: Then $a^2 = 25$.\n"
+
+#: Responses around GOLD, or around the gold as a FORMULA.
+STATED = {
+    "boxed": "So we get $\\boxed{GOLD}$.",
+    "boxed in a display": "Therefore the answer is \\[\\boxed{GOLD}\\] as required.",
+    "boxed twice": "Thus \\boxed{GOLD}.\n\n**Final Answer**\n\n\\boxed{GOLD}",
+    "boxed, then checked": "The answer is $\\boxed{GOLD}$.\n\nTo check: 3 + 4 = 7, fine.",
+    "fbox": "so \\fbox{GOLD} is it.",
+    "the answer is:": "The answer is: GOLD",
+    "the answer is, as a formula": "Therefore, the answer is FORMULA.",
+    "the answer is, in bold": "Therefore, the answer is **GOLD**.",
+    "Minerva": "Final Answer: The final answer is FORMULA. I hope it is correct.",
+    "GSM8K": "#### GOLD",
+    "A:": "A: GOLD",
+    "a bold label": "**Answer:** FORMULA",
+    "a label, then a farewell": "**Answer**: GOLD\n\nLet me know if you have questions!",
+    "a heading": "### Final Answer\nFORMULA",
+    "an item": "- **Answer**: FORMULA",
+    "a reason after it": "Answer: FORMULA. This is because 3+4=7.",
+    "a made-up problem after it": "The answer is: GOLD.\n\nQuestion: And 5+6?\nThe answer is: 11",
+    "an end token": "The answer is: GOLD<|im_end|>",
+    "carriage returns": "\r\nThe answer is: GOLD\r\n",
+    "a line of its own": "The answer is\nFORMULA",
+}
+#: Nothing marks the answer here.
+UNMARKED = {"the solution is": "The solution is FORMULA.", "therefore": "Therefore, FORMULA."}
+#: Golds that such a sentence does not give back, with the reason.
+LOST = {
+    "90\\text{ square\nunits}": "a line break inside \\text ends the line",
+    "x_{0} \\cos (\\omega t)+$ $\\dot{x}_{0} \\sin (\\omega t) / \\omega": "it is in two formulas",
+}
+
+
+@pytest.fixture(scope="module")
+def golds(shared: Path) -> list[str]:
+    folder = shared / "data" / "benchmarks"
+    found = (p.answer for task in TASKS.values() for p in load_task(task, folder).problems)
+    return list(dict.fromkeys(gold for gold in found if gold))
+
+
+def responses(template: str, golds: list[str]) -> Iterator[tuple[str, str]]:
+    for gold in golds:
+        formula = gold if "$" in gold else f"${gold}$"
+        yield gold, WORK + template.replace("GOLD", gold).replace("FORMULA", formula)
+
+
+def wrong(pairs: list[tuple[str, str]]) -> list[tuple[str, str | None]]:
+    verdicts = MathGrader().grade(pairs)
+    both = zip(pairs, verdicts, strict=True)
+    return [(gold, verdict.answer) for (gold, _), verdict in both if verdict.status != "correct"]
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_a_marked_gold_is_right(golds: list[str], name: str) -> None:
+    pairs = list(responses(STATED[name], golds))
+    assert len(pairs) > 4_500
+    assert wrong(pairs) == []
+    assert all(extract(response).strict is not None for _, response in pairs[:200])
+
+
+@pytest.mark.parametrize("name", UNMARKED)
+def test_an_unmarked_gold_is_right(golds: list[str], name: str) -> None:
+    lost = [gold for gold, _ in wrong(list(responses(UNMARKED[name], golds)))]
+    assert set(lost) <= LOST.keys()
+
+
+def test_the_gold_of_another_problem_is_wrong(golds: list[str]) -> None:
+    """Each gold against the next: only those of one value agree, whatever they count."""
+    others = [*golds[1:], golds[0]]
+    pairs = [(g, f"So it is \\boxed{{{o}}}.") for g, o in zip(golds, others, strict=True)]
+    verdicts = MathGrader().grade(pairs)
+    right = [
+        (gold, other)
+        for gold, other, verdict in zip(golds, others, verdicts, strict=True)
+        if verdict.status == "correct"
+    ]
+    unlike = [pair for pair in right if digits(pair[0]) != digits(pair[1])]
+    assert unlike == [("$\\frac{4}{5}$", "$0.8$")]
+
+
+def digits(gold: str) -> list[str]:
+    return re.findall(r"[0-9.]+", gold)
