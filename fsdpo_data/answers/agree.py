@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from itertools import islice
 
 from fsdpo_data.answers.budget import Budget, TooLarge
 from fsdpo_data.answers.modular import PRIMES, Residues, Undefined, rational_value
 from fsdpo_data.answers.numbers import MIN_DIGITS_OTHER, agree, rounds_to, stands_for
 from fsdpo_data.answers.numeric import Evaluator, Real, context, has_imaginary, symbols
-from fsdpo_data.answers.tree import Const, Mul, Node, Num, Quantity, children
+from fsdpo_data.answers.tree import Const, Mul, Node, Num
 
 #: Points tried for expressions with symbols, and how many must agree.
 POINTS = (0, 7, 2, 4, 3, 1, 8, 5, 6)
@@ -105,7 +104,7 @@ def fraction(value: Real) -> Fraction:
     return Fraction(int(man)) * Fraction(2) ** int(exp) if abs(exp) < 100_000 else Fraction(0)
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=2_048)
 def _constant(node: Node) -> tuple[Real, Real, int] | None:
     """Return value, scale and cost of an expression without symbols, None if it has no value."""
     budget = Budget(100_000)
@@ -134,9 +133,6 @@ def _by_digits(left: Node, right: Node, budget: Budget) -> bool:
     names = symbols(left) | symbols(right)
     if not names:
         return _same_constant(left, right, budget)
-    if symbols(left) != symbols(right) and not (symbols(left) and symbols(right)):
-        # A constant against an expression with letters: equal only if the letters cancel.
-        pass
     imaginary = has_imaginary(left) or has_imaginary(right)
     for complex_plane in (imaginary, True):
         checked = _at_points(left, right, budget, complex_plane)
@@ -216,7 +212,8 @@ def _same_ratio_of_residues(left: Node, right: Node, budget: Budget) -> bool:
 
 def _ratio_of_digits(left: Node, right: Node, budget: Budget) -> int:
     mp = context()
-    ratios = list(islice(_ratios(left, right, budget), ENOUGH))
+    imaginary = has_imaginary(left) or has_imaginary(right)
+    ratios = _ratios(left, right, budget, imaginary) or _ratios(left, right, budget, True)
     if len(ratios) < FEW or ratios[0] == 0:
         return 0
     if any(abs(ratio - ratios[0]) > mp.mpf(10) ** -30 * abs(ratios[0]) for ratio in ratios):
@@ -226,21 +223,17 @@ def _ratio_of_digits(left: Node, right: Node, budget: Budget) -> int:
     return 1 if mp.re(ratios[0]) > 0 else -1
 
 
-def _ratios(left: Node, right: Node, budget: Budget):  # type: ignore[no-untyped-def]
-    imaginary = has_imaginary(left) or has_imaginary(right)
+def _ratios(left: Node, right: Node, budget: Budget, complex_plane: bool) -> list[Real]:
+    """Return ``left / right`` at the first points where both have values."""
+    ratios: list[Real] = []
     for point in POINTS:
         try:
-            top = Evaluator(point, budget, imaginary).value(left)
-            bottom = Evaluator(point, budget, imaginary).value(right)
+            top = Evaluator(point, budget, complex_plane).value(left)
+            bottom = Evaluator(point, budget, complex_plane).value(right)
         except (Undefined, TooLarge):
             continue
         if bottom != 0:
-            yield top / bottom
-
-
-def depends_on(node: Node, name: str) -> bool:
-    """Whether the symbol ``name`` occurs in ``node``."""
-    return name in symbols(node)
-
-
-__all__ = ["Quantity", "children", "close", "constant", "constant_ratio", "same_node", "within"]
+            ratios.append(top / bottom)
+        if len(ratios) == ENOUGH:
+            break
+    return ratios

@@ -7,7 +7,6 @@ from fractions import Fraction
 from fsdpo_data.answers import reals, relations, units
 from fsdpo_data.answers.agree import constant_ratio, same_node, within
 from fsdpo_data.answers.budget import Budget
-from fsdpo_data.answers.numeric import symbols
 from fsdpo_data.answers.reals import NotASet, real_set
 from fsdpo_data.answers.tree import (
     Based,
@@ -352,7 +351,7 @@ def _rows(value: Value) -> tuple[tuple[Value, ...], ...] | None:
         if all(isinstance(item, Items) and item.brackets in ("()", "[]") for item in value.items):
             return tuple(item.items for item in value.items if isinstance(item, Items))
         return (value.items,)
-    return (value,) if False else None
+    return None
 
 
 def _flat(rows: tuple[tuple[Value, ...], ...]) -> tuple[tuple[Value, ...], ...]:
@@ -384,6 +383,3 @@ def _in_order_of_names(items: tuple[Value, ...]) -> tuple[Value, ...]:
     if len(named) != len(items) or len({name for name, _ in named}) != len(items):
         return items
     return tuple(value for _, value in sorted(named, key=lambda pair: pair[0]))
-
-
-__all__ = ["Comparison", "same_moment", "symbols"]

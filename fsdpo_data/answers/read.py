@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from functools import lru_cache
 
 from fsdpo_data.answers.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.lex import Unreadable, tokenize
 from fsdpo_data.answers.measure import QuantityParser, compound
+from fsdpo_data.answers.memory import remember
 from fsdpo_data.answers.names import as_node
 from fsdpo_data.answers.prose import (
     phrase,
@@ -247,7 +247,7 @@ def _is_set(value: Value) -> bool:
     )
 
 
-@lru_cache(maxsize=32_768)
+@remember(8_192)
 def read(text: str, letter_units: bool = False) -> Value:
     """Read an answer; what no grammar fits is ``Text``.
 
@@ -316,7 +316,7 @@ def _based(match: re.Match[str]) -> Value | None:
     return Based(match["sign"] + (digits.lstrip("0") or "0"), base)
 
 
-@lru_cache(maxsize=32_768)
+@remember(8_192)
 def alternatives(text: str, value: Value) -> tuple[Value, ...]:
     """Return ``value`` and what else ``text`` may mean: "5:45" a time, "70,110" a list."""
     if isinstance(value, Ratio) and len(value.parts) in (2, 3):
