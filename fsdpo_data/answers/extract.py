@@ -90,8 +90,8 @@ def extract(response: str) -> Extraction:
     if boxes:
         return _from_boxes(text, boxes)
     said = last_announced(text)
-    cut_off = truncated_box(text) if "box" in text else None
-    if said is not None and not (cut_off and "box" in said.answer):
+    cut_off = truncated_box(text) if said is None or "box" in said.answer else None
+    if said is not None and cut_off is None:
         value = settled_value(said.answer)
         return Extraction(said.answer, said.rule, said.answer, value=value)
     sentence = last_sentence(text)

@@ -19,7 +19,8 @@ _ANSWER_WORDS = 8
 _CHOSEN = (" is correct", " is the correct", " is right", " is the right")
 _CHOICE = re.compile(r"\b(?:option|choice|answer)\s*\**(\(?[A-K]\)?)\**$", re.I)
 #: What every marker holds: quick to find, and only then looked at more closely.
-_TRIGGERS = ("nswer", "NSWER", "####", "A:", "ption is", "hoice is", "答案", *_CHOSEN)
+_TRIGGERS = ("nswer", "NSWER", "####", "A:")
+_CHOICES = ("ption is", "hoice is", *_CHOSEN)
 #: What makes a marker of "(A)nswer".
 _ANSWER = re.compile(
     r"nswers?(?:(?P<tag>>)|(?P<label>[\"'\s]*(?:\*\*)?\s*[:：=])|(?P<line>[ \t]*(?:\*\*)?[ \t]*\n)"
@@ -34,6 +35,8 @@ _HEADS_LINE = re.compile(
 _STARTS_LINE = re.compile(r"(?:^|\n)[ \t*]*$")
 #: Characters before a trigger that decide what it is.
 _BEFORE = 24
+#: A line that is a number and nothing else, as most are.
+_PLAIN = re.compile(r"[ \t]*([-+]?\$?\d[\d,]*(?:\.\d+)?)\.?[ \t]*(?=\n|\Z)")
 _LEAD = re.compile(
     r"(?:[\s:：>}]|\*\*|(?:that|simply|just|therefore|thus|indeed|exactly|equal\s+to|given\s+by"
     r"|as\s+follows|then|actually|clearly|hence|is|about|approximately|roughly|around|probably"
@@ -87,8 +90,11 @@ def first_announced(text: str) -> Announced | None:
 
 def _triggers(text: str, tried: int) -> list[tuple[int, str]]:
     """List the last triggers of a text, the last one first."""
+    triggers: tuple[str, ...] = _TRIGGERS if text.isascii() else (*_TRIGGERS, "答案")
+    if "orrect" in text or "right" in text:
+        triggers += _CHOICES
     found: list[tuple[int, str]] = []
-    for trigger in _TRIGGERS:
+    for trigger in triggers:
         at = text.rfind(trigger)
         for _ in range(tried):
             if at < 0:
@@ -159,6 +165,9 @@ def _read(text: str, rule: str, end: int) -> Announced | None:
 
 def _statement(rest: str) -> tuple[str, int]:
     """Return the answer at the start of ``rest``, and how much of ``rest`` its line takes."""
+    plain = _PLAIN.match(rest)
+    if plain:
+        return plain.group(1), plain.end()
     lead = _LEAD.match(rest)
     start = lead.end() if lead else 0
     for opener, closer in _DISPLAYS:
