@@ -32,18 +32,6 @@ _NEXT_PROBLEM = re.compile(
     r"|\**(?:Question|Problem|Exercise|Example|Q)\b ?(?P<number>\d*)[^\n]{0,12}?[:.](?:\s|\**\s)"
     r"|(?:Human|User):\s)"
 )
-#: What every such line holds: quick to look for.
-_HEADINGS = (
-    "uestion",
-    "roblem",
-    "xercise",
-    "xample",
-    "nstruction",
-    "Q",
-    "im_start",
-    "User",
-    "Human",
-)
 _NUMBERED_PART = re.compile(r"(?:^|\n)[ \t]*\**(?:Question|Problem|Exercise|Example|Q)\b ?\d")
 #: Where a turn ended, for samplers that keep the token.
 _END_TOKENS = (
@@ -126,8 +114,6 @@ def is_marked(rule: str) -> bool:
 def own_part(response: str) -> str:
     """Return the end of a response, without what follows a finished answer as another problem."""
     text = _plain(_end_of(response))
-    if not any(word in text for word in _HEADINGS):
-        return text
     for heading in islice(_NEXT_PROBLEM.finditer(text), _HEADINGS_TRIED):
         before = text[: heading.start()]
         part = heading["number"] and _NUMBERED_PART.search(before)
@@ -155,7 +141,7 @@ def _end_of(response: str) -> str:
 
 def _first_turn(text: str) -> str:
     """Cut a text at the first token that ends a turn, unless nothing comes before it."""
-    if "<" not in text:
+    if "</s>" not in text and "<|" not in text and "<｜" not in text:
         return text
     ends = [text.find(token) for token in _END_TOKENS]
     return text[: min((end for end in ends if text[: max(end, 0)].strip()), default=len(text))]
