@@ -239,6 +239,24 @@ def _key(question: str) -> str:
     return "".join(question.split())
 
 
+#: Rows whose reference solution does not state the whole gold, or states more: all are noted golds.
+REFERENCES = {
+    "gsm8k": ("answer", []),
+    "math": ("solution", [2152, 2656, 2716, 2912, 4562]),
+    "ocw": ("solution", [155]),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_reference_solutions_are_right(shared: Path, name: str) -> None:
+    column, partial = REFERENCES[name]
+    loaded = load_task(TASKS[name], shared / "data" / "benchmarks")
+    items = [(problem, problem.metadata[column]) for problem in loaded.problems]
+    judged = [each.strict for each in judge(TASKS[name], items, workers=1)]
+    assert [row for row, verdict in enumerate(judged) if not _right(verdict)] == partial
+    assert {loaded.ids[row] for row in partial} <= TASKS[name].notes.keys()
+
+
 def test_lm_evaluation_harness_samples(tmp_path: Path) -> None:
     file = tmp_path / "samples_gsm8k.jsonl"
     row = {"doc": {}, "target": "#### 18", "resps": [["The answer is 18."]], "exact_match": 1.0}

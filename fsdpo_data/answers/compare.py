@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from fsdpo_data.answers import reals, relations, units
-from fsdpo_data.answers.agree import constant_ratio, same_node, within
+from fsdpo_data.answers.agree import constant_ratio, parameter_ratio, same_node, within
 from fsdpo_data.answers.budget import Budget
-from fsdpo_data.answers.numeric import symbols
 from fsdpo_data.answers.reals import NotASet, real_set
+from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
     Based,
     Builder,
@@ -246,6 +246,8 @@ class Comparison:
             return False
         if constant_ratio(sides[0], sides[1], self.budget):
             return True
+        if parameter_ratio(sides[0], sides[1], self.budget):
+            return True
         bare = relations.unapplied(sides[0]), relations.unapplied(sides[1])
         return bare != sides and constant_ratio(*bare, self.budget) != 0
 
@@ -295,7 +297,7 @@ def _same_digits(gold: Value, answer: Value) -> bool:
     if isinstance(gold, Based) and isinstance(answer, Based):
         return gold == answer
     if isinstance(gold, Based) and isinstance(answer, Num):
-        return answer.value.denominator == 1 and gold.digits == str(answer.value)
+        return gold.digits.lstrip("0") == show(answer).lstrip("0")
     return False
 
 
@@ -352,7 +354,7 @@ def _rows(value: Value) -> tuple[tuple[Value, ...], ...] | None:
         if all(isinstance(item, Items) and item.brackets in ("()", "[]") for item in value.items):
             return tuple(item.items for item in value.items if isinstance(item, Items))
         return (value.items,)
-    return (value,) if False else None
+    return None
 
 
 def _flat(rows: tuple[tuple[Value, ...], ...]) -> tuple[tuple[Value, ...], ...]:
@@ -384,6 +386,3 @@ def _in_order_of_names(items: tuple[Value, ...]) -> tuple[Value, ...]:
     if len(named) != len(items) or len({name for name, _ in named}) != len(items):
         return items
     return tuple(value for _, value in sorted(named, key=lambda pair: pair[0]))
-
-
-__all__ = ["Comparison", "same_moment", "symbols"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 
 from fsdpo_data.answers import Outcome, Verdict
 from fsdpo_data.answers.agree import within
@@ -13,6 +12,7 @@ from fsdpo_data.answers.budget import Budget, OutOfBudget, TooLarge
 from fsdpo_data.answers.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.compare import Comparison
 from fsdpo_data.answers.lex import Unreadable, spelling
+from fsdpo_data.answers.memory import remember
 from fsdpo_data.answers.numbers import agree, read_number
 from fsdpo_data.answers.numeric import symbols
 from fsdpo_data.answers.prose import same_words
@@ -71,7 +71,7 @@ def equivalent(gold: str, answer: str, options: Options = STRICT) -> Verdict:
         status: Outcome = "correct" if same else "incorrect"
     except (OutOfBudget, TooLarge):
         status, rule = "timed_out", "budget"
-    return Verdict(status, answer, rule, show(read(gold)), show(read(answer)))
+    return Verdict(status, answer, rule, form(gold), form(answer))
 
 
 def _quick(gold: str, answer: str, options: Options) -> Verdict | None:
@@ -87,7 +87,13 @@ def _quick(gold: str, answer: str, options: Options) -> Verdict | None:
     return Verdict("correct" if same else "incorrect", answer, "number", show(left), show(right))
 
 
-@lru_cache(maxsize=65_536)
+@remember(8_192)
+def form(text: str) -> str:
+    """Return the normal form of an answer: how it was read, in plain text."""
+    return show(read(text))
+
+
+@remember(32_768)
 def _number(text: str) -> Num | Quantity | None:
     return read_number(text)
 
@@ -95,14 +101,14 @@ def _number(text: str) -> Num | Quantity | None:
 _SPACE = re.compile(r"(?<=[A-Za-z0-9.])\s+(?=[A-Za-z0-9.])|\s+|\\[!]|\\(?:left|right)(?![A-Za-z])")
 
 
-@lru_cache(maxsize=32_768)
+@remember(8_192)
 def canonical(answer: str) -> str:
     """Return a key that only equivalent answers share."""
     if len(answer) > MAX_LENGTH:
         return answer
     number = _number(answer)
     if isinstance(number, Num):
-        return show(number) if number.places is None else f"{show(number)} {number.places}"
+        return f"{number.value.numerator:x}/{number.value.denominator:x}"
     text = clean(answer).replace("dfrac", "frac").replace("tfrac", "frac")
     return _SPACE.sub(lambda gap: " " if gap.group().isspace() and _between(gap) else "", text)
 

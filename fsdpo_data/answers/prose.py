@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from fsdpo_data.answers.clean import clean
+from fsdpo_data.answers.memory import remember
 from fsdpo_data.answers.tree import Const, Items, Sym, Text, Value
 
 _WRAPPER = re.compile(
@@ -120,6 +121,7 @@ _ROMAN = re.compile("[IVX]{2,}")
 _LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:[\s,;&()]|and)*[A-Z]\)?)*")
 
 
+@remember(8_192)
 def plain_text(text: str) -> str:
     """Return ``text`` without LaTeX wrappers, in single spaces."""
     return " ".join(re.sub(r"[{}$]", " ", _SPACING.sub(" ", _WRAPPER.sub(" ", text))).split())

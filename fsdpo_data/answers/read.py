@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from functools import lru_cache
 
 from fsdpo_data.answers.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.lex import Unreadable, tokenize
 from fsdpo_data.answers.measure import QuantityParser, compound
+from fsdpo_data.answers.memory import remember
 from fsdpo_data.answers.names import as_node
 from fsdpo_data.answers.prose import (
     phrase,
@@ -47,7 +47,7 @@ _BASE_WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
                "nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "sixteen": 16}  # fmt: skip
 _BASED = re.compile(
     r"\(?(?P<sign>-?)\(?(?P<digits>[0-9A-Za-z]+(?:\.[0-9A-Za-z]+)?)\)?"
-    r"(?:_\(?|\(?(?:in)?base-?)(?P<base>\d{1,2}|[a-z]+)\)?\)?"
+    r"(?:_\(?(?:base)?|\(?(?:in)?base-?)(?P<base>\d{1,2}|[a-z]+)\)?\)?"
 )
 #: Longest answer that is read; the longest gold of any benchmark has 250 characters.
 MAX_READ = 2_500
@@ -191,6 +191,8 @@ class AnswerParser(QuantityParser):
     def _braced(self) -> Value:
         if self.sign() == "}":
             raise Unreadable("an empty group")
+        if self.peek().kind == "let" and self.sign(1) in ("|", ":"):
+            return self._set()  # "{x | x > 2}" without backslashes
         return super()._braced()
 
     def _set(self) -> Value:
@@ -247,7 +249,7 @@ def _is_set(value: Value) -> bool:
     )
 
 
-@lru_cache(maxsize=32_768)
+@remember(8_192)
 def read(text: str, letter_units: bool = False) -> Value:
     """Read an answer; what no grammar fits is ``Text``.
 
@@ -316,7 +318,7 @@ def _based(match: re.Match[str]) -> Value | None:
     return Based(match["sign"] + (digits.lstrip("0") or "0"), base)
 
 
-@lru_cache(maxsize=32_768)
+@remember(8_192)
 def alternatives(text: str, value: Value) -> tuple[Value, ...]:
     """Return ``value`` and what else ``text`` may mean: "5:45" a time, "70,110" a list."""
     if isinstance(value, Ratio) and len(value.parts) in (2, 3):
