@@ -33,7 +33,7 @@ _NEXT_PROBLEM = re.compile(
     r"|(?:Human|User):\s)"
 )
 _NUMBERED_PART = re.compile(r"(?:^|\n)[ \t]*\**(?:Question|Problem|Exercise|Example|Q)\b ?\d")
-#: Where generation ended, for samplers that keep the token.
+#: Where a turn ended, for samplers that keep the token.
 _END_TOKENS = (
     *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
     "<｜end▁of▁sentence｜>",
@@ -136,10 +136,15 @@ def _end_of(response: str) -> str:
         far = max(response.rfind("\\boxed"), response.rfind("\\fbox"))
         if far >= 0:
             text = response[far : far + TAIL]
-    text = text.rstrip()
-    while text.endswith(_END_TOKENS):
-        text = text[: text.rindex("<")].rstrip()
-    return text
+    return _first_turn(text).rstrip()
+
+
+def _first_turn(text: str) -> str:
+    """Cut a text at the first token that ends a turn, unless nothing comes before it."""
+    if "</s>" not in text and "<|" not in text and "<｜" not in text:
+        return text
+    ends = [text.find(token) for token in _END_TOKENS]
+    return text[: min((end for end in ends if text[: max(end, 0)].strip()), default=len(text))]
 
 
 def _from_boxes(text: str, boxes: list[Box]) -> Extraction:
