@@ -56,8 +56,10 @@ def assigned(value: Value) -> tuple[Value, ...] | None:
 
 
 def _is_head(value: Value) -> bool:
-    """Whether ``value`` is ``x`` or ``f(x)``, not a function that can be evaluated."""
-    return isinstance(value, Sym) or (isinstance(value, Call) and is_unknown(value.name))
+    """Whether ``value`` is ``x``, ``f(2)`` or ``sin A``: not a number itself."""
+    if isinstance(value, Call):
+        return is_unknown(value.name) or bool(symbols(value))
+    return isinstance(value, Sym)
 
 
 def _finite(value: Member | Builder) -> tuple[Value, ...] | None:
