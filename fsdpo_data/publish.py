@@ -130,8 +130,7 @@ def _plan(repo: HubRepo, branch: str, root: Path, manifest: Manifest, remote: Re
     send, remove = remote.changed(contents), remote.surplus(contents)
     if (send or remove) and tag in remote.tags:
         tag = remote.next_tag
-        card = _card(manifest, repo, tag)
-        contents = (*contents[:-1], card)
+        contents = (*contents[:-1], _card(root, manifest, repo, tag))
         send = remote.changed(contents)
     return Plan(repo, branch, tag, contents, send, remove, remote)
 
@@ -139,13 +138,13 @@ def _plan(repo: HubRepo, branch: str, root: Path, manifest: Manifest, remote: Re
 def _contents(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> tuple[Content, ...]:
     """Return every file of a version: the data, the manifest, and the card last."""
     data = [Content.of_file(root, entry["path"]) for entry in manifest["files"]]
-    return (*data, Content.of_file(root, MANIFEST), _card(manifest, repo, tag))
+    return (*data, Content.of_file(root, MANIFEST), _card(root, manifest, repo, tag))
 
 
-def _card(manifest: Manifest, repo: HubRepo, tag: str) -> Content:
+def _card(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> Content:
     from fsdpo_cards import dataset_card
 
-    card = dataset_card(manifest, name=repo.name, revision=tag)
+    card = dataset_card(root, manifest, name=repo.name, revision=tag)
     return Content.of_bytes("README.md", card.encode())
 
 

@@ -15,6 +15,7 @@ from fsdpo_train.loop import (
     check_out,
     check_tokenizer,
     context_length,
+    is_main_process,
     last_loss,
     load_model,
     model_identity,
@@ -81,7 +82,8 @@ def train_prm(config: PrmConfig) -> PrmReport:
     transformers.set_seed(config.seed)
     model, tokenizer = _start(config)
     data = prepare(step_rows(config), tokenizer, context_length(config, model), config)
-    _tell(data)
+    if is_main_process():
+        _tell(data)
     trainer = _trainer(config, arguments, _adapted(model, config), tokenizer, data)
     run_trainer(trainer, config, identity)
     measured = trainer.evaluate(metric_key_prefix=HELD_OUT) if len(data.held_out) else {}

@@ -10,9 +10,10 @@ from helpers import build_spec, fixed_sampler, problem_set, small_build
 
 from fsdpo_data.console import LineProgress
 from fsdpo_data.derive import Draft, derive
-from fsdpo_data.identity import ModelRef, digest
+from fsdpo_data.identity import digest
 from fsdpo_data.pair import PairSpec, PairStage
 from fsdpo_data.schema import arrow_schema
+from fsdpo_data.score import reward_statistics
 
 #: Two right and two wrong solutions.
 SOLUTIONS = tuple(
@@ -34,7 +35,8 @@ class MadeUpRewards:
         self.salt = salt
 
     def spec(self) -> dict[str, Any]:
-        return {"model": ModelRef("made-up-prm", f"sha256:{self.salt or 0}"), "readout": "none"}
+        prm = {"name": "made-up-prm", "revision": f"sha256:{self.salt or 0}"}
+        return {"prm": prm, "engine": {"name": "none", "dtype": "float32"}}
 
     def check(self, source: Path, manifest: dict[str, Any]) -> None:
         pass
@@ -42,6 +44,7 @@ class MadeUpRewards:
     def run(self, draft: Draft) -> None:
         draft.rewrite("solutions", "score", self._rewarded)
         draft.drop_pairs()
+        draft.manifest["rewards"] = reward_statistics(draft.files("solutions"))
 
     def _rewarded(self, table: pa.Table) -> pa.Table:
         rows = table.to_pylist()

@@ -11,7 +11,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import duckdb
+import pandas as pd
+import polars as pl
 import pytest
+from fsdpo_cards import dataset_card
 from hub_repo import Repo
 from hub_server import READ_TOKEN, TOKEN, HubServer, client_env, run_client, running_hub
 from paired_data import paired_dataset
@@ -169,10 +173,8 @@ def test_a_lost_answer_is_no_rival(hub: HubServer, dataset: Path, tmp_path: Path
         files.update(data, **{"README.md": card.encode()})
         repo.commit(files)
 
-    from fsdpo_cards import dataset_card
-
     manifest = json.loads((dataset / "manifest.json").read_text())
-    card = dataset_card(manifest, name="o/r", revision="v1.0")
+    card = dataset_card(dataset, manifest, name="o/r", revision="v1.0")
     hub.hooks["/commit/"] = commit_and_fail
     (answer,) = run(hub, tmp_path / "home", ["push", "o/r", dataset])
     assert answer[0] == 0, answer[2]
@@ -302,14 +304,9 @@ def test_a_stopped_pull_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -
 
 
 def test_the_files_open_in_other_readers(dataset: Path) -> None:
-    import pandas as pd
-    import polars as pl
-
     file = dataset / "pairs/train-00000-of-00001.parquet"
     rows = pl.read_parquet(file).to_dicts()
     assert pd.read_parquet(file)["chosen"].tolist() == [row["chosen"] for row in rows]
-    import duckdb
-
     found = duckdb.sql(f"select chosen from '{file}'").fetchall()
     assert [row[0] for row in found] == [row["chosen"] for row in rows]
 

@@ -9,12 +9,14 @@ from fsdpo_data.answers.budget import Budget, TooLarge
 from fsdpo_data.answers.modular import PRIMES, Residues, Undefined, rational_value
 from fsdpo_data.answers.numbers import MIN_DIGITS_OTHER, agree, rounds_to, stands_for
 from fsdpo_data.answers.numeric import Evaluator, Real, context, has_imaginary, symbols
-from fsdpo_data.answers.tree import Const, Mul, Node, Num
+from fsdpo_data.answers.tree import Const, Mul, Node, Num, Pow, Sym, multiply, substitute
 
 #: Points tried for expressions with symbols, and how many must agree.
 POINTS = (0, 7, 2, 4, 3, 1, 8, 5, 6)
 ENOUGH = 4
 FEW = 2
+#: Most parameters that an equation may have been multiplied by.
+MAX_PARAMETERS = 6
 _RELATIVE = 45  # digits in which two values must agree
 _CANCELLED = 53  # digits below the largest term at which a difference is rounding
 
@@ -193,6 +195,38 @@ def constant_ratio(left: Node, right: Node, budget: Budget) -> int:
     if not _same_ratio_of_residues(left, right, budget):
         return 0
     return _ratio_of_digits(left, right, budget)
+
+
+#: Names of unknowns; an equation is not divided by them.
+_UNKNOWNS = frozenset("xyztuvwnk")
+
+
+def parameter_ratio(left: Node, right: Node, budget: Budget) -> bool:
+    """Whether ``left / right`` is a product of powers of parameters, as ``L C`` is."""
+    names = sorted(symbols(left) | symbols(right))
+    names = [name for name in names if name[0] not in _UNKNOWNS and "'" not in name]
+    if not 0 < len(names) <= MAX_PARAMETERS:
+        return False
+    start = _ratios(left, right, budget, False)[:1]
+    factor: list[Node] = []
+    for name in names if start else ():
+        doubled = multiply([Num(Fraction(2)), Sym(name)])
+        moved = [substitute(side, name, doubled) for side in (left, right)]
+        ratios = _ratios(moved[0], moved[1], budget, False)[:1]
+        power = _power_of_two(ratios[0] / start[0]) if ratios else None
+        if power is None:
+            return False
+        factor.append(Pow(Sym(name), Num(Fraction(power))))
+    return bool(factor) and constant_ratio(left, multiply([right, *factor]), budget) != 0
+
+
+def _power_of_two(ratio: Real) -> int | None:
+    mp = context()
+    if mp.im(ratio) != 0 or mp.re(ratio) <= 0:
+        return None
+    power = int(mp.nint(mp.log(ratio, 2)))
+    close_enough = abs(ratio - mp.mpf(2) ** power) < mp.mpf(10) ** -30 * abs(ratio)
+    return power if close_enough and abs(power) <= 4 else None
 
 
 def _same_ratio_of_residues(left: Node, right: Node, budget: Budget) -> bool:

@@ -71,7 +71,7 @@ class CommandParser(NameParser):
             return CONSTANTS[name]
         if name in SIGNS and name != "%":
             self.currency = SIGNS[name]
-            return self.power()
+            return self.factor()
         if name == "binom":
             return Call("binom", (self._argument(), self._argument()))
         if name in ("lfloor", "lceil"):
@@ -229,6 +229,8 @@ class CommandParser(NameParser):
             return self.arguments("]")
         factors = [as_node(self.factor())]
         while self.juxtaposed() and not self._function_ahead():
+            if self.sign() == "(" and not isinstance(factors[-1], Num):
+                break  # "\\sin x (y + 1)" is a product
             factors.append(as_node(self.power()))
         argument = multiply(factors)
         if self.sign() == "/" and self.peek(1).kind == "num" and Const("pi") in factors:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from fsdpo_data.answers import reals, relations, units
-from fsdpo_data.answers.agree import constant_ratio, same_node, within
+from fsdpo_data.answers.agree import constant_ratio, parameter_ratio, same_node, within
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.reals import NotASet, real_set
+from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
     Based,
     Builder,
@@ -245,6 +246,8 @@ class Comparison:
             return False
         if constant_ratio(sides[0], sides[1], self.budget):
             return True
+        if parameter_ratio(sides[0], sides[1], self.budget):
+            return True
         bare = relations.unapplied(sides[0]), relations.unapplied(sides[1])
         return bare != sides and constant_ratio(*bare, self.budget) != 0
 
@@ -294,7 +297,7 @@ def _same_digits(gold: Value, answer: Value) -> bool:
     if isinstance(gold, Based) and isinstance(answer, Based):
         return gold == answer
     if isinstance(gold, Based) and isinstance(answer, Num):
-        return answer.value.denominator == 1 and gold.digits == str(answer.value)
+        return gold.digits.lstrip("0") == show(answer).lstrip("0")
     return False
 
 

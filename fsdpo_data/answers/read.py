@@ -47,7 +47,7 @@ _BASE_WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
                "nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "sixteen": 16}  # fmt: skip
 _BASED = re.compile(
     r"\(?(?P<sign>-?)\(?(?P<digits>[0-9A-Za-z]+(?:\.[0-9A-Za-z]+)?)\)?"
-    r"(?:_\(?|\(?(?:in)?base-?)(?P<base>\d{1,2}|[a-z]+)\)?\)?"
+    r"(?:_\(?(?:base)?|\(?(?:in)?base-?)(?P<base>\d{1,2}|[a-z]+)\)?\)?"
 )
 #: Longest answer that is read; the longest gold of any benchmark has 250 characters.
 MAX_READ = 2_500
@@ -191,6 +191,8 @@ class AnswerParser(QuantityParser):
     def _braced(self) -> Value:
         if self.sign() == "}":
             raise Unreadable("an empty group")
+        if self.peek().kind == "let" and self.sign(1) in ("|", ":"):
+            return self._set()  # "{x | x > 2}" without backslashes
         return super()._braced()
 
     def _set(self) -> Value:
