@@ -83,8 +83,8 @@ def _quick(gold: str, answer: str, options: Options) -> Verdict | None:
     same = agree(left, right)
     if not same and options.tolerance is not None:
         same = within(left, right, Fraction(options.tolerance), Budget(BUDGET))
-    if not same and "," in gold + answer:
-        return None  # "70,110" may be a list
+    if not same and "," in gold and "," in answer:
+        return None  # "70,110" may be a list, but a list is no single number
     return Verdict("correct" if same else "incorrect", answer, "number", show(left), show(right))
 
 
