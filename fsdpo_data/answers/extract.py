@@ -39,9 +39,7 @@ _END_TOKENS = (
     "<｜end▁of▁sentence｜>",
 )
 #: Zero-width characters and marks of writing direction.
-_UNSEEN = dict.fromkeys(
-    [*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), 0xFEFF]
-)
+_UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 #: Words between boxes that offer one more candidate instead of correcting the last.
 _ONE_MORE = re.compile(
     r"(?:[\s\W]|\b(?:or|maybe|perhaps|possibly|alternatively|else|either|it|this|could|might|may"
@@ -127,7 +125,7 @@ def _plain(text: str) -> str:
     """Give lines one kind of end, and drop characters that nobody sees."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text if text.isascii() else text.translate(_UNSEEN)
+    return text if text.isascii() else _UNSEEN.sub("", text)
 
 
 def _end_of(response: str) -> str:

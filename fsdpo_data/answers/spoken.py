@@ -53,8 +53,9 @@ _STOP = re.compile(
 )
 #: The end of a sentence. A thin space (``\\!``), a factorial and "Mrs. Hilt" end none.
 SENTENCE_END = re.compile(
-    r"(?<!\b[A-Za-z])(?<!\b(?:Mr|Ms|Dr|St|vs|ft|in|sq))(?<!\b(?:Mrs|yds))(?<!\b[ap]\.m)"
-    r"(?:[.?][*$)\]]*(?=\s+[A-Z\\$(\[*]|\s*$)|\?\s|(?<!\\)!\**(?=\s+[A-Z]|\s*$))"
+    r"[.?!](?<!\b[A-Za-z][.?!])(?<!\b(?:Mr|Ms|Dr|St|vs|ft|in|sq)[.?!])(?<!\b(?:Mrs|yds)[.?!])"
+    r"(?<!\b[ap]\.m[.?!])(?:(?<=[.?])[*$)\]]*(?=\s+[A-Z\\$(\[*]|\s*$)|(?<=\?)\s"
+    r"|(?<=!)(?<!\\!)\**(?=\s+[A-Z]|\s*$))"
 )
 #: What takes an answer back, or offers another beside it.
 _OR_ELSE = re.compile(
