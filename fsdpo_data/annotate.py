@@ -196,12 +196,22 @@ def _tally(
 
 
 def write_parquet(table: pa.Table, target: Path) -> None:
-    """Write a table under a temporary name, sync it, rename it: whole or not at all."""
+    """Write a table under a temporary name, sync it, rename it: whole or not at all.
+
+    Pages are cut by content, so that a store which keeps equal chunks once (the Hub's does) is
+    sent only what a later version of the dataset changes.
+    """
     import pyarrow.parquet as pq
 
     with explained(target.parent, saved=0):
         temporary = target.with_name(target.name + ".tmp")
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(
+            table,
+            temporary,
+            compression="zstd",
+            use_content_defined_chunking=True,
+            write_page_index=True,  # the Hub's viewer reads single pages
+        )
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         publish(temporary, target)

@@ -11,7 +11,9 @@ import typer
 from fsdpo_data import __version__
 from fsdpo_data.choices import Device, Dtype, Engine
 from fsdpo_data.console import run_app
-from fsdpo_data.stage_commands import register
+from fsdpo_data.hub_commands import register as register_hub
+from fsdpo_data.interop_commands import register as register_interop
+from fsdpo_data.stage_commands import register as register_stages
 
 app = typer.Typer(
     name="fsdpo-data",
@@ -197,7 +199,9 @@ def inspect(
         print_problem(each, samples)
 
 
-register(app)
+register_stages(app)
+register_hub(app)
+register_interop(app)
 
 
 def main() -> None:

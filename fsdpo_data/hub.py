@@ -38,12 +38,16 @@ class HubRepo:
         kind: ``model`` or ``dataset``.
         revision: Branch, tag or commit; None for the default branch.
         hint: Added to the message when there is no such repository, e.g. nearest known names.
+        needs: What is wanted of it, ``read`` or ``write``.
+        way_out: What to do without the Hub; the usual way for its kind if empty.
     """
 
     name: str
     kind: Literal["model", "dataset"]
     revision: str | None = None
     hint: str = ""
+    needs: Literal["read", "write"] = "read"
+    way_out: str = ""
 
     @classmethod
     def parse(cls, text: str, kind: Literal["model", "dataset"]) -> HubRepo | None:
@@ -53,6 +57,11 @@ class HubRepo:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}" + (f"@{self.revision}" if self.revision else "")
+
+    @property
+    def otherwise(self) -> str:
+        """Return what to do without the Hub."""
+        return self.way_out or _OFFLINE_WAYS[self.kind]
 
     @property
     def url(self) -> str:
@@ -178,7 +187,7 @@ def explain(error: BaseException | None, repo: HubRepo) -> FsdpoError | None:
 def _not_a_hub(repo: HubRepo) -> Unavailable:
     return Unavailable(
         f"{endpoint()} answers, but not like a Hugging Face Hub. Check HF_ENDPOINT and any proxy; "
-        f"or {_OFFLINE_WAYS[repo.kind]}."
+        f"or {repo.otherwise}."
     )
 
 
@@ -193,7 +202,7 @@ def _explain_silence(error: BaseException, repo: HubRepo) -> Unavailable:
     return Unavailable(
         f"cannot reach the Hugging Face Hub at {endpoint()} for {repo} ({reason}). Ways on: "
         f"{check}, and log in with `hf auth login` if the repository is private; "
-        f"or {_OFFLINE_WAYS[repo.kind]}."
+        f"or {repo.otherwise}."
     )
 
 
@@ -204,7 +213,7 @@ def _explain_answer(error: Exception, repo: HubRepo) -> FsdpoError:
     if isinstance(error, errors.GatedRepoError):
         return Unavailable(
             f"{repo} is gated: ask for access at {repo.url}, then log in with `hf auth login`; "
-            f"or {_OFFLINE_WAYS[repo.kind]}."
+            f"or {repo.otherwise}."
         )
     if isinstance(error, errors.RevisionNotFoundError):
         return InputError(
@@ -223,10 +232,10 @@ def _explain_status(status: int, repo: HubRepo) -> Unavailable:
     token = "HF_TOKEN is set" if os.environ.get("HF_TOKEN") else "HF_TOKEN is not set"
     advice = {
         401: f"Log in with `hf auth login`, or check that your token is still valid ({token})",
-        403: f"Check that your token may read {repo.url} ({token})",
+        403: f"Check that your token may {repo.needs} {repo.url} ({token})",
         429: "The Hub limits the rate: wait some minutes, or log in with `hf auth login`",
     }.get(status, "Try again later, or set HF_ENDPOINT to a mirror")
     return Unavailable(
         f"the Hub at {endpoint()} answered {status or 'with an error'} for {repo}. {advice}; "
-        f"or {_OFFLINE_WAYS[repo.kind]}."
+        f"or {repo.otherwise}."
     )

@@ -27,6 +27,6 @@ def seal(root: Path, manifest: Mapping[str, Any], *, saved: int = 0) -> None:
 
     check_invariants(root, manifest)
     with explained(root, saved=saved):
-        write_atomic(root / "README.md", dataset_card(manifest).encode())
+        write_atomic(root / "README.md", dataset_card(root, manifest).encode())
         body = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
         write_atomic(root / MANIFEST, body.encode())

@@ -103,9 +103,12 @@ def sft(
     from fsdpo_train.config import SftConfig
 
     config = SftConfig(**options)
+    from fsdpo_train.loop import is_main_process
     from fsdpo_train.sft import train_sft
 
     report = train_sft(config)
+    if not is_main_process():
+        return
     print(f"{report.out}: {report.rows} rows, {report.steps} steps, final loss {report.loss:.4f}")
 
 
@@ -180,9 +183,12 @@ def prm(
     from fsdpo_train.config import PrmConfig
 
     config = PrmConfig(**options)
+    from fsdpo_train.loop import is_main_process
     from fsdpo_train.prm import train_prm
 
     report = train_prm(config)
+    if not is_main_process():
+        return
     measured = ", ".join(f"{name} {value:.4f}" for name, value in report.held_out.items())
     print(f"{report.out}: {report.steps} steps, final loss {report.loss:.4f}")
     print(f"held out: {measured or 'nothing'}")

@@ -16,6 +16,7 @@ from fsdpo_train.loop import (
     check_out,
     check_tokenizer,
     context_length,
+    is_main_process,
     last_loss,
     load_model,
     model_identity,
@@ -86,7 +87,8 @@ def train_dpo(config: DpoConfig) -> DpoReport:
     prompts = by_prompt(rows, first_difference=config.loss == "step-dpo")
     data = prepare(prompts, tokenizer, context_length(config, model), maker)
     share = config.share_prompt and _sees_all(model, data.longest)
-    _tell(data, share)
+    if is_main_process():
+        _tell(data, share)
     store = ReferenceStore(reference_folder(config), maker)
     reference = reference_logprobs(data, store, config, arguments, share_prompt=share)
     trainer = _trainer(config, arguments, model, tokenizer, data, reference, share)

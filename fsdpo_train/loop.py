@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,11 @@ from fsdpo_train.config import DEEPSPEED_PRESETS, TrainConfig
 
 if TYPE_CHECKING:
     import datasets
+
+
+def is_main_process() -> bool:
+    """Say whether this process speaks for the run; under torchrun, one of them does."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def check_out(config: TrainConfig, identity: Mapping[str, str]) -> None:
@@ -219,7 +225,7 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
             f"--report-to {config.report_to}: not installed here; expected {' or '.join(known)}."
         )
     try:
-        return TrainingArguments(
+        arguments = TrainingArguments(
             output_dir=str(config.out / "checkpoints"),
             num_train_epochs=config.epochs,
             max_steps=config.max_steps or -1,
@@ -244,10 +250,22 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
             dataloader_pin_memory=torch.cuda.is_available(),
             **options,
         )
+        _join_processes(arguments)
+        return arguments
     except ImportError as error:
         raise Unavailable(f"{error} Install fsdpo[train], or fsdpo[deepspeed].") from error
     except ValueError as error:
         raise InputError(f"these options do not go together: {error}") from error
+
+
+def _join_processes(arguments: Any) -> None:
+    """Let DeepSpeed know the other processes: zero3 spreads weights over them as it loads them."""
+    if arguments.deepspeed is None or "RANK" not in os.environ:
+        return
+    import deepspeed
+
+    arguments.device  # noqa: B018, the property sets up torch's process group
+    deepspeed.init_distributed(auto_mpi_discovery=False, verbose=False)
 
 
 def deepspeed_config(name: str | None) -> dict[str, Any] | str | None:

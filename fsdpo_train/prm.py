@@ -14,6 +14,7 @@ from fsdpo_train.loop import (
     check_out,
     check_tokenizer,
     context_length,
+    is_main_process,
     last_loss,
     load_model,
     model_identity,
@@ -82,7 +83,8 @@ def train_prm(config: PrmConfig) -> PrmReport:
     transformers.set_seed(config.seed)
     model, tokenizer = _start(config)
     data = prepare(step_rows(config), tokenizer, context_length(config, model), config)
-    _tell(data)
+    if is_main_process():
+        _tell(data)
     # The head is new: peft trains it whole, and saves it.
     model = with_adapters(model, config.lora, "TOKEN_CLS", exclude=("score",))
     trainer = _trainer(config, arguments, model, tokenizer, data)

@@ -20,7 +20,6 @@ from fsdpo_data.answers.grader import MathGrader
 
 CASES = Path(__file__).parent / "data/grader_cases.jsonl"
 Case = dict[str, Any]
-pending = pytest.mark.xfail(strict=False, reason="some kinds are not read yet")
 
 
 @pytest.fixture(scope="module")
@@ -47,36 +46,35 @@ def failures(cases: list[Case], verdicts: list[Verdict]) -> str:
     return "\n".join(lines)
 
 
-@pending
 def test_every_answer_pair_gets_its_label(cases):
     pairs = [case for case in cases if "answer" in case]
     verdicts = [equivalent(case["gold"], case["answer"]) for case in pairs]
     assert not (found := failures(pairs, verdicts)), found
 
 
-@pending
 def test_every_response_gets_its_label(cases):
     responses = [case for case in cases if "response" in case]
     verdicts = MathGrader().grade([(case["gold"], case["response"]) for case in responses])
     assert not (found := failures(responses, verdicts)), found
 
 
-@pending
 def test_an_answer_in_a_box_gets_the_label_of_the_bare_answer(cases):
-    pairs = [case for case in cases if "answer" in case and "box" not in case["answer"]]
+    pairs = [
+        case
+        for case in cases
+        if "answer" in case and "box" not in case["answer"] and not case["answer"].endswith("\\")
+    ]
     responses = [f"Step 1: 2 + 2 = 4.\nSo it is $\\boxed{{{case['answer']}}}$." for case in pairs]
     golds = [case["gold"] for case in pairs]
     verdicts = MathGrader().grade(list(zip(golds, responses, strict=True)))
     assert not (found := failures(pairs, verdicts)), found
 
 
-@pending
 def test_every_gold_of_the_set_equals_itself(cases):
     golds = dict.fromkeys(case["gold"] for case in cases)
     assert [gold for gold in golds if equivalent(gold, gold).status != "correct"] == []
 
 
-@pending
 def test_verdicts_do_not_depend_on_which_side_is_the_gold(cases):
     """Except in kinds where the gold decides how much the answer must say."""
     symmetric = {

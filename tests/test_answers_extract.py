@@ -180,6 +180,7 @@ def test_a_box_that_is_never_closed_is_lenient_only(text: str, answer: str) -> N
 
 
 MADE_UP = [
+    ("The answer is 18.</s><s>[INST] And 5+5? [/INST] The answer is 10.</s>", "18"),
     ("The answer is 5.\n\nQuestion: and then?\nThe answer is 9.", "5"),
     ("So \\boxed{0}.\n\nQuestion:\nCompute 2.\n\nMy solution: \\boxed{-1}", "0"),
     ("#### 5\n\n### Instruction:\nAnother\n### Response: #### 9", "5"),
@@ -225,6 +226,10 @@ SETTLED = [
     ("So it is 1,200,000 people.", "1,200,000"),
     ("Thus -3/5 of it.", "-3/5"),
     ("The probability is 1/9, or approximately 11.1%.", "1/9"),
+    ("The answer is yes, he can.", "yes"),
+    ("**Yes**, he has enough money.", "Yes"),
+    ("The ratio of boys to girls is 5:3.", "5:3"),
+    ("She arrives at 3:30 p.m.", "3:30 p.m."),
     ("So the fastest of them is Evelyn.", "Evelyn"),
     ("So the brand that costs less is **Brand B**.", "Brand B"),
     ("She doesn't need it, so 18 are left.", "18"),

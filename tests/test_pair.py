@@ -45,7 +45,7 @@ class Rewards:
         self.table = table
 
     def spec(self) -> dict[str, Any]:
-        return {"table": "test"}
+        return {"prm": {"name": "table", "revision": "0"}, "engine": {"name": "none"}}
 
     def check(self, source: Path, manifest: dict[str, Any]) -> None:
         pass
@@ -251,7 +251,9 @@ def test_the_parent_is_named_and_left_alone(scored: Scored) -> None:
     before = {path: path.read_bytes() for path in source.rglob("*.parquet")}
     manifest, _ = paired(source)
     assert manifest["parent"] == json.loads((source / "manifest.json").read_text())["digest"]
-    assert manifest["spec"]["pair"]["top"] == 4 and manifest["spec"]["score"] == {"table": "test"}
+    assert (
+        manifest["spec"]["pair"]["top"] == 4 and manifest["spec"]["score"]["prm"]["name"] == "table"
+    )
     assert {path: path.read_bytes() for path in source.rglob("*.parquet")} == before
     assert (source.parent / "pairs/solutions").exists() and (source.parent / "pairs/README.md")
     with pytest.raises(InputError, match="a sealed dataset is never changed"):

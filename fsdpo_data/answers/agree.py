@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from itertools import islice
 
 from fsdpo_data.answers.budget import Budget, TooLarge
 from fsdpo_data.answers.modular import PRIMES, Residues, Undefined, rational_value
 from fsdpo_data.answers.numbers import MIN_DIGITS_OTHER, agree, rounds_to, stands_for
 from fsdpo_data.answers.numeric import Evaluator, Real, context, has_imaginary, symbols
-from fsdpo_data.answers.tree import Const, Mul, Node, Num, Quantity, children
+from fsdpo_data.answers.tree import Const, Mul, Node, Num, Pow, Sym, multiply, substitute
 
 #: Points tried for expressions with symbols, and how many must agree.
 POINTS = (0, 7, 2, 4, 3, 1, 8, 5, 6)
 ENOUGH = 4
 FEW = 2
+#: Most parameters that an equation may have been multiplied by.
+MAX_PARAMETERS = 6
 _RELATIVE = 45  # digits in which two values must agree
 _CANCELLED = 53  # digits below the largest term at which a difference is rounding
 
@@ -105,7 +106,7 @@ def fraction(value: Real) -> Fraction:
     return Fraction(int(man)) * Fraction(2) ** int(exp) if abs(exp) < 100_000 else Fraction(0)
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=2_048)
 def _constant(node: Node) -> tuple[Real, Real, int] | None:
     """Return value, scale and cost of an expression without symbols, None if it has no value."""
     budget = Budget(100_000)
@@ -134,9 +135,6 @@ def _by_digits(left: Node, right: Node, budget: Budget) -> bool:
     names = symbols(left) | symbols(right)
     if not names:
         return _same_constant(left, right, budget)
-    if symbols(left) != symbols(right) and not (symbols(left) and symbols(right)):
-        # A constant against an expression with letters: equal only if the letters cancel.
-        pass
     imaginary = has_imaginary(left) or has_imaginary(right)
     for complex_plane in (imaginary, True):
         checked = _at_points(left, right, budget, complex_plane)
@@ -199,6 +197,38 @@ def constant_ratio(left: Node, right: Node, budget: Budget) -> int:
     return _ratio_of_digits(left, right, budget)
 
 
+#: Names of unknowns; an equation is not divided by them.
+_UNKNOWNS = frozenset("xyztuvwnk")
+
+
+def parameter_ratio(left: Node, right: Node, budget: Budget) -> bool:
+    """Whether ``left / right`` is a product of powers of parameters, as ``L C`` is."""
+    names = sorted(symbols(left) | symbols(right))
+    names = [name for name in names if name[0] not in _UNKNOWNS and "'" not in name]
+    if not 0 < len(names) <= MAX_PARAMETERS:
+        return False
+    start = _ratios(left, right, budget, False)[:1]
+    factor: list[Node] = []
+    for name in names if start else ():
+        doubled = multiply([Num(Fraction(2)), Sym(name)])
+        moved = [substitute(side, name, doubled) for side in (left, right)]
+        ratios = _ratios(moved[0], moved[1], budget, False)[:1]
+        power = _power_of_two(ratios[0] / start[0]) if ratios else None
+        if power is None:
+            return False
+        factor.append(Pow(Sym(name), Num(Fraction(power))))
+    return bool(factor) and constant_ratio(left, multiply([right, *factor]), budget) != 0
+
+
+def _power_of_two(ratio: Real) -> int | None:
+    mp = context()
+    if mp.im(ratio) != 0 or mp.re(ratio) <= 0:
+        return None
+    power = int(mp.nint(mp.log(ratio, 2)))
+    close_enough = abs(ratio - mp.mpf(2) ** power) < mp.mpf(10) ** -30 * abs(ratio)
+    return power if close_enough and abs(power) <= 4 else None
+
+
 def _same_ratio_of_residues(left: Node, right: Node, budget: Budget) -> bool:
     """Cheap refusal: the ratios of residues at two points differ."""
     ratios = []
@@ -216,7 +246,8 @@ def _same_ratio_of_residues(left: Node, right: Node, budget: Budget) -> bool:
 
 def _ratio_of_digits(left: Node, right: Node, budget: Budget) -> int:
     mp = context()
-    ratios = list(islice(_ratios(left, right, budget), ENOUGH))
+    imaginary = has_imaginary(left) or has_imaginary(right)
+    ratios = _ratios(left, right, budget, imaginary) or _ratios(left, right, budget, True)
     if len(ratios) < FEW or ratios[0] == 0:
         return 0
     if any(abs(ratio - ratios[0]) > mp.mpf(10) ** -30 * abs(ratios[0]) for ratio in ratios):
@@ -226,21 +257,17 @@ def _ratio_of_digits(left: Node, right: Node, budget: Budget) -> int:
     return 1 if mp.re(ratios[0]) > 0 else -1
 
 
-def _ratios(left: Node, right: Node, budget: Budget):  # type: ignore[no-untyped-def]
-    imaginary = has_imaginary(left) or has_imaginary(right)
+def _ratios(left: Node, right: Node, budget: Budget, complex_plane: bool) -> list[Real]:
+    """Return ``left / right`` at the first points where both have values."""
+    ratios: list[Real] = []
     for point in POINTS:
         try:
-            top = Evaluator(point, budget, imaginary).value(left)
-            bottom = Evaluator(point, budget, imaginary).value(right)
+            top = Evaluator(point, budget, complex_plane).value(left)
+            bottom = Evaluator(point, budget, complex_plane).value(right)
         except (Undefined, TooLarge):
             continue
         if bottom != 0:
-            yield top / bottom
-
-
-def depends_on(node: Node, name: str) -> bool:
-    """Whether the symbol ``name`` occurs in ``node``."""
-    return name in symbols(node)
-
-
-__all__ = ["Quantity", "children", "close", "constant", "constant_ratio", "same_node", "within"]
+            ratios.append(top / bottom)
+        if len(ratios) == ENOUGH:
+            break
+    return ratios

@@ -45,6 +45,8 @@ def ending(text: str, size: int) -> str:
 
 def find_boxes(text: str) -> list[Box]:
     """List the closed boxes at the end of ``text``; a box in a box counts once, as the outer."""
+    if "ox" not in text:
+        return []
     if len(text) <= TAIL:
         return _Scan(text).closed
     near = _Scan(text[-TAIL:]).closed
@@ -62,7 +64,7 @@ def last_boxed(text: str) -> str | None:
 
 def truncated_box(text: str) -> str | None:
     """Return what the last box holds if the text ends, or its line does, before it is closed."""
-    start = _Scan(text[-TAIL:]).unclosed
+    start = _Scan(text[-TAIL:]).unclosed if "ox" in text else None
     if start is None:
         return None
     content = text[-TAIL:][start:].split("\n", 1)[0].split("$", 1)[0].strip()
@@ -138,8 +140,6 @@ class _Scan:
 
 def _first_box(text: str) -> int | None:
     """Return where the first box may start; braces before it are of no account."""
-    if "ox" not in text:
-        return None
     starts = [text.find(command) for command in _COMMANDS]
     first = min((start for start in starts if start >= 0), default=None)
     while first and text[first - 1] == "\\":

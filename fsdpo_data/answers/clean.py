@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from fsdpo_data.answers.memory import remember
+
 #: Longest answer that is taken up at all; longer ones agree only if they are the same text.
 MAX_LENGTH = 10_000
 
@@ -65,15 +67,22 @@ _REWRITES = (
     (re.compile(r"\\not\s*\\in(?![A-Za-z])"), r"\\notin "),
     (re.compile(r"\\cr(?![A-Za-z])|\\\\\s*\[[^\]]{0,12}\]"), r"\\\\ "),
     (re.compile(r"\\\\\s*$"), ""),
+    (re.compile(r"(?<!\\)\\(?=\d)"), ""),
+    (re.compile(r"^\s*\\(?:therefore|implies|[Rr]ightarrow|Longrightarrow)(?![A-Za-z])"), ""),
+    (re.compile(r"\\(?:checkmark|square|blacksquare|qed|Box)\s*$"), ""),
     (re.compile(r"US\s*(?=\\\$)"), ""),
 )
+_REWRITTEN = re.compile(r"\\(?:\d|thinspace|not|cr|\\|\$|therefore|implies|[Rr]ightarrow|Long"
+                        r"|checkmark|square|blacksquare|qed|Box)")  # fmt: skip
 _MARKUP = (
     (re.compile(r"^<(b|i|u|em|strong|p|span|div)>([^<>]*)</\1>$"), r"\2"),
     (re.compile(r"\{\s*([-+=<>])\s*\}"), r"\1"),
 )
+_MARKED_UP = re.compile(r"^<|\{\s*[-+=<>]\s*\}")
 _DOLLAR = re.compile(r"(?<!\\)\$")
 
 
+@remember(16_384)
 def clean(text: str) -> str:
     """Return ``text`` in plain ASCII LaTeX, without delimiters, bold marks and the full stop."""
     if not text.isascii():
@@ -81,10 +90,10 @@ def clean(text: str) -> str:
     if "\x00" <= min(text, default=" ") < " ":
         text = _INVISIBLE.sub("", text)
     text = text.strip()
-    if "\\" in text:
+    if _REWRITTEN.search(text):
         for pattern, plain in _REWRITES:
             text = pattern.sub(plain, text)
-    if "<" in text or "{" in text:
+    if _MARKED_UP.search(text):
         for pattern, plain in _MARKUP:
             text = pattern.sub(plain, text)
     if "**" in text or "__" in text:
@@ -110,6 +119,19 @@ def _plain(digits: str) -> str:
     return "".join(_RAISED.get(c) or _LOWERED[c] for c in digits)
 
 
+_PAIRS = (
+    ("\\(", "\\)"),
+    ("\\[", "\\]"),
+    ('"', '"'),
+    ("``", "''"),
+    ("''", "''"),
+    ("'", "'"),
+    ("`", "`"),
+    ("*", "*"),
+)
+_OPENING = frozenset(left[0] for left, _ in _PAIRS)
+
+
 def strip_stop(text: str) -> str:
     """Drop punctuation after the answer and marks around it."""
     while True:
@@ -118,16 +140,7 @@ def strip_stop(text: str) -> str:
         text = text if text.endswith("..") else text.rstrip(".,;:")
         if text.endswith("\\") and not text.endswith("\\\\"):
             text = text[:-1]
-        for left, right in (
-            ("\\(", "\\)"),
-            ("\\[", "\\]"),
-            ('"', '"'),
-            ("``", "''"),
-            ("''", "''"),
-            ("'", "'"),
-            ("`", "`"),
-            ("*", "*"),
-        ):
+        for left, right in _PAIRS if text[:1] in _OPENING else ():
             if text.startswith(left) and text.endswith(right) and len(text) > len(left + right):
                 inner = text[len(left) : -len(right)]
                 text = inner if left not in inner else text

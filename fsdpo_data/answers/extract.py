@@ -33,15 +33,13 @@ _NEXT_PROBLEM = re.compile(
     r"|(?:Human|User):\s)"
 )
 _NUMBERED_PART = re.compile(r"(?:^|\n)[ \t]*\**(?:Question|Problem|Exercise|Example|Q)\b ?\d")
-#: Where generation ended, for samplers that keep the token.
+#: Where a turn ended, for samplers that keep the token.
 _END_TOKENS = (
     *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
     "<｜end▁of▁sentence｜>",
 )
 #: Zero-width characters and marks of writing direction.
-_UNSEEN = dict.fromkeys(
-    [*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), 0xFEFF]
-)
+_UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 #: Words between boxes that offer one more candidate instead of correcting the last.
 _ONE_MORE = re.compile(
     r"(?:[\s\W]|\b(?:or|maybe|perhaps|possibly|alternatively|else|either|it|this|could|might|may"
@@ -90,8 +88,8 @@ def extract(response: str) -> Extraction:
     if boxes:
         return _from_boxes(text, boxes)
     said = last_announced(text)
-    cut_off = truncated_box(text) if "box" in text else None
-    if said is not None and not (cut_off and "box" in said.answer):
+    cut_off = truncated_box(text) if said is None or "box" in said.answer else None
+    if said is not None and cut_off is None:
         value = settled_value(said.answer)
         return Extraction(said.answer, said.rule, said.answer, value=value)
     sentence = last_sentence(text)
@@ -127,7 +125,7 @@ def _plain(text: str) -> str:
     """Give lines one kind of end, and drop characters that nobody sees."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text if text.isascii() else text.translate(_UNSEEN)
+    return text if text.isascii() else _UNSEEN.sub("", text)
 
 
 def _end_of(response: str) -> str:
@@ -136,10 +134,15 @@ def _end_of(response: str) -> str:
         far = max(response.rfind("\\boxed"), response.rfind("\\fbox"))
         if far >= 0:
             text = response[far : far + TAIL]
-    text = text.rstrip()
-    while text.endswith(_END_TOKENS):
-        text = text[: text.rindex("<")].rstrip()
-    return text
+    return _first_turn(text).rstrip()
+
+
+def _first_turn(text: str) -> str:
+    """Cut a text at the first token that ends a turn, unless nothing comes before it."""
+    if "</s>" not in text and "<|" not in text and "<｜" not in text:
+        return text
+    ends = [text.find(token) for token in _END_TOKENS]
+    return text[: min((end for end in ends if text[: max(end, 0)].strip()), default=len(text))]
 
 
 def _from_boxes(text: str, boxes: list[Box]) -> Extraction:

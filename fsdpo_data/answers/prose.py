@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from fsdpo_data.answers.clean import clean
+from fsdpo_data.answers.memory import remember
 from fsdpo_data.answers.tree import Const, Items, Sym, Text, Value
 
 _WRAPPER = re.compile(
@@ -79,14 +80,15 @@ def spell_relations(text: str) -> str:
 
 def plain_words(text: str) -> tuple[str, ...]:
     """Return the words and signs of ``text``, lower-case, without articles and punctuation."""
-    text = _SPACING.sub(" ", _WRAPPER.sub(" ", text)).replace("'", "")
+    text = _SPACING.sub(" ", _WRAPPER.sub(" ", text)).replace("'re", " are").replace("'", "")
     words = [word for word in _PLAIN.findall(text) if word not in _IGNORED]
     kept = [
         word
         for word, following in zip(words, [*words[1:], ""], strict=False)
         if word.lower() not in _FILLERS or (word == "A" and len(following) < 2)
     ]
-    return tuple(_stem(word.lower()) for word in kept or words)
+    stems = tuple(_stem(word.lower()) for word in kept or words)
+    return ("neither",) if stems[:1] == ("neither",) and "nor" in stems else stems
 
 
 def _stem(word: str) -> str:
@@ -120,6 +122,7 @@ _ROMAN = re.compile("[IVX]{2,}")
 _LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:[\s,;&()]|and)*[A-Z]\)?)*")
 
 
+@remember(8_192)
 def plain_text(text: str) -> str:
     """Return ``text`` without LaTeX wrappers, in single spaces."""
     return " ".join(re.sub(r"[{}$]", " ", _SPACING.sub(" ", _WRAPPER.sub(" ", text))).split())

@@ -99,6 +99,8 @@ def _number(number: Num) -> str:
 
 
 def _decimal(value: Fraction, places: int) -> str:
+    if places < 0 and abs(value) < 10**15:
+        return str(value)
     if not 0 <= places <= 30:
         digits = f"{float(value):.6g}" if 1e-300 < abs(value) < 1e300 else f"{value.numerator}"
         return digits[:40]

@@ -19,7 +19,8 @@ _ANSWER_WORDS = 8
 _CHOSEN = (" is correct", " is the correct", " is right", " is the right")
 _CHOICE = re.compile(r"\b(?:option|choice|answer)\s*\**(\(?[A-K]\)?)\**$", re.I)
 #: What every marker holds: quick to find, and only then looked at more closely.
-_TRIGGERS = ("nswer", "NSWER", "####", "A:", "ption is", "hoice is", "答案", *_CHOSEN)
+_TRIGGERS = ("nswer", "NSWER", "####", "A:")
+_CHOICES = ("ption is", "hoice is", *_CHOSEN)
 #: What makes a marker of "(A)nswer".
 _ANSWER = re.compile(
     r"nswers?(?:(?P<tag>>)|(?P<label>[\"'\s]*(?:\*\*)?\s*[:：=])|(?P<line>[ \t]*(?:\*\*)?[ \t]*\n)"
@@ -31,9 +32,10 @@ _CHINESE = re.compile(r"答案(?:[是为]\s*[:：]?|\s*[:：])")
 _HEADS_LINE = re.compile(
     r"(?:^|\n)[ \t]*(?:#{1,6}|\*\*)[ \t]*(?:the[ \t]+)?(?:final[ \t]+)?$", re.I
 )
-_STARTS_LINE = re.compile(r"(?:^|\n)[ \t*]*$")
 #: Characters before a trigger that decide what it is.
 _BEFORE = 24
+#: A line that is a number and nothing else, as most are.
+_PLAIN = re.compile(r"[ \t]*([-+]?\$?\d[\d,]*(?:\.\d+)?)\.?[ \t]*(?=\n|\Z)")
 _LEAD = re.compile(
     r"(?:[\s:：>}]|\*\*|(?:that|simply|just|therefore|thus|indeed|exactly|equal\s+to|given\s+by"
     r"|as\s+follows|then|actually|clearly|hence|is|about|approximately|roughly|around|probably"
@@ -51,8 +53,9 @@ _STOP = re.compile(
 )
 #: The end of a sentence. A thin space (``\\!``), a factorial and "Mrs. Hilt" end none.
 SENTENCE_END = re.compile(
-    r"(?<!\b[A-Za-z])(?<!\b(?:Mr|Ms|Dr|St|vs|ft|in|sq))(?<!\b(?:Mrs|yds))(?<!\b[ap]\.m)"
-    r"(?:[.?][*$)\]]*(?=\s+[A-Z\\$(\[*]|\s*$)|\?\s|(?<!\\)!\**(?=\s+[A-Z]|\s*$))"
+    r"[.?!](?<!\b[A-Za-z][.?!])(?<!\b(?:Mr|Ms|Dr|St|vs|ft|in|sq)[.?!])(?<!\b(?:Mrs|yds)[.?!])"
+    r"(?<!\b[ap]\.m[.?!])(?:(?<=[.?])[*$)\]]*(?=\s+[A-Z\\$(\[*]|\s*$)|(?<=\?)\s"
+    r"|(?<=!)(?<!\\!)\**(?=\s+[A-Z]|\s*$))"
 )
 #: What takes an answer back, or offers another beside it.
 _OR_ELSE = re.compile(
@@ -87,8 +90,11 @@ def first_announced(text: str) -> Announced | None:
 
 def _triggers(text: str, tried: int) -> list[tuple[int, str]]:
     """List the last triggers of a text, the last one first."""
+    triggers: tuple[str, ...] = _TRIGGERS if text.isascii() else (*_TRIGGERS, "答案")
+    if "orrect" in text or "right" in text:
+        triggers += _CHOICES
     found: list[tuple[int, str]] = []
-    for trigger in _TRIGGERS:
+    for trigger in triggers:
         at = text.rfind(trigger)
         for _ in range(tried):
             if at < 0:
@@ -117,7 +123,7 @@ def _marker(text: str, at: int, trigger: str) -> tuple[str, int] | None:
     if trigger == "####":
         return None if "#" in (before[-1:], text[at + 4 : at + 5]) else ("hash", at + 4)
     if trigger == "A:":
-        return ("label", at + 2) if _STARTS_LINE.search(before) else None
+        return ("label", at + 2) if _starts_line(before) else None
     if trigger == "答案":
         chinese = _CHINESE.match(text, at)
         return ("label", chinese.end()) if chinese else None
@@ -125,6 +131,12 @@ def _marker(text: str, at: int, trigger: str) -> tuple[str, int] | None:
         word = before[:-1].rstrip().lower()
         return ("choice", at + 8) if word.endswith(("correct", "right")) else None
     return _answer_marker(text, at, before)
+
+
+def _starts_line(before: str) -> bool:
+    """Whether what stands before a marker is the start of its line; item marks do not count."""
+    whole = "\n" in before or len(before) < _BEFORE
+    return whole and not before[before.rfind("\n") + 1 :].strip(" \t*")
 
 
 def _answer_marker(text: str, at: int, before: str) -> tuple[str, int] | None:
@@ -145,6 +157,9 @@ def _answer_marker(text: str, at: int, before: str) -> tuple[str, int] | None:
 
 def _read(text: str, rule: str, end: int) -> Announced | None:
     """Read the answer after a marker; None if what follows is none."""
+    plain = _PLAIN.match(text, end)
+    if plain:
+        return Announced(plain.group(1), rule)
     rest = text[end : end + MAX_ANSWER]
     answer, used = _statement(rest)
     if not answer or _DENIED.match(answer):

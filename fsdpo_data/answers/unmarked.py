@@ -15,9 +15,11 @@ _NEAR = 4_000
 _WHOLE = 300
 
 _NUMBER = re.compile(
+    r"(?<![\w.^_:])\d{1,4}(?::\d{1,4})+(?:\s?[ap]\.?m\b\.?)?|"  # a ratio, or a time of day
     r"(?<![\w.^_])[-−–]?\s?(?:\\?[$£€]\s?)?[-−]?"
     r"(?:(?:\d{1,3}(?:(?:,|\{,\}|,\\!|\\,)\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
-    r"(?:\s?/\s?\d+(?:\.\d+)?)?(?:\\?%)?"
+    r"(?:\s?/\s?\d+(?:\.\d+)?)?(?:\\?%)?",
+    re.I,
 )
 _MATHS = re.compile(r"\$\$?([^$\n]{1,400})\$\$?|\\\(([^\n]{1,400}?)\\\)|\\\[([^\]]{1,400}?)\\\]")
 _COUNT = re.compile(r"(?<![\w.,^_])\d[\d,.]{0,20} *$")
@@ -46,6 +48,8 @@ _BOUND = re.compile(
 _AGAIN = re.compile(r",?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b", re.I)
 #: What comes before the words that a sentence ends on: "so the fastest of them is Evelyn".
 _VERBS = frozenset(("is", "are", "was", "were"))
+_POLAR = re.compile(r"[\W_]*(yes|no)\b(?=\**\s*[,.;:!])", re.I)
+_POLAR_WORD = re.compile(r"\b(?:yes|no)\b", re.I)
 #: Most words that can be an answer at the end of a sentence.
 _NAME_WORDS = 5
 _NUMBERED = re.compile(r"\s*(?:\**(?:step|part|case)\s*\d+\s*\**\s*[:.]|\d+[.)]\s|[-*]\s)", re.I)
@@ -78,7 +82,10 @@ def settled_value(statement: str) -> str | None:
 
 
 def _named(statement: str) -> str | None:
-    """Return the words that follow the last "is"."""
+    """Return the "yes" or "no" that a statement opens with, or the words after its last "is"."""
+    polar = _POLAR.match(statement)
+    if polar and not _POLAR_WORD.search(statement, polar.end()):
+        return polar.group(1)
     words = statement[-200:].rstrip(".!* ").split()[-_NAME_WORDS - 1 :]
     verbs = [at for at, word in enumerate(words[:-1]) if word in _VERBS]
     return " ".join(words[verbs[-1] + 1 :]).strip("*") if verbs else None

@@ -1,0 +1,127 @@
+"""What a card says beyond the manifest: examples, distributions, and columns for the viewer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_cards.bars import bars, histogram
+from fsdpo_data.schema import CONFIGS, arrow_schema
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+#: Characters of one text shown in an example.
+_SHOWN = 400
+_REWARD_BINS = 10
+
+
+def configs_of(manifest: Mapping[str, Any]) -> list[str]:
+    """Return the configs that the dataset has, the one to show first in front."""
+    first = "pairs" if manifest["rows"]["pairs"] else "solutions"
+    there = [name for name in CONFIGS if manifest["rows"][name] or name != "pairs"]
+    return [first, *(name for name in there if name != first)]
+
+
+def examples(root: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Return one real row of each config as JSON, long texts shortened."""
+    import polars as pl
+
+    found = {}
+    for config in configs_of(manifest):
+        row = pl.scan_parquet(root / config / "*.parquet").head(1).collect().to_dicts()
+        if row:
+            found[config] = json.dumps(_shortened(row[0]), indent=2, ensure_ascii=False)
+    return found
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _SHOWN:
+        return value[:_SHOWN] + " …"
+    if isinstance(value, float):
+        return round(value, 4)
+    if isinstance(value, list):
+        return [_shortened(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _shortened(each) for key, each in value.items()}
+    return value
+
+
+def plots(root: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Return the distributions as text plots, by title."""
+    import polars as pl
+
+    solutions = pl.scan_parquet(root / "solutions" / "*.parquet")
+    steps = pl.col("completions").list.len()
+    labels = manifest["labels"]
+    kinds = ("positive", "negative", "unlabelled")
+    drawn = {
+        "Solutions by outcome": bars(list(manifest["outcomes"].items())),
+        "Steps by label": bars([(kind, labels[kind]) for kind in kinds if kind in labels]),
+        "Solutions by number of steps": bars(histogram(_counts(solutions, steps))),
+        "Solutions by number of tokens": bars(histogram(_counts(solutions, pl.col("n_tokens")))),
+    }
+    if "rewards" in manifest:
+        for title, right in (("correct", True), ("other", False)):
+            some = solutions.filter((pl.col("outcome") == "correct") == right)
+            drawn[f"Step rewards in {title} solutions"] = bars(_rewards(some))
+    return drawn
+
+
+def _counts(rows: pl.LazyFrame, value: pl.Expr) -> list[tuple[int, int]]:
+    import polars as pl
+
+    counted = rows.select(value=value).drop_nulls().group_by("value").agg(pl.len()).collect()
+    return [(int(each), int(count)) for each, count in counted.iter_rows()]
+
+
+def _rewards(rows: pl.LazyFrame) -> list[tuple[str, int]]:
+    import polars as pl
+
+    rewards = rows.select(reward="step_rewards").explode("reward").drop_nulls()
+    place = (pl.col("reward") * _REWARD_BINS).floor().clip(0, _REWARD_BINS - 1).cast(pl.Int32)
+    counts = dict(_counts(rewards, place))
+    width = 1 / _REWARD_BINS
+    return [
+        (f"{i * width:.1f}–{(i + 1) * width:.1f}", counts.get(i, 0)) for i in range(_REWARD_BINS)
+    ]
+
+
+def dataset_info(root: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what the Hub's viewer and ``datasets`` want to know of each config beforehand."""
+    import pyarrow.parquet as pq
+
+    listed = []
+    for config in configs_of(manifest):
+        entries = [each for each in manifest["files"] if each["path"].startswith(f"{config}/")]
+        metadata = [pq.read_metadata(root / entry["path"]) for entry in entries]
+        groups = [file.row_group(i) for file in metadata for i in range(file.num_row_groups)]
+        size = sum(group.total_byte_size for group in groups)
+        rows = manifest["rows"][config]
+        listed.append(
+            {
+                "config_name": config,
+                "features": [
+                    {"name": field.name, **_feature(field.type)} for field in arrow_schema(config)
+                ],
+                "splits": [{"name": "train", "num_bytes": size, "num_examples": rows}],
+                "download_size": sum(entry["bytes"] for entry in entries),
+                "dataset_size": size,
+            }
+        )
+    return listed
+
+
+def _feature(kind: pa.DataType) -> dict[str, Any]:
+    """Spell an Arrow type as ``datasets`` spells it in a card."""
+    import pyarrow as pa
+
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        fields = kind.value_type.fields
+        return {"list": [{"name": each.name, **_feature(each.type)} for each in fields]}
+    if pa.types.is_list(kind):
+        return {"list": _feature(kind.value_type)["dtype"]}
+    return {"dtype": {"float": "float32", "bool": "bool"}.get(str(kind), str(kind))}
