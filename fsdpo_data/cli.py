@@ -12,6 +12,7 @@ from fsdpo_data import __version__
 from fsdpo_data.choices import Device, Dtype, Engine
 from fsdpo_data.console import run_app
 from fsdpo_data.hub_commands import register as register_hub
+from fsdpo_data.interop_commands import register as register_interop
 from fsdpo_data.stage_commands import register as register_stages
 
 app = typer.Typer(
@@ -200,6 +201,7 @@ def inspect(
 
 register_stages(app)
 register_hub(app)
+register_interop(app)
 
 
 def main() -> None:

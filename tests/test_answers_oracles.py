@@ -198,7 +198,6 @@ PROCESSBENCH = {
         "gsm8k-74": ("correct", "wrong", "2 is boxed and is the gold"),
         "gsm8k-238": ("wrong", "correct", "unmarked; the last sentence ends '… in 4 weeks'"),
         "gsm8k-319": ("wrong", "correct", "boxed are 4 blue and 6 red boxes, asked was how many"),
-        "gsm8k-329": ("wrong", "correct", r"boxed is \15, which is no number in LaTeX"),
     },
     "math": {
         "math-50": ("correct", "wrong", "7 is boxed and is the gold"),

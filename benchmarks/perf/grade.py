@@ -32,6 +32,7 @@ sys.path.insert(0, str(TESTS))
 from hostile import ANSWERS, RESPONSES, fuzz  # noqa: E402
 
 Pair = tuple[str, str]
+WARM_UP = ("\\sin 1 + x", "$\\boxed{\\cos 1 + x}$")
 GOLDS = ["5", "\\frac{1}{2}", "x^2+1", "[0,1)", "3, 5", "y=2x+3", "\\text{even}"]
 
 
@@ -66,7 +67,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--peer", type=Path, help="python of an environment with math-verify")
     arguments.add_argument("--outputs", type=Path, help="directory of published model outputs")
-    arguments.add_argument("--limit", type=int, default=3000, help="pairs of each set")
+    arguments.add_argument("--limit", type=int, default=5000, help="pairs of each set")
     options = arguments.parse_args()
     pairs, labels = hard_set(options.limit)
     compare("hard set", pairs, labels, options.peer)
@@ -121,9 +122,9 @@ def compare(name: str, pairs: list[Pair], labels: list[bool] | None, peer: Path 
 
 
 def timed(pairs: list[Pair]) -> Timing:
-    """Grade pairs one by one with a grader that has seen nothing yet."""
+    """Grade pairs one by one, after one that loads what is loaded on first use."""
     grader = MathGrader()
-    grader.grade([("1", "\\boxed{1}")])
+    grader.grade([WARM_UP])
     seconds, correct = [], []
     for pair in pairs:
         started = time.process_time()

@@ -31,7 +31,7 @@ def judged(gold: str, response: str) -> bool:
 def main() -> None:
     logging.disable(logging.CRITICAL)
     pairs = json.load(sys.stdin)
-    judged("1", "$1$")  # warm up
+    judged("\\sin 1 + x", "$\\boxed{\\cos 1 + x}$")  # loads what is loaded on first use
     seconds, correct = [], []
     for number, (gold, response) in enumerate(pairs, 1):
         started = time.process_time()

@@ -67,9 +67,13 @@ _REWRITES = (
     (re.compile(r"\\not\s*\\in(?![A-Za-z])"), r"\\notin "),
     (re.compile(r"\\cr(?![A-Za-z])|\\\\\s*\[[^\]]{0,12}\]"), r"\\\\ "),
     (re.compile(r"\\\\\s*$"), ""),
+    (re.compile(r"(?<!\\)\\(?=\d)"), ""),
+    (re.compile(r"^\s*\\(?:therefore|implies|[Rr]ightarrow|Longrightarrow)(?![A-Za-z])"), ""),
+    (re.compile(r"\\(?:checkmark|square|blacksquare|qed|Box)\s*$"), ""),
     (re.compile(r"US\s*(?=\\\$)"), ""),
 )
-_REWRITTEN = re.compile(r"\\(?:thinspace|not|cr|\\|\$)")
+_REWRITTEN = re.compile(r"\\(?:\d|thinspace|not|cr|\\|\$|therefore|implies|[Rr]ightarrow|Long"
+                        r"|checkmark|square|blacksquare|qed|Box)")  # fmt: skip
 _MARKUP = (
     (re.compile(r"^<(b|i|u|em|strong|p|span|div)>([^<>]*)</\1>$"), r"\2"),
     (re.compile(r"\{\s*([-+=<>])\s*\}"), r"\1"),

@@ -24,6 +24,7 @@ from fsdpo_data.answers.tree import (
     Value,
     divide,
     multiply,
+    negate,
 )
 from fsdpo_data.answers.units import SIGNS
 from fsdpo_data.answers.vocabulary import ACCENTS, CONSTANTS, FUNCTIONS, SYMBOLS, TRIG
@@ -80,7 +81,7 @@ class CommandParser(NameParser):
         if name in ACCENTS:
             return self._accented(name)
         if name == "mathbb":
-            return Sym(self.raw_group() * 2)
+            return self._number_set(self.raw_group() * 2)
         if name == "emptyset":
             return Items("{}", ())
         if name in ("langle", "lset", "|"):
@@ -97,6 +98,18 @@ class CommandParser(NameParser):
             symbol = Sym(name)
             return self.applied(symbol) if self.sign() == "(" else symbol
         raise Unreadable(f"the command {name}")
+
+    def _number_set(self, name: str) -> Value:
+        r"""Read on after ``\mathbb{R}``: its positive and negative halves."""
+        if name != "RR" or self.sign() not in ("^", "_") or self.sign(1) not in ("{", "+", "-"):
+            return Sym(name)
+        self.at += 1
+        sign = self.raw_group()
+        if sign == "+":
+            return Items("()", (Num(Fraction(0)), Const("inf")))
+        if sign == "-":
+            return Items("()", (negate(Const("inf")), Num(Fraction(0))))
+        raise Unreadable("a space of several dimensions")
 
     def _figure(self, name: str) -> Node:
         r"""Read ``\angle ABC``: one name, the same from either end."""

@@ -205,17 +205,24 @@ class Comparison:
         if not _is_statement(answer):
             said = relations.assigned(gold) if relations.names_value(gold) else None
             return said is not None and self.same(said[-1], answer)
+        for said, other in ((relations.assigned(answer), gold), (relations.assigned(gold), answer)):
+            if said is not None and self.same(other, said[-1]):
+                return True
         return relations.same_structure(gold, answer, self)
 
     def _said(self, gold: Value, answer: Value, said: tuple[Value, ...]) -> bool:
         """Compare a gold with the value that ``x = ...`` gives."""
-        if self.same(gold, said[-1]):
-            return all(self.same(gold, part) for part in said[:-1])
-        return (
-            isinstance(answer, Relation)
-            and "~" in answer.ops
-            and any(self.same(gold, part) for part in said)
+        if isinstance(answer, Relation) and "~" in answer.ops:
+            return any(self.same(gold, part) for part in said)
+        return any(self.same(gold, part) for part in said) and all(
+            self.same(gold, part) or self._same_percentage(gold, part) for part in said
         )
+
+    def _same_percentage(self, gold: Value, part: Value) -> bool:
+        """Whether a step says ``3/4 = 75%``: there, and only there, 75% is 0.75."""
+        if not (isinstance(part, Quantity) and part.unit == units.PERCENT):
+            return False
+        return self.same(gold, multiply([_exactly(part.node), Num(Fraction(1, 100))]))
 
     def _as_sets(self, gold: Value, answer: Value) -> bool:
         try:
@@ -264,11 +271,9 @@ class Comparison:
 def same_moment(gold: Value, answer: Value) -> bool:
     """Whether two clock times or dates agree in everything both state."""
     if isinstance(answer, Num) and isinstance(gold, Moment):
-        return (
-            gold.day is None
-            and gold.seconds is not None
-            and (answer.value * 3600 in (gold.seconds, gold.seconds - _HALF_DAY))
-        )
+        if gold.seconds is None or gold.day is not None or gold.half not in ("am", "pm"):
+            return False
+        return gold.seconds % 3600 == 0 and answer.value % 12 == gold.seconds // 3600 % 12
     if not (isinstance(gold, Moment) and isinstance(answer, Moment)):
         return False
     for left, right in ((gold.day, answer.day), (gold.month, answer.month)):
@@ -295,7 +300,11 @@ def _same_things(left: Unit, right: Unit) -> bool:
 def _same_digits(gold: Value, answer: Value) -> bool:
     """Compare numbers in a base; the answer may leave out the gold's base."""
     if isinstance(gold, Based) and isinstance(answer, Based):
-        return gold == answer
+        same_digits = gold.digits.lstrip("0") == answer.digits.lstrip("0")
+        return gold.base == answer.base and same_digits
+    for based, other in ((gold, answer), (answer, gold)):
+        if isinstance(based, Based) and based.base == 10 and isinstance(other, Num):
+            return Fraction(based.digits) == other.value
     if isinstance(gold, Based) and isinstance(answer, Num):
         return gold.digits.lstrip("0") == show(answer).lstrip("0")
     return False

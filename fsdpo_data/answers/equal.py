@@ -12,7 +12,7 @@ from fsdpo_data.answers.budget import Budget, OutOfBudget, TooLarge
 from fsdpo_data.answers.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.compare import Comparison
 from fsdpo_data.answers.lex import Unreadable, spelling
-from fsdpo_data.answers.memory import remember
+from fsdpo_data.answers.memory import MAX_KEPT, remember
 from fsdpo_data.answers.numbers import agree, read_number
 from fsdpo_data.answers.numeric import symbols
 from fsdpo_data.answers.prose import same_words
@@ -66,12 +66,13 @@ def equivalent(gold: str, answer: str, options: Options = STRICT) -> Verdict:
     key = canonical(gold)
     if key == canonical(answer):
         return Verdict("correct", answer, "text", key, key)
+    left, right = Side(gold, read(gold)), Side(answer, read(answer))
     try:
-        same, rule = _compare(gold, answer, options)
+        same, rule = _compare(left, right, options)
         status: Outcome = "correct" if same else "incorrect"
     except (OutOfBudget, TooLarge):
         status, rule = "timed_out", "budget"
-    return Verdict(status, answer, rule, form(gold), form(answer))
+    return Verdict(status, answer, rule, left.form(), right.form())
 
 
 def _quick(gold: str, answer: str, options: Options) -> Verdict | None:
@@ -82,14 +83,25 @@ def _quick(gold: str, answer: str, options: Options) -> Verdict | None:
     same = agree(left, right)
     if not same and options.tolerance is not None:
         same = within(left, right, Fraction(options.tolerance), Budget(BUDGET))
-    if not same and "," in gold + answer:
-        return None  # "70,110" may be a list
+    if not same and "," in gold and "," in answer:
+        return None  # "70,110" may be a list, but a list is no single number
     return Verdict("correct" if same else "incorrect", answer, "number", show(left), show(right))
 
 
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: a text and how it was read."""
+
+    text: str
+    value: Value
+
+    def form(self) -> str:
+        """Return the normal form: how the text was read."""
+        return show(self.value) if len(self.text) > MAX_KEPT else _form(self.text)
+
+
 @remember(8_192)
-def form(text: str) -> str:
-    """Return the normal form of an answer: how it was read, in plain text."""
+def _form(text: str) -> str:
     return show(read(text))
 
 
@@ -119,34 +131,34 @@ def _between(gap: re.Match[str]) -> bool:
     return before.isalnum() and after.isalnum()
 
 
-def _compare(gold: str, answer: str, options: Options) -> tuple[bool, str]:
-    read_gold, read_answer = read(gold), read(answer)
-    if same_words(gold, answer, isinstance(read_gold, Text), isinstance(read_answer, Text)):
+def _compare(gold: Side, answer: Side, options: Options) -> tuple[bool, str]:
+    are_text = isinstance(gold.value, Text), isinstance(answer.value, Text)
+    if same_words(gold.text, answer.text, *are_text):
         return True, "words"
-    if isinstance(read_gold, Text) and isinstance(read_answer, Text):
-        return same_spelling(gold, answer), "words"
+    if all(are_text):
+        return same_spelling(gold.text, answer.text), "words"
     comparison = Comparison(Budget(BUDGET), options.tolerance)
-    for left in alternatives(gold, read_gold):
-        for right in alternatives(answer, read_answer):
+    for left in alternatives(gold.text, gold.value):
+        for right in alternatives(answer.text, answer.value):
             if comparison.same(left, right):
                 return True, rule_of(left)
     if _with_units(gold, answer, comparison):
         return True, "unit"
-    return False, rule_of(read_gold)
+    return False, rule_of(gold.value)
 
 
-def _with_units(gold: str, answer: str, comparison: Comparison) -> bool:
+def _with_units(gold: Side, answer: Side, comparison: Comparison) -> bool:
     """Read letters as units where they cannot be variables.
 
     They cannot if the other side is a number without letters; a gold such as ``37/4 m`` is a
     quantity only for answers that spell out a unit.
     """
-    left, right = read(gold), read(answer)
+    left, right = gold.value, answer.value
     if _has_letters(right) and not _has_letters(left):
-        measured = read(answer, letter_units=True)
+        measured = read(answer.text, letter_units=True)
         return measured != right and comparison.same(left, measured)
     if _has_letters(left) and isinstance(right, Quantity) and right.unit.dims:
-        measured = read(gold, letter_units=True)
+        measured = read(gold.text, letter_units=True)
         return measured != left and comparison.same(measured, right)
     return False
 

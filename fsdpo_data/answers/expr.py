@@ -9,6 +9,7 @@ from __future__ import annotations
 from fsdpo_data.answers.commands import CommandParser
 from fsdpo_data.answers.lex import Token, Unreadable
 from fsdpo_data.answers.names import as_node
+from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
     Call,
     Matrix,
@@ -28,6 +29,7 @@ from fsdpo_data.answers.units import is_letter_unit, unit_named
 from fsdpo_data.answers.vocabulary import (
     ACCENTS,
     CONSTANTS,
+    FUNCTION_LETTERS,
     FUNCTIONS,
     KEYWORDS,
     ORDINAL_MARKS,
@@ -82,7 +84,9 @@ class ExpressionParser(CommandParser):
         factors = [as_node(first)]
         divisors: list[Node] = []
         while True:
-            if self.accept("*", "times", "cdot") or self._accept_cross():
+            if self._vectors() and self.accept("times"):
+                factors = [Call("cross", (multiply(factors), as_node(self.factor())))]
+            elif self.accept("*", "times", "cdot") or self._accept_cross():
                 factors.append(as_node(self.factor()))
             elif (
                 self.sign() in ("/", "div") and self.word(1) not in ("", "x") and self.unit_ahead(1)
@@ -100,6 +104,12 @@ class ExpressionParser(CommandParser):
                 break
         product = multiply(factors)
         return divide(product, multiply(divisors)) if divisors else product
+
+    def _vectors(self) -> bool:
+        """Whether a product of vectors may follow: its order matters."""
+        return self.sign() == "times" and any(
+            token.text in ("vec", "overrightarrow") for token in self.tokens
+        )
 
     def _accept_out_of(self) -> bool:
         """Step over the words of "5 out of 6"."""
@@ -155,6 +165,8 @@ class ExpressionParser(CommandParser):
         """Whether a letter after a number is a unit, not a variable."""
         if not is_letter_unit(token.text):
             return False
+        if self.sign(1) == "^" and token.text != "m":
+            return token.upright  # "3s^2" is no time
         if self.letter_units or token.upright:
             return True
         if token.space == 2:
@@ -216,7 +228,8 @@ class ExpressionParser(CommandParser):
             sign = self.sign()
             if sign == "^":
                 self.at += 1
-                value = self._raised(as_node(value))
+                raised = self._raised(as_node(value))
+                value = self._inverse(value, raised)
             elif sign == "_" and isinstance(value, Sym):
                 self.at += 1
                 value = self.subscripted(value)
@@ -231,6 +244,14 @@ class ExpressionParser(CommandParser):
             else:
                 return value
         raise Unreadable("too many marks")
+
+    def _inverse(self, function: Value, raised: Node) -> Value:
+        """Read ``f^{-1}(2)`` as a value of the inverse of f."""
+        is_function = isinstance(function, Sym) and function.name in FUNCTION_LETTERS
+        if not is_function or self.sign() != "(" or not isinstance(raised, Pow):
+            return raised
+        self.at += 1
+        return Call(f"{show(function)}^{show(raised.exponent)}", self.arguments(")"))
 
     def _raised(self, base: Node) -> Node:
         """Read what follows ``^``."""

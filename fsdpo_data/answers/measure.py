@@ -275,7 +275,8 @@ class QuantityParser(ExpressionParser):
 
     def _take_noun_word(self, words: list[str]) -> bool:
         token = self.peek()
-        if token.kind == "word" or (token.kind == "let" and words):
+        hyphenated = self.sign(1) == "-" and self.peek(2).kind == "word"
+        if token.kind == "word" or (token.kind == "let" and (words or hyphenated)):
             to_do = words and token.text == "to" and self.peek(1).kind == "word"
             if not to_do and (
                 token.text.lower() in _NO_NOUN

@@ -10,6 +10,7 @@ from fsdpo_data.answers.cursor import Cursor
 from fsdpo_data.answers.lex import Token, Unreadable, exact
 from fsdpo_data.answers.numbers import decimal
 from fsdpo_data.answers.tree import (
+    Based,
     Call,
     Items,
     Node,
@@ -116,6 +117,8 @@ class NameParser(Cursor):
 
     def number(self, number: Num) -> Value:
         """Read on after a number: "6th", mixed fractions and "2.5 million"."""
+        if self.sign() == "_":
+            return self._based(self.tokens[self.at - 1].text)
         if self.word() in ORDINAL_MARKS and not self.peek().space:
             self.at += 1
             return Call("ordinal", (number,))
@@ -137,6 +140,14 @@ class NameParser(Cursor):
             if part is not None:
                 return Num(number.value + part)
         return number
+
+    def _based(self, digits: str) -> Value:
+        """Read on after digits with a subscript: a number in a base."""
+        self.at += 1
+        base = self.raw_group()
+        if not base.isdigit() or not digits.replace(".", "").isdigit() or int(base[:3]) < 2:
+            raise Unreadable("a subscript of a number")
+        return Based(digits, int(base[:3]))
 
     def _after_number(self, number: Num) -> Value | None:
         """Read "5 squared", "5 factorial", "5 thirds"."""

@@ -80,14 +80,15 @@ def spell_relations(text: str) -> str:
 
 def plain_words(text: str) -> tuple[str, ...]:
     """Return the words and signs of ``text``, lower-case, without articles and punctuation."""
-    text = _SPACING.sub(" ", _WRAPPER.sub(" ", text)).replace("'", "")
+    text = _SPACING.sub(" ", _WRAPPER.sub(" ", text)).replace("'re", " are").replace("'", "")
     words = [word for word in _PLAIN.findall(text) if word not in _IGNORED]
     kept = [
         word
         for word, following in zip(words, [*words[1:], ""], strict=False)
         if word.lower() not in _FILLERS or (word == "A" and len(following) < 2)
     ]
-    return tuple(_stem(word.lower()) for word in kept or words)
+    stems = tuple(_stem(word.lower()) for word in kept or words)
+    return ("neither",) if stems[:1] == ("neither",) and "nor" in stems else stems
 
 
 def _stem(word: str) -> str:

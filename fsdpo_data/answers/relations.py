@@ -39,10 +39,12 @@ _SHIFTS = range(-3, 4)
 
 def assigned(value: Value) -> tuple[Value, ...] | None:
     """Return the values that ``x = 2 + 3 = 5`` gives to a name, None if it is no such thing."""
+    if isinstance(value, Member | Builder):
+        return _finite(value)
     if not isinstance(value, Relation) or not set(value.ops) <= {"=", "~", "=="}:
         return None
     first, rest = value.parts[0], value.parts[1:]
-    if isinstance(first, Sym | Call) or _is_name(first) or _is_point(first):
+    if _is_head(first) or _is_name(first) or _is_point(first):
         while len(rest) > 1 and isinstance(rest[0], Sym):  # x = y = 5
             rest = rest[1:]
         return rest
@@ -51,6 +53,29 @@ def assigned(value: Value) -> tuple[Value, ...] | None:
     if not _letters(first):
         return value.parts
     return rest if _is_long(first) else None
+
+
+def _is_head(value: Value) -> bool:
+    """Whether ``value`` is ``x``, ``f(2)`` or ``sin A``: not a number itself."""
+    if isinstance(value, Call):
+        return is_unknown(value.name) or bool(symbols(value))
+    return isinstance(value, Sym)
+
+
+def _finite(value: Member | Builder) -> tuple[Value, ...] | None:
+    """Return the set that ``x in {1, 2}`` or ``{x : x = 1 or x = 2}`` lists."""
+    if isinstance(value, Member):
+        listed = isinstance(value.right, Items) and value.right.brackets == "{}"
+        return (value.right,) if listed and not value.negated else None
+    given = [_given(part, value.head) for part in value.conditions]
+    known = [part for part in given if part is not None]
+    return (Items("{}", tuple(known)),) if len(known) == len(given) > 0 else None
+
+
+def _given(condition: Value, head: Value) -> Value | None:
+    if isinstance(condition, Relation) and condition.ops == ("=",) and condition.parts[0] == head:
+        return condition.parts[1]
+    return None
 
 
 def names_value(value: Value) -> bool:
@@ -88,7 +113,9 @@ def _is_name(value: Value) -> bool:
 
 
 def _is_point(value: Value) -> bool:
-    """Whether ``value`` is ``(x, y)`` or ``x:y``."""
+    """Whether ``value`` is ``(x, y)``, ``x:y`` or ``M \u2229 N``: names, no values."""
+    if isinstance(value, Join):
+        return all(_is_point(part) or isinstance(part, Sym) for part in value.parts)
     if isinstance(value, Ratio):
         return all(isinstance(part, Sym) for part in value.parts)
     return isinstance(value, Items) and all(isinstance(item, Sym) for item in value.items)

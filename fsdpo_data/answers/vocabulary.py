@@ -36,8 +36,8 @@ GREEK = names(
 )
 #: Commands that stand for themselves.
 SYMBOLS = GREEK | names(
-    """hbar ell odot partial nabla ldots triangle square star dagger Re Im aleph oplus prime
-    jmath bullet angle perp parallel sum prod int"""
+    """hbar ell odot partial nabla ldots triangle dagger Re Im aleph prime jmath angle sum prod
+    int"""
 )
 ACCENTS = names("dot ddot hat bar tilde overline widehat widetilde check vec overrightarrow")
 #: Letters that stand for functions when a bracket follows.

@@ -1,0 +1,171 @@
+"""Exports say what the dataset says, in the words of each format."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from helpers import problem_set, small_build
+from paired_data import paired_dataset
+
+from fsdpo_data.errors import InputError, SchemaError
+from fsdpo_data.export import export
+from fsdpo_data.formats import FORMATS, NotExpressible, distinct, math_shepherd, step_dpo
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return paired_dataset(tmp_path_factory.mktemp("export"))
+
+
+def exported(dataset: Path, name: str, out: Path) -> list[dict[str, Any]]:
+    file = export(dataset, name, out).file
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".json":
+        return json.loads(text)
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def rows_of(dataset: Path, config: str) -> list[dict[str, Any]]:
+    return pl.read_parquet(dataset / config / "*.parquet").to_dicts()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_row_arrives(dataset: Path, tmp_path: Path, name: str) -> None:
+    rows = exported(dataset, name, tmp_path / "out")
+    expected = len(rows_of(dataset, FORMATS[name].config))
+    assert len(rows) == (expected // 2 if name == "trl-sft" else expected)
+    assert len({tuple(row) for row in rows}) == 1  # the same columns in the same order
+
+
+def test_texts_are_whole_in_the_formats_of_trainers(dataset: Path, tmp_path: Path) -> None:
+    pairs = rows_of(dataset, "pairs")
+    told = ("prompt", "chosen", "rejected")
+    trl = exported(dataset, "trl-preference", tmp_path / "trl")
+    assert trl == [{name: pair[name] for name in told} for pair in pairs]
+    for row, pair in zip(exported(dataset, "openrlhf", tmp_path / "rlhf"), pairs, strict=True):
+        means = [sum(pair[f"{side}_rewards"]) / 2 for side in ("chosen", "rejected")]
+        assert row["margin"] == pytest.approx(means[0] - means[1])
+    stepwise = exported(dataset, "trl-stepwise", tmp_path / "stepwise")
+    for row, solution in zip(stepwise, rows_of(dataset, "solutions"), strict=True):
+        assert "".join(row["completions"]) == "".join(solution["completions"])
+        assert row["labels"] == [solution["outcome"] == "correct"] * 2
+
+
+def test_what_nobody_is_to_blame_for_is_no_label(tmp_path: Path) -> None:
+    small_build(tmp_path / "run", problem_set(2, answer=""))
+    outcomes = {row["outcome"] for row in rows_of(tmp_path / "run", "solutions")}
+    assert outcomes == {"gold_unparsed"}
+    for name in ("trl-unpaired", "trl-stepwise", "math-shepherd", "prm800k", "processbench"):
+        assert exported(tmp_path / "run", name, tmp_path / name) == []
+
+
+def test_llama_factory_finds_its_columns(dataset: Path, tmp_path: Path) -> None:
+    """What its loader does with ``dataset_info.json``: rename the columns that it names."""
+    question = rows_of(dataset, "problems")[0]["question"]
+    (alpaca, *_) = exported(dataset, "llama-factory-alpaca", tmp_path / "a")
+    info = json.loads((tmp_path / "a/dataset_info.json").read_text())["fsdpo"]
+    assert info["ranking"] and (tmp_path / "a" / info["file_name"]).exists()
+    assert {alpaca[column] == question for column in [info["columns"]["prompt"]]} == {True}
+    assert set(info["columns"].values()) == set(alpaca)
+    (sharegpt, *_) = exported(dataset, "llama-factory-sharegpt", tmp_path / "s")
+    info = json.loads((tmp_path / "s/dataset_info.json").read_text())["fsdpo"]
+    assert set(info["columns"].values()) == set(sharegpt)
+    tags = info["tags"]
+    (turn,) = sharegpt["conversations"]
+    assert turn == {tags["role_tag"]: tags["user_tag"], tags["content_tag"]: question}
+    assert sharegpt["chosen"][tags["role_tag"]] == tags["assistant_tag"]
+
+
+def shape(value: Any) -> Any:
+    """Return the columns and types of a row, all the way down."""
+    if isinstance(value, dict):
+        return {key: shape(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [shape(value[0])] if value else []
+    return type(value).__name__
+
+
+@pytest.mark.parametrize(
+    ("name", "sample"),
+    [
+        ("math-shepherd", "openr/samples_math-shepherd.jsonl"),
+        ("processbench", "processbench/gsm8k.json"),
+        ("trl-stepwise", "trl/zen_standard_stepwise_supervision.jsonl"),
+    ],
+)
+def test_rows_have_the_shape_of_published_ones(
+    dataset: Path, tmp_path: Path, shared: Path, name: str, sample: str
+) -> None:
+    text = (shared / "data/stepwise" / sample).read_text(encoding="utf-8")
+    published = json.loads(text)[0] if sample.endswith(".json") else json.loads(text.split("\n")[0])
+    assert shape(exported(dataset, name, tmp_path / "out")[0]) == shape(published)
+
+
+def test_prm800k_rows_have_the_shape_of_published_ones(
+    dataset: Path, tmp_path: Path, shared: Path
+) -> None:
+    file = shared / "data/stepwise/openr/samples_prm800k.jsonl"
+    published = shape(json.loads(file.read_text(encoding="utf-8").splitlines()[0]))
+    ours = shape(exported(dataset, "prm800k", tmp_path / "out")[0])
+    assert set(ours) == set(published) and set(ours["label"]) == set(published["label"])
+    assert ours["question"] == published["question"]
+    assert ours["label"]["steps"] == published["label"]["steps"]
+
+
+def test_math_shepherd_texts_align(dataset: Path, tmp_path: Path) -> None:
+    for row in exported(dataset, "math-shepherd", tmp_path / "out"):
+        marks = row["input"].split("ки")
+        assert len(marks) == 3
+        place = 0
+        for part in marks[:-1]:
+            assert row["label"][place:].startswith(part)
+            place += len(part) + 1
+            assert row["label"][place - 1] in "+-"
+
+
+def test_rows_without_words_for_them_are_counted() -> None:
+    solution = {"question": "q", "completions": ["a ки b"], "labels": [True], "source": "s"}
+    with pytest.raises(NotExpressible, match="the mark between steps"):
+        math_shepherd(solution)
+    pair = {"chosen_steps": ["a", "b"], "rejected_steps": ["a"]}
+    with pytest.raises(NotExpressible, match="beginning of the other"):
+        step_dpo(pair)
+
+
+def test_step_dpo_rows_share_their_first_steps(dataset: Path, tmp_path: Path) -> None:
+    pair = {
+        **{"source": "s", "question": "q", "gold": "1", "chosen": "a\nb", "rejected": "a\nc"},
+        **{"chosen_steps": ["a\n", "b"], "rejected_steps": ["a\n", "c"]},
+    }
+    row = step_dpo(pair)
+    assert (row["initial_reason_steps"], row["chosen"], row["rejected"]) == ("a\n", "b", "c")
+    assert row["full_chosen"] == row["initial_reason_steps"] + row["chosen"]
+    columns = ["dataset", "prompt", "initial_reason_steps", "chosen", "rejected",
+               "full_chosen", "full_rejected", "answer"]  # fmt: skip
+    assert list(exported(dataset, "step-dpo-10k", tmp_path / "out")[0]) == columns
+
+
+def test_equal_solutions_are_learnt_once() -> None:
+    rows = [{"prompt": p, "completion": c} for p, c in ("ax", "ax", "ay", "bx", "bx")]
+    assert [row["prompt"] + row["completion"] for row in distinct(rows)] == ["ax", "ay", "bx"]
+
+
+def test_refusals(dataset: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--to alpaca: expected one of trl-preference"):
+        export(dataset, "alpaca", tmp_path / "out")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="not empty"):
+        export(dataset, "prm800k", tmp_path)
+    small_build(tmp_path / "run")
+    with pytest.raises(InputError, match="has no pairs, which trl-preference is made of"):
+        export(tmp_path / "run", "trl-preference", tmp_path / "out")
+    torn = shutil.copytree(dataset, tmp_path / "torn")
+    next((torn / "pairs").iterdir()).write_bytes(b"")
+    with pytest.raises(SchemaError, match="changed since it was sealed"):
+        export(torn, "trl-preference", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
