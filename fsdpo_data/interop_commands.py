@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fsdpo_data.formats import FORMATS
+from fsdpo_data.stepwise import READERS
 
 _FORMATS = "\n".join(
     f"- `{name}` — {form.reader}; loses {form.loses}" for name, form in FORMATS.items()
@@ -29,7 +30,33 @@ def export(
         typer.echo(f"left out: {count:,} rows, because {reason}")
 
 
+def import_(
+    source: Annotated[Path, typer.Argument(help="JSON lines, JSON, parquet or CSV.")],
+    form: Annotated[str, typer.Option("--from", help=f"Format: {', '.join(READERS)}.")],
+    out: Annotated[Path, typer.Option(help="A new file ending in .jsonl.")],
+    template: Annotated[str, typer.Option(help="Prompt template of the problems.")] = "problem",
+) -> None:
+    """Read somebody else's step labels, as rows for `fsdpo-train prm --data`.
+
+    Rows that cannot be read go to a file beside --out, each with the reason.
+    """
+    from fsdpo_data.import_rows import import_rows, quarantine
+
+    found = import_rows(source, form, out, template)
+    typer.echo(
+        f"wrote {found.rows:,} solutions of {found.read:,} rows to {out}: {found.steps[True]:,} "
+        f"right steps, {found.steps[False]:,} wrong"
+    )
+    if found.set_aside:
+        typer.echo(f"set aside: {len(found.set_aside):,} rows, in {quarantine(out)}")
+    typer.echo(f"next: fsdpo-train prm --data {out} --out runs/prm")
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     example = "**Example** `fsdpo-data export runs/pairs --to trl-preference --out runs/trl`"
     app.command(epilog=f"{example}\n\n**Formats**\n\n{_FORMATS}")(export)
+    example = (
+        "**Example** `fsdpo-data import prm800k.jsonl --from prm800k --out runs/prm800k.jsonl`"
+    )
+    app.command("import", epilog=example)(import_)

@@ -38,11 +38,15 @@ class MathGrader:
         if found.answer is None:
             return Verdict("no_answer", None, found.rule)
         verdict = equivalent(gold, found.answer, self.options)
-        prose = not found.rule.startswith("boxed") and is_words(found.answer)
-        if verdict.status == "incorrect" and found.value is not None and prose:
+        if verdict.status == "incorrect" and found.value is not None and _is_prose(found):
             verdict = equivalent(gold, found.value, self.options)
         if verdict.status == "incorrect" and found.sentence and states(gold, found.sentence):
             rule = f"{found.rule}/sentence"
             return Verdict("correct", found.answer, rule, verdict.gold_form, found.sentence)
         rule = f"{found.rule}/{verdict.rule}"
         return Verdict(verdict.status, found.answer, rule, verdict.gold_form, verdict.answer_form)
+
+
+def _is_prose(found: Extraction) -> bool:
+    """Whether the answer is words around a value."""
+    return not found.rule.startswith("boxed") and is_words(found.answer or "")
