@@ -14,6 +14,7 @@ from fsdpo_data.console import run_app
 from fsdpo_data.hub_commands import register as register_hub
 from fsdpo_data.interop_commands import register as register_interop
 from fsdpo_data.stage_commands import register as register_stages
+from fsdpo_data.version_commands import register as register_versions
 
 app = typer.Typer(
     name="fsdpo-data",
@@ -202,6 +203,7 @@ def inspect(
 register_stages(app)
 register_hub(app)
 register_interop(app)
+register_versions(app)
 
 
 def main() -> None:

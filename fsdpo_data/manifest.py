@@ -169,6 +169,10 @@ def read_manifest(root: Path) -> Manifest:
     if version != SCHEMA_VERSION:
         raise SchemaError(
             f"{file} is of schema version {version}; this release reads version {SCHEMA_VERSION}. "
-            "Install a release of fsdpo that reads it."
+            + (
+                "Install a newer release of fsdpo."
+                if version > SCHEMA_VERSION
+                else f"Bring it up to date: fsdpo-data migrate {root} --out NEW."
+            )
         )
     return manifest
