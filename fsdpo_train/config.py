@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from fsdpo_data.errors import InputError
 from fsdpo_data.identity import digest
+from fsdpo_train.losses import PreferenceSpec
 
 #: Options that say where a run lives or what is watched, not what it computes.
 _NOT_IDENTITY = frozenset(
-    {"out", "resume", "report_to", "log_every", "save_every", "save_limit", "eval_every"}
+    {
+        "out",
+        "resume",
+        "report_to",
+        "log_every",
+        "save_every",
+        "save_limit",
+        "eval_every",
+        "reference_cache",
+    }
 )
 #: DeepSpeed configurations that come with the package.
 DEEPSPEED_PRESETS = ("zero2", "zero3")
@@ -92,9 +103,7 @@ class TrainConfig:
             ("save-every", self.save_every, self.save_every >= 0, "0 (no checkpoints) or more"),
             ("save-limit", self.save_limit, self.save_limit >= 1, "at least 1"),
         )
-        for option, value, ok, expected in limits:
-            if not ok:
-                raise InputError(f"--{option} {value}: expected {expected}.")
+        _check(limits)
         preset = self.deepspeed is None or self.deepspeed in DEEPSPEED_PRESETS
         if not preset and not Path(str(self.deepspeed)).is_file():
             raise InputError(
@@ -182,13 +191,71 @@ class PrmConfig(TrainConfig):
             ("samples", self.samples, self.samples >= 0, "0 (all) or more"),
             ("held-out", self.held_out, 0 <= self.held_out < 1, "a share from 0 to below 1"),
             ("eval-every", self.eval_every, self.eval_every >= 0, "0 (at the end) or more"),
-            ("lora", self.lora, self.lora >= 0, "0 (all weights) or a rank"),
         )
-        for option, value, ok, expected in limits:
-            if not ok:
-                raise InputError(f"--{option} {value}: expected {expected}.")
-        if self.lora and self.deepspeed == "zero3":
-            raise InputError(
-                "--lora --deepspeed zero3: adapters cannot be merged into weights that are spread "
-                "over processes. Use zero2: LoRA leaves little for zero3 to save."
-            )
+        _check(limits)
+        _check_lora(self.lora, self.deepspeed)
+
+
+@dataclass(frozen=True, slots=True)
+class DpoConfig(TrainConfig):
+    """Options of ``fsdpo-train dpo``; the paper's settings are the defaults.
+
+    Attributes:
+        data: A sealed dataset with pairs, ``org/name[@revision]`` of one on the Hub, or a JSONL or
+            parquet file with the columns of its ``pairs``.
+        batch_size: Prompts per device and forward pass, each with all its pairs (with 16 pairs a
+            prompt, 4 are the paper's batch of 64); with ``shuffle`` ``pairs``, pairs.
+        loss: One of :data:`fsdpo_train.losses.LOSSES`.
+        beta: Strength of the pull towards the reference policy.
+        gamma: Temperature of step rewards.
+        shuffle: ``groups`` keeps the pairs of a prompt in one batch, where its solutions are
+            computed once; ``pairs`` scatters them, as other trainers do.
+        share_prompt: Compute a prompt once for its solutions, under a tree mask; otherwise each
+            solution is a row of its own.
+        lora: Rank of LoRA adapters, merged into the weights at the end; 0 trains all weights.
+        reference_cache: Directory of reference log-probabilities, shared between runs; by default
+            ``reference`` in ``out``.
+    """
+
+    stage: ClassVar[str] = "dpo"
+
+    model: str | None = "tiny"
+    batch_size: int = 4
+    lr: float = 5e-7
+    schedule: str = "linear"
+    warmup: float = 0.05
+    loss: str = "full-step"
+    beta: float = 0.05
+    gamma: float = 0.5
+    shuffle: str = "groups"
+    share_prompt: bool = True
+    lora: int = 0
+    reference_cache: Path | None = None
+
+    def __post_init__(self) -> None:
+        TrainConfig.__post_init__(self)
+        kinds = ("groups", "pairs")
+        _check([("shuffle", self.shuffle, self.shuffle in kinds, " or ".join(kinds))])
+        _check_lora(self.lora, self.deepspeed)
+        _ = self.preference  # checks its own values
+
+    @property
+    def preference(self) -> PreferenceSpec:
+        """Return the loss and its temperatures."""
+        return PreferenceSpec(self.loss, self.beta, self.gamma)
+
+
+def _check(limits: Iterable[tuple[str, object, bool, str]]) -> None:
+    """Raise for the first of (option, value, whether it is fine, what is expected) that is not."""
+    for option, value, ok, expected in limits:
+        if not ok:
+            raise InputError(f"--{option} {value}: expected {expected}.")
+
+
+def _check_lora(rank: int, deepspeed: str | None) -> None:
+    _check([("lora", rank, rank >= 0, "0 (all weights) or a rank")])
+    if rank and deepspeed == "zero3":
+        raise InputError(
+            "--lora --deepspeed zero3: adapters cannot be merged into weights that are spread "
+            "over processes. Use zero2: LoRA leaves little for zero3 to save."
+        )

@@ -12,6 +12,7 @@ the same code.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -119,10 +120,16 @@ def collate_groups(
     )
 
 
-def to_table(value_N: Tensor, batch: GroupBatch) -> Tensor:
-    """Return values of completion tokens as an [S, T] table, zero at padding."""
-    empty = value_N.new_zeros(batch.step_ST.numel())
-    return empty.scatter(0, batch.cell_N, value_N).view(batch.step_ST.shape)
+def to_table(value_N: Tensor, cell_N: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return values of completion tokens as a table of ``shape`` [S, T], zero at padding.
+
+    Args:
+        value_N: One value per token.
+        cell_N: Where each goes in the flattened table.
+        shape: S and T.
+    """
+    empty = value_N.new_zeros(math.prod(shape))
+    return empty.scatter(0, cell_N, value_N).view(*shape)
 
 
 @dataclass(frozen=True, slots=True)

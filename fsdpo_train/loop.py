@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fsdpo_data
@@ -135,6 +136,42 @@ def context_length(config: TrainConfig, model: Any) -> int:
     if config.max_length > context:
         raise InputError(f"--max-length {config.max_length}: the model reads {context} tokens.")
     return config.max_length or context or 2**31
+
+
+def with_adapters(model: Any, rank: int, task: str, *, exclude: Sequence[str] = ()) -> Any:
+    """Put LoRA adapters on every linear layer of ``model``, if ``rank`` is over 0.
+
+    Args:
+        model: The model; a vocabulary head is left alone.
+        rank: Rank of the adapters; their scale is twice that.
+        task: Task type, as peft names it.
+        exclude: Layers to leave out.
+
+    Raises:
+        Unavailable: if peft is not installed.
+    """
+    if not rank:
+        return model
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        raise Unavailable(f"--lora needs peft ({error}). Install fsdpo[lora].") from error
+    adapters = LoraConfig(
+        task_type=task,
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules="all-linear",
+        exclude_modules=list(exclude) or None,
+    )
+    return get_peft_model(model, adapters)
+
+
+def save_merged(trainer: Any, out: Path, rank: int) -> None:
+    """Write weights that transformers loads as they are, adapters merged in."""
+    if rank:
+        trainer.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
+        trainer.model_wrapped = trainer.model
+    trainer.save_model(str(out))
 
 
 def ordered_trainer() -> Any:
@@ -269,9 +306,9 @@ def last_checkpoint(config: TrainConfig) -> str | None:
 
 
 def last_loss(history: list[dict[str, float]]) -> float:
-    """Return the mean loss of the last logging window."""
+    """Return the mean loss of the last logging window, or of a run that was shorter than one."""
     losses = [entry["loss"] for entry in history if "loss" in entry]
-    return losses[-1] if losses else float("nan")
+    return losses[-1] if losses else history[-1].get("train_loss", float("nan"))
 
 
 def options_table(identity: Mapping[str, str]) -> str:

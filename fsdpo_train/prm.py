@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.errors import Unavailable
 from fsdpo_data.ranking import auc, ranking_auc
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.loop import (
@@ -22,7 +21,9 @@ from fsdpo_train.loop import (
     options_table,
     ordered_trainer,
     run_trainer,
+    save_merged,
     training_arguments,
+    with_adapters,
 )
 from fsdpo_train.losses import at_readouts, prm_loss
 from fsdpo_train.prm_data import (
@@ -84,10 +85,12 @@ def train_prm(config: PrmConfig) -> PrmReport:
     data = prepare(step_rows(config), tokenizer, context_length(config, model), config)
     if is_main_process():
         _tell(data)
-    trainer = _trainer(config, arguments, _adapted(model, config), tokenizer, data)
+    # The head is new: peft trains it whole, and saves it.
+    model = with_adapters(model, config.lora, "TOKEN_CLS", exclude=("score",))
+    trainer = _trainer(config, arguments, model, tokenizer, data)
     run_trainer(trainer, config, identity)
     measured = trainer.evaluate(metric_key_prefix=HELD_OUT) if len(data.held_out) else {}
-    _save(trainer, config)
+    save_merged(trainer, config.out, config.lora)
     prefix = f"{HELD_OUT}_"
     report = PrmReport(
         out=config.out,
@@ -129,24 +132,6 @@ def _start(config: PrmConfig) -> tuple[Any, Any]:
     model, tokenizer = load_model(str(config.model), AutoModelForTokenClassification, one_logit)
     check_tokenizer(tokenizer, model)
     return model, tokenizer
-
-
-def _adapted(model: Any, config: PrmConfig) -> Any:
-    """Put LoRA adapters on the model, if they are asked for; the head is trained whole."""
-    if not config.lora:
-        return model
-    try:
-        from peft import LoraConfig, TaskType, get_peft_model
-    except ImportError as error:
-        raise Unavailable(f"--lora needs peft ({error}). Install fsdpo[lora].") from error
-    adapters = LoraConfig(
-        task_type=TaskType.TOKEN_CLS,
-        r=config.lora,
-        lora_alpha=2 * config.lora,
-        target_modules="all-linear",
-        exclude_modules=["score"],  # the head, which is new: peft trains it whole and saves it
-    )
-    return get_peft_model(model, adapters)
 
 
 def _trainer(config: PrmConfig, arguments: Any, model: Any, tokenizer: Any, data: Prepared) -> Any:
@@ -199,14 +184,6 @@ def _metrics(
         "ranking_auc": ranking_auc(list(problems), means, list(right)).value,
     }
     return {name: value for name, value in measured.items() if value is not None}
-
-
-def _save(trainer: Any, config: PrmConfig) -> None:
-    """Write weights that ``AutoModelForTokenClassification`` loads, adapters merged in."""
-    if config.lora:
-        trainer.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
-        trainer.model_wrapped = trainer.model
-    trainer.save_model(str(config.out))
 
 
 def _tell(data: Prepared) -> None:

@@ -137,7 +137,8 @@ def grouped(
             attention_mask=batch.attention_mask,
         ).last_hidden_state
         picked = hidden.flatten(0, 1)[batch.source_N]
-        return to_table(token_logprobs(picked, batch.target_N, net.lm_head, chunk=7), batch)
+        logp_N = token_logprobs(picked, batch.target_N, net.lm_head, chunk=7)
+        return to_table(logp_N, batch.cell_N, batch.step_ST.shape)
 
     with torch.no_grad():
         reference_ST = table(reference)
