@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 VLLM_VENV := .venv-vllm
+DEEPSPEED_VENV := .venv-deepspeed
 BIN := $(VENV)/bin
 DEMO := runs/demo
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
@@ -17,9 +18,10 @@ demo: $(VENV)/.train  ## sample from the embedded model, grade, label, seal, and
 test: $(VENV)/.dev lint  ## everything that is checked on every change
 	$(BIN)/python -m pytest -n auto
 
-proof: $(VENV)/.dev $(VLLM_VENV)/.vllm  ## the long proofs: kills, fuzz, full disks, vLLM
+proof: $(VENV)/.dev $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed  ## the long proofs
 	$(BIN)/python -m pytest -m proof -n auto
 	$(VLLM_VENV)/bin/python -m pytest -m vllm
+	$(DEEPSPEED_VENV)/bin/python -m pytest -m deepspeed
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -47,5 +49,14 @@ $(VLLM_VENV)/.vllm: pyproject.toml constraints.txt
 	$(VLLM_VENV)/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
 	touch $@
 
+# DeepSpeed asks the torch that is there what to build, so it is built outside pip's isolation; on
+# CPUs there is nothing to build.
+$(DEEPSPEED_VENV)/.deepspeed: pyproject.toml constraints.txt
+	test -x $(DEEPSPEED_VENV)/bin/python || $(PYTHON) -m venv $(DEEPSPEED_VENV)
+	$(DEEPSPEED_VENV)/bin/python $(PIP_INSTALL) -e '.[train,dev]' setuptools wheel
+	DS_BUILD_OPS=0 DS_ACCELERATOR=cpu \
+		$(DEEPSPEED_VENV)/bin/python $(PIP_INSTALL) --no-build-isolation deepspeed
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) runs
+	rm -rf $(VENV) $(VLLM_VENV) $(DEEPSPEED_VENV) runs

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.errors import Unavailable
 
 Pair = tuple[str, str]
 
@@ -31,6 +32,9 @@ CHUNK = 200
 WORTH_A_POOL = 10_000
 #: Memory a worker may have, in bytes.
 MEMORY = 4 << 30
+
+#: Time a worker may take to start.
+START_SECONDS = 120
 
 #: The verdict for a pair that killed its worker or held it up.
 LOST = Verdict("timed_out", None, "worker-lost")
@@ -42,6 +46,7 @@ class _Worker:
 
     process: BaseProcess
     pipe: Connection
+    ready: bool = False
     span: range = range(0)
     deadline: float = 0.0
 
@@ -95,6 +100,7 @@ class GraderPool:
         return verdicts
 
     def _send(self, worker: _Worker, span: range, items: Sequence[Pair]) -> None:
+        _await_start(worker)
         worker.span = span
         worker.deadline = time.monotonic() + self._seconds
         try:
@@ -138,6 +144,19 @@ class GraderPool:
         return _Worker(process, ours)
 
 
+def _await_start(worker: _Worker) -> None:
+    """Wait for a worker's first sign of life, so that starting up is not charged to a pair."""
+    try:
+        if not worker.ready and not worker.pipe.poll(START_SECONDS):
+            raise EOFError
+        worker.ready = worker.ready or worker.pipe.recv()
+    except (EOFError, OSError):
+        raise Unavailable(
+            f"a grading process did not start within {START_SECONDS} seconds, most likely for want "
+            "of memory. Run again with --workers 1."
+        ) from None
+
+
 def _stop(worker: _Worker) -> None:
     worker.pipe.close()
     worker.process.kill()
@@ -151,6 +170,7 @@ def _work(pipe: Connection, make: Callable[[], Grader]) -> None:
     limit = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     grader = make()
+    pipe.send(True)
     with contextlib.suppress(EOFError, MemoryError):
         while True:
             pipe.send(grader.grade(pipe.recv()))

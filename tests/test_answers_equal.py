@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fsdpo_data.answers import OUTCOMES
 from fsdpo_data.answers.equal import BUDGET, Options, canonical, equivalent
+from fsdpo_data.answers.grader import MathGrader
 
 #: Kind -> (gold, answers that are right, answers that are wrong).
 TABLE = {
@@ -251,3 +252,29 @@ def test_comparing_never_raises(gold, answer):
 @given(st.text(min_size=1, max_size=60))
 def test_every_text_equals_itself(text):
     assert equivalent(text, text).status in ("correct", "gold_unparsed")
+
+
+@pytest.mark.parametrize(
+    ("gold", "response", "right"),
+    [
+        ("Brand A", "So Brand A is cheaper than Brand B.", True),
+        ("Brand B", "So Brand A is cheaper than Brand B.", False),
+        ("Brand A", "Brand B is cheaper.", False),
+        ("Sara", "Sara or John has the most.", False),
+        ("Sara", "John has more than Sara.", False),
+        ("Sara", "Sara has fewer apples than John.", False),
+        ("October", "She started in October.", True),
+        ("\\text{even}", "The function is not even.", False),
+        ("\\text{even}", "The function is even.", True),
+        ("February 3rd", "The due date is February 3rd.", True),
+        ("February 3rd", "It is due between February 3rd and March 1st.", False),
+    ],
+)
+def test_a_gold_in_words_may_be_stated_by_the_last_sentence(gold, response, right):
+    (verdict,) = MathGrader().grade([(gold, response)])
+    assert (verdict.status == "correct") is right, verdict
+
+
+def test_a_box_is_never_searched_for_words():
+    response = "Brand A is cheaper. $\\boxed{\\text{Brand B}}$"
+    assert MathGrader().grade([("Brand A", response)])[0].status == "incorrect"

@@ -8,15 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model, save_random_prm
-
-pytestmark = pytest.mark.proof
 
 STEPS = 12
 
@@ -55,7 +52,7 @@ def losses(out: Path) -> list[float]:
     return [entry["loss"] for entry in state["log_history"] if "loss" in entry]
 
 
-@pytest.mark.skipif(find_spec("deepspeed") is None, reason="needs deepspeed")
+@pytest.mark.deepspeed
 @pytest.mark.parametrize("preset", ["zero2", "zero3"])
 def test_two_processes_train_to_the_losses_of_one(folder: Path, preset: str) -> None:
     import transformers
@@ -76,6 +73,7 @@ def test_two_processes_train_to_the_losses_of_one(folder: Path, preset: str) -> 
     assert alone.keys() == together.keys() and worst < 1e-3
 
 
+@pytest.mark.proof
 def test_killed_at_any_step_it_resumes_to_the_same_loss(folder: Path) -> None:
     every: list[Any] = ["--batch-size", "8", "--save-every", "4"]
     whole, part = folder / "whole", folder / "part"

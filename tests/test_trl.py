@@ -76,17 +76,45 @@ def test_trl_trains_on_exports(
     assert len(found) == 2 and all(loss > 0 for loss in found)
 
 
+def commands(hub: HubServer, home: Path, *listed: list[str]) -> None:
+    """Run command lines, each in a fresh process of its own."""
+    for module, *arguments in listed:
+        code = (
+            f"import sys; from {module}.cli import main; sys.argv = {[module, *arguments]}; main()"
+        )
+        env = client_env(hub.url, home, HF_TOKEN=TOKEN, OMP_NUM_THREADS="1")
+        ran = run_client(code, {**env, "PYTHONWARNINGS": "default"})
+        assert ran.returncode == 0, ran.stderr[-3000:]
+
+
 def test_trl_trains_on_published_pairs_by_name(
     hub: HubServer, dataset: Path, tmp_path: Path
 ) -> None:
-    push = f"""
-import sys
-from fsdpo_data.cli import main
-sys.argv = ["fsdpo-data", "push", "o/r", {str(dataset)!r}]
-main()
-"""
-    pushed = run_client(push, client_env(hub.url, tmp_path / "home", HF_TOKEN=TOKEN))
-    assert pushed.returncode == 0, pushed.stderr
+    commands(hub, tmp_path / "home", ["fsdpo_data", "push", "o/r", str(dataset)])
     found = losses(hub, tmp_path / "home", "DPO", "o/r", "pairs", revision="v1.0")
     assert len(found) == 2
     assert found[0] == pytest.approx(0.6931, abs=1e-3)  # policy and reference are the same
+
+
+def test_from_problems_to_training_on_what_was_published(hub: HubServer, tmp_path: Path) -> None:
+    """Build, train a reward model, score, pair, push, pull, load by name, train."""
+    built, prm, scored, pairs = (str(tmp_path / name) for name in ("a", "prm", "b", "c"))
+    home = tmp_path / "home"
+    build = f"build --limit 16 --samples 6 --max-tokens 160 --engine transformers --out {built}"
+    train = f"prm --data {built} --model tiny --batch-size 16 --held-out 0 --out {prm}"
+    commands(
+        hub,
+        home,
+        ["fsdpo_data", *build.split()],
+        ["fsdpo_train", *train.split()],
+        ["fsdpo_data", "score", built, "--prm", prm, "--out", scored],
+        ["fsdpo_data", "pair", scored, "--out", pairs],
+        ["fsdpo_data", "push", "o/embedded", pairs],
+        ["fsdpo_data", "pull", "o/embedded@v1.0", "--out", str(tmp_path / "pulled")],
+        ["fsdpo_data", "diff", pairs, str(tmp_path / "pulled")],
+    )
+    card = hub.repos["dataset", "o/embedded"].at("v1.0")["README.md"].decode()
+    assert "| `embedded` | apache-2.0 |" in card and "Step rewards in correct solutions" in card
+    assert str(tmp_path) not in card
+    found = losses(hub, home, "DPO", "o/embedded", "pairs", revision="v1.0")
+    assert found[0] == pytest.approx(0.6931, abs=1e-3)

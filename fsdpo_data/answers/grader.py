@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.equal import Options, equivalent, is_words
 from fsdpo_data.answers.extract import Extraction, extract
+from fsdpo_data.answers.stated import states
 
 
 class MathGrader:
@@ -39,6 +40,9 @@ class MathGrader:
         verdict = equivalent(gold, found.answer, self.options)
         if verdict.status == "incorrect" and found.value is not None and _is_prose(found):
             verdict = equivalent(gold, found.value, self.options)
+        if verdict.status == "incorrect" and found.sentence and states(gold, found.sentence):
+            rule = f"{found.rule}/sentence"
+            return Verdict("correct", found.answer, rule, verdict.gold_form, found.sentence)
         rule = f"{found.rule}/{verdict.rule}"
         return Verdict(verdict.status, found.answer, rule, verdict.gold_form, verdict.answer_form)
 

@@ -202,6 +202,12 @@ def read_moment(text: str) -> Moment | None:
     return _moment(time, date)
 
 
+def find_dates(text: str) -> list[Moment]:
+    """Return all dates that ``text`` names."""
+    found = (_moment(None, match) for match in _DATE.finditer(text[-1_000:]))
+    return [moment for moment in found if moment is not None]
+
+
 def _moment(time: re.Match[str] | None, date: re.Match[str] | None) -> Moment | None:
     day = month = year = None
     if date is not None:
