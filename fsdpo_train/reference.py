@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -54,29 +54,33 @@ def reference_logprobs(
         StoreError: if a file of it was changed.
     """
     wanted = [key for keys in data.keys for key in keys]
-    found = store.load(wanted)
-    missing = list(_missing(data, found))
+    missing = _missing(data, store.load(wanted), arguments.process_index, arguments.world_size)
     if missing:
-        mine = missing[arguments.process_index :: arguments.world_size]
-        _compute(mine, store, config, arguments, share_prompt)
-        arguments.distributed_state.wait_for_everyone()
-        found = store.load(wanted)
+        _compute(missing, store, config, arguments, share_prompt)
+    arguments.distributed_state.wait_for_everyone()
+    found = store.load(wanted)
     for group, keys in zip(data.groups, data.keys, strict=True):
         for solution, key in zip(group.solutions, keys, strict=True):
             _check_length(len(found[key.solution]), len(solution.ids) - solution.n_prompt, store)
     return [[found[key.solution] for key in keys] for keys in data.keys]
 
 
-def _missing(data: Prepared, found: dict[str, np.ndarray]) -> Iterator[Missing]:
-    """Yield the groups of solutions that are not in the store, longest first."""
-    groups = []
-    for group, keys in zip(data.groups, data.keys, strict=True):
+def _missing(
+    data: Prepared, found: Mapping[str, np.ndarray], process: int, processes: int
+) -> list[Missing]:
+    """Return this process's groups of solutions that are not in the store, longest first.
+
+    A group belongs to a process by its number, whatever is missing: while one process looks,
+    another may have added to the store already.
+    """
+    missing = []
+    for group, keys in list(zip(data.groups, data.keys, strict=True))[process::processes]:
         places = [i for i, key in enumerate(keys) if key.solution not in found]
         if places:
             solutions = [group.solutions[i] for i in places]
             rewards = [group.rewards[i] for i in places]
-            groups.append((Group(solutions, rewards, []), [keys[i] for i in places]))
-    yield from sorted(groups, key=lambda each: -sum(len(s.ids) for s in each[0].solutions))
+            missing.append((Group(solutions, rewards, []), [keys[i] for i in places]))
+    return sorted(missing, key=lambda each: -sum(len(s.ids) for s in each[0].solutions))
 
 
 def _compute(

@@ -14,7 +14,7 @@ import io
 import json
 import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -108,7 +108,7 @@ class ReferenceStore:
 
         Raises:
             StoreError: if a file was changed.
-            RunMismatch: if the store is not empty and has nothing to do with ``wanted``.
+            RunMismatch: if the store is not empty and knows none of the prompts.
         """
         import polars as pl
 
@@ -124,8 +124,8 @@ class ReferenceStore:
             kept = rows.filter(pl.col("solution").is_in(list(solutions)))
             for solution, values in zip(kept["solution"], kept["logprobs"], strict=True):
                 found[solution] = values.to_numpy()
-        if prompts and not found:
-            raise _foreign(self.folder, wanted, prompts, texts)
+        if prompts and not any(key.prompt in prompts for key in wanted):
+            raise _foreign(self.folder, any(key.text in texts for key in wanted))
         return found
 
     def save(self, rows: Iterable[tuple[ReferenceKey, Sequence[float]]]) -> None:
@@ -178,19 +178,14 @@ def _check_file(file: Path) -> None:
         )
 
 
-def _foreign(
-    folder: Path, wanted: Sequence[ReferenceKey], prompts: Set[str], texts: Set[str]
-) -> RunMismatch:
-    """Say why nothing of what is wanted is there."""
-    known = any(key.prompt in prompts for key in wanted)
-    same_texts = any(key.text in texts for key in wanted)
-    if same_texts and not known:
-        what = "the prompts differ: the same solutions stand under other prompts there. Was "
-        what += "another template used?"
-    elif known:
-        what = "the solutions differ: the prompts are there, with other solutions."
-    else:
-        what = "the data differ: neither its prompts nor its solutions are there."
+def _foreign(folder: Path, known_texts: bool) -> RunMismatch:
+    """Say why not even one prompt is there."""
+    what = (
+        "the prompts differ: the same solutions stand under other prompts there. Was another "
+        "template used?"
+        if known_texts
+        else "the data differ: neither its prompts nor its solutions are there."
+    )
     return RunMismatch(
         f"{folder} holds reference log-probabilities, but none of this data: {what} Choose "
         "another --reference-cache, or leave it out."

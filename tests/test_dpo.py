@@ -18,6 +18,7 @@ import transformers  # noqa: E402
 from fsdpo_data.errors import InputError, RunMismatch, SchemaError, StoreError  # noqa: E402
 from fsdpo_train import dpo, reference  # noqa: E402
 from fsdpo_train.config import DpoConfig  # noqa: E402
+from fsdpo_train.dpo_data import prepare  # noqa: E402
 from fsdpo_train.losses import LOSSES  # noqa: E402
 from fsdpo_train.pair_rows import by_prompt, open_pairs  # noqa: E402
 from fsdpo_train.policy import check_architecture  # noqa: E402
@@ -240,6 +241,29 @@ def test_new_solutions_are_added_to_the_reference(
     assert "reference: 8 to do" in capfd.readouterr().err
 
 
+def test_every_loss_reads_one_reference(
+    policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same: dict[str, Any] = dict(reference_cache=tmp_path / "reference", max_steps=1)
+    for loss in ("full-step", "step-dpo"):  # whose solutions are cut, so they are added
+        dpo.train_dpo(config(policy, data, tmp_path / loss, loss=loss, **same))
+    monkeypatch.setattr(reference, "load_model", no_model)
+    for loss in LOSSES:
+        dpo.train_dpo(config(policy, data, tmp_path / f"{loss}-again", loss=loss, **same))
+
+
+def test_a_process_computes_its_own_groups_whatever_others_have_added(policy: Path) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
+    prompts = by_prompt([("row", row) for row in preference_rows()], first_difference=False)
+    data = prepare(prompts, tokenizer, 256, {})
+    found = {key.solution: None for key in data.keys[0]}
+    mine, theirs = (
+        [key for _, keys in reference._missing(data, there, process, 2) for key in keys]
+        for process, there in ((0, {}), (1, found))
+    )
+    assert len({*mine, *theirs}) == len(mine) + len(theirs) == 24
+
+
 def test_the_reference_of_something_else_is_refused(
     policy: Path, data: Path, tmp_path: Path
 ) -> None:
@@ -256,14 +280,8 @@ def test_the_reference_of_something_else_is_refused(
     rows = preference_rows()
     prompts = [{**row, "prompt": "Q: " + row["prompt"]} for row in rows]
     refused("the prompts differ", data=write_rows(tmp_path / "prompts.jsonl", prompts))
-    others = [_renamed(row, "Step", "Line") for row in rows]
-    refused("the solutions differ", data=write_rows(tmp_path / "solutions.jsonl", others))
-    unknown = [{**row, "prompt": "Q: " + row["prompt"]} for row in others]
+    unknown = [json.loads(json.dumps(row).replace("Step", "Line")) for row in prompts]
     refused("the data differ", data=write_rows(tmp_path / "unknown.jsonl", unknown))
-
-
-def _renamed(row: dict[str, Any], old: str, new: str) -> dict[str, Any]:
-    return json.loads(json.dumps(row).replace(old, new))
 
 
 def test_a_changed_reference_is_found_out(policy: Path, data: Path, tmp_path: Path) -> None:
