@@ -15,7 +15,7 @@ from fsdpo_data.answers.lex import Unreadable, spelling
 from fsdpo_data.answers.memory import MAX_KEPT, remember
 from fsdpo_data.answers.numbers import agree, read_number
 from fsdpo_data.answers.numeric import symbols
-from fsdpo_data.answers.prose import same_words
+from fsdpo_data.answers.prose import UNDEFINED, same_words
 from fsdpo_data.answers.read import MAX_READ, alternatives, read
 from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
@@ -134,6 +134,8 @@ def _between(gap: re.Match[str]) -> bool:
 def _compare(gold: Side, answer: Side, options: Options) -> tuple[bool, str]:
     are_text = isinstance(gold.value, Text), isinstance(answer.value, Text)
     if same_words(gold.text, answer.text, *are_text):
+        return True, "words"
+    if gold.value == answer.value == UNDEFINED:
         return True, "words"
     if all(are_text):
         return same_spelling(gold.text, answer.text), "words"

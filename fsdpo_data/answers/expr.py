@@ -300,6 +300,8 @@ class ExpressionParser(CommandParser):
             node = negate(self.script())
         else:
             self.accept("+")
+            if self.peek().kind == "word" and self.sign(1) == "^":
+                self.split_word()  # "e^xe^y" is a product
             bare = self.take().number if self.peek().kind == "num" else None
             node = as_node(self.primary()) if bare is None else bare
             if self.accept("^"):

@@ -91,8 +91,8 @@ class NameParser(Cursor):
             return token.upright and is_letter_unit(token.text)
         return token.kind == "word" and unit_named(token.text) is not None
 
-    def _split_script(self) -> None:
-        """Cut the word after a subscript mark: ``m_pc`` is m_p times c, ``v_max`` one name."""
+    def split_word(self) -> None:
+        """Cut the next word after its first letter, unless it is one name."""
         token = self.peek()
         if token.kind == "word" and not token.upright and token.text not in SCRIPT_WORDS:
             rest = token.text[1:]
@@ -104,7 +104,7 @@ class NameParser(Cursor):
     def raw_group(self) -> str:
         """Return the letters of a subscript, without spaces and braces."""
         if not self.accept("{"):
-            self._split_script()
+            self.split_word()  # "m_pc" is m_p times c, "v_max" one name
             return self.take().text
         depth, parts = 1, []
         while depth:

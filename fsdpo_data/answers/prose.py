@@ -37,6 +37,7 @@ _FILLERS = frozenset(
 
 _EMPTY = Items("{}", ())
 _REALS = Sym("RR")
+UNDEFINED = Text(("undefined",))
 _PHRASES: dict[str, Value] = {
     "all real numbers": _REALS, "all real number": _REALS, "all reals": _REALS,
     "all real x": _REALS, "real numbers": _REALS, "all x": _REALS, "any real number": _REALS,
@@ -45,8 +46,8 @@ _PHRASES: dict[str, Value] = {
     "no solution": _EMPTY, "no solutions": _EMPTY, "no real solution": _EMPTY,
     "no real solutions": _EMPTY, "empty set": _EMPTY, "no such x": _EMPTY,
     "none exist": _EMPTY,
-    "does not exist": Text(("undefined",)), "dne": Text(("undefined",)),
-    "undefined": Text(("undefined",)), "not defined": Text(("undefined",)),
+    "does not exist": UNDEFINED, "dne": UNDEFINED,
+    "undefined": UNDEFINED, "not defined": UNDEFINED,
     "infinity": Const("inf"), "positive infinity": Const("inf"),
     "yes": Text(("yes",)), "no": Text(("no",)),
 }  # fmt: skip
