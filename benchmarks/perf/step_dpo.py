@@ -1,0 +1,325 @@
+"""Preference training against TRL's DPOTrainer: pairs per second, peak memory, and what helps.
+
+    pip install -c constraints.txt -e '.[train]' trl==1.16.0
+    python benchmarks/perf/step_dpo.py [--vocabulary 32000] [--layers 6] [--steps 2] [--threads 2]
+
+Every way takes optimizer steps on the same 64 pairs (4 prompts, 4 × 4 solutions each, prompts of
+about 120 and responses of about 250 tokens), with the same random Qwen2 in float32 and AdamW, each
+in a process of its own:
+
+- `ours`: what `fsdpo-train dpo` runs;
+- one part of it left out at a time: prompts computed for every solution, every pair computed apart
+  from the others, the vocabulary head over all tokens at once, the reference computed in the step;
+- `trl`: DPOTrainer with its reference computed beforehand, gradient checkpointing off, which is
+  faster, and `--trl-batch` pairs at a time (its gradients add up to those of the 64).
+
+Seconds are those of a whole optimizer step, the first of which is not counted. Memory is the peak
+of the process less what it held before training: weights and libraries. What counts are ratios; the
+loss of the last step must be the same for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
+
+PROMPTS, TOP, PROMPT_TOKENS, RESPONSE_TOKENS, STEPS = 4, 4, 120, 250, 6
+PAIRS = PROMPTS * TOP * TOP
+#: High enough for the loss of the last step to show whether all have taken the same steps.
+LR = 1e-4
+WAYS = (
+    "ours",
+    "no prompt sharing",
+    "no unique solutions",
+    "no chunked head",
+    "no cached reference",
+    "trl",
+)
+#: Computing the reference log-probabilities, which every way but two reads.
+REFERENCE = "reference"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--vocabulary", type=int, default=32_000)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--steps", type=int, default=2, help="steps timed, after one that is not")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--trl-batch", type=int, default=16, help="pairs of one pass of TRL")
+    parser.add_argument("--ways", nargs="*", default=WAYS, choices=WAYS)
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        print(json.dumps(measured(options)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        make_model(Path(folder) / "policy", options)
+        make_pairs(Path(folder) / "pairs.jsonl")
+        # Freed memory stays with a process, so the reference is computed in one of its own.
+        alone(REFERENCE, folder, options)
+        report({way: alone(way, folder, options) for way in options.ways})
+
+
+def alone(way: str, folder: str, options: argparse.Namespace) -> dict[str, float]:
+    """Measure one way in a process of its own, so that no other has touched the peak."""
+    own = [sys.executable, __file__, *sys.argv[1:], "--run", way, "--folder", folder]
+    threads = str(options.threads)
+    env = {**os.environ, "OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "PASSIVE"}
+    ran = subprocess.run(own, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
+    return found
+
+
+def make_model(folder: Path, options: argparse.Namespace) -> None:
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    # A token is a letter; the rest of the vocabulary is there for the head to compute.
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    ids = {token: number for number, token in enumerate(["<eos>", "<pad>", *letters])}
+    tokenizer = Tokenizer(models.BPE(ids, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>")
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=options.vocabulary,
+        hidden_size=options.width,
+        intermediate_size=4 * options.width,
+        num_hidden_layers=options.layers,
+        num_attention_heads=options.width // 64,
+        num_key_value_heads=max(1, options.width // 128),
+        max_position_embeddings=1024,
+        eos_token_id=0,
+        pad_token_id=1,
+        bos_token_id=None,
+    )
+    Qwen2ForCausalLM(config).save_pretrained(folder)
+    fast.save_pretrained(folder)
+
+
+def make_pairs(file: Path) -> None:
+    rng = random.Random(0)
+
+    def text(tokens: int) -> str:
+        return "".join(rng.choices(ascii_lowercase, k=tokens - 1)) + "\n"
+
+    def solution() -> tuple[list[str], list[float]]:
+        tokens = round(RESPONSE_TOKENS * rng.uniform(0.7, 1.3) / STEPS)
+        return [text(tokens) for _ in range(STEPS)], [rng.random() for _ in range(STEPS)]
+
+    with file.open("w") as out:
+        for _ in range(PROMPTS):
+            prompt = text(round(PROMPT_TOKENS * rng.uniform(0.8, 1.2)))
+            good, bad = ([solution() for _ in range(TOP)] for _ in range(2))
+            for chosen, chosen_rewards in good:
+                for rejected, rejected_rewards in bad:
+                    row = {
+                        "prompt": prompt,
+                        "chosen": "".join(chosen),
+                        "rejected": "".join(rejected),
+                        "chosen_steps": chosen,
+                        "rejected_steps": rejected,
+                        "chosen_rewards": chosen_rewards,
+                        "rejected_rewards": rejected_rewards,
+                    }
+                    out.write(json.dumps(row) + "\n")
+
+
+def measured(options: argparse.Namespace) -> dict[str, float]:
+    """Train with one way; return seconds and the loss of a step, and memory in MB."""
+    make = make_trl if options.run == "trl" else make_ours
+    trainer = make(options)
+    if options.run == REFERENCE:
+        return {}
+    clock = watch(trainer)
+    start = resident()
+    with peak() as highest:
+        trainer.train()
+    loss = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry][-1]
+    taken = [after - before for before, after in pairwise(clock)]
+    return {
+        "seconds": statistics.median(taken),
+        "mb": (highest[0] - start) / 2**20,
+        "loss": loss,
+    }
+
+
+def watch(trainer: Any) -> list[float]:
+    """Return a list that gets the time at the end of every step."""
+    from transformers import TrainerCallback
+
+    clock: list[float] = []
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            clock.append(time.perf_counter())
+
+    trainer.add_callback(Clock())
+    return clock
+
+
+def resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+@contextmanager
+def peak() -> Iterator[list[int]]:
+    """Watch how much memory the process holds."""
+    highest, done = [resident()], threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.005):
+            highest[0] = max(highest[0], resident())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    yield highest
+    done.set()
+    thread.join()
+
+
+def make_ours(options: argparse.Namespace) -> Any:
+    """Build the trainer of `fsdpo-train dpo`, one part of it left out."""
+    import transformers
+
+    from fsdpo_train import dpo, logprobs
+    from fsdpo_train.config import DpoConfig
+    from fsdpo_train.dpo_data import prepare
+    from fsdpo_train.pair_rows import by_prompt, open_pairs
+    from fsdpo_train.reference import made_by, reference_logprobs
+    from fsdpo_train.reference_store import ReferenceStore
+
+    way, folder = options.run, options.folder
+    config = DpoConfig(
+        data=folder / "pairs.jsonl",
+        out=folder / way,
+        model=str(folder / "policy"),
+        loss="dpo",
+        lr=LR,
+        epochs=options.steps + 1,
+        batch_size=PROMPTS,
+        log_every=1,
+        save_every=0,
+        share_prompt=way not in ("no prompt sharing", "no unique solutions"),
+        reference_cache=folder / "reference",
+    )
+    if way == "no chunked head":
+        logprobs.token_logprobs.__defaults__ = (2**31,)
+    transformers.set_seed(0)
+    arguments = dpo._arguments(config)
+    model, tokenizer = dpo._start(config)
+    maker = made_by(config, "random", tokenizer)
+    prompts = by_prompt(open_pairs(config.data)[1], first_difference=False)
+    data = prepare(prompts, tokenizer, 1024, maker)
+    store = ReferenceStore(config.reference_cache, maker)
+    reference = reference_logprobs(data, store, config, arguments, share_prompt=config.share_prompt)
+    if way == "no unique solutions":
+        data, reference = every_pair_apart(data, reference)
+    trainer = dpo._trainer(
+        config, arguments, model, tokenizer, data, reference, config.share_prompt
+    )
+    if way == "no cached reference":
+        compute_reference(trainer, folder / "policy")
+    return trainer
+
+
+def every_pair_apart(data: Any, reference: Any) -> tuple[Any, Any]:
+    """Give every pair solutions of its own, as trainers that know only pairs do."""
+    from fsdpo_train.groups import Group
+
+    found, values = [], []
+    for group, arrays in zip(data.groups, reference, strict=True):
+        order = [index for pair in group.pairs for index in pair]
+        pairs = [(2 * n, 2 * n + 1) for n in range(len(group.pairs))]
+        solutions = [group.solutions[i] for i in order]
+        found.append(Group(solutions, [group.rewards[i] for i in order], pairs))
+        values.append([arrays[i] for i in order])
+    data.groups = found
+    return data, values
+
+
+def compute_reference(trainer: Any, policy: Path) -> None:
+    """Run a second model in every step, as it is without a cache."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from fsdpo_train.groups import to_table
+    from fsdpo_train.policy import model_inputs, return_logprobs
+
+    second = return_logprobs(AutoModelForCausalLM.from_pretrained(policy).eval())
+    given = trainer.compute_loss
+
+    def compute_loss(model: Any, inputs: dict[str, Any], *more: Any, **options: Any) -> Any:
+        with torch.no_grad():
+            logp_N = second(**model_inputs(inputs))
+        table = to_table(logp_N, inputs["cell_N"], inputs["step_ST"].shape)
+        return given(model, {**inputs, "reference_ST": table}, *more, **options)
+
+    trainer.compute_loss = compute_loss
+
+
+def make_trl(options: argparse.Namespace) -> Any:
+    from datasets import load_dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import DPOConfig, DPOTrainer
+
+    folder = options.folder
+    rows = load_dataset("json", data_files=str(folder / "pairs.jsonl"), split="train")
+    settings = DPOConfig(
+        output_dir=str(folder / "trl"),
+        num_train_epochs=options.steps + 1,
+        per_device_train_batch_size=options.trl_batch,
+        gradient_accumulation_steps=PAIRS // options.trl_batch,
+        learning_rate=LR,
+        lr_scheduler_type="linear",
+        warmup_steps=0.05,
+        beta=0.05,
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        precompute_ref_log_probs=True,
+        max_length=None,
+        logging_steps=1,
+        save_strategy="no",
+        report_to="none",
+    )
+    return DPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(folder / "policy", dtype="float32"),
+        args=settings,
+        train_dataset=rows.select_columns(["prompt", "chosen", "rejected"]),
+        processing_class=AutoTokenizer.from_pretrained(folder / "policy"),
+    )
+
+
+def report(found: dict[str, dict[str, float]]) -> None:
+    ours = found.get("ours") or next(iter(found.values()))
+    print(f"{'way':<20} {'pairs/s':>8} {'time':>6} {'memory':>9} {'':>6}   loss")
+    for way, each in found.items():
+        print(
+            f"{way:<20} {PAIRS / each['seconds']:8.2f} {each['seconds'] / ours['seconds']:5.2f}x "
+            f"{each['mb']:6.0f} MB {each['mb'] / ours['mb']:5.2f}x   {each['loss']:.5f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Long proofs of preference training: DeepSpeed over processes, pairs from the Hub, TRL's DPO."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from hub_server import TOKEN, client_env, run_client, running_hub
+from paired_data import paired_dataset
+from preference_data import preference_rows
+from prm_data import write_rows
+from random_model import save_random_model
+
+pytestmark = pytest.mark.proof
+
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("proof")
+    save_random_model(folder / "policy")
+    write_rows(folder / "pairs.jsonl", preference_rows(prompts=12))
+    return folder
+
+
+def command(folder: Path, data: Path | str, out: Path, *options: object) -> list[str]:
+    given = ["--data", data, "--model", folder / "policy", "--out", out]
+    fixed = ["--lr", "1e-3", "--log-every", 1, "--max-steps", STEPS, "--save-every", STEPS]
+    every = [*given, *fixed, "--no-group-by-length", *options]
+    return ["-m", "fsdpo_train.cli", "dpo", *map(str, every)]
+
+
+def run(*arguments: str) -> None:
+    environment = {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, env=environment, timeout=900
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+
+
+def losses(out: Path) -> list[float]:
+    state = json.loads((out / f"checkpoints/checkpoint-{STEPS}/trainer_state.json").read_text())
+    return [entry["loss"] for entry in state["log_history"] if "loss" in entry]
+
+
+@pytest.mark.skipif(find_spec("deepspeed") is None, reason="needs deepspeed")
+@pytest.mark.parametrize("preset", ["zero2", "zero3"])
+def test_two_processes_train_to_the_losses_of_one(folder: Path, preset: str) -> None:
+    import transformers
+
+    data, one, many = folder / "pairs.jsonl", folder / f"one-{preset}", folder / preset
+    run(*command(folder, data, one, "--batch-size", 4))
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    options = ["--batch-size", 2, "--deepspeed", preset, "--gradient-checkpointing"]
+    run(*torchrun, *command(folder, data, many, *options))
+    # Float32 sums in another order; after some steps of Adam they have not drifted apart.
+    assert losses(many) == pytest.approx(losses(one), abs=2e-4)
+    alone, together = (
+        transformers.AutoModelForCausalLM.from_pretrained(each).state_dict() for each in (one, many)
+    )
+    worst = max((alone[name] - together[name]).abs().max().item() for name in alone)
+    assert alone.keys() == together.keys() and worst < 1e-3
+
+
+def test_published_pairs_train_to_the_losses_of_the_local_ones(
+    folder: Path, tmp_path: Path
+) -> None:
+    dataset = paired_dataset(tmp_path, problems=6)
+    main = "import sys\nfrom {0} import main\nsys.argv = {1!r}\nmain()\n"
+    with running_hub() as hub:
+        env = client_env(hub.url, tmp_path / "home", HF_TOKEN=TOKEN, PYTHONWARNINGS="default")
+        push = main.format("fsdpo_data.cli", ["fsdpo-data", "push", "o/r", str(dataset)])
+        trained = []
+        for data in (dataset, "o/r@v1.0"):
+            out = tmp_path / f"out-{len(trained)}"
+            arguments = command(folder, data, out, "--batch-size", 2)[2:]
+            trained.append(main.format("fsdpo_train.cli", ["fsdpo-train", *arguments]))
+        for code in (push, *trained):
+            ran = run_client(code, env)
+            assert ran.returncode == 0, ran.stderr[-3000:]
+    assert losses(tmp_path / "out-0") == losses(tmp_path / "out-1")
+    local, published = ((tmp_path / f"out-{n}/README.md").read_text() for n in (0, 1))
+    assert "| prm | `made-up-prm@sha256:0` |" in local and "| data | `o/r@" in published
+
+
+TRL = """
+import json
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import DPOConfig, DPOTrainer
+rows = load_dataset("json", data_files={data!r}, split="train")
+model = AutoModelForCausalLM.from_pretrained({policy!r}, dtype="float32")
+settings = DPOConfig(
+    output_dir={out!r}, max_steps={steps}, per_device_train_batch_size=len(rows), use_cpu=True,
+    bf16=False, gradient_checkpointing=False, learning_rate=1e-3, lr_scheduler_type="linear",
+    warmup_steps=0.05, beta=0.05, loss_type="sigmoid", logging_steps=1, save_strategy="no",
+    report_to="none", precompute_ref_log_probs=True, max_length=None,
+)
+trainer = DPOTrainer(
+    model=model, args=settings, train_dataset=rows.select_columns(["prompt", "chosen", "rejected"]),
+    processing_class=AutoTokenizer.from_pretrained({policy!r}),
+)
+trainer.train()
+print(json.dumps([each["loss"] for each in trainer.state.log_history if "loss" in each]))
+"""
+
+
+@pytest.mark.skipif(find_spec("trl") is None, reason="needs TRL (the extra dev)")
+def test_dpo_is_the_sigmoid_loss_of_trl(folder: Path, tmp_path: Path) -> None:
+    """Whole batches, step after step: equal losses mean equal gradients before them."""
+    data = write_rows(tmp_path / "pairs.jsonl", preference_rows())
+    ours = tmp_path / "ours"
+    run(*command(folder, data, ours, "--loss", "dpo", "--batch-size", 6))
+    theirs = TRL.format(
+        data=str(data), policy=str(folder / "policy"), out=str(tmp_path / "theirs"), steps=STEPS
+    )
+    ran = subprocess.run([sys.executable, "-c", theirs], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert losses(ours) == pytest.approx(json.loads(ran.stdout.splitlines()[-1]), abs=1e-5)
+    assert losses(ours)[-1] < 0.5
