@@ -11,6 +11,7 @@ import typer
 from fsdpo_data import __version__
 from fsdpo_data.choices import Device, Dtype, Engine
 from fsdpo_data.console import run_app
+from fsdpo_data.decontaminate_command import register as register_decontaminate
 from fsdpo_data.hub_commands import register as register_hub
 from fsdpo_data.interop_commands import register as register_interop
 from fsdpo_data.stage_commands import register as register_stages
@@ -204,6 +205,7 @@ register_stages(app)
 register_hub(app)
 register_interop(app)
 register_versions(app)
+register_decontaminate(app)
 
 
 def main() -> None:
