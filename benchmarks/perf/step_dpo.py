@@ -31,7 +31,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -74,7 +74,7 @@ def main() -> None:
         make_pairs(Path(folder) / "pairs.jsonl")
         # Freed memory stays with a process, so the reference is computed in one of its own.
         alone(REFERENCE, folder, options)
-        report({way: alone(way, folder, options) for way in options.ways})
+        report((way, alone(way, folder, options)) for way in options.ways)
 
 
 def alone(way: str, folder: str, options: argparse.Namespace) -> dict[str, float]:
@@ -216,6 +216,7 @@ def make_ours(options: argparse.Namespace) -> Any:
         model=str(folder / "policy"),
         loss="dpo",
         lr=LR,
+        warmup=0.0,  # else the first step has no learning rate
         epochs=options.steps + 1,
         batch_size=PROMPTS,
         log_every=1,
@@ -292,7 +293,7 @@ def make_trl(options: argparse.Namespace) -> Any:
         gradient_accumulation_steps=PAIRS // options.trl_batch,
         learning_rate=LR,
         lr_scheduler_type="linear",
-        warmup_steps=0.05,
+        warmup_steps=0,
         beta=0.05,
         use_cpu=True,
         bf16=False,
@@ -311,13 +312,17 @@ def make_trl(options: argparse.Namespace) -> Any:
     )
 
 
-def report(found: dict[str, dict[str, float]]) -> None:
-    ours = found.get("ours") or next(iter(found.values()))
-    print(f"{'way':<20} {'pairs/s':>8} {'time':>6} {'memory':>9} {'':>6}   loss")
-    for way, each in found.items():
+def report(found: Iterable[tuple[str, dict[str, float]]]) -> None:
+    """Print a line for each way as it comes; ratios are to the first."""
+    print(f"{'way':<20} {'pairs/s':>8} {'time':>7} {'memory':>10} {'':>6}  loss", flush=True)
+    first: dict[str, float] = {}
+    for way, each in found:
+        first = first or each
+        time_ratio, memory_ratio = (each[name] / first[name] for name in ("seconds", "mb"))
         print(
-            f"{way:<20} {PAIRS / each['seconds']:8.2f} {each['seconds'] / ours['seconds']:5.2f}x "
-            f"{each['mb']:6.0f} MB {each['mb'] / ours['mb']:5.2f}x   {each['loss']:.5f}"
+            f"{way:<20} {PAIRS / each['seconds']:8.2f} {time_ratio:6.2f}x "
+            f"{each['mb']:7.0f} MB {memory_ratio:5.2f}x  {each['loss']:.5f}",
+            flush=True,
         )
 
 
