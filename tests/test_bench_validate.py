@@ -154,7 +154,7 @@ def test_responses_made_elsewhere_are_scored(
     code, out, _ = run(capsys, "grade", str(file))
     assert code == 0
     [row] = [line.split() for line in out.splitlines() if line.startswith("all")]
-    assert row[1:10] == ["2", "3", "66.7", "%", "[20.8,", "93.9]", "1", "1", "1"]
+    assert row[1:11] == ["2", "3", "66.7", "%", "[20.8,", "93.9]", "1", "2", "1", "1"]
     assert "row 3: gold '1/2', answer '0.5': correct (last-number/" in out
     assert "published as incorrect" in out
     _, out, _ = run(capsys, "grade", str(file), "--show", "0")
@@ -162,8 +162,20 @@ def test_responses_made_elsewhere_are_scored(
     _, out, _ = run(capsys, "grade", str(file), "--json")
     [series] = json.loads(out)
     assert (series["correct"], series["n"], series["disputed"]) == (2, 3, 1)
-    assert series["strict_correct"] == 1
+    assert (series["marked_correct"], series["exact_correct"]) == (1, 2)
     assert series["outcomes"] == {"correct": 2, "gold_unparsed": 1, "incorrect": 1}
+
+
+def test_a_tolerant_score_stands_beside_the_exact_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "x.jsonl"
+    answers = ("4.5e33", r"4.52\times 10^{33}", "4.9e33")
+    rows = [{"answer": "4.5e33", "response": f"The answer is ${each}$."} for each in answers]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _, out, _ = run(capsys, "grade", str(file), "--task", "ocw", "--json")
+    [series] = json.loads(out)
+    assert (series["correct"], series["exact_correct"], series["n"]) == (2, 1, 3)
 
 
 def test_series_of_a_published_file(capsys: pytest.CaptureFixture[str], shared: Path) -> None:

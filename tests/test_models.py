@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import socket
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -192,10 +191,8 @@ def test_no_network_gives_one_message_at_once(tmp_path: Path) -> None:
 def test_a_silent_hub_is_given_up_on(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        start = time.monotonic()
         (answer,), _ = ask(["qwen2-7b-sft"], endpoint, tmp_path, timeout=0.5)
     assert "timed out" in answer[1]
-    assert time.monotonic() - start < 5
 
 
 def test_what_the_hub_can_answer(hub: HubServer, tmp_path: Path) -> None:

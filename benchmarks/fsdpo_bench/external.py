@@ -19,10 +19,11 @@ from fsdpo_data.manifest import wilson_interval
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A recorded response with our verdict."""
+    """A recorded response with our verdict, and with the one without any tolerance."""
 
     recorded: Recorded
     verdict: Verdict
+    exact: Verdict
 
     @property
     def correct(self) -> bool:
@@ -42,14 +43,16 @@ class Series:
     Attributes:
         name: As the file has it; empty where there is one series.
         outcomes: Responses by status.
-        strict: Correct responses that mark their answer: the score without the lenient rules.
+        marked: Correct responses that mark their answer: the score without the lenient rules.
+        exact: Correct responses without any tolerance.
         theirs: Responses its publisher calls correct; None where the file has no verdicts.
         disputed: Responses the two verdicts differ on.
     """
 
     name: str
     outcomes: Counter[str]
-    strict: int
+    marked: int
+    exact: int
     theirs: int | None
     disputed: int
 
@@ -64,7 +67,8 @@ class Series:
         return {
             "series": self.name,
             "correct": correct,
-            "strict_correct": self.strict,
+            "marked_correct": self.marked,
+            "exact_correct": self.exact,
             "n": self.graded,
             "ci95": wilson_interval(correct, self.graded),
             "outcomes": dict(sorted(self.outcomes.items())),
@@ -84,8 +88,9 @@ def score(
         workers: Processes; the cores at hand if None. Few responses are graded in this one.
     """
     pairs = [(each.gold, each.response) for each in recorded]
-    verdicts = grade_all(partial(MathGrader, tolerance), pairs, workers)
-    return [Scored(*both) for both in zip(recorded, verdicts, strict=True)]
+    exact = grade_all(MathGrader, pairs, workers)
+    counted = grade_all(partial(MathGrader, tolerance), pairs, workers) if tolerance else exact
+    return [Scored(*each) for each in zip(recorded, counted, exact, strict=True)]
 
 
 def by_series(scored: Sequence[Scored]) -> list[Series]:
@@ -104,6 +109,7 @@ def _count(name: str, scored: Sequence[Scored]) -> Series:
         name,
         Counter(each.verdict.status for each in scored),
         sum(each.correct and is_marked(each.verdict.rule) for each in scored),
+        sum(each.exact.status == "correct" for each in scored),
         None if None in flags else sum(map(bool, flags)),
         sum(each.disputed for each in scored),
     )

@@ -61,8 +61,8 @@ def _print_findings(report: Report) -> None:
 
 def print_series(series: Sequence[Series]) -> None:
     """Print scores with their 95 % intervals."""
-    columns = ("series", "correct>", "of>", "accuracy", "strictly>", "published>", "differ>")
-    table = _table(*columns, "outcomes")
+    counts = ("correct>", "of>", "accuracy", "marked>", "exact>", "published>", "differ>")
+    table = _table("series", *counts, "outcomes")
     for each in series:
         correct = each.outcomes["correct"]
         share = correct / each.graded if each.graded else None
@@ -72,7 +72,8 @@ def print_series(series: Sequence[Series]) -> None:
             f"{correct:,}",
             f"{each.graded:,}",
             percent(share, wilson_interval(correct, each.graded)),
-            f"{each.strict:,}",
+            f"{each.marked:,}",
+            f"{each.exact:,}",
             "–" if each.theirs is None else f"{each.theirs:,}",
             "–" if each.theirs is None else f"{each.disputed:,}",
             ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in others.items()),
