@@ -15,6 +15,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from io import FileIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,7 +45,7 @@ class RunDir:
         self.spans: dict[str, Span] = {}
         self.torn = 0
         self._n = n
-        self._file: IO[bytes] | None = None
+        self._file: FileIO | None = None
 
     @classmethod
     @contextlib.contextmanager
@@ -98,8 +99,9 @@ class RunDir:
             buffer += line
         with explained(self.path, saved=len(self.spans)):
             try:
-                self._file.write(buffer)
-                self._file.flush()
+                unwritten = memoryview(buffer)
+                while unwritten:  # a disk that fills up takes a part first
+                    unwritten = unwritten[self._file.write(unwritten) :]
                 os.fsync(self._file.fileno())
             except OSError:
                 with contextlib.suppress(OSError):
@@ -109,7 +111,8 @@ class RunDir:
 
     def _open_completions(self) -> None:
         """Index the records and cut a torn tail off, so that appending starts on a fresh line."""
-        self._file = self.completions.open("ab")
+        # Unbuffered: what a full disk refused must not be tried again when the file is closed.
+        self._file = self.completions.open("ab", buffering=0)
         end = 0
         with self.completions.open("rb") as file:
             for line in file:
