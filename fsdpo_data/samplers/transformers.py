@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: (position of the prompt in the batch, its ids, sample index, tokens it may generate)
 Request = tuple[int, list[int], int, int]
 
+#: Tokens of the first round of a batch; each round after it is twice as long.
+ROUND = 128
+
 
 class TransformersSampler:
     """Samples with ``AutoModelForCausalLM``.
@@ -80,27 +83,50 @@ class TransformersSampler:
     def _decode(
         self, batch: Sequence[Request], seeds: Sequence[int], spec: SamplingSpec
     ) -> list[Completion]:
+        """Decode a batch in rounds; a row that has ended leaves it, so none waits for the last."""
+        started = time.perf_counter()
+        uniforms = _uniforms(seeds, max(room for *_, room in batch))
+        rows: list[list[int]] = [[] for _ in batch]
+        alive, done, length = list(range(len(batch))), 0, ROUND
+        while alive:
+            length = min(length, max(batch[row][3] for row in alive) - done)
+            contexts = [batch[row][1] + rows[row] for row in alive]
+            new = self._extend(contexts, uniforms[alive, done : done + length], length, spec)
+            for row, ids in zip(alive, new, strict=True):
+                rows[row] += ids
+            done, length = done + length, 2 * length
+            alive = [
+                row for row in alive if done < batch[row][3] and not self._ended(rows[row], spec)
+            ]
+        seconds = (time.perf_counter() - started) / len(batch)
+        return [
+            self._finish(ids[:limit], spec, seconds)
+            for ids, (*_, limit) in zip(rows, batch, strict=True)
+        ]
+
+    def _extend(
+        self, contexts: Sequence[list[int]], uniforms: np.ndarray, length: int, spec: SamplingSpec
+    ) -> list[list[int]]:
+        """Return up to ``length`` more tokens of each context, padded behind its end."""
         import torch
         from transformers import GenerationConfig, LogitsProcessorList
 
-        started = time.perf_counter()
-        width = max(len(ids) for _, ids, _, _ in batch)
-        room = max(room for *_, room in batch)
-        inputs = torch.full((len(batch), width), self._pad)
-        mask = torch.zeros((len(batch), width), dtype=torch.long)
-        for row, (_, ids, _, _) in enumerate(batch):
+        width = max(map(len, contexts))
+        inputs = torch.full((len(contexts), width), self._pad)
+        mask = torch.zeros((len(contexts), width), dtype=torch.long)
+        for row, ids in enumerate(contexts):
             inputs[row, width - len(ids) :] = torch.tensor(ids)
             mask[row, width - len(ids) :] = 1
         processors = LogitsProcessorList()
         if spec.temperature > 0:
-            processors.append(InverseCdf(width, _uniforms(seeds, room), spec))
+            processors.append(InverseCdf(width, uniforms, spec))
         with torch.inference_mode():
             output = self._net.generate(
                 inputs.to(self._device),
                 attention_mask=mask.to(self._device),
                 logits_processor=processors,
                 generation_config=GenerationConfig(
-                    max_new_tokens=room,
+                    max_new_tokens=length,
                     do_sample=False,
                     eos_token_id=self._eos,
                     pad_token_id=self._pad,
@@ -109,11 +135,12 @@ class TransformersSampler:
                 tokenizer=self._tokenizer if spec.stop else None,
             )
         generated: list[list[int]] = output[:, width:].tolist()
-        seconds = (time.perf_counter() - started) / len(batch)
-        return [
-            self._finish(ids[:limit], spec, seconds)
-            for ids, (*_, limit) in zip(generated, batch, strict=True)
-        ]
+        return generated
+
+    def _ended(self, ids: list[int], spec: SamplingSpec) -> bool:
+        if any(token in self._eos for token in ids):
+            return True
+        return bool(spec.stop) and cut_at_stop(self._tokenizer.decode(ids), spec.stop)[1]
 
     def _finish(self, ids: list[int], spec: SamplingSpec, seconds: float) -> Completion:
         """Cut a row of generated ids at its end, and say why it ended."""
