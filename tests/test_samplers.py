@@ -97,6 +97,27 @@ def test_a_stop_string_ends_the_text_and_is_not_part_of_it(babbler: Transformers
             assert (cut.text, cut.finish_reason) == (whole.text, whole.finish_reason)
 
 
+@pytest.mark.parametrize("stop", [(), ("e",)])
+def test_rounds_change_no_sample(
+    babbler: TransformersSampler, monkeypatch: pytest.MonkeyPatch, stop: tuple[str, ...]
+) -> None:
+    spec = SamplingSpec(n=6, temperature=1, max_tokens=50, stop=stop)
+    at_once = babbler.sample(PROMPTS, spec)
+    monkeypatch.setattr("fsdpo_data.samplers.transformers.ROUND", 3)
+    in_rounds = babbler.sample(PROMPTS, spec)
+    pairs = [
+        (one, other)
+        for group, again in zip(at_once, in_rounds, strict=True)
+        for one, other in zip(group, again, strict=True)
+    ]
+    assert len({one.n_tokens for one, _ in pairs}) > 1 or not stop
+    assert all(
+        (one.text, one.n_tokens, one.finish_reason)
+        == (other.text, other.n_tokens, other.finish_reason)
+        for one, other in pairs
+    )
+
+
 def test_the_context_is_a_limit_too(babbler: TransformersSampler) -> None:
     spec = SamplingSpec(n=2, max_tokens=1000)
     full, near = babbler.sample(["x " * 300, "1 " * 120], spec)
