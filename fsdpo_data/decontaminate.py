@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.answers.boxes import last_boxed
 from fsdpo_data.errors import InputError
+from fsdpo_data.files import explained, write_atomic
 from fsdpo_data.forms import FORMS
 from fsdpo_data.overlap import RUN, SHARE, Text, overlaps
 from fsdpo_data.records import data_files, read_records
 from fsdpo_data.schema import Problem
-from fsdpo_data.store import explained, write_atomic
 
 if TYPE_CHECKING:
     import polars as pl

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.errors import InputError
+from fsdpo_data.files import explained, publish, write_atomic
 from fsdpo_data.prompts import Template, get_template
 from fsdpo_data.records import RAW_LIMIT, Record, read_records
 from fsdpo_data.stepwise import READERS, NotStepwise, Stepwise
-from fsdpo_data.store import explained, publish, write_atomic
 
 
 @dataclass(slots=True)
