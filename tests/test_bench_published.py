@@ -92,7 +92,7 @@ def test_what_the_code_looks_for_ships_in_the_wheel() -> None:
     included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     for source, target in included.items():
         assert (ROOT / source).exists()
-        assert target == f"fsdpo_bench/shipped/{Path(source).name}"
+        assert target == f"fsdpo_shipped/{Path(source).name}"
         assert shipped(Path(source).name).exists()
     with pytest.raises(Unavailable, match=r"absent\.csv is missing"):
         shipped("absent.csv")

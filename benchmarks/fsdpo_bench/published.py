@@ -10,7 +10,8 @@ from pathlib import Path
 
 from fsdpo_data.errors import Unavailable
 
-_HERE = Path(__file__).parent
+#: In a checkout this is ``benchmarks``; a wheel puts them into a folder beside the package.
+_BESIDE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +49,16 @@ class Published:
 
 
 def shipped(name: str) -> Path:
-    """Return a file or folder that ships beside the package: in a wheel inside it.
+    """Return a file or folder of ``benchmarks`` that is no module.
 
     Raises:
-        Unavailable: if it is in neither place.
+        Unavailable: if it is missing.
     """
-    for folder in (_HERE / "shipped", _HERE.parent):
-        if (folder / name).exists():
-            return folder / name
-    raise Unavailable(f"{name} is missing beside {_HERE}. Install fsdpo again.")
+    folder = _BESIDE / "fsdpo_shipped"
+    path = (folder if folder.is_dir() else _BESIDE) / name
+    if not path.exists():
+        raise Unavailable(f"{path} is missing. Install fsdpo again.")
+    return path
 
 
 @cache
