@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.errors import Unavailable
+from fsdpo_data.checkpoints import load_checkpoint, pick_device
 from fsdpo_data.identity import ModelRef
 from fsdpo_data.samplers import Completion, FinishReason, SamplingSpec
 from fsdpo_data.samplers.tokens import cut_at_stop, encode_prompt
@@ -57,8 +57,15 @@ class TransformersSampler:
         self.model = model
         self._device = pick_device(device)
         self._batch_size = batch_size or BATCH_SIZE[self._device]
-        self._tokenizer, self._net = _load(path, revision, dtype)
-        self._net = self._net.to(self._device).eval()
+        self._tokenizer, net = load_checkpoint(
+            "AutoModelForCausalLM",
+            path,
+            revision,
+            dtype=dtype,
+            option="--model",
+            expected="a causal language model: config.json, tokenizer, safetensors weights",
+        )
+        self._net = net.to(self._device).eval()
         self._context: int = self._net.config.max_position_embeddings
         self._eos = _eos_ids(self._net, self._tokenizer)
         self._pad = self._tokenizer.pad_token_id
@@ -202,39 +209,6 @@ def _uniforms(seeds: Sequence[int], length: int) -> np.ndarray:
     import numpy as np
 
     return np.stack([np.random.default_rng(seed).random(length) for seed in seeds])
-
-
-def pick_device(device: str) -> str:
-    """Return ``cuda`` or ``cpu``.
-
-    Raises:
-        Unavailable: if a GPU is asked for and torch sees none.
-    """
-    import torch
-
-    has_gpu = torch.cuda.is_available()
-    if device == "cuda" and not has_gpu:
-        raise Unavailable(
-            "--device cuda: torch sees no GPU here. Use --device cpu (or auto), or check the "
-            "driver with nvidia-smi and that this torch build has CUDA."
-        )
-    return device if device != "auto" else "cuda" if has_gpu else "cpu"
-
-
-def _load(path: str, revision: str | None, dtype: str) -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
-        net = AutoModelForCausalLM.from_pretrained(
-            path, revision=revision, dtype=dtype, use_safetensors=True
-        )
-    except (OSError, ValueError) as error:
-        raise Unavailable(
-            f"--model {path} cannot be loaded: {str(error).splitlines()[0]} Expected a causal "
-            "language model with config.json, a tokenizer and safetensors weights."
-        ) from error
-    return tokenizer, net
 
 
 def _eos_ids(net: Any, tokenizer: Any) -> list[int]:
