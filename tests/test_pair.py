@@ -47,7 +47,10 @@ class Rewards:
         self.table = table
 
     def spec(self) -> dict[str, Any]:
-        return {"prm": {"name": "table", "revision": "0"}, "engine": {"name": "none"}}
+        return {
+            "prm": {"name": "table", "revision": "0"},
+            "engine": {"name": "none", "dtype": "float32"},
+        }
 
     def check(self, source: Path, manifest: dict[str, Any]) -> None:
         pass

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: (position of the prompt in the batch, its ids, sample index, tokens it may generate)
 Request = tuple[int, list[int], int, int]
 
+#: Sequences decoded together. On a CPU the keys and values of a few stay in its caches.
+BATCH_SIZE = {"cuda": 256, "cpu": 32}
+
 #: Tokens of the first round of a batch; each round after it is twice as long.
 ROUND = 128
 
@@ -35,7 +38,7 @@ class TransformersSampler:
         revision: Commit for a Hub repository.
         device: ``auto``, ``cpu`` or ``cuda``.
         dtype: ``auto`` (the checkpoint's own), ``float32`` or ``bfloat16``.
-        batch_size: Sequences decoded together.
+        batch_size: Sequences decoded together; by default what is fastest on the device.
 
     Raises:
         Unavailable: if torch is missing, or a GPU is asked for and absent.
@@ -49,11 +52,11 @@ class TransformersSampler:
         revision: str | None = None,
         device: str = "auto",
         dtype: str = "auto",
-        batch_size: int = 256,
+        batch_size: int | None = None,
     ) -> None:
         self.model = model
         self._device = pick_device(device)
-        self._batch_size = batch_size
+        self._batch_size = batch_size or BATCH_SIZE[self._device]
         self._tokenizer, self._net = _load(path, revision, dtype)
         self._net = self._net.to(self._device).eval()
         self._context: int = self._net.config.max_position_embeddings
