@@ -13,7 +13,7 @@ from fsdpo_data.identity import digest
 from fsdpo_train.losses import PreferenceSpec
 
 #: Options that say where a run lives or what is watched, not what it computes.
-_NOT_IDENTITY = frozenset(
+NOT_IDENTITY = frozenset(
     {
         "out",
         "resume",
@@ -114,7 +114,7 @@ class TrainConfig:
     def identity(self) -> dict[str, str]:
         """Return the options that decide the trained weights, as text; what --resume compares."""
         fields = dataclasses.asdict(self)
-        return {key: str(value) for key, value in fields.items() if key not in _NOT_IDENTITY}
+        return {key: str(value) for key, value in fields.items() if key not in NOT_IDENTITY}
 
     @property
     def digest(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.errors import InputError
+from fsdpo_train.card import write_card
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.dpo_data import Collator, Prepared, prepare, training_rows
 from fsdpo_train.groups import to_table
@@ -20,7 +21,6 @@ from fsdpo_train.loop import (
     last_loss,
     load_model,
     model_identity,
-    options_table,
     ordered_trainer,
     run_trainer,
     save_merged,
@@ -84,7 +84,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
     transformers.set_seed(config.seed)
     model, tokenizer = _start(config)
     maker = made_by(config, model_name, tokenizer)
-    prompts = by_prompt(rows, first_difference=config.loss == "step-dpo")
+    prompts = by_prompt(rows, config.loss)
     data = prepare(prompts, tokenizer, context_length(config, model), maker)
     share = config.share_prompt and _sees_all(model, data.longest)
     if is_main_process():
@@ -98,7 +98,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
     report = _report(config, trainer, data)
     if trainer.is_world_process_zero():
         told = {**told, "reference": store.digest}
-        (config.out / "README.md").write_text(_card(config, {**identity, **told}, report))
+        write_card(config, {**identity, **told}, report)
     return report
 
 
@@ -240,30 +240,3 @@ def _tell(data: Prepared, share_prompt: bool) -> None:
             f"left out {counts['long_solutions']} solutions beyond the context length, and "
             f"{counts['long_pairs']} pairs with them"
         )
-
-
-def _card(config: DpoConfig, identity: Mapping[str, str], report: DpoReport) -> str:
-    counts = report.counts
-    numbers = "\n".join(f"| {name} | {value:.4f} |" for name, value in report.metrics.items())
-    return f"""---
-library_name: transformers
-pipeline_tag: text-generation
-tags: [dpo, math, fsdpo]
----
-
-# {config.out.resolve().name}
-
-`{identity["model"].partition("@")[0]}` after preference training with the loss `{config.loss}`:
-{counts["pairs"]} pairs of {counts["solutions"]} different solutions to {counts["prompts"]} prompts,
-{report.steps} optimizer steps, final loss {report.loss:.4f}. {counts["long_solutions"]} solutions
-exceeded the context length; they were left out, with {counts["long_pairs"]} pairs.
-
-| at the end of training | |
-| --- | --- |
-{numbers}
-
-{options_table(identity)}
-
-`data` and `dataset` are digests of the training data, `prm` the reward model that scored it,
-`reference` the digest of the reference log-probabilities; the reference policy is `model`.
-"""

@@ -1,4 +1,4 @@
-"""What the stages share: a directory that is theirs, ``transformers.Trainer``, a model card."""
+"""What the stages share: a directory that is theirs, ``transformers.Trainer``, options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import fsdpo_data
 from fsdpo_data.errors import InputError, RunMismatch, Unavailable
 from fsdpo_data.models import resolve
 from fsdpo_train.batching import grouped_order
@@ -308,18 +307,5 @@ def last_checkpoint(config: TrainConfig) -> str | None:
 def last_loss(history: list[dict[str, float]]) -> float:
     """Return the mean loss of the last logging window, or of a run that was shorter than one."""
     losses = [entry["loss"] for entry in history if "loss" in entry]
-    return losses[-1] if losses else history[-1].get("train_loss", float("nan"))
-
-
-def options_table(identity: Mapping[str, str]) -> str:
-    """Return options and versions as the table of a model card."""
-    import torch
-    import transformers
-
-    versions = {
-        "fsdpo": fsdpo_data.__version__,
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-    }
-    rows = "\n".join(f"| {key} | `{value}` |" for key, value in {**identity, **versions}.items())
-    return f"| option | value |\n| --- | --- |\n{rows}"
+    losses = losses or [entry["train_loss"] for entry in history if "train_loss" in entry]
+    return losses[-1] if losses else float("nan")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.ranking import auc, ranking_auc
+from fsdpo_train.card import write_card
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.loop import (
     check_out,
@@ -18,7 +18,6 @@ from fsdpo_train.loop import (
     last_loss,
     load_model,
     model_identity,
-    options_table,
     ordered_trainer,
     run_trainer,
     save_merged,
@@ -104,7 +103,7 @@ def train_prm(config: PrmConfig) -> PrmReport:
         },
     )
     if trainer.is_world_process_zero():
-        (config.out / "README.md").write_text(_card(config, identity, report))
+        write_card(config, identity, report)
     return report
 
 
@@ -198,39 +197,3 @@ def _tell(data: Prepared) -> None:
             f"lost {counts['lost_labels']} labels of steps beyond the context length, "
             f"{counts['lost_solutions']} solutions whole"
         )
-
-
-def _card(config: PrmConfig, identity: Mapping[str, str], report: PrmReport) -> str:
-    counts = report.counts
-    numbers = "\n".join(f"| {name} | {value:.4f} |" for name, value in report.held_out.items())
-    return f"""---
-library_name: transformers
-pipeline_tag: token-classification
-tags: [process-reward-model, math, fsdpo]
----
-
-# {config.out.resolve().name}
-
-A process reward model on top of `{identity["model"].partition("@")[0]}`: one logit per token, whose
-sigmoid at the last token that starts inside a step is that step's reward.
-
-Made from {counts["solutions"]} solutions of {counts["problems"]} problems ({counts["steps"]}
-labelled steps, {counts["positive"] / counts["steps"]:.1%} right; {counts["lost_labels"]} labels
-lost to the context length) in {report.steps} optimizer steps, final loss {report.loss:.4f}.
-{counts["held_out_problems"]} of the problems were held out of training:
-
-| held out | |
-| --- | --- |
-{numbers}
-
-`accuracy` and `auc` are over steps; `ranking_auc` is the chance that a right solution has a higher
-mean reward than a wrong one of the same problem, averaged over problems.
-
-```bash
-fsdpo-data score DATASET --prm {config.out.resolve().name} --out NEW
-```
-
-{options_table(identity)}
-
-`data` is the digest of the training data.
-"""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.errors import InputError
 from fsdpo_data.identity import file_sha256
+from fsdpo_train.card import write_card
 from fsdpo_train.config import SftConfig
 from fsdpo_train.loop import (
     check_out,
@@ -15,7 +16,7 @@ from fsdpo_train.loop import (
     context_length,
     last_loss,
     load_model,
-    options_table,
+    model_identity,
     ordered_trainer,
     run_trainer,
     training_arguments,
@@ -62,6 +63,8 @@ def train_sft(config: SftConfig) -> SftReport:
 
     rows = read_rows(config.data)
     identity = {**config.identity(), "data": file_sha256(config.data)}
+    if config.model is not None:
+        identity["model"] = model_identity(config.model)
     check_out(config, identity)
     transformers.set_seed(config.seed)
     model, tokenizer = _start(config)
@@ -87,7 +90,7 @@ def train_sft(config: SftConfig) -> SftReport:
         loss=last_loss(trainer.state.log_history),
     )
     if trainer.is_world_process_zero():
-        (config.out / "README.md").write_text(_card(config, identity, report))
+        write_card(config, identity, report)
     return report
 
 
@@ -126,24 +129,3 @@ def _trainer(config: SftConfig, model: Any, tokenizer: Any, rows: datasets.Datas
         processing_class=tokenizer,
         data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
     )
-
-
-def _card(config: SftConfig, identity: dict[str, str], report: SftReport) -> str:
-    """Return the model card: what the weights were made from, and how."""
-    return f"""---
-library_name: transformers
-pipeline_tag: text-generation
-tags: [sft, fsdpo]
----
-
-# {config.out.resolve().name}
-
-Supervised fine-tuning of `{config.model or config.from_config}`: {report.rows} rows,
-{report.tokens} tokens with loss per epoch, {report.steps} optimizer steps, final loss
-{report.loss:.4f}. {report.too_long} rows exceeded the context length and {report.unusable} were
-unusable; they were left out.
-
-{options_table(identity)}
-
-`data` is the SHA-256 of the training file.
-"""

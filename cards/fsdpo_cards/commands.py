@@ -1,38 +1,63 @@
-"""The commands that make a dataset again, read off its specs."""
+"""The commands that make a dataset or a model again, read off their specs."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fsdpo_cards.model import Run
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+#: Where the commands put what each stage makes, in their order.
+_OUT = {"label": "runs/labelled", "score": "runs/scored", "pair": "runs/pairs"}
 
 
 def rebuild(spec: Mapping[str, Any]) -> list[str]:
     """Return one command line for each stage that made the dataset."""
     lines, at = [_build(spec)], "runs/built"
-    if "label" in spec:
-        label = spec["label"]
-        options = {
-            "model": _pinned(label["model"]),
-            "rollouts": label["sampling"]["n"],
-            **_sampling(label["sampling"]),
-        }
-        lines.append(_command(f"fsdpo-data label {at}", options, "runs/labelled"))
-        at = "runs/labelled"
-    if "score" in spec:
-        options = {"prm": _pinned(spec["score"]["prm"])}
-        lines.append(_command(f"fsdpo-data score {at}", options, "runs/scored"))
-        at = "runs/scored"
-    if "pair" in spec:
-        lines.append(_command(f"fsdpo-data pair {at}", _pair(spec["pair"]), "runs/pairs"))
+    for stage, out in _OUT.items():
+        if stage in spec:
+            options = _STAGE_OPTIONS[stage](spec[stage])
+            lines.append(_command(f"fsdpo-data {stage} {at}", options, out))
+            at = out
     return lines
 
 
+def train(run: Run) -> str:
+    """Return the command line that trained a model, on what :func:`rebuild` makes if it was that.
+
+    Only options that are not the defaults are told.
+    """
+    every, local = run.processes
+    start = f"fsdpo-train {run.stage}"
+    if every > 1:
+        nodes = f"--nnodes {every // local} " if every > local else ""
+        start = f"torchrun {nodes}--nproc-per-node {local} -m fsdpo_train.cli {run.stage}"
+    data = run.data if run.manifest is None else _made_in(run.manifest["spec"])
+    model = {"model": run.model} if run.model else {}  # random weights have none
+    flags = dict(_flag(name, value) for name, value in run.changed.items())
+    return _command(start, {"data": data, **model, **flags}, f"runs/{run.stage}")
+
+
+def _made_in(spec: Mapping[str, Any]) -> str:
+    return next((out for stage, out in reversed(_OUT.items()) if stage in spec), "runs/built")
+
+
+def _flag(name: str, value: Any) -> tuple[str, Any]:
+    """Return an option as typed; a switch has no value."""
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return (option if value else f"no-{option}"), None
+    return option, value
+
+
 def _build(spec: Mapping[str, Any]) -> str:
-    problems = [("problems", _pinned(source)) for source in spec["sources"]]
+    problems = [("problems", pinned(source)) for source in spec["sources"]]
     options = {
         "split": spec["sources"][0]["split"],
         "limit": spec["problems"]["count"],
@@ -43,7 +68,7 @@ def _build(spec: Mapping[str, Any]) -> str:
         "engine": spec["engine"]["name"],
         "dtype": spec["engine"]["dtype"],
     }
-    every = [("model", _pinned(spec["model"])), *problems, *options.items()]
+    every = [("model", pinned(spec["model"])), *problems, *options.items()]
     return _command("fsdpo-data build", every, "runs/built")
 
 
@@ -52,7 +77,29 @@ def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:
     return {name.replace("_", "-"): sampling[name] for name in names}
 
 
+def _label(label: Mapping[str, Any]) -> dict[str, Any]:
+    sampling = label["sampling"]
+    return {
+        "model": pinned(label["model"]),
+        "rollouts": sampling["n"],
+        **_sampling(sampling),
+    }
+
+
+def _score(score: Mapping[str, Any]) -> dict[str, Any]:
+    return {"prm": pinned(score["prm"])}
+
+
 def _pair(pair: Mapping[str, Any]) -> dict[str, Any]:
+    if pair.get("style") == "step-dpo":
+        options = {
+            "style": "step-dpo",
+            "threshold": pair["threshold"],
+            "resamples": pair["sampling"]["n"],
+            "model": pinned(pair["model"]),
+            **_sampling(pair["sampling"]),
+        }
+        return options | ({} if pair["max_pairs"] is None else {"max-pairs": pair["max_pairs"]})
     options = {"top": pair["top"], "aggregate": pair["aggregate"]}
     if not pair["require_outcome"]:
         options["no-require-outcome"] = None
@@ -62,7 +109,7 @@ def _pair(pair: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _pinned(ref: Mapping[str, Any]) -> str:
+def pinned(ref: Mapping[str, Any]) -> str:
     """Return a model or source with its commit; what is local has none, and goes by its name."""
     name, revision = str(ref["name"]), str(ref["revision"])
     if not _COMMIT.fullmatch(revision):
@@ -79,3 +126,10 @@ def _command(start: str, options: Mapping[str, Any] | list[tuple[str, Any]], out
 
 def _argument(value: Any) -> str:
     return "" if value is None else f" {shlex.quote(str(value))}"
+
+
+_STAGE_OPTIONS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "label": _label,
+    "score": _score,
+    "pair": _pair,
+}

@@ -1,0 +1,119 @@
+"""The cards of trained models: fine-tuned and preference-trained policies, step reward models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fsdpo_cards import commands
+from fsdpo_cards.licences import licence_of
+from fsdpo_cards.render import front_matter, render
+
+#: What the Hub is told of each stage's models.
+_METADATA = {
+    "sft": {"pipeline_tag": "text-generation", "tags": ["sft", "math", "fsdpo"]},
+    "prm": {
+        "pipeline_tag": "token-classification",
+        "tags": ["process-reward-model", "reward-model", "math", "fsdpo"],
+    },
+    "dpo": {"pipeline_tag": "text-generation", "tags": ["dpo", "preference", "math", "fsdpo"]},
+}
+#: Held-out numbers of a reward model: the Hub's name of the metric, and ours.
+_HELD_OUT = {
+    "accuracy": ("accuracy", "accuracy over steps"),
+    "auc": ("roc_auc", "AUC over steps"),
+    "ranking_auc": ("roc_auc", "AUC of right over wrong solutions, within problems"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A training run, as far as its card tells of it.
+
+    Attributes:
+        stage: ``sft``, ``prm`` or ``dpo``.
+        name: What the model is called.
+        model: What it started from: a name, or ``org/name@commit`` of the Hub.
+        data: What it was trained on: a name, or ``org/name@commit`` of the Hub.
+        report: The fields of the stage's report.
+        options: All options and versions, as text.
+        changed: Those given on the command line that are not the defaults.
+        manifest: Of the training data; None if it is no sealed dataset.
+        processes: Training processes in all, and on each machine.
+    """
+
+    stage: str
+    name: str
+    model: str
+    data: str
+    report: Mapping[str, Any]
+    options: Mapping[str, str]
+    changed: Mapping[str, Any]
+    manifest: Mapping[str, Any] | None = None
+    processes: tuple[int, int] = (1, 1)
+
+
+def model_card(run: Run) -> str:
+    """Render the README of a trained model.
+
+    Raises:
+        jinja2.UndefinedError: if the run lacks a field that the card shows.
+    """
+    spec = run.manifest["spec"] if run.manifest else None
+    body = render(
+        f"model_{run.stage}.md",
+        run=run,
+        manifest=run.manifest,
+        spec=spec,
+        licence_of=licence_of,
+        commands=[*(commands.rebuild(spec) if spec else []), commands.train(run)],
+    )
+    return front_matter(_metadata(run)) + body
+
+
+def _metadata(run: Run) -> dict[str, Any]:
+    """Return what the Hub reads; only names that it knows are links."""
+    from huggingface_hub import ModelCardData
+
+    fields: dict[str, Any] = {
+        "library_name": "transformers",
+        "language": ["en"],
+        **_METADATA[run.stage],
+        "base_model": _on_hub(run.model),
+        "datasets": [hub] if (hub := _on_hub(run.data)) else None,
+        "model_name": run.name,
+        "eval_results": _held_out(run) or None,
+    }
+    card: Any = ModelCardData(**fields)
+    found: dict[str, Any] = card.to_dict()
+    found.pop("model_name", None)  # the Hub knows it only within results
+    return found
+
+
+def _on_hub(name: str) -> str | None:
+    """Return ``org/name`` of what is pinned to a commit of the Hub."""
+    found = re.fullmatch(r"([^/@]+/[^/@]+)@[0-9a-f]{40}", name)
+    return found[1] if found else None
+
+
+def _held_out(run: Run) -> list[Any]:
+    """Return the numbers measured on problems that a reward model was not trained on."""
+    from huggingface_hub import EvalResult
+
+    measured = run.report.get("held_out", {})
+    source = run.data.partition("@")[0]
+    return [
+        EvalResult(
+            task_type="token-classification",
+            task_name="step rewards",
+            dataset_type=source,
+            dataset_name=f"{source}, problems held out of training",
+            metric_type=metric,
+            metric_name=name,
+            metric_value=round(measured[key], 6),
+        )
+        for key, (metric, name) in _HELD_OUT.items()
+        if key in measured
+    ]

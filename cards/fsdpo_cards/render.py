@@ -1,0 +1,33 @@
+"""Templates to text, and the YAML block that the Hub reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def render(template: str, /, **fields: Any) -> str:
+    """Fill in a template of this folder.
+
+    Raises:
+        jinja2.UndefinedError: if the template shows a field that is not there.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )
+    environment.filters["count"] = "{:,}".format
+    return environment.get_template(template).render(**fields).rstrip() + "\n"
+
+
+def front_matter(fields: Mapping[str, Any]) -> str:
+    """Return fields as the YAML block at the beginning of a card."""
+    import yaml
+
+    return f"---\n{yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True)}---\n"

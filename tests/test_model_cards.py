@@ -1,0 +1,145 @@
+"""The cards of trained models: valid to the Hub's own checks, with commands that work."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsdpo_cards import model_card
+from fsdpo_cards.model import Run
+from hub_server import TOKEN, client_env, run_client, running_hub
+from huggingface_hub import ModelCard
+from jinja2 import UndefinedError
+from paired_data import paired_dataset
+
+from fsdpo_data.embedded import CHECKPOINT
+from fsdpo_train.cli import app
+
+ROWS = [{"prompt": f"Problem: {i}\nSolution:\n", "completion": f"It is {i}."} for i in range(8)]
+COMMIT = "0123456789" * 4
+
+
+def train(*arguments: object) -> None:
+    app([str(each) for each in arguments], standalone_mode=False)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return paired_dataset(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+    """Return a folder with a model of each stage."""
+    folder = tmp_path_factory.mktemp("trained")
+    rows = folder / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    few = ("--max-steps", 2, "--lr", 1e-3, "--no-group-by-length")
+    train(
+        "prm", "--data", data, "--held-out", 0.4, "--grad-accum", 1, *few, "--out", folder / "prm"
+    )
+    train("dpo", "--data", data, "--loss", "dpo", *few, "--out", folder / "dpo")
+    train("sft", "--data", rows, "--from-config", CHECKPOINT, *few, "--out", folder / "sft")
+    return folder
+
+
+def card_of(trained: Path, stage: str) -> str:
+    return (trained / stage / "README.md").read_text(encoding="utf-8")
+
+
+def command_of(card: str, stage: str) -> list[str]:
+    """Return the arguments of the training command that a card shows."""
+    shown = re.search(rf"^fsdpo-train ({stage} .*?)\n```", card, re.S | re.M)
+    assert shown
+    return shlex.split(shown[1].replace("\\\n", " "))
+
+
+def test_the_hubs_own_checks_pass(trained: Path, tmp_path: Path) -> None:
+    code = (
+        "import pathlib\n"
+        "from huggingface_hub import ModelCard\n"
+        "for stage in ('prm', 'dpo', 'sft'):\n"
+        f"    card = ModelCard(pathlib.Path({str(trained)!r}, stage, 'README.md').read_text())\n"
+        "    card.validate()\n"
+        "    print(card.data.pipeline_tag, len(card.data.eval_results or []))\n"
+    )
+    with running_hub() as hub:
+        ran = run_client(code, client_env(hub.url, tmp_path / "home", HF_TOKEN=TOKEN))
+        assert hub.requests == ["POST /api/validate-yaml"] * 3
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == [
+        "token-classification 3",
+        "text-generation 0",
+        "text-generation 0",
+    ]
+
+
+def test_what_was_held_out_is_a_result_of_the_model(trained: Path) -> None:
+    card = ModelCard(card_of(trained, "prm"))
+    shown = re.search(r"^\| ranking_auc \| ([\d.]+) \|$", card.content, re.M)
+    assert shown
+    accuracy, auc, ranking = card.data.eval_results
+    assert (accuracy.metric_type, auc.metric_type) == ("accuracy", "roc_auc")
+    assert ranking.metric_value == pytest.approx(float(shown[1]), abs=1e-4)
+    assert ranking.dataset_name == "pairs, problems held out of training"
+
+
+@pytest.mark.parametrize("stage", ["prm", "dpo", "sft"])
+def test_no_path_of_this_machine_is_shown(trained: Path, stage: str) -> None:
+    card = card_of(trained, stage)
+    for told in (str(trained.parent), str(Path.home()) + "/", str(CHECKPOINT.parent)):
+        assert told not in card
+
+
+@pytest.mark.parametrize("stage", ["prm", "dpo", "sft"])
+def test_the_command_trains_the_same_model(
+    trained: Path, data: Path, tmp_path: Path, stage: str
+) -> None:
+    places = {"runs/pairs": data, "rows.jsonl": trained / "rows.jsonl", "checkpoint": CHECKPOINT,
+              f"runs/{stage}": tmp_path / "again"}  # fmt: skip
+    arguments = command_of(card_of(trained, stage), stage)
+    assert set(arguments) & set(places)
+    train(*(places.get(each, each) for each in arguments))
+    for name in (f"{stage}.json", "model.safetensors"):
+        first, second = (folder / name for folder in (trained / stage, tmp_path / "again"))
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_card_tells_where_the_data_came_from(trained: Path) -> None:
+    card = card_of(trained, "dpo")
+    for told in (
+        "| problems | `test`, split `train`, at `1` |",
+        "| step rewards | `made-up-prm` at `sha256:0`, engine none, dtype float32 |",
+        "fsdpo-data pair runs/scored",
+        "| `test` | unknown |",
+        "in 0 and shorter in 0 of 12 pairs",
+        "Whether the problems occur in benchmarks is not known here.",
+    ):
+        assert told in card
+
+
+def made_up(**changes: Any) -> Run:
+    report = {"rows": 1, "tokens": 2, "steps": 3, "loss": 0.5, "too_long": 0, "unusable": 0}
+    run = Run("sft", "mine", f"org/base@{COMMIT}", f"org/rows@{COMMIT}", report, {"lr": "1"}, {})
+    return replace(run, **changes)
+
+
+def test_what_is_on_the_hub_is_linked_and_pinned() -> None:
+    card = ModelCard(model_card(made_up(changed={"bf16": True}, processes=(16, 8))))
+    assert card.data.base_model == "org/base" and card.data.datasets == ["org/rows"]
+    line = " ".join(card.content.partition("torchrun")[2].partition("```")[0].split())
+    assert line == (
+        "--nnodes 2 --nproc-per-node 8 -m fsdpo_train.cli sft \\ "
+        f"--data org/rows@{COMMIT} \\ --model org/base@{COMMIT} \\ --bf16 \\ --out runs/sft"
+    )
+
+
+def test_an_undefined_field_is_an_error() -> None:
+    report = {"rows": 1, "tokens": 2, "steps": 3, "too_long": 0, "unusable": 0}
+    with pytest.raises(UndefinedError, match="loss"):
+        model_card(made_up(report=report))
