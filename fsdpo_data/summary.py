@@ -51,6 +51,8 @@ def summary_rows(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
         table.append(("step rewards", _rewards(manifest["rewards"])))
     if "pairs" in manifest:
         table += _pair_rows(manifest["pairs"])
+    if "contamination" in manifest:
+        table.append(("in benchmarks", _contamination(manifest["contamination"])))
     return table
 
 
@@ -74,6 +76,11 @@ def _rewards(rewards: Mapping[str, Any]) -> str:
             f"(AUC by mean reward within {ranking['problems']:,} problems)"
         )
     return text
+
+
+def _contamination(found: Mapping[str, Any]) -> str:
+    names = ", ".join(each["name"] for each in found["benchmarks"])
+    return f"{found['contaminated']:,} of {found['problems']:,} problems overlap with {names}"
 
 
 def _pair_rows(pairs: Mapping[str, Any]) -> list[tuple[str, str]]:
