@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fsdpo_data.step_pair_stats import differing
+
 Row = dict[str, Any]
 
 _MARKER = re.compile(r"Step \d+:")
@@ -69,6 +71,8 @@ def trl_sft(row: Row) -> Row | None:
 
 def openrlhf(row: Row) -> Row:
     """OpenRLHF's preference rows, with the margin that its reward trainer can use."""
+    if row["chosen_rewards"] is None:
+        raise NotExpressible("the chosen side has no rewards, so there is no margin")
     means = [sum(row[side]) / len(row[side]) for side in ("chosen_rewards", "rejected_rewards")]
     return {**trl_preference(row), "margin": means[0] - means[1]}
 
@@ -160,20 +164,17 @@ def step_dpo(row: Row) -> Row:
     As published, the shared text ends with the marker of the step that differs, and the full texts
     go on from there.
     """
-    chosen, rejected = row["chosen_steps"], row["rejected_steps"]
-    shared = 0
-    while shared < min(len(chosen), len(rejected)) and chosen[shared] == rejected[shared]:
-        shared += 1
-    if shared in (len(chosen), len(rejected)):
+    shared, chosen, rejected = differing(row)
+    if not chosen or not rejected:
         raise NotExpressible("one side is the beginning of the other, so no step differs")
-    marker = _common_marker(chosen[shared], rejected[shared])
-    initial = "".join(chosen[:shared]) + marker
+    marker = _common_marker(chosen, rejected)
+    initial = "".join(row["chosen_steps"][:shared]) + marker
     return {
         "dataset": row["source"],
         "prompt": row["question"],
         "initial_reason_steps": initial,
-        "chosen": chosen[shared][len(marker) :].rstrip(),
-        "rejected": rejected[shared][len(marker) :].rstrip(),
+        "chosen": chosen[len(marker) :].rstrip(),
+        "rejected": rejected[len(marker) :].rstrip(),
         "full_chosen": row["chosen"][len(initial) :],
         "full_rejected": row["rejected"][len(initial) :],
         "answer": row["gold"],

@@ -116,8 +116,11 @@ def _share(part: int, whole: int) -> float | None:
     return round(part / whole, 6) if whole else None
 
 
-def wilson_interval(successes: int, n: int, z: float = 1.959964) -> list[float] | None:
-    """Return Wilson's score interval of a proportion (Wilson 1927), or None for n = 0."""
+def wilson_interval(successes: float, n: float, z: float = 1.959964) -> list[float] | None:
+    """Return Wilson's score interval of a proportion (Wilson 1927), or None for n = 0.
+
+    ``n`` may be an effective sample size, which is no whole number.
+    """
     if not n:
         return None
     p, scale = successes / n, 1 + z * z / n

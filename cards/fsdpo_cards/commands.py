@@ -99,6 +99,8 @@ def _score(score: Mapping[str, Any]) -> Options:
 
 
 def _pair(pair: Mapping[str, Any]) -> Options:
+    if pair.get("style") == "step-dpo":
+        return _step_pair(pair)
     options: dict[str, Any] = {"top": pair["top"], "aggregate": pair["aggregate"]}
     if not pair["require_outcome"]:
         options["no-require-outcome"] = None
@@ -125,6 +127,17 @@ def _command(start: str, options: Options, out: str) -> str:
 
 def _argument(value: Any) -> str:
     return "" if value is None else f" {shlex.quote(str(value))}"
+
+
+def _step_pair(pair: Mapping[str, Any]) -> Options:
+    return {
+        "style": "step-dpo",
+        "threshold": pair["threshold"],
+        "resamples": pair["sampling"]["n"],
+        "model": pinned(pair["model"]),
+        **_sampling(pair["sampling"]),
+        **({} if pair["max_pairs"] is None else {"max-pairs": pair["max_pairs"]}),
+    }
 
 
 def _decontaminate(spec: Mapping[str, Any]) -> Options:

@@ -25,7 +25,7 @@ def plots(root: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
         right = pl.col("outcome") == "correct"
         drawn["Step rewards in correct solutions"] = _rewards(solutions.filter(right))
         drawn["Step rewards in other solutions"] = _rewards(solutions.filter(~right))
-    if "pairs" in manifest:
+    if "margin" in manifest.get("pairs", {}):
         pairs = pl.scan_parquet(root / "pairs" / "*.parquet")
         aggregate = manifest["spec"]["pair"]["aggregate"]
         drawn[f"Pairs by margin ({aggregate} reward of chosen less rejected)"] = _margins(

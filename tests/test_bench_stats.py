@@ -1,0 +1,205 @@
+"""Statistics against published values, definitions and simulation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+from fsdpo_bench.stats import (
+    Share,
+    clustered_mcnemar,
+    macro,
+    mcnemar,
+    paired_bootstrap,
+    pass_at_k,
+    share,
+    t_quantile,
+)
+
+
+@pytest.mark.parametrize(
+    ("right", "n", "interval"),
+    # Newcombe (1998), table I, method 3.
+    [
+        (81, 263, (0.2553, 0.3662)),
+        (15, 148, (0.0624, 0.1605)),
+        (0, 20, (0.0, 0.1611)),
+        (1, 29, (0.0061, 0.1718)),
+    ],
+)
+def test_share_of_independent_problems_has_the_published_wilson_interval(
+    right: int, n: int, interval: tuple[float, float]
+) -> None:
+    found = share([1] * right + [0] * (n - right))
+    assert (found.total, found.n, found.clusters) == (right, n, None)
+    assert found.ci95 == pytest.approx(interval, abs=1e-4)
+
+
+def test_no_problems_have_no_share() -> None:
+    assert share([]) == Share(None, 0, 0, None)
+
+
+def test_clusters_of_one_give_nearly_wilsons_interval() -> None:
+    values = [1] * 300 + [0] * 700
+    plain, clustered = share(values).ci95, share(values, range(1000)).ci95
+    assert plain and clustered
+    assert clustered == pytest.approx(plain, abs=1e-3)
+
+
+def test_alike_problems_count_as_one() -> None:
+    values = [1] * 500 + [0] * 500
+    alike = share(values, [i // 25 for i in range(1000)])
+    assert alike.clusters == 40
+    assert alike.ci95 == pytest.approx(share([1] * 20 + [0] * 20).ci95, abs=0.02)
+
+
+def test_all_wrong_in_clusters_is_no_proof_of_zero() -> None:
+    found = share([0] * 1000, [i // 25 for i in range(1000)])
+    assert found.ci95 == pytest.approx(share([0] * 40).ci95)
+
+
+def test_a_share_of_samples_is_never_surer_than_the_samples() -> None:
+    same = share([0.5] * 10, trials=8)
+    assert same.ci95 and share([1] * 40 + [0] * 40).ci95
+    assert same.ci95[0] < share([1] * 40 + [0] * 40).ci95[0] + 0.001
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"),  # Any table of Student's t.
+    [(4, 2.7764), (10, 2.2281), (39, 2.0227), (61, 1.9996), (1000, 1.9623)],
+)
+def test_t_quantile_against_the_table(freedom: int, quantile: float) -> None:
+    assert t_quantile(freedom) == pytest.approx(quantile, rel=3e-3)
+
+
+def _clustered_draw(rng: random.Random, mean: float, alike: float) -> tuple[list[int], list[int]]:
+    """Draw 1,000 problems on 40 bases of uneven size; ``alike`` is the correlation inside one."""
+    a, b = mean * (1 - alike) / alike, (1 - mean) * (1 - alike) / alike
+    chances = [rng.betavariate(a, b) for _ in range(40)]
+    clusters = [min(39, int(40 * rng.random() ** 1.3)) for _ in range(1000)]
+    return [int(rng.random() < chances[cluster]) for cluster in clusters], clusters
+
+
+@pytest.mark.parametrize(("mean", "alike"), [(0.5, 0.3), (0.85, 0.2), (0.85, 0.6)])
+def test_clustered_interval_covers_the_truth_where_wilson_does_not(
+    mean: float, alike: float
+) -> None:
+    rng, hits, naive, rounds = random.Random(5), 0, 0, 600
+    for _ in range(rounds):
+        values, clusters = _clustered_draw(rng, mean, alike)
+        low, high = share(values, clusters).ci95 or (1, 0)
+        hits += low <= mean <= high
+        low, high = share(values).ci95 or (1, 0)
+        naive += low <= mean <= high
+    assert 0.92 <= hits / rounds <= 0.985
+    assert naive / rounds < 0.65
+
+
+@pytest.mark.parametrize("mean", [0.1, 0.5, 0.9])
+def test_interval_of_sample_means_covers_the_truth(mean: float) -> None:
+    rng, hits, rounds = random.Random(6), 0, 600
+    for _ in range(rounds):
+        chances = (rng.betavariate(2 * mean, 2 * (1 - mean)) for _ in range(100))
+        values = [sum(rng.random() < p for _ in range(8)) / 8 for p in chances]
+        low, high = share(values, trials=8).ci95 or (1, 0)
+        hits += low <= mean <= high
+    assert 0.92 <= hits / rounds <= 0.985
+
+
+def test_macro_average_of_one_share_is_that_share() -> None:
+    one = share([1] * 15 + [0] * 133)
+    both = macro([one, Share(None, 0, 0, None)])
+    assert both.value == one.value
+    assert both.ci95 == pytest.approx(one.ci95)
+
+
+def test_macro_average_covers_the_truth() -> None:
+    rng, hits, rounds = random.Random(7), 0, 600
+    truth = [0.02, 0.5, 0.9]
+    for _ in range(rounds):
+        drawn = [share([int(rng.random() < p) for _ in range(150)]) for p in truth]
+        low, high = macro(drawn).ci95 or (1, 0)
+        hits += low <= sum(truth) / 3 <= high
+    assert 0.93 <= hits / rounds <= 0.98
+
+
+@pytest.mark.parametrize(("n", "correct"), [(1, 0), (5, 2), (8, 8), (7, 1)])
+def test_pass_at_k_is_the_mean_over_all_draws(n: int, correct: int) -> None:
+    right = [i < correct for i in range(n)]
+    for k in range(1, n + 1):
+        draws = [any(draw) for draw in itertools.combinations(right, k)]
+        assert pass_at_k(n, correct, k) == pytest.approx(sum(draws) / len(draws))
+
+
+def test_pass_at_k_is_the_published_product() -> None:
+    # Chen et al. (2021), figure 3: 1 - prod(1 - k / i for i in n - c + 1 … n).
+    for n, correct, k in [(200, 7, 100), (100, 50, 10), (15, 3, 5)]:
+        product = math.prod(1 - k / i for i in range(n - correct + 1, n + 1))
+        assert pass_at_k(n, correct, k) == pytest.approx(1 - product)
+    with pytest.raises(ValueError, match="from 1 to 4"):
+        pass_at_k(4, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("only_a", "only_b", "p"),
+    # Fagerland, Lydersen & Laake (2013), table 1: airway hyper-responsiveness, exact conditional;
+    # then binomial tails by hand.
+    [(1, 7, 0.0703125), (0, 5, 0.0625), (4, 4, 1.0), (0, 0, 1.0), (10, 2, 0.03857421875)],
+)
+def test_mcnemar_against_known_values(only_a: int, only_b: int, p: float) -> None:
+    assert mcnemar(only_a, only_b) == pytest.approx(p)
+    assert mcnemar(only_b, only_a) == pytest.approx(p)
+
+
+def test_mcnemar_of_thousands_of_problems_is_a_number() -> None:
+    assert 0 < mcnemar(2400, 2600) < 0.01
+
+
+def test_clustered_mcnemar_of_single_problems_is_mcnemar() -> None:
+    for a, b in [(1, 7), (10, 2), (3, 3), (0, 0)]:
+        assert clustered_mcnemar([-1] * a + [1] * b + [0] * 9) == pytest.approx(mcnemar(a, b))
+
+
+def test_clustered_mcnemar_counts_every_sign_pattern() -> None:
+    differences = [3, -1, 2, 2, 0, -4, 1]
+    patterns = itertools.product((1, -1), repeat=len(differences))
+    sums = [abs(sum(s * d for s, d in zip(signs, differences, strict=True))) for signs in patterns]
+    expected = sum(each >= abs(sum(differences)) for each in sums) / len(sums)
+    assert clustered_mcnemar(differences) == pytest.approx(expected)
+
+
+def test_clusters_that_agree_prove_less_than_as_many_problems() -> None:
+    assert clustered_mcnemar([20, 20, 20]) == pytest.approx(0.25)
+    assert mcnemar(0, 60) < 1e-15
+
+
+def _interval_of_normal_theory(values: Sequence[float]) -> tuple[float, float]:
+    mean = sum(values) / len(values)
+    spread = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values) ** 2)
+    return mean - 1.959964 * spread, mean + 1.959964 * spread
+
+
+def test_bootstrap_interval_is_seeded_and_near_normal_theory() -> None:
+    values = [1] * 160 + [-1] * 90 + [0] * 1000
+    found = paired_bootstrap(values, seed=3)
+    assert found == paired_bootstrap(values, seed=3)
+    assert found == pytest.approx(_interval_of_normal_theory(values), abs=0.002)
+
+
+def test_bootstrap_resamples_whole_clusters() -> None:
+    values = [1] * 50 + [-1] * 50
+    wide = paired_bootstrap(values, [i // 10 for i in range(100)], seed=1)
+    narrow = paired_bootstrap(values, seed=1)
+    assert wide[1] - wide[0] > 2.5 * (narrow[1] - narrow[0])
+
+
+def test_bootstrap_interval_covers_the_truth() -> None:
+    rng, hits, rounds = random.Random(8), 0, 300
+    for _ in range(rounds):
+        values = [rng.choices((1, -1, 0), (0.15, 0.1, 0.75))[0] for _ in range(272)]
+        low, high = paired_bootstrap(values, seed=rng.randrange(10**6), resamples=2000)
+        hits += low <= 0.05 <= high
+    assert 0.91 <= hits / rounds <= 0.985
