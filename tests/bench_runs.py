@@ -70,6 +70,7 @@ def record(
     return {
         "task": task,
         "problem_id": f"{task}{number:04}",
+        "row": number,
         "question": f"{text}What is {number} + 10?",
         "gold": gold,
         "metadata": {},
@@ -123,7 +124,7 @@ def make_records(
             if task == "math":
                 made["metadata"] = {
                     "subject": ("Algebra", "Geometry")[number % 2],
-                    "level": f"Level {1 + number % 5}",
+                    "level": str(1 + number % 5),
                 }
             if task.startswith("gsm_ic"):
                 made["metadata"] = {"cluster": f"base {number % 7}"}
@@ -172,9 +173,10 @@ def qwen_run(out: Path, problems: int = 100) -> Path:
             {
                 "task": "math",
                 "problem_id": f"math{row['idx']}",
+                "row": len(records),
                 "question": row["question"],
                 "gold": row["gt"],
-                "metadata": {"level": row["level"]},
+                "metadata": {"level": row["level"].removeprefix("Level ")},
                 "prompt": row["query"],
                 "samples": made,
                 "decoded": {"first": verdict(made[0], 0), "bon@8:min": verdict(made[best], best)},

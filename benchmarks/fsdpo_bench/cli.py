@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fsdpo_bench.report_commands import register as register_reports
 from fsdpo_data.choices import Device, Dtype, PrmEngine
 from fsdpo_data.console import run_app
 from fsdpo_data.errors import InputError
@@ -198,6 +199,9 @@ def prm(
         typer.echo(json.dumps(measured.as_dict(), indent=2))
     else:
         print_prm(measured)
+
+
+register_reports(app)
 
 
 def main() -> None:

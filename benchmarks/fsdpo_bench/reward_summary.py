@@ -9,7 +9,7 @@ from typing import Any
 
 from fsdpo_bench.facts import Record
 from fsdpo_bench.stats import share
-from fsdpo_data.ranking import ranking_auc
+from fsdpo_data.ranking import Ranking, ranking_auc
 from fsdpo_data.rewards import AGGREGATES, aggregate
 
 #: Bins of a reward in [0, 1].
@@ -67,7 +67,7 @@ class RewardTally:
             "distribution": self._distribution(),
             "by_step": self._by_step(),
             "ranking_auc": {
-                how: asdict(ranking_auc(self._problem, scores, self._right))
+                how: _ranking(ranking_auc(self._problem, scores, self._right))
                 for how, scores in self._scores.items()
             },
         }
@@ -98,6 +98,10 @@ class RewardTally:
             ]
 
         return {"correct": means(True), "wrong": means(False)}
+
+
+def _ranking(found: Ranking) -> dict[str, Any]:
+    return {**asdict(found), "ci95": None if found.ci95 is None else list(found.ci95)}
 
 
 def _bin(index: int, steps: Sequence[tuple[bool, int, float]]) -> dict[str, Any]:

@@ -103,7 +103,9 @@ def _decoder(facts: Sequence[Facts], name: str, tolerant: bool) -> dict[str, Any
 
 
 def _group(facts: Sequence[Facts], group: str) -> dict[str, Any]:
-    labels = sorted({each.groups[group] for each in facts if group in each.groups})
+    # Levels are numbers: 2 comes before 10.
+    found = {each.groups[group] for each in facts if group in each.groups}
+    labels = sorted(found, key=lambda label: (label.isdecimal() and len(label), label))
     members = {
         label: [each for each in facts if each.groups.get(group) == label] for label in labels
     }
