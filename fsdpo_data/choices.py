@@ -37,3 +37,10 @@ class PrmEngine(StrEnum):
     auto = "auto"
     vllm = "vllm"
     transformers = "transformers"
+
+
+class PairStyle(StrEnum):
+    """What a preference pair joins."""
+
+    full = "full"
+    step_dpo = "step-dpo"

@@ -67,6 +67,8 @@ def trl_sft(row: Row) -> Row | None:
 
 def openrlhf(row: Row) -> Row:
     """OpenRLHF's preference rows, with the margin that its reward trainer can use."""
+    if row["chosen_rewards"] is None:
+        raise NotExpressible("the chosen side has no rewards, so there is no margin")
     means = [sum(row[side]) / len(row[side]) for side in ("chosen_rewards", "rejected_rewards")]
     return {**trl_preference(row), "margin": means[0] - means[1]}
 

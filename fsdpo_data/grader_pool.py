@@ -13,7 +13,7 @@ import resource
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -180,8 +180,22 @@ def grade_all(
     make: Callable[[], Grader], items: Sequence[Pair], workers: int | None = None
 ) -> list[Verdict]:
     """Grade (gold, response) pairs, in order; on all cores if they are many."""
+    with pooled(make, len(items), workers) as grader:
+        return grader.grade(items)
+
+
+@contextlib.contextmanager
+def pooled(make: Callable[[], Grader], pairs: int, workers: int | None = None) -> Iterator[Grader]:
+    """Give a grader for so many pairs: in this process if they are few, else in several.
+
+    Args:
+        make: Makes the grader; must be importable in other processes.
+        pairs: What there is to grade.
+        workers: Processes; the cores at hand if None.
+    """
     workers = workers or len(os.sched_getaffinity(0))
-    if workers == 1 or len(items) < WORTH_A_POOL:
-        return make().grade(items)
+    if workers == 1 or pairs < WORTH_A_POOL:
+        yield make()
+        return
     with GraderPool(make, workers) as pool:
-        return pool.grade(items)
+        yield pool

@@ -133,7 +133,7 @@ def _check(options: BuildOptions) -> None:
     if options.device == "cpu" and options.engine == "vllm":
         raise InputError("--device cpu: vLLM runs on what it was built for. Leave --device out.")
     if options.device == "cuda" and options.engine != "scripted" and find_spec("torch"):
-        from fsdpo_data.samplers.transformers import pick_device
+        from fsdpo_data.checkpoints import pick_device
 
         pick_device("cuda")
 

@@ -59,8 +59,8 @@ class PairStage:
         self._spec = spec
 
     def spec(self) -> Mapping[str, Any]:
-        """Return the :class:`PairSpec` as plain values."""
-        return asdict(self._spec)
+        """Return the :class:`PairSpec` as plain values, and that solutions must be finished."""
+        return {**asdict(self._spec), "finished": True}
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards or gives no pair."""
@@ -80,18 +80,33 @@ class PairStage:
     def _check(self, files: list[Path], name: Path) -> None:
         import polars as pl
 
-        solutions = pl.scan_parquet(files)
-        if not solutions.select(pl.col("step_rewards").is_not_null().any()).collect().item():
-            raise InputError(
-                f"{name} has no step rewards. Score it first: fsdpo-data score {name} --prm PATH "
-                "--out NEW, then pair NEW."
-            )
+        check_scored(files, name)
         pairs = sum(
             choose(pl.scan_parquet(file), self._spec).select(pl.len()).collect().item()
             for file in files
         )
         if not pairs:
-            raise InputError(_why_none(solutions, name, self._spec))
+            raise InputError(_why_none(pl.scan_parquet(files), name, self._spec))
+
+
+def check_scored(files: list[Path], name: Path) -> None:
+    """Refuse solutions without rewards.
+
+    Args:
+        files: The files of ``solutions``.
+        name: The dataset, for the message.
+
+    Raises:
+        InputError: if there are none.
+    """
+    import polars as pl
+
+    rewards = pl.scan_parquet(files).select(pl.col("step_rewards").is_not_null().any())
+    if not rewards.collect().item():
+        raise InputError(
+            f"{name} has no step rewards. Score it first: fsdpo-data score {name} --prm PATH "
+            "--out NEW, then pair NEW."
+        )
 
 
 def _why_none(solutions: pl.LazyFrame, name: Path, spec: PairSpec) -> str:
@@ -147,14 +162,15 @@ def choose(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
 def _ranked(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
     """Rank the different, scored solutions of each problem: best first and worst first, from 0.
 
-    A solution that may not stand on a side has a null rank there.
+    A solution that may not stand on a side has a null rank there. One that stopped on length has
+    none: ``pairs`` do not say so, and whoever trains on them lets every solution end.
     """
     import polars as pl
 
     scored = (
-        solutions.select("problem_id", "completions", "step_rewards", "outcome")
+        solutions.select("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
         .with_row_index("row")
-        .filter(pl.col("step_rewards").list.len() > 0)
+        .filter((pl.col("step_rewards").list.len() > 0) & (pl.col("finish_reason") == "stop"))
         .with_columns(
             text=pl.col("completions").list.join(""),
             reward=aggregated("step_rewards", spec.aggregate),

@@ -47,7 +47,8 @@ def pair_statistics(pairs: list[Path], solutions: list[Path], aggregate: str) ->
         aggregate: The aggregate the pairs were ranked by; margins are differences of it.
 
     Returns:
-        Plain values for the manifest; margins and lengths are over pairs.
+        Plain values for the manifest; margins and lengths are over pairs. ``truncated`` solutions
+        stopped on length and stand in no pair.
     """
     import polars as pl
 
@@ -70,7 +71,12 @@ def pair_statistics(pairs: list[Path], solutions: list[Path], aggregate: str) ->
     return {
         "pairs": rows.height,
         "problems": {"used": rows["problem_id"].n_unique(), **problem_counts(scanned)},
-        "solutions": {side: rows[f"{side}_id"].n_unique() for side in ("chosen", "rejected")},
+        "solutions": {
+            **{side: rows[f"{side}_id"].n_unique() for side in ("chosen", "rejected")},
+            "truncated": int(
+                scanned.select((pl.col("finish_reason") == "length").sum()).collect().item()
+            ),
+        },
         "margin": {
             "mean": _mean(rows["margin"]),
             "min": _rounded(rows["margin"].min()),

@@ -19,7 +19,7 @@ from fsdpo_data.annotate import get_grader
 from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.derive import Draft
 from fsdpo_data.errors import InputError
-from fsdpo_data.grader_pool import WORTH_A_POOL, GraderPool
+from fsdpo_data.grader_pool import pooled
 from fsdpo_data.labels import outcome_labels
 from fsdpo_data.manifest import Manifest, outcome_statistics
 from fsdpo_data.schema import arrow_schema
@@ -67,12 +67,8 @@ class GradeStage:
         # a matter of seconds, begins again.
         shutil.rmtree(draft.root / "solutions", ignore_errors=True)
         tally, changes = Tally(), Counter[tuple[str, str]]()
-        if draft.manifest["rows"]["solutions"] < WORTH_A_POOL or self._workers == 1:
-            grader = self._make()
+        with pooled(self._make, draft.manifest["rows"]["solutions"], self._workers) as grader:
             draft.rewrite("solutions", "grade", partial(regraded, golds, grader, tally, changes))
-        else:
-            with GraderPool(self._make, self._workers) as pool:
-                draft.rewrite("solutions", "grade", partial(regraded, golds, pool, tally, changes))
         self._describe(draft, tally)
         draft.manifest["regraded"] = {
             "from": old,

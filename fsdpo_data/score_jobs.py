@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from fsdpo_data.errors import Unavailable
 from fsdpo_data.jobs import pick_engine
-from fsdpo_data.models import ResolvedModel
+from fsdpo_data.models import ResolvedModel, resolve
 from fsdpo_data.score import ScoreStage
 from fsdpo_data.scorers import Scorer
 
@@ -75,4 +75,25 @@ def make_scorer(engine: str, prm: ResolvedModel, options: ScoreOptions) -> Score
         device=options.device,
         dtype=options.dtype,
         batch_tokens=options.batch_tokens,
+    )
+
+
+def load_likelihood(policy: str, device: str = "auto", dtype: str = "auto") -> Scorer:
+    """Load a policy to score with its own likelihood.
+
+    Args:
+        policy: A model as ``--model`` takes it.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        dtype: ``auto`` (the checkpoint's own), ``float32``, ``bfloat16`` or ``float16``.
+
+    Raises:
+        InputError: if there is no such model.
+        Unavailable: if a library, a GPU or the weights are not here.
+    """
+    # The solutions bring their prompts: the template is named only to need no chat template.
+    found = resolve(policy, template="problem")
+    from fsdpo_train.likelihood import LikelihoodScorer
+
+    return LikelihoodScorer(
+        found.path, found.ref, revision=found.commit, device=device, dtype=dtype
     )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsdpo_data.choices import Device, Dtype, Engine, PrmEngine
+from fsdpo_data.choices import Device, Dtype, Engine, PairStyle, PrmEngine
 from fsdpo_data.console import progress
+from fsdpo_data.errors import InputError
 
 if TYPE_CHECKING:
     from fsdpo_data.derive import Stage
@@ -18,46 +19,127 @@ if TYPE_CHECKING:
 Source = Annotated[Path, typer.Argument(help="A sealed dataset; it is left as it is.")]
 Out = Annotated[Path, typer.Option(help="Directory of the new dataset.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
-Aggregate = Annotated[
-    str, typer.Option(help="Step rewards to one: `mean`, `min`, `prod` or `last`.")
+# How solutions are continued, for labels and for pairs of steps.
+Continues = Annotated[
+    str | None, typer.Option(help="Who continues.  [default: the model that sampled]")
 ]
+Temperature = Annotated[float | None, typer.Option(help="[default: as the solutions were sampled]")]
+TopP = Annotated[float | None, typer.Option(help="[default: as the solutions were sampled]")]
+MaxTokens = Annotated[
+    int | None, typer.Option(help="Tokens per continuation.  [default: as for solutions]")
+]
+EngineChoice = Annotated[
+    Engine, typer.Option(help="`auto` takes vLLM where it can run, else transformers.")
+]
+Replay = Annotated[
+    Path | None, typer.Option(help="Recorded continuations for `--engine scripted`.")
+]
+DeviceChoice = Annotated[Device, typer.Option(help="For `--engine transformers`.")]
+DtypeChoice = Annotated[Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")]
+EngineArg = Annotated[
+    list[str] | None,
+    typer.Option(help="KEY=JSON passed on to `vllm.LLM`; may be given several times."),
+]
+Batch = Annotated[
+    int | None, typer.Option(min=1, help="Beginnings per durable batch.  [default: by engine]")
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes that grade.  [default: the cores at hand]")
+]
+Seed = Annotated[int, typer.Option(help="Continuation i depends on seed, beginning, i.")]
 
 _PAIR_EXAMPLES = """
 **Examples**
 
 - `fsdpo-data pair runs/scored --out runs/pairs` — 4 best correct × 4 worst incorrect, mean reward
 - `fsdpo-data pair runs/scored --out runs/pairs --no-require-outcome --top 2 --min-margin 0.1`
+- `fsdpo-data pair runs/scored --out runs/steps --style step-dpo` — the first step below 0.5 against
+  a step of a continuation that ends correct
 """
 
 
 def pair(
     directory: Source,
     out: Out,
-    top: Annotated[int, typer.Option(help="Solutions on each side (the paper's T).")] = 4,
-    aggregate: Aggregate = "mean",
+    style: Annotated[
+        PairStyle, typer.Option(help="`full`: whole solutions. `step-dpo`: the first error.")
+    ] = PairStyle.full,
+    top: Annotated[int, typer.Option(help="full: solutions on each side (the paper's T).")] = 4,
+    aggregate: Annotated[
+        str, typer.Option(help="full: step rewards to one: `mean`, `min`, `prod` or `last`.")
+    ] = "mean",
     require_outcome: Annotated[
         bool,
-        typer.Option(help="Best correct against worst incorrect; else best against worst."),
+        typer.Option(help="full: best correct against worst incorrect; else best against worst."),
     ] = True,
     max_pairs: Annotated[
-        int | None, typer.Option(help="Pairs per problem at most, the widest margins first.")
+        int | None,
+        typer.Option(help="Pairs per problem: the widest margins, or the lowest rewards, first."),
     ] = None,
     min_margin: Annotated[
-        float | None, typer.Option(help="Reward of the chosen less that of the rejected.")
+        float | None, typer.Option(help="full: reward of the chosen less that of the rejected.")
     ] = None,
+    threshold: Annotated[
+        float, typer.Option(help="step-dpo: a step with a lower reward is an error.")
+    ] = 0.5,
+    resamples: Annotated[
+        int, typer.Option(help="step-dpo: continuations of what comes before an error.")
+    ] = 8,
+    model: Continues = None,
+    temperature: Temperature = None,
+    top_p: TopP = None,
+    max_tokens: MaxTokens = None,
+    engine: EngineChoice = Engine.auto,
+    replay: Replay = None,
+    device: DeviceChoice = Device.auto,
+    dtype: DtypeChoice = Dtype.auto,
+    engine_arg: EngineArg = None,
+    batch: Batch = None,
+    workers: Workers = None,
+    seed: Seed = 2,
     resume: Resume = False,
 ) -> None:
-    """Join the best and the worst scored solutions of each problem to preference pairs."""
-    from fsdpo_data.pair import PairSpec, PairStage
+    """Join solutions, or single steps, to preference pairs by their rewards.
 
-    spec = PairSpec(
-        top=top,
-        aggregate=aggregate,
-        require_outcome=require_outcome,
-        max_pairs=max_pairs,
-        min_margin=min_margin,
+    With `--style step-dpo` the steps before the first error of an incorrect solution are continued
+    anew, and the error meets the step of a continuation that ends correct. Those options of
+    sampling that follow `--resamples` belong to it.
+    """
+    from fsdpo_data.pair import PairSpec, PairStage
+    from fsdpo_data.step_pairs import StepPairSpec, StepPairStage
+
+    full = PairSpec(top, aggregate, require_outcome, max_pairs, min_margin)
+    steps = StepPairSpec(threshold, max_pairs)
+    if style is PairStyle.full:
+        if (steps, resamples) != (StepPairSpec(max_pairs=max_pairs), 8):
+            raise InputError("--threshold and --resamples belong to --style step-dpo.")
+        run_stages(directory, out, [PairStage(full)], resume=resume)
+        return
+    if full != PairSpec(max_pairs=max_pairs):
+        raise InputError(
+            "--top, --aggregate, --no-require-outcome and --min-margin belong to --style full."
+        )
+    from fsdpo_data.continue_jobs import ContinueOptions, make_continuer
+    from fsdpo_data.jobs import engine_arguments
+
+    continuer = make_continuer(
+        ContinueOptions(
+            source=directory,
+            n=resamples,
+            model=model,
+            temperature=temperature,
+            top_p=top_p,
+            max_tokens=max_tokens,
+            engine=engine.value,
+            replay=replay,
+            device=device.value,
+            dtype=dtype.value,
+            engine_args=engine_arguments(engine_arg),
+            batch=batch,
+            seed=seed,
+        )
     )
-    run_stages(directory, out, [PairStage(spec)], resume=resume)
+    run_stages(directory, out, [StepPairStage(steps, continuer, workers=workers)], resume=resume)
 
 
 _LABEL_EXAMPLES = """
@@ -74,39 +156,18 @@ def label(
     directory: Source,
     rollouts: Annotated[int, typer.Option(help="Continuations per step (the paper's N > 1).")],
     out: Out,
-    model: Annotated[
-        str | None, typer.Option(help="Who continues.  [default: the model that sampled]")
-    ] = None,
-    temperature: Annotated[
-        float | None, typer.Option(help="[default: as the solutions were sampled]")
-    ] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="[default: as the solutions were sampled]")
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(help="Tokens per continuation.  [default: as for solutions]")
-    ] = None,
-    engine: Annotated[
-        Engine, typer.Option(help="`auto` takes vLLM where it can run, else transformers.")
-    ] = Engine.auto,
-    replay: Annotated[
-        Path | None, typer.Option(help="Recorded continuations for `--engine scripted`.")
-    ] = None,
-    device: Annotated[Device, typer.Option(help="For `--engine transformers`.")] = Device.auto,
-    dtype: Annotated[Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")] = (
-        Dtype.auto
-    ),
-    engine_arg: Annotated[
-        list[str] | None,
-        typer.Option(help="KEY=JSON passed on to `vllm.LLM`; may be given several times."),
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="Beginnings per durable batch.  [default: by engine]")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that grade.  [default: the cores at hand]")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Continuation i depends on seed, beginning, i.")] = 1,
+    model: Continues = None,
+    temperature: Temperature = None,
+    top_p: TopP = None,
+    max_tokens: MaxTokens = None,
+    engine: EngineChoice = Engine.auto,
+    replay: Replay = None,
+    device: DeviceChoice = Device.auto,
+    dtype: DtypeChoice = Dtype.auto,
+    engine_arg: EngineArg = None,
+    batch: Batch = None,
+    workers: Workers = None,
+    seed: Seed = 1,
     resume: Resume = False,
 ) -> None:
     """Label steps by Monte Carlo: continue from each of them and count the right answers.
@@ -114,14 +175,14 @@ def label(
     The outcome labels (N=1) are there already and cost nothing; this takes N continuations of
     every step of every solution, and says what they cost.
     """
+    from fsdpo_data.continue_jobs import ContinueOptions, make_continuer
     from fsdpo_data.jobs import engine_arguments
-    from fsdpo_data.label_jobs import LabelOptions, run_label
+    from fsdpo_data.rollouts import LabelStage, check_rollouts, cost_line
 
-    run_label(
-        LabelOptions(
+    continuer = make_continuer(
+        ContinueOptions(
             source=directory,
-            out=out,
-            rollouts=rollouts,
+            n=check_rollouts(rollouts),
             model=model,
             temperature=temperature,
             top_p=top_p,
@@ -132,11 +193,13 @@ def label(
             dtype=dtype.value,
             engine_args=engine_arguments(engine_arg),
             batch=batch,
-            workers=workers,
             seed=seed,
-            resume=resume,
         )
     )
+    stage = LabelStage(continuer, workers=workers)
+    labelled = derive_shown(directory, out, [stage], resume=resume)
+    print(f"\n{cost_line(labelled['rollouts'])}")
+    print(f"next: fsdpo-train prm --data {out} --labels rollouts --out NEW")
 
 
 _SCORE_EXAMPLES = """

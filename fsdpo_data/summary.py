@@ -50,7 +50,8 @@ def summary_rows(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "rewards" in manifest:
         table.append(("step rewards", _rewards(manifest["rewards"])))
     if "pairs" in manifest:
-        table += _pair_rows(manifest["pairs"])
+        steps = manifest["spec"]["pair"].get("style") == "step-dpo"
+        table += (_step_pair_rows if steps else _pair_rows)(manifest["pairs"])
     return table
 
 
@@ -74,6 +75,28 @@ def _rewards(rewards: Mapping[str, Any]) -> str:
             f"(AUC by mean reward within {ranking['problems']:,} problems)"
         )
     return text
+
+
+def _step_pair_rows(pairs: Mapping[str, Any]) -> list[tuple[str, str]]:
+    wrong, spent, length = pairs["solutions"], pairs["resampled"], pairs["length"]
+    left_out = {name: count for name, count in wrong.items() if count and name != "incorrect"}
+    return [
+        ("pairs", f"{pairs['pairs']:,} of {pairs['problems']['used']:,} problems"),
+        (
+            "incorrect",
+            f"{wrong['incorrect']:,} solutions; of them {_counts(left_out) or 'none left out'}",
+        ),
+        (
+            "resampled",
+            f"{spent['n']} continuations of {spent['beginnings']:,} beginnings, "
+            f"{spent['tokens']:,} tokens",
+        ),
+        (
+            "first error",
+            f"step {pairs['first_error']:.2f} on average; {length['chosen_characters']:.1f} "
+            f"characters against {length['rejected_characters']:.1f} (rejected)",
+        ),
+    ]
 
 
 def _pair_rows(pairs: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.pair_stats import pair_statistics
+from fsdpo_data.step_pair_stats import broken_step_pairs, step_pair_statistics
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from fsdpo_data.step_pairs import StepPairSpec
 
 #: Broken rows named in a message; the rest are counted.
 SHOWN = 3
@@ -17,30 +20,66 @@ SHOWN = 3
 
 def broken_pairs(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for every invariant of the pairs that is broken."""
-    import polars as pl
-
+    spec = manifest["spec"]["pair"]
+    steps = spec.get("style") == "step-dpo"
+    rules = _step_rules() if steps else _solution_rules(spec)
     pairs = _with_solutions(root)
-    wrong_sides = (pl.col("chosen_outcome") != "correct") | (
-        ~pl.col("rejected_outcome").is_in(["incorrect", "no_answer"])
-    )
-    rules = {
-        "join a solution to itself": pl.col("chosen_id") == pl.col("rejected_id"),
-        "occur more than once": pl.struct("chosen_id", "rejected_id").is_duplicated(),
-        **_side_rules("chosen"),
-        **_side_rules("rejected"),
-    }
-    if manifest["spec"]["pair"]["require_outcome"]:
-        rules["prefer a solution that is not correct, or to one that is not incorrect"] = (
-            wrong_sides
-        )
     found = False
     for rule, broken in rules.items():
         ids = pairs.filter(broken).select("chosen_id", "rejected_id").collect()
         if ids.height:
             found = True
             yield f"{ids.height} pairs {rule}: {_some(ids)}"
+    if steps:
+        yield from broken_step_pairs(sorted((root / "pairs").glob("*.parquet")), spec["threshold"])
     if not found:
         yield from _statistics(root, manifest)
+
+
+def _solution_rules(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
+    """Return what is broken where both sides are solutions of the dataset."""
+    import polars as pl
+
+    rules = {
+        "join a solution to itself": pl.col("chosen_id") == pl.col("rejected_id"),
+        "occur more than once": pl.struct("chosen_id", "rejected_id").is_duplicated(),
+        **_side_rules("chosen"),
+        **_side_rules("rejected"),
+    }
+    if spec.get("finished"):  # pairs of earlier releases did not ask for it
+        rules["join a solution that stopped on length"] = ~_both("finish_reason", "stop")
+    if spec["require_outcome"]:
+        rules["prefer a solution that is not correct, or to one that is not incorrect"] = (
+            pl.col("chosen_outcome") != "correct"
+        ) | _not_incorrect()
+    return rules
+
+
+def _step_rules() -> dict[str, pl.Expr]:
+    """Return what is broken where the chosen side is a continuation of the rejected one."""
+    import polars as pl
+
+    return {
+        "occur more than once": pl.struct("prompt", "chosen", "rejected").is_duplicated(),
+        "have a chosen text that its steps do not join to": (
+            pl.col("chosen") != pl.col("chosen_steps").list.join("")
+        ),
+        **_side_rules("rejected"),
+        "reject a solution that stopped on length": pl.col("rejected_finish_reason") != "stop",
+        "reject a solution that is not incorrect": _not_incorrect(),
+    }
+
+
+def _both(column: str, value: str) -> pl.Expr:
+    import polars as pl
+
+    return (pl.col(f"chosen_{column}") == value) & (pl.col(f"rejected_{column}") == value)
+
+
+def _not_incorrect() -> pl.Expr:
+    import polars as pl
+
+    return ~pl.col("rejected_outcome").is_in(["incorrect", "no_answer"])
 
 
 def _side_rules(side: str) -> dict[str, pl.Expr]:
@@ -68,7 +107,12 @@ def _with_solutions(root: Path) -> pl.LazyFrame:
 
     pairs = pl.scan_parquet(root / "pairs" / "*.parquet")
     solutions = pl.scan_parquet(root / "solutions" / "*.parquet").select(
-        "solution_id", "completions", "step_rewards", "outcome", problem="problem_id"
+        "solution_id",
+        "completions",
+        "step_rewards",
+        "outcome",
+        "finish_reason",
+        problem="problem_id",
     )
     for side in ("chosen", "rejected"):
         named = solutions.select(pl.all().name.prefix(f"{side}_"))
@@ -77,10 +121,23 @@ def _with_solutions(root: Path) -> pl.LazyFrame:
 
 
 def _statistics(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    spec, told = manifest["spec"]["pair"], dict(manifest["pairs"])
     pairs, solutions = (sorted((root / name).glob("*.parquet")) for name in ("pairs", "solutions"))
-    counted = pair_statistics(pairs, solutions, manifest["spec"]["pair"]["aggregate"])
-    if counted != manifest["pairs"]:
-        yield f"the pairs are {counted}, the manifest says {manifest['pairs']}"
+    if spec.get("style") == "step-dpo":
+        told.pop("resampled")  # counted from the continuations, which stay where they were made
+        counted = step_pair_statistics(pairs, solutions, _step_spec(spec))
+    else:
+        counted = pair_statistics(pairs, solutions, spec["aggregate"])
+        if not spec.get("finished"):
+            del counted["solutions"]["truncated"]
+    if counted != told:
+        yield f"the pairs are {counted}, the manifest says {told}"
+
+
+def _step_spec(spec: Mapping[str, Any]) -> StepPairSpec:
+    from fsdpo_data.step_pairs import StepPairSpec
+
+    return StepPairSpec(spec["threshold"], spec["max_pairs"])
 
 
 def _some(ids: pl.DataFrame) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from fsdpo_data.console import run_app
+from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
+from fsdpo_train.options import LORA, OUT, option, stage
 
 app = typer.Typer(
     name="fsdpo-train",
@@ -24,32 +25,15 @@ def _stages() -> None:
     """Train on step-annotated data: one command per stage."""
 
 
-# Options that every stage has; their values are checked by fsdpo_train.config.
-Out = Annotated[Path, typer.Option(help="Directory of the trained model.")]
-Epochs = Annotated[float, typer.Option(help="Passes over the data.")]
-MaxSteps = Annotated[int, typer.Option(help="Stop after so many steps; 0: --epochs.")]
-BatchSize = Annotated[int, typer.Option(help="Sequences per device and pass.")]
-GradAccum = Annotated[int, typer.Option(help="Passes per optimizer step.")]
-Lr = Annotated[float, typer.Option(help="Peak learning rate.")]
-Schedule = Annotated[str, typer.Option(help="Learning-rate schedule.")]
-Warmup = Annotated[float, typer.Option(help="Share of the steps (below 1) or number.")]
-WeightDecay = Annotated[float, typer.Option(help="AdamW weight decay.")]
-AdamBeta2 = Annotated[float, typer.Option(help="AdamW second-moment decay.")]
-MaxGradNorm = Annotated[float, typer.Option(help="Gradient clipping.")]
-MaxLength = Annotated[int, typer.Option(help="Tokens per row at most; 0: the model's context.")]
-GroupByLength = Annotated[bool, typer.Option(help="Batch rows of like length.")]
-Bf16 = Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16.")]
-Checkpointing = Annotated[
-    bool, typer.Option("--gradient-checkpointing", help="Trade time for memory.")
-]
-Deepspeed = Annotated[str | None, typer.Option(help="`zero2`, `zero3` or a DeepSpeed config file.")]
-ReportTo = Annotated[str, typer.Option(help="wandb, tensorboard, … or none.")]
-LogEvery = Annotated[int, typer.Option(help="Steps between losses logged.")]
-SaveEvery = Annotated[int, typer.Option(help="Steps between checkpoints; 0: none.")]
-SaveLimit = Annotated[int, typer.Option(help="Checkpoints kept.")]
-Seed = Annotated[int, typer.Option(help="Of weights, data order and dropout.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
-
+SFT_OPTIONS = {
+    "data": option(Path, "JSONL or parquet with columns prompt, completion."),
+    "out": OUT,
+    "model": option(
+        str | None,
+        "Checkpoint to start from: a short name, `org/name[@revision]` or a directory.",
+    ),
+    "from_config": option(Path | None, "Start from random weights: config.json, or its directory."),
+}
 SFT_EXAMPLES = """
 Examples:
 
@@ -63,46 +47,9 @@ Examples:
 
 
 @app.command(epilog=SFT_EXAMPLES)
-def sft(
-    data: Annotated[Path, typer.Option(help="JSONL or parquet with columns prompt, completion.")],
-    out: Out,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Checkpoint to start from: a short name, `org/name[@revision]` or a directory."
-        ),
-    ] = None,
-    from_config: Annotated[
-        Path | None,
-        typer.Option(help="Start from random weights: config.json, or its directory."),
-    ] = None,
-    epochs: Epochs = 3.0,
-    max_steps: MaxSteps = 0,
-    batch_size: BatchSize = 16,
-    grad_accum: GradAccum = 1,
-    lr: Lr = 1e-5,
-    schedule: Schedule = "cosine",
-    warmup: Warmup = 0.03,
-    weight_decay: WeightDecay = 0.0,
-    adam_beta2: AdamBeta2 = 0.999,
-    max_grad_norm: MaxGradNorm = 1.0,
-    max_length: MaxLength = 0,
-    group_by_length: GroupByLength = True,
-    bf16: Bf16 = False,
-    gradient_checkpointing: Checkpointing = False,
-    deepspeed: Deepspeed = None,
-    report_to: ReportTo = "none",
-    log_every: LogEvery = 10,
-    save_every: SaveEvery = 500,
-    save_limit: SaveLimit = 1,
-    seed: Seed = 0,
-    resume: Resume = False,
-) -> None:
+@stage(SftConfig, SFT_OPTIONS)
+def sft(config: SftConfig) -> None:
     """Fine-tune on prompt/completion rows; the loss covers the completion and its end."""
-    options = dict(locals())  # every parameter is a field of SftConfig, which checks the values
-    from fsdpo_train.config import SftConfig
-
-    config = SftConfig(**options)
     from fsdpo_train.loop import is_main_process
     from fsdpo_train.sft import train_sft
 
@@ -112,6 +59,23 @@ def sft(
     print(f"{report.out}: {report.rows} rows, {report.steps} steps, final loss {report.loss:.4f}")
 
 
+PRM_OPTIONS = {
+    "data": option(
+        Path, "A sealed dataset, or JSONL or parquet with columns prompt, completions, labels."
+    ),
+    "out": OUT,
+    "model": option(
+        str, "Policy to put the head on: a short name, `org/name[@revision]` or a directory."
+    ),
+    "labels": option(str, "`outcome` (N=1), `rollouts` (N>1), `auto`: rollouts if there are."),
+    "reduce": option(str, "Over the steps: `sum` (the paper's), `mean`."),
+    "samples": option(int, "Solutions of each problem; 0: all."),
+    "balance": option(bool, "Right and wrong steps weigh the same in total.", "--balance"),
+    "only_mixed": option(bool, "Only problems with right and wrong solutions.", "--only-mixed"),
+    "held_out": option(float, "Share of the problems to measure on."),
+    "eval_every": option(int, "Steps between measurements; 0: at the end."),
+    "lora": LORA,
+}
 PRM_EXAMPLES = """
 Examples:
 
@@ -126,63 +90,9 @@ The defaults are the paper's: one epoch, 256 solutions per step on one device, l
 
 
 @app.command(epilog=PRM_EXAMPLES)
-def prm(
-    data: Annotated[
-        Path,
-        typer.Option(
-            help="A sealed dataset, or JSONL or parquet with columns prompt, completions, labels."
-        ),
-    ],
-    out: Out,
-    model: Annotated[
-        str,
-        typer.Option(
-            help="Policy to put the head on: a short name, `org/name[@revision]` or a directory."
-        ),
-    ] = "tiny",
-    labels: Annotated[
-        str, typer.Option(help="`outcome` (N=1), `rollouts` (N>1), `auto`: rollouts if there are.")
-    ] = "auto",
-    reduce: Annotated[str, typer.Option(help="Over the steps: `sum` (the paper's), `mean`.")] = (
-        "sum"
-    ),
-    samples: Annotated[int, typer.Option(help="Solutions of each problem; 0: all.")] = 0,
-    balance: Annotated[
-        bool, typer.Option("--balance", help="Right and wrong steps weigh the same in total.")
-    ] = False,
-    only_mixed: Annotated[
-        bool, typer.Option("--only-mixed", help="Only problems with right and wrong solutions.")
-    ] = False,
-    held_out: Annotated[float, typer.Option(help="Share of the problems to measure on.")] = 0.05,
-    eval_every: Annotated[int, typer.Option(help="Steps between measurements; 0: at the end.")] = 0,
-    lora: Annotated[int, typer.Option(help="Rank of LoRA adapters; 0 trains all weights.")] = 0,
-    epochs: Epochs = 1.0,
-    max_steps: MaxSteps = 0,
-    batch_size: BatchSize = 8,
-    grad_accum: GradAccum = 32,
-    lr: Lr = 5e-7,
-    schedule: Schedule = "linear",
-    warmup: Warmup = 0.05,
-    weight_decay: WeightDecay = 0.0,
-    adam_beta2: AdamBeta2 = 0.999,
-    max_grad_norm: MaxGradNorm = 1.0,
-    max_length: MaxLength = 0,
-    group_by_length: GroupByLength = True,
-    bf16: Bf16 = False,
-    gradient_checkpointing: Checkpointing = False,
-    deepspeed: Deepspeed = None,
-    report_to: ReportTo = "none",
-    log_every: LogEvery = 10,
-    save_every: SaveEvery = 500,
-    save_limit: SaveLimit = 1,
-    seed: Seed = 0,
-    resume: Resume = False,
-) -> None:
+@stage(PrmConfig, PRM_OPTIONS)
+def prm(config: PrmConfig) -> None:
     """Train a process reward model: a reward for each step, learnt from labelled solutions."""
-    options = dict(locals())  # every parameter is a field of PrmConfig, which checks the values
-    from fsdpo_train.config import PrmConfig
-
-    config = PrmConfig(**options)
     from fsdpo_train.loop import is_main_process
     from fsdpo_train.prm import train_prm
 
@@ -194,6 +104,29 @@ def prm(
     print(f"held out: {measured or 'nothing'}")
 
 
+DPO_OPTIONS = {
+    "data": option(
+        Path,
+        "A sealed dataset with pairs, `org/name[@revision]` of one on the Hub, or JSONL or parquet "
+        "with the columns of its pairs.",
+    ),
+    "out": OUT,
+    "model": option(
+        str,
+        "Policy to start from, and the reference: a short name, `org/name[@revision]` or a "
+        "directory.",
+    ),
+    "loss": option(str, "full-step (the paper's), full-step-scaled, dpo, step-dpo, release."),
+    "beta": option(float, "Pull towards the reference."),
+    "gamma": option(float, "Temperature of step rewards."),
+    "shuffle": option(str, "`groups`: pairs of a prompt stay together; `pairs`: scattered."),
+    "share_prompt": option(bool, "Compute a prompt once for all its solutions."),
+    "reference_cache": option(
+        Path | None, "Reference log-probabilities to share between runs; else in --out."
+    ),
+    "lora": LORA,
+    "batch_size": option(int, "Prompts per device and pass; pairs with --shuffle pairs."),
+}
 DPO_EXAMPLES = """
 Examples:
 
@@ -211,67 +144,9 @@ rate 5e-7, β 0.05, γ 0.5. Small models want a much higher learning rate.
 
 
 @app.command(epilog=DPO_EXAMPLES)
-def dpo(
-    data: Annotated[
-        Path,
-        typer.Option(
-            help="A sealed dataset with pairs, `org/name[@revision]` of one on the Hub, or JSONL "
-            "or parquet with the columns of its pairs."
-        ),
-    ],
-    out: Out,
-    model: Annotated[
-        str,
-        typer.Option(
-            help="Policy to start from, and the reference: a short name, `org/name[@revision]` or "
-            "a directory."
-        ),
-    ] = "tiny",
-    loss: Annotated[
-        str, typer.Option(help="full-step (the paper's), full-step-scaled, dpo, step-dpo, release.")
-    ] = "full-step",
-    beta: Annotated[float, typer.Option(help="Pull towards the reference.")] = 0.05,
-    gamma: Annotated[float, typer.Option(help="Temperature of step rewards.")] = 0.5,
-    shuffle: Annotated[
-        str, typer.Option(help="`groups`: pairs of a prompt stay together; `pairs`: scattered.")
-    ] = "groups",
-    share_prompt: Annotated[
-        bool, typer.Option(help="Compute a prompt once for all its solutions.")
-    ] = True,
-    reference_cache: Annotated[
-        Path | None,
-        typer.Option(help="Reference log-probabilities to share between runs; else in --out."),
-    ] = None,
-    lora: Annotated[int, typer.Option(help="Rank of LoRA adapters; 0 trains all weights.")] = 0,
-    epochs: Epochs = 1.0,
-    max_steps: MaxSteps = 0,
-    batch_size: Annotated[
-        int, typer.Option(help="Prompts per device and pass; pairs with --shuffle pairs.")
-    ] = 4,
-    grad_accum: GradAccum = 1,
-    lr: Lr = 5e-7,
-    schedule: Schedule = "linear",
-    warmup: Warmup = 0.05,
-    weight_decay: WeightDecay = 0.0,
-    adam_beta2: AdamBeta2 = 0.999,
-    max_grad_norm: MaxGradNorm = 1.0,
-    max_length: MaxLength = 0,
-    group_by_length: GroupByLength = True,
-    bf16: Bf16 = False,
-    gradient_checkpointing: Checkpointing = False,
-    deepspeed: Deepspeed = None,
-    report_to: ReportTo = "none",
-    log_every: LogEvery = 10,
-    save_every: SaveEvery = 500,
-    save_limit: SaveLimit = 1,
-    seed: Seed = 0,
-    resume: Resume = False,
-) -> None:
+@stage(DpoConfig, DPO_OPTIONS)
+def dpo(config: DpoConfig) -> None:
     """Train a policy on preference pairs: step-wise DPO, DPO and their relatives."""
-    options = dict(locals())  # every parameter is a field of DpoConfig, which checks the values
-    from fsdpo_train.config import DpoConfig
-
-    config = DpoConfig(**options)
     from fsdpo_train.dpo import train_dpo
 
     report = train_dpo(config)

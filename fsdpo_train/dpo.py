@@ -84,7 +84,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
     transformers.set_seed(config.seed)
     model, tokenizer = _start(config)
     maker = made_by(config, model_name, tokenizer)
-    prompts = by_prompt(rows, first_difference=config.loss == "step-dpo")
+    prompts = by_prompt(rows, config.loss)
     data = prepare(prompts, tokenizer, context_length(config, model), maker)
     share = config.share_prompt and _sees_all(model, data.longest)
     if is_main_process():

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: The preference losses by name.
 LOSSES = ("full-step", "full-step-scaled", "dpo", "step-dpo", "release")
+#: Those that read no step rewards.
+WITHOUT_REWARDS = ("dpo", "step-dpo")
 
 
 def at_readouts(value_BT: Tensor, readout_BK: Tensor) -> Tensor:
@@ -195,7 +197,7 @@ def _token_weights(
     import torch
 
     mask_ST = solutions.step_ST >= 0
-    if spec.loss in ("dpo", "step-dpo"):
+    if spec.loss in WITHOUT_REWARDS:
         return mask_ST.to(ratio_ST.dtype)
     reward_SK, mask_SK = _rewards(solutions)
     at_ST = solutions.step_ST.clamp_min(0)

@@ -10,6 +10,7 @@ from typing import Any
 
 from fsdpo_data.errors import InputError
 from fsdpo_data.identity import file_sha256
+from fsdpo_train.losses import WITHOUT_REWARDS
 
 #: What is read of a pair.
 COLUMNS = ("prompt", "chosen_steps", "rejected_steps", "chosen_rewards", "rejected_rewards")
@@ -134,13 +135,13 @@ def _on_hub(name: str) -> tuple[str, Iterator[PlacedRow], dict[str, str]]:
     return identity, rows, {"dataset": identity}
 
 
-def by_prompt(rows: Iterable[PlacedRow], *, first_difference: bool) -> list[PromptPairs]:
+def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
     """Check pairs and gather them by prompt, each different solution once.
 
     Args:
         rows: The rows of ``pairs``.
-        first_difference: Whether both sides end with the first step in which they differ, as
-            Step-DPO has it.
+        loss: What they are for. ``step-dpo`` ends both sides with the first step in which they
+            differ; losses that read no rewards do without them.
 
     Raises:
         InputError: naming the row that cannot be used, or if there is none.
@@ -148,16 +149,14 @@ def by_prompt(rows: Iterable[PlacedRow], *, first_difference: bool) -> list[Prom
     groups: dict[str, PromptPairs] = {}
     places: dict[str, dict[Solution, int]] = {}
     for place, row in rows:
-        missing = [name for name in COLUMNS if row.get(name) is None]
-        if missing:
-            raise InputError(f"--data {place}: no {' and no '.join(missing)}.")
+        row = _complete(place, row, loss)
         sides = [_side(place, row, side) for side in ("chosen", "rejected")]
         if "".join(sides[0].steps) == "".join(sides[1].steps):
             raise InputError(
                 f"--data {place}: chosen and rejected are the same text, {sides[0].steps[0]!r} … "
                 "Leave the pair out."
             )
-        if first_difference:
+        if loss == "step-dpo":
             sides = _cut(*sides)
         group = groups.setdefault(row["prompt"], PromptPairs(row["prompt"]))
         known = places.setdefault(row["prompt"], {})
@@ -170,6 +169,19 @@ def by_prompt(rows: Iterable[PlacedRow], *, first_difference: bool) -> list[Prom
     if not groups:
         raise InputError("--data has no pairs: expected rows of " + ", ".join(COLUMNS) + ".")
     return list(groups.values())
+
+
+def _complete(place: str, row: Row, loss: str) -> Row:
+    """Return the row with zeros for rewards that it lacks, if the loss reads none."""
+    missing = [name for name in COLUMNS if row.get(name) is None]
+    rewards = [name for name in missing if name.endswith("_rewards")]
+    if missing == rewards and loss in WITHOUT_REWARDS:
+        zeros = {name: [0.0] * len(row[name.replace("rewards", "steps")]) for name in rewards}
+        return {**row, **zeros}
+    if missing:
+        way_out = f", which --loss {loss} reads" if missing == rewards else ""
+        raise InputError(f"--data {place}: no {' and no '.join(missing)}{way_out}.")
+    return row
 
 
 def _side(place: str, row: Row, side: str) -> Solution:

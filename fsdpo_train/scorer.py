@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+from fsdpo_data.checkpoints import load_checkpoint, pick_device
 from fsdpo_data.errors import InputError, Unavailable
 from fsdpo_data.identity import ModelRef
 from fsdpo_data.models import ResolvedModel, resolve
-from fsdpo_data.samplers.transformers import pick_device
 from fsdpo_data.scorers import SteppedText
 from fsdpo_train.losses import at_readouts
 from fsdpo_train.tokenize import Encoded, StepTokenizer
@@ -84,7 +84,14 @@ class PrmScorer:
         self.model = model
         self._device = pick_device(device)
         self._batch_tokens = batch_tokens
-        tokenizer, net = _load(path, revision, dtype)
+        tokenizer, net = load_checkpoint(
+            "AutoModelForTokenClassification",
+            path,
+            revision,
+            dtype=dtype,
+            option="--prm",
+            expected="a directory that `fsdpo-train prm` wrote",
+        )
         self._net = net.to(self._device).eval()
         self._encoder = StepTokenizer(tokenizer)
         self._pad: int = tokenizer.pad_token_id or 0
@@ -134,7 +141,7 @@ class PrmScorer:
 
     def _rewards(self, batch: Sequence[Encoded]) -> torch.Tensor:
         """Run whole sequences, padded on the right."""
-        ids, mask = self._padded([each.ids for each in batch])
+        ids, mask = padded([each.ids for each in batch], self._pad, self._device)
         logits = self._net(input_ids=ids, attention_mask=mask, use_cache=False).logits
         return self._sigmoid(logits, [each.readouts for each in batch])
 
@@ -146,7 +153,7 @@ class PrmScorer:
 
         firsts = [encoded[group[0]] for group in groups]
         prompts = [each.ids[: each.n_prompt] for each in firsts]
-        ids, prompt_mask = self._padded(prompts, left=True)
+        ids, prompt_mask = padded(prompts, self._pad, self._device, left=True)
         positions = (prompt_mask.cumsum(-1) - 1).clamp_min(0)
         cache = self._net.base_model(
             input_ids=ids, attention_mask=prompt_mask, position_ids=positions, use_cache=True
@@ -156,7 +163,7 @@ class PrmScorer:
         for batch in by_length(lengths, self._batch_tokens):
             rows = torch.tensor([row_of[index] for index in batch], device=self._device)
             tails = [encoded[index].ids[encoded[index].n_prompt :] for index in batch]
-            ids, mask = self._padded(tails)
+            ids, mask = padded(tails, self._pad, self._device)
             mask = torch.cat([prompt_mask[rows], mask], dim=1)
             width = ids.shape[1]
             logits = self._net(
@@ -180,21 +187,6 @@ class PrmScorer:
         for index, layer in enumerate(cache.layers):
             selected.update(layer.keys[rows], layer.values[rows], index)
         return selected
-
-    def _padded(
-        self, sequences: Sequence[Sequence[int]], *, left: bool = False
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return ids and attention mask, both [B, T]."""
-        import torch
-
-        width = max(map(len, sequences))
-        ids = torch.full((len(sequences), width), self._pad)
-        mask = torch.zeros_like(ids)
-        for row, each in enumerate(sequences):
-            place = slice(width - len(each), width) if left else slice(len(each))
-            ids[row, place] = torch.tensor(each)
-            mask[row, place] = 1
-        return ids.to(self._device), mask.to(self._device)
 
     def _sigmoid(self, logits: torch.Tensor, readouts: Sequence[Sequence[int]]) -> torch.Tensor:
         """Return rewards [B, K] in float32; what is past a row's own steps means nothing."""
@@ -238,17 +230,17 @@ def by_length(lengths: dict[int, int], batch_tokens: int) -> Iterator[list[int]]
         yield batch
 
 
-def _load(path: str, revision: str | None, dtype: str) -> tuple[Any, Any]:
-    from transformers import AutoModelForTokenClassification, AutoTokenizer
+def padded(
+    sequences: Sequence[Sequence[int]], pad: int, device: str, *, left: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ids and attention mask, both [B, T], of sequences padded with ``pad``."""
+    import torch
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
-        net = AutoModelForTokenClassification.from_pretrained(
-            path, revision=revision, dtype=dtype, use_safetensors=True
-        )
-    except (OSError, ValueError) as error:
-        raise Unavailable(
-            f"--prm {path} cannot be loaded: {str(error).splitlines()[0]} Expected a directory "
-            "that `fsdpo-train prm` wrote."
-        ) from error
-    return tokenizer, net
+    width = max(map(len, sequences))
+    ids = torch.full((len(sequences), width), pad)
+    mask = torch.zeros_like(ids)
+    for row, each in enumerate(sequences):
+        place = slice(width - len(each), width) if left else slice(len(each))
+        ids[row, place] = torch.tensor(each)
+        mask[row, place] = 1
+    return ids.to(device), mask.to(device)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fsdpo_data.errors import Unavailable
 from fsdpo_data.identity import ModelRef
-from fsdpo_data.samplers.vllm import checkpoint_dtype, cpu_defaults, import_vllm, reason
+from fsdpo_data.samplers.vllm import reason, start_engine
 from fsdpo_data.scorers import SteppedText
 from fsdpo_train.tokenize import StepTokenizer
 
@@ -38,22 +38,9 @@ class VllmPrmScorer:
         engine_args: Mapping[str, Any] | None = None,
     ) -> None:
         self.model = model
-        vllm = import_vllm()
-        arguments = {
-            "runner": "pooling",
-            "dtype": checkpoint_dtype(path, revision) if dtype == "auto" else dtype,
-            **cpu_defaults(),
-            **(engine_args or {}),
-        }
-        try:
-            self._llm = vllm.LLM(
-                model=path, revision=revision, tokenizer_revision=revision, **arguments
-            )
-        except Exception as error:  # vLLM raises whatever its parts raise
-            raise Unavailable(
-                f"--engine vllm could not load {path} with {arguments}: {reason(error)} "
-                "Check the GPUs and the options, or use --engine transformers."
-            ) from error
+        self._llm = start_engine(
+            path, revision, dtype, {"runner": "pooling", **(engine_args or {})}
+        )
         self._encoder = StepTokenizer(self._llm.get_tokenizer())
         self._context: int = self._llm.model_config.max_model_len
 

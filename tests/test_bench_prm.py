@@ -187,7 +187,9 @@ def test_a_scored_world_is_measured_end_to_end(tmp_path: Path) -> None:
         ("lies", {text: [1 - each for each in values] for text, values in table.items()}),
     ):
         scorer = TableScorer(rewards)
-        stage = ScoreStage(scorer.model, {"name": "table"}, lambda scorer=scorer: scorer)
+        stage = ScoreStage(
+            scorer.model, {"name": "table", "dtype": "auto"}, lambda scorer=scorer: scorer
+        )
         derive(tmp_path / "run", tmp_path / name, [stage], progress=progress)
     told = report(load_scored(tmp_path / "truth"))
     assert told["steps"]["auc"] == 1 and told["steps"]["margin"] == pytest.approx(0.8)
@@ -231,10 +233,30 @@ def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path)
     assert "F1 of finding the first error" in shown.output and "on 12 other rows" in shown.output
 
 
+def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    problems, template, rng = make_problems("test", 12), get_template("problem"), random.Random(0)
+    texts = {
+        template.render(problem.question): [
+            demonstration(problem, rng, rate).text for rate in (0.0, 0.0, 0.4, 0.9)
+        ]
+        for problem in problems
+    }
+    source = ProblemSet(problems, [SourceRef("embedded", "1", "test")])
+    run = tmp_path / "run"
+    build(build_spec(), source, lambda: FixedSampler(texts), run, progress=LineProgress())
+    arguments = ["prm", "--likelihood", "tiny", "--dataset", str(run), "--device", "cpu", "--json"]
+    shown = CliRunner().invoke(app, arguments)
+    assert shown.exit_code == 0, shown.output
+    found = json.loads(shown.stdout)["dataset"]
+    assert found["ranking_auc"]["prod"]["value"] > 0.85 and found["steps"]["margin"] > 0.2
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "nothing to measure"),
+        (["--dataset", "d", "--prm", "p", "--likelihood", "l"], "expected one of them"),
         (["--first-errors", "x.json"], "needs a model to find them"),
         (["--first-errors", "x.json", "--prm", "p"], "needs --template"),
         (["--dataset", "nowhere"], "holds no dataset"),

@@ -254,7 +254,7 @@ def test_every_loss_reads_one_reference(
 
 def test_a_process_computes_its_own_groups_whatever_others_have_added(policy: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
-    prompts = by_prompt([("row", row) for row in preference_rows()], first_difference=False)
+    prompts = by_prompt([("row", row) for row in preference_rows()], loss="dpo")
     data = prepare(prompts, tokenizer, 256, {})
     found = {key.solution: None for key in data.keys[0]}
     mine, theirs = (
@@ -298,7 +298,7 @@ def test_a_changed_reference_is_found_out(policy: Path, data: Path, tmp_path: Pa
 def test_step_dpo_ends_with_the_first_difference() -> None:
     base = {"prompt": "p", "chosen_rewards": [0.5] * 3, "rejected_rewards": [0.5] * 3}
     row = base | {"chosen_steps": ["a", "b", "c"], "rejected_steps": ["a", "x", "y"]}
-    (group,) = by_prompt([("row 1", row)], first_difference=True)
+    (group,) = by_prompt([("row 1", row)], loss="step-dpo")
     assert [(each.steps, each.end) for each in group.solutions] == [
         (("a", "b"), False),
         (("a", "x"), False),
@@ -308,18 +308,30 @@ def test_step_dpo_ends_with_the_first_difference() -> None:
         "chosen_rewards": [0.5] * 2,
         "rejected_steps": ["a", "b", "c"],
     }
-    (group,) = by_prompt([("row 1", shorter)], first_difference=True)
+    (group,) = by_prompt([("row 1", shorter)], loss="step-dpo")
     assert [(each.steps, each.end) for each in group.solutions] == [
         (("a", "b"), True),
         (("a", "b", "c"), True),
     ]
-    (group,) = by_prompt([("row 1", row)], first_difference=False)
+    (group,) = by_prompt([("row 1", row)], loss="dpo")
     assert [len(each.steps) for each in group.solutions] == [3, 3]
+
+
+def test_losses_without_rewards_do_without_them() -> None:
+    row = preference_rows()[0]
+    bare = {name: text for name, text in row.items() if not name.endswith("_rewards")}
+    for loss in ("dpo", "step-dpo"):
+        (group,) = by_prompt([("row 1", bare)], loss)
+        (scored,) = by_prompt([("row 1", row)], loss)
+        assert [each.steps for each in group.solutions] == [each.steps for each in scored.solutions]
+    for loss in ("full-step", "full-step-scaled", "release"):
+        with pytest.raises(InputError, match="no chosen_rewards and no rejected_rewards"):
+            by_prompt([("row 1", bare)], loss)
 
 
 def test_each_different_solution_is_kept_once() -> None:
     rows = [("row", row) for row in preference_rows(prompts=3, top=4)]
-    groups = by_prompt(rows, first_difference=False)
+    groups = by_prompt(rows, loss="dpo")
     assert [len(group.solutions) for group in groups] == [8, 8, 8]
     assert [len(group.pairs) for group in groups] == [16, 16, 16]
 
@@ -346,7 +358,8 @@ def test_solutions_beyond_the_context_are_left_out_whole(
         ({"chosen_rewards": [0.5]}, "row 1: 1 chosen_rewards for 3 chosen_steps"),
         ({"rejected_rewards": [0.1, math.nan, 0.2]}, "row 1: reward nan in rejected_rewards"),
         ({"rejected_rewards": [0.1, None, 0.2]}, "row 1: reward None in rejected_rewards"),
-        ({"chosen_rewards": None}, "row 1: no chosen_rewards"),
+        ({"chosen_rewards": None}, "row 1: no chosen_rewards, which --loss full-step reads"),
+        ({"chosen_steps": None, "chosen_rewards": None}, "no chosen_steps and no chosen_rewards"),
         ({"chosen_steps": "Step"}, "chosen_steps and chosen_rewards: expected two lists"),
         ({"chosen_steps": ["a", "", "b"]}, "chosen_steps has an empty step"),
         ({"chosen_steps": [], "chosen_rewards": []}, "has an empty step, or none at all"),
@@ -366,15 +379,13 @@ def test_two_sides_of_one_text_are_refused() -> None:
     row = preference_rows()[0]
     same = {f"rejected{end}": row[f"chosen{end}"] for end in ("", "_steps", "_rewards")}
     with pytest.raises(InputError, match="row 7: chosen and rejected are the same text"):
-        by_prompt([("pairs, row 7", row | same)], first_difference=False)
+        by_prompt([("pairs, row 7", row | same)], loss="dpo")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"beta": 0.0}, "--beta 0.0: expected a number over 0"),
-        ({"gamma": -1.0}, "--gamma -1.0: expected 0 or more"),
-        ({"loss": "kto"}, "--loss kto: expected one of"),
         ({"shuffle": "rows"}, "--shuffle rows: expected groups or pairs"),
         ({"lora": 2, "deepspeed": "zero3"}, "--lora --deepspeed zero3"),
     ],

@@ -21,6 +21,8 @@ from fsdpo_data.errors import InputError, RunMismatch, SchemaError
 from fsdpo_data.identity import file_sha256
 from fsdpo_data.pair import PairSpec, PairStage, choose
 from fsdpo_data.rewards import AGGREGATES, aggregate, aggregated
+from fsdpo_data.samplers import Completion, SamplingSpec
+from fsdpo_data.samplers.scripted import FixedSampler
 from fsdpo_data.schema import arrow_schema
 from fsdpo_data.validate import validate
 
@@ -45,7 +47,10 @@ class Rewards:
         self.table = table
 
     def spec(self) -> dict[str, Any]:
-        return {"prm": {"name": "table", "revision": "0"}, "engine": {"name": "none"}}
+        return {
+            "prm": {"name": "table", "revision": "0"},
+            "engine": {"name": "none", "dtype": "float32"},
+        }
 
     def check(self, source: Path, manifest: dict[str, Any]) -> None:
         pass
@@ -175,6 +180,33 @@ def test_statistics_show_lengths_and_margins(scored: Scored) -> None:
     assert (length["chosen_longer"], length["chosen_shorter"]) == (2, 0)
 
 
+def test_a_solution_that_stopped_on_length_is_in_no_pair(tmp_path: Path) -> None:
+    """A trainer would let it end where it was cut."""
+    source = problem_set(1)
+    told = [(right(0), "stop"), (right(1), "length"), (wrong(0), "stop"), (wrong(1), "length")]
+    table = {text: [0.5, 0.5] for text, _ in told}
+
+    class Cuts(FixedSampler):
+        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+            return [[Completion(text, reason, 9) for text, reason in told] for _ in prompts]
+
+    small_build(tmp_path / "b", source, spec=build_spec(n=4), make_sampler=lambda: Cuts({}))
+    derive(tmp_path / "b", tmp_path / "s", [Rewards(table)], progress=LineProgress())
+    manifest, pairs = paired(tmp_path / "s")
+    assert pairs == [(right(0), wrong(0))]
+    assert manifest["pairs"]["solutions"] == {"chosen": 1, "rejected": 1, "truncated": 2}
+    solutions = pl.read_parquet(tmp_path / "s/solutions/*.parquet")
+    cut = solutions.filter(pl.col("finish_reason") == "length").row(0, named=True)
+    rewrite(
+        tmp_path / "pairs",
+        chosen_id=cut["solution_id"],
+        chosen_steps=cut["completions"],
+        chosen="".join(cut["completions"]),
+    )
+    with pytest.raises(SchemaError, match="1 pairs join a solution that stopped on length"):
+        validate(tmp_path / "pairs")
+
+
 def test_pairs_are_those_of_a_plain_loop(tmp_path: Path) -> None:
     """Against the definition, on random rewards with many ties and repeated texts."""
     rng = random.Random(0)
@@ -184,6 +216,7 @@ def test_pairs_are_those_of_a_plain_loop(tmp_path: Path) -> None:
             "completions": [f"{rng.randrange(9)}", "x"],
             "outcome": rng.choice(["correct", "incorrect", "no_answer", "timed_out"]),
             "step_rewards": [rng.randrange(4) / 4, rng.randrange(4) / 4],
+            "finish_reason": "stop",
         }
         for i in range(1200)
     ]

@@ -12,10 +12,11 @@ import pytest
 from helpers import RIGHT, WRONG, problem_set, small_build
 
 from fsdpo_data.console import LineProgress
+from fsdpo_data.continuations import Continuer, continuation_sampling
 from fsdpo_data.derive import derive
 from fsdpo_data.errors import InputError, Unavailable
 from fsdpo_data.identity import ModelRef
-from fsdpo_data.rollouts import LabelStage, check_rollouts, rollout_sampling
+from fsdpo_data.rollouts import LabelStage, check_rollouts
 from fsdpo_data.samplers import Completion, SamplingSpec
 from fsdpo_data.validate import validate
 
@@ -53,13 +54,14 @@ def labelled(
 ) -> dict[str, Any]:
     manifest = json.loads((source / "manifest.json").read_text())
     chosen = sampler or Continues()
-    stage = LabelStage(
+    continuer = Continuer(
         chosen.model,
-        rollout_sampling(manifest, n, seed=1),
+        continuation_sampling(manifest, n, seed=1),
         {"name": "scripted", "dtype": "auto"},
         lambda: chosen,
         batch=options.pop("batch", 2),
     )
+    stage = LabelStage(continuer)
     made = derive(source, out, [stage], progress=LineProgress(), **options)
     assert validate(out) == made
     return made

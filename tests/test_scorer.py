@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -272,3 +273,22 @@ def test_the_command_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert code == 1 and "already holds this run. Go on with it by --resume" in err
     code, _, err = run(capsys, "score", str(tmp_path), "--prm", str(model), "--out", "x")
     assert code == 1 and "holds no dataset" in err
+
+
+def test_likelihoods_are_those_of_plain_forward_passes(policy: Path) -> None:
+    from fsdpo_train.likelihood import LikelihoodScorer
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
+    net = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()
+    items = [*solutions(), SteppedText("p", []), SteppedText("p", ["x" * 300])]
+    found = LikelihoodScorer(str(policy), REF, device="cpu", batch_tokens=300).score(items)
+    assert found[-2:] == [[], None]
+    for item, rewards in zip(items[:-2], found[:-2], strict=True):
+        prompt = tokenizer(item.prompt)["input_ids"]
+        ids = torch.tensor(prompt + tokenizer("".join(item.steps))["input_ids"])
+        with torch.no_grad():
+            logprobs = net(ids[None]).logits[0].log_softmax(-1)
+        total = logprobs[len(prompt) - 1 : -1].gather(-1, ids[len(prompt) :, None]).sum()
+        assert rewards is not None and len(rewards) == len(item.steps)
+        assert sum(map(math.log, rewards)) == pytest.approx(float(total), abs=1e-3)
+        assert all(0 < reward < 1 for reward in rewards)

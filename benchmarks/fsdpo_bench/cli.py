@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -162,6 +163,7 @@ _PRM_EXAMPLES = """
 
 - `fsdpo-bench prm --dataset runs/scored` — a dataset that `fsdpo-data score` made
 - `fsdpo-bench prm --prm runs/prm --dataset runs/test` — score it here, in memory
+- `fsdpo-bench prm --likelihood tiny --dataset runs/test` — the policy's own confidence, to compare
 - `fsdpo-bench prm --prm runs/prm --template alpaca --first-errors gsm8k.json`
 """
 
@@ -170,6 +172,10 @@ _PRM_EXAMPLES = """
 def prm(
     prm: Annotated[
         str | None, typer.Option("--prm", help="Process reward model: a directory or `org/name`.")
+    ] = None,
+    likelihood: Annotated[
+        str | None,
+        typer.Option(help="Instead of --prm: a policy, whose probability of a step is its reward."),
     ] = None,
     dataset: Annotated[
         Path | None, typer.Option(help="A sealed dataset: ranking, best-of-N, step truth.")
@@ -191,10 +197,17 @@ def prm(
     """Measure a process reward model: does it rank solutions, does it find the first error?"""
     from fsdpo_bench.prm import measure_prm
     from fsdpo_bench.show_prm import print_prm
-    from fsdpo_data.score_jobs import ScoreOptions
+    from fsdpo_data.score_jobs import ScoreOptions, load_likelihood, load_scorer
 
-    options = ScoreOptions(prm, engine.value, device.value, dtype.value) if prm else None
-    measured = measure_prm(options, dataset, first_errors or [], template, tune)
+    if prm and likelihood:
+        raise InputError("--prm and --likelihood: expected one of them, not both.")
+    make_scorer = None
+    if prm:
+        options = ScoreOptions(prm, engine.value, device.value, dtype.value)
+        make_scorer = partial(load_scorer, options)
+    elif likelihood:
+        make_scorer = partial(load_likelihood, likelihood, device.value, dtype.value)
+    measured = measure_prm(make_scorer, dataset, first_errors or [], template, tune)
     if as_json:
         typer.echo(json.dumps(measured.as_dict(), indent=2))
     else:

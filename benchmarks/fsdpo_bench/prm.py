@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from fsdpo_bench.first_error import (
 from fsdpo_bench.prm_truth import ScoredSolution, load_scored, load_unscored, report
 from fsdpo_data.errors import InputError
 from fsdpo_data.prompts import get_template
-from fsdpo_data.score_jobs import ScoreOptions, load_scorer
 from fsdpo_data.scorers import Scorer, SteppedText
 
 
@@ -41,7 +40,7 @@ class Measured:
 
 
 def measure_prm(
-    options: ScoreOptions | None,
+    make_scorer: Callable[[], Scorer] | None,
     dataset: Path | None,
     files: Sequence[Path],
     template: str | None,
@@ -50,7 +49,7 @@ def measure_prm(
     """Measure a process reward model, or the rewards a dataset holds already.
 
     Args:
-        options: The model and how to run it; None to take the dataset's own rewards.
+        make_scorer: Loads the model; None to take the dataset's own rewards.
         dataset: A sealed dataset of graded solutions.
         files: ProcessBench files.
         template: Prompt template for their problems.
@@ -60,10 +59,10 @@ def measure_prm(
         InputError: if there is nothing to measure, or a file cannot be used.
         Unavailable: if the model cannot be run here.
     """
-    _check(options, dataset, files, template)
+    _check(make_scorer is not None, dataset, files, template)
     rows = {file.name: read_judged(file) for file in files}
-    solutions = None if dataset is None else _solutions(dataset, scored=options is None)
-    scorer = None if options is None else load_scorer(options)
+    solutions = None if dataset is None else _solutions(dataset, scored=make_scorer is None)
+    scorer = None if make_scorer is None else make_scorer()
     measured = Measured()
     if solutions is not None:
         measured.dataset = report(solutions if scorer is None else _rewarded(solutions, scorer))
@@ -76,11 +75,11 @@ def measure_prm(
 
 
 def _check(
-    options: ScoreOptions | None, dataset: Path | None, files: Sequence[Path], template: str | None
+    has_model: bool, dataset: Path | None, files: Sequence[Path], template: str | None
 ) -> None:
     if dataset is None and not files:
         raise InputError("nothing to measure: give --dataset DIR or --first-errors FILE, or both.")
-    if files and options is None:
+    if files and not has_model:
         raise InputError("--first-errors needs a model to find them: give --prm PATH.")
     if files and template is None:
         raise InputError(

@@ -230,7 +230,7 @@ def make_ours(options: argparse.Namespace) -> Any:
     arguments = dpo._arguments(config)
     model, tokenizer = dpo._start(config)
     maker = made_by(config, "random", tokenizer)
-    prompts = by_prompt(open_pairs(config.data)[1], first_difference=False)
+    prompts = by_prompt(open_pairs(config.data)[1], loss="dpo")
     data = prepare(prompts, tokenizer, 1024, maker)
     store = ReferenceStore(config.reference_cache, maker)
     reference = reference_logprobs(data, store, config, arguments, share_prompt=config.share_prompt)

@@ -91,6 +91,15 @@ def _score(score: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pair(pair: Mapping[str, Any]) -> dict[str, Any]:
+    if pair.get("style") == "step-dpo":
+        options = {
+            "style": "step-dpo",
+            "threshold": pair["threshold"],
+            "resamples": pair["sampling"]["n"],
+            "model": pinned(pair["model"]),
+            **_sampling(pair["sampling"]),
+        }
+        return options | ({} if pair["max_pairs"] is None else {"max-pairs": pair["max_pairs"]})
     options = {"top": pair["top"], "aggregate": pair["aggregate"]}
     if not pair["require_outcome"]:
         options["no-require-outcome"] = None

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.errors import Unavailable
+from fsdpo_data.checkpoints import load_checkpoint, pick_device
 from fsdpo_data.identity import ModelRef
 from fsdpo_data.samplers import Completion, FinishReason, SamplingSpec
 from fsdpo_data.samplers.tokens import cut_at_stop, encode_prompt
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 #: (position of the prompt in the batch, its ids, sample index, tokens it may generate)
 Request = tuple[int, list[int], int, int]
+
+#: Sequences decoded together. On a CPU the keys and values of a few stay in its caches.
+BATCH_SIZE = {"cuda": 256, "cpu": 32}
 
 #: Tokens of the first round of a batch; each round after it is twice as long.
 ROUND = 128
@@ -35,7 +38,7 @@ class TransformersSampler:
         revision: Commit for a Hub repository.
         device: ``auto``, ``cpu`` or ``cuda``.
         dtype: ``auto`` (the checkpoint's own), ``float32`` or ``bfloat16``.
-        batch_size: Sequences decoded together.
+        batch_size: Sequences decoded together; by default what is fastest on the device.
 
     Raises:
         Unavailable: if torch is missing, or a GPU is asked for and absent.
@@ -49,13 +52,20 @@ class TransformersSampler:
         revision: str | None = None,
         device: str = "auto",
         dtype: str = "auto",
-        batch_size: int = 256,
+        batch_size: int | None = None,
     ) -> None:
         self.model = model
         self._device = pick_device(device)
-        self._batch_size = batch_size
-        self._tokenizer, self._net = _load(path, revision, dtype)
-        self._net = self._net.to(self._device).eval()
+        self._batch_size = batch_size or BATCH_SIZE[self._device]
+        self._tokenizer, net = load_checkpoint(
+            "AutoModelForCausalLM",
+            path,
+            revision,
+            dtype=dtype,
+            option="--model",
+            expected="a causal language model: config.json, tokenizer, safetensors weights",
+        )
+        self._net = net.to(self._device).eval()
         self._context: int = self._net.config.max_position_embeddings
         self._eos = _eos_ids(self._net, self._tokenizer)
         self._pad = self._tokenizer.pad_token_id
@@ -199,39 +209,6 @@ def _uniforms(seeds: Sequence[int], length: int) -> np.ndarray:
     import numpy as np
 
     return np.stack([np.random.default_rng(seed).random(length) for seed in seeds])
-
-
-def pick_device(device: str) -> str:
-    """Return ``cuda`` or ``cpu``.
-
-    Raises:
-        Unavailable: if a GPU is asked for and torch sees none.
-    """
-    import torch
-
-    has_gpu = torch.cuda.is_available()
-    if device == "cuda" and not has_gpu:
-        raise Unavailable(
-            "--device cuda: torch sees no GPU here. Use --device cpu (or auto), or check the "
-            "driver with nvidia-smi and that this torch build has CUDA."
-        )
-    return device if device != "auto" else "cuda" if has_gpu else "cpu"
-
-
-def _load(path: str, revision: str | None, dtype: str) -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
-        net = AutoModelForCausalLM.from_pretrained(
-            path, revision=revision, dtype=dtype, use_safetensors=True
-        )
-    except (OSError, ValueError) as error:
-        raise Unavailable(
-            f"--model {path} cannot be loaded: {str(error).splitlines()[0]} Expected a causal "
-            "language model with config.json, a tokenizer and safetensors weights."
-        ) from error
-    return tokenizer, net
 
 
 def _eos_ids(net: Any, tokenizer: Any) -> list[int]:

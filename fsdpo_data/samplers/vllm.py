@@ -40,24 +40,10 @@ class VllmSampler:
         engine_args: Mapping[str, Any] | None = None,
     ) -> None:
         self.model = model
-        vllm = import_vllm()
-        arguments = {
-            "enable_prefix_caching": True,
-            "dtype": checkpoint_dtype(path, revision) if dtype == "auto" else dtype,
-            **cpu_defaults(),
-            **(engine_args or {}),
-        }
-        make = _Replicas if arguments.get("data_parallel_size", 1) > 1 else vllm.LLM
-        try:
-            self._llm = make(
-                model=path, revision=revision, tokenizer_revision=revision, **arguments
-            )
-        except Exception as error:  # vLLM raises whatever its parts raise
-            raise Unavailable(
-                f"--engine vllm could not load {path} with {arguments}: {reason(error)} "
-                "Check the GPUs and the options, or use --engine transformers."
-            ) from error
-        self._params = vllm.SamplingParams
+        self._llm = start_engine(
+            path, revision, dtype, {"enable_prefix_caching": True, **(engine_args or {})}
+        )
+        self._params = import_vllm().SamplingParams
         self._tokenizer = self._llm.get_tokenizer()
         self._context: int = self._llm.model_config.max_model_len
 
@@ -180,6 +166,34 @@ def import_vllm() -> Any:
     return vllm
 
 
+def start_engine(path: str, revision: str | None, dtype: str, arguments: Mapping[str, Any]) -> Any:
+    """Start ``vllm.LLM``, or as many of them as ``data_parallel_size`` says.
+
+    Args:
+        path: Local directory or Hub repository.
+        revision: Commit for a Hub repository.
+        dtype: ``auto`` (the checkpoint's own), ``float32``, ``bfloat16`` or ``float16``.
+        arguments: Passed on as they are; they win over what CPUs need.
+
+    Raises:
+        Unavailable: if vLLM is missing or cannot start here.
+    """
+    vllm = import_vllm()
+    make = _Replicas if arguments.get("data_parallel_size", 1) > 1 else vllm.LLM
+    every = {
+        "dtype": _checkpoint_dtype(path, revision) if dtype == "auto" else dtype,
+        **_cpu_defaults(),
+        **arguments,
+    }
+    try:
+        return make(model=path, revision=revision, tokenizer_revision=revision, **every)
+    except Exception as error:  # vLLM raises whatever its parts raise
+        raise Unavailable(
+            f"--engine vllm could not load {path} with {every}: {reason(error)} "
+            "Check the GPUs and the options, or use --engine transformers."
+        ) from error
+
+
 def can_run() -> bool:
     """Say whether vLLM is installed and finds a device that it supports."""
     from importlib.util import find_spec
@@ -194,7 +208,7 @@ def can_run() -> bool:
     return not current_platform.is_unspecified()
 
 
-def checkpoint_dtype(path: str, revision: str | None) -> str:
+def _checkpoint_dtype(path: str, revision: str | None) -> str:
     """Return the dtype in the checkpoint's config.
 
     vLLM's own ``auto`` casts float32 checkpoints to half precision; ours does not.
@@ -205,7 +219,7 @@ def checkpoint_dtype(path: str, revision: str | None) -> str:
     return str(dtype).removeprefix("torch.") if dtype is not None else "auto"
 
 
-def cpu_defaults() -> dict[str, Any]:
+def _cpu_defaults() -> dict[str, Any]:
     """Return the arguments without which vLLM does not do what is promised on CPUs."""
     from vllm.platforms import current_platform
 

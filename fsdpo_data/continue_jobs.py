@@ -1,4 +1,4 @@
-"""Options of the command line to a labelling stage."""
+"""Options of the command line to a stage that continues solutions: labels, and pairs of steps."""
 
 from __future__ import annotations
 
@@ -8,22 +8,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.console import progress
-from fsdpo_data.derive import derive
+from fsdpo_data.continuations import Continuer, continuation_sampling
 from fsdpo_data.errors import InputError
 from fsdpo_data.jobs import BATCH, make_sampler, pick_engine
 from fsdpo_data.manifest import Manifest, read_manifest
 from fsdpo_data.models import ResolvedModel, resolve
-from fsdpo_data.rollouts import LabelStage, check_rollouts, cost_line, rollout_sampling
 
 
 @dataclass(frozen=True, slots=True)
-class LabelOptions:
-    """The options of ``fsdpo-data label``, as typed; see its ``--help``."""
+class ContinueOptions:
+    """The options that ``fsdpo-data label`` and ``pair`` share, as typed; see their ``--help``.
+
+    Attributes:
+        source: The dataset whose solutions are continued.
+        n: Continuations of each beginning.
+        model: Who continues; the model that sampled if None.
+        temperature: As the solutions were sampled if None, like the next two.
+        top_p: Nucleus mass.
+        max_tokens: Tokens per continuation.
+        engine: ``auto``, ``vllm``, ``transformers`` or ``scripted``.
+        replay: Recorded continuations, for ``scripted``.
+        device: Where the transformers engine runs.
+        dtype: Precision of the weights.
+        engine_args: Passed on to vLLM.
+        batch: Beginnings per durable batch; by engine if None.
+        seed: Continuation i depends on seed, beginning, i.
+    """
 
     source: Path
-    out: Path
-    rollouts: int
+    n: int
     model: str | None
     temperature: float | None
     top_p: float | None
@@ -34,47 +47,39 @@ class LabelOptions:
     dtype: str
     engine_args: Mapping[str, Any]
     batch: int | None
-    workers: int | None
     seed: int
-    resume: bool
 
 
-def run_label(options: LabelOptions) -> None:
-    """Check the options, label, and say what came out and what it cost."""
-    from fsdpo_data.summary import print_summary
+def make_continuer(options: ContinueOptions) -> Continuer:
+    """Check the options and resolve the model; its weights are loaded when they are needed.
 
-    check_rollouts(options.rollouts)
+    Raises:
+        InputError: if options do not go together, or the model is not the one that sampled.
+        Unavailable: if the engine is not installed, or there is no such model.
+    """
     if (options.engine == "scripted") != (options.replay is not None):
         raise InputError("--engine scripted and --replay FILE go together; give both or neither.")
     manifest = read_manifest(options.source)
     model = _who_continues(options, manifest)
     engine = pick_engine(options.engine, options.device)
-    sampling = rollout_sampling(
+    sampling = continuation_sampling(
         manifest,
-        options.rollouts,
+        options.n,
         temperature=options.temperature,
         top_p=options.top_p,
         max_tokens=options.max_tokens,
         seed=options.seed,
     )
-    stage = LabelStage(
+    return Continuer(
         model.ref,
         sampling,
         {"name": engine, "dtype": options.dtype},
         lambda: make_sampler(engine, model, options),
         batch=options.batch or BATCH[engine],
-        workers=options.workers,
     )
-    with progress() as shown:
-        labelled = derive(
-            options.source, options.out, [stage], resume=options.resume, progress=shown
-        )
-    print_summary(labelled, f"sealed {options.out}")
-    print(f"\n{cost_line(labelled['rollouts'])}")
-    print(f"next: fsdpo-train prm --data {options.out} --labels rollouts --out NEW")
 
 
-def _who_continues(options: LabelOptions, manifest: Manifest) -> ResolvedModel:
+def _who_continues(options: ContinueOptions, manifest: Manifest) -> ResolvedModel:
     """Resolve the model; without ``--model``, it must be the one that sampled the solutions."""
     sampled = manifest["spec"]["model"]
     # The prompts are in the dataset: the template is named only to need no chat template.
