@@ -88,7 +88,52 @@ def report(
     typer.echo(f"look at it: {run / 'report.html'}")
 
 
+_RECIPE_EXAMPLES = """
+**Examples**
+
+- `fsdpo-bench recipe` — the recipes: one per row of the paper's tables, and `embedded`
+- `fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --dry-run` — commands, tokens, GPU-hours
+- `fsdpo-bench recipe embedded` — run it, here, on a laptop
+- `fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --stage samples`
+"""
+
+
+def recipe(
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a recipe, or a TOML file of your own.")
+    ] = None,
+    stage: Annotated[
+        list[str] | None, typer.Option(help="Only this stage; may be given several times.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print commands and estimates, run nothing.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the plan as JSON, run nothing.")
+    ] = False,
+) -> None:
+    """Run a row of the paper's tables, stage by stage; those that are done are passed over."""
+    from fsdpo_bench.recipe import load_recipe, recipe_names, run_stages
+    from fsdpo_bench.show_recipe import plan_as_dict, print_plan, print_recipes
+
+    if name is None:
+        print_recipes([load_recipe(each) for each in recipe_names()])
+        return
+    found = load_recipe(name)
+    names = [each.name for each in found.stages]
+    for unknown in set(stage or ()) - set(names):
+        raise InputError(f"no stage {unknown!r} in {name}: expected one of {', '.join(names)}.")
+    stages = [each for each in found.stages if not stage or each.name in stage]
+    if as_json:
+        typer.echo(json.dumps(plan_as_dict(found, stages), indent=2))
+    elif dry_run:
+        print_plan(found, stages)
+    else:
+        run_stages(stages, typer.echo)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands to ``fsdpo-bench``."""
     app.command(epilog=_COMPARE_EXAMPLES)(compare)
     app.command(epilog=_REPORT_EXAMPLES)(report)
+    app.command(epilog=_RECIPE_EXAMPLES)(recipe)
