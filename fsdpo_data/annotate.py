@@ -24,11 +24,12 @@ import orjson
 
 from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.errors import SchemaError, StoreError
+from fsdpo_data.files import explained, publish
 from fsdpo_data.grader_pool import GraderPool
 from fsdpo_data.labels import outcome_labels
+from fsdpo_data.lines import Span
 from fsdpo_data.schema import arrow_schema, solution_id
 from fsdpo_data.segment import get_segmenter
-from fsdpo_data.store import Span, explained, publish
 from fsdpo_data.tally import Tally
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from fsdpo_data.annotate import SHARD_SOLUTIONS, ShardTask, annotate, write_parquet
 from fsdpo_data.errors import InputError
+from fsdpo_data.files import explained, write_atomic
 from fsdpo_data.identity import ModelRef, SourceRef, canonical_json, digest
 from fsdpo_data.labels import OUTCOME_LABELS
 from fsdpo_data.manifest import Manifest, make_manifest
@@ -20,7 +21,7 @@ from fsdpo_data.samplers import Sampler, SamplingSpec
 from fsdpo_data.schema import Problem, arrow_schema, sampling_id
 from fsdpo_data.seal import seal
 from fsdpo_data.sources import ProblemSet
-from fsdpo_data.store import MANIFEST, RunDir, explained, write_atomic
+from fsdpo_data.store import MANIFEST, RunDir
 
 QUARANTINE = "quarantine.jsonl"
 

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fsdpo_data.annotate import write_parquet
 from fsdpo_data.build import QUARANTINE, Progress
 from fsdpo_data.errors import InputError
+from fsdpo_data.files import explained, publish
 from fsdpo_data.identity import canonical_json, digest
 from fsdpo_data.manifest import Manifest, file_entry, files_digest, read_manifest
 from fsdpo_data.seal import seal
-from fsdpo_data.store import MANIFEST, claim, explained, publish
+from fsdpo_data.store import MANIFEST, claim
 from fsdpo_data.validate import check_files
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.errors import InputError
+from fsdpo_data.files import explained, publish, write_atomic
 from fsdpo_data.formats import FORMATS, Format, NotExpressible, Row, distinct
 from fsdpo_data.manifest import Manifest, read_manifest
-from fsdpo_data.store import explained, publish, write_atomic
 from fsdpo_data.validate import check_files
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from fsdpo_data.build import Progress
 from fsdpo_data.errors import InputError, SchemaError
+from fsdpo_data.files import explained
 from fsdpo_data.hub import HubRepo, hub_errors, resolve_commit
 from fsdpo_data.manifest import Manifest, read_manifest
 from fsdpo_data.schema import CONFIGS
-from fsdpo_data.store import MANIFEST, explained
+from fsdpo_data.store import MANIFEST
 from fsdpo_data.validate import validate
 
 _DATA_FILE = re.compile(rf"({'|'.join(CONFIGS)})/[\w.-]+\.parquet")

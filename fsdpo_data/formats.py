@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fsdpo_data.step_pair_stats import differing
+
 Row = dict[str, Any]
 
+_MARKER = re.compile(r"Step \d+:")
 #: Math-Shepherd's mark after each step.
 TAG = "ки"
 
@@ -155,23 +159,32 @@ def _labelled_steps(row: Row) -> list[tuple[str, bool]] | None:
 
 
 def step_dpo(row: Row) -> Row:
-    """Math-Step-DPO-10K's rows: shared first steps, then one step of each side."""
-    chosen, rejected = row["chosen_steps"], row["rejected_steps"]
-    shared = 0
-    while shared < min(len(chosen), len(rejected)) and chosen[shared] == rejected[shared]:
-        shared += 1
-    if shared in (len(chosen), len(rejected)):
+    """Math-Step-DPO-10K's rows: shared first steps, then one step of each side.
+
+    As published, the shared text ends with the marker of the step that differs, and the full texts
+    go on from there.
+    """
+    shared, chosen, rejected = differing(row)
+    if not chosen or not rejected:
         raise NotExpressible("one side is the beginning of the other, so no step differs")
+    marker = _common_marker(chosen, rejected)
+    initial = "".join(row["chosen_steps"][:shared]) + marker
     return {
         "dataset": row["source"],
         "prompt": row["question"],
-        "initial_reason_steps": "".join(chosen[:shared]),
-        "chosen": chosen[shared],
-        "rejected": rejected[shared],
-        "full_chosen": row["chosen"],
-        "full_rejected": row["rejected"],
+        "initial_reason_steps": initial,
+        "chosen": chosen[len(marker) :].rstrip(),
+        "rejected": rejected[len(marker) :].rstrip(),
+        "full_chosen": row["chosen"][len(initial) :],
+        "full_rejected": row["rejected"][len(initial) :],
         "answer": row["gold"],
     }
+
+
+def _common_marker(one: str, other: str) -> str:
+    """Return the "Step k:" that both steps begin with; empty if they do not."""
+    found = _MARKER.match(one)
+    return found[0] if found and other.startswith(found[0]) else ""
 
 
 def distinct(rows: Iterable[Row]) -> Iterator[Row]:
@@ -272,6 +285,6 @@ FORMATS = {
         step_dpo,
         "step_dpo.jsonl",
         "readers of xinlai/Math-Step-DPO-10K",
-        "rewards, ids, and the steps after the first that differs",
+        "rewards, ids, and where the steps after the first that differs begin",
     ),
 }

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.errors import InputError
+from fsdpo_data.files import explained, publish, write_atomic
 from fsdpo_data.prompts import Template, get_template
 from fsdpo_data.records import RAW_LIMIT, Record, read_records
 from fsdpo_data.stepwise import READERS, NotStepwise, Stepwise
-from fsdpo_data.store import explained, publish, write_atomic
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Imported:
 
     Attributes:
         read: Rows of the source.
-        rows: Rows written; one row of PRM800K gives several.
+        rows: Rows written; a row of PRM800K or Step-DPO gives several.
         steps: Steps by label.
         set_aside: Rows that cannot be read, with the reason.
     """
@@ -96,7 +96,7 @@ def _solutions(record: Record, name: str, found: Imported) -> list[Stepwise]:
     reason = record.broken
     if not reason:
         try:
-            return list(READERS[name](record.fields))
+            return list(READERS[name].read(record.fields))
         except NotStepwise as error:
             reason = str(error)
         except (KeyError, TypeError, AttributeError, IndexError) as error:

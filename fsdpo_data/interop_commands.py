@@ -14,6 +14,8 @@ _FORMATS = "\n".join(
     f"- `{name}` — {form.reader}; loses {form.loses}" for name, form in FORMATS.items()
 )
 
+_READERS = "\n".join(f"- `{name}` — loses {reader.loses}" for name, reader in READERS.items())
+
 
 def export(
     directory: Annotated[Path, typer.Argument(help="A sealed dataset.")],
@@ -32,7 +34,7 @@ def export(
 
 def import_(
     source: Annotated[Path, typer.Argument(help="JSON lines, JSON, parquet or CSV.")],
-    form: Annotated[str, typer.Option("--from", help=f"Format: {', '.join(READERS)}.")],
+    form: Annotated[str, typer.Option("--from", help="Format; see below.")],
     out: Annotated[Path, typer.Option(help="A new file ending in .jsonl.")],
     template: Annotated[str, typer.Option(help="Prompt template of the problems.")] = "problem",
 ) -> None:
@@ -47,6 +49,7 @@ def import_(
         f"wrote {found.rows:,} solutions of {found.read:,} rows to {out}: {found.steps[True]:,} "
         f"right steps, {found.steps[False]:,} wrong"
     )
+    typer.echo(f"lost: {READERS[form].loses}")
     if found.set_aside:
         typer.echo(f"set aside: {len(found.set_aside):,} rows, in {quarantine(out)}")
     typer.echo(f"next: fsdpo-train prm --data {out} --out runs/prm")
@@ -59,4 +62,4 @@ def register(app: typer.Typer) -> None:
     example = (
         "**Example** `fsdpo-data import prm800k.jsonl --from prm800k --out runs/prm800k.jsonl`"
     )
-    app.command("import", epilog=example)(import_)
+    app.command("import", epilog=f"{example}\n\n**Formats**\n\n{_READERS}")(import_)

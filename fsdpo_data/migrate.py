@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fsdpo_data.errors import InputError, SchemaError
+from fsdpo_data.files import explained
 from fsdpo_data.schema import SCHEMA_VERSION
-from fsdpo_data.store import MANIFEST, explained
+from fsdpo_data.store import MANIFEST
 from fsdpo_data.validate import validate
 
 #: From a version to the next: changes the dataset in a directory of its own, manifest and all.

@@ -2,7 +2,9 @@
 
 Large files go first, each under the SHA-256 of its content, and change nothing that anybody reads;
 the commit that names them is all or nothing; the tag comes last. So a push that is stopped leaves
-the repository as it was, and the next one sends what is missing.
+the repository as it was, and the next one sends what is missing: by Xet, which comes with the Hub's
+client, the chunks that the Hub lacks; by LFS (``HF_HUB_DISABLE_XET=1``), the files. What is read
+back is compared by the same SHA-256 either way.
 """
 
 from __future__ import annotations

@@ -31,12 +31,18 @@ def make_score_stage(options: ScoreOptions) -> ScoreStage:
         InputError: if ``--prm`` is no process reward model.
         Unavailable: if the engine is not installed, or the model cannot be read.
     """
-    engine, prm = _resolved(options)
+    engine, prm = resolve_scorer(options)
     spec = {"name": engine, "dtype": options.dtype}
     return ScoreStage(prm.ref, spec, lambda: make_scorer(engine, prm, options))
 
 
-def _resolved(options: ScoreOptions) -> tuple[str, ResolvedModel]:
+def resolve_scorer(options: ScoreOptions) -> tuple[str, ResolvedModel]:
+    """Return the engine that scores, and the process reward model as resolved.
+
+    Raises:
+        InputError: if ``--prm`` is no process reward model.
+        Unavailable: if the engine is not installed, or the model cannot be read.
+    """
     if find_spec("transformers") is None:
         raise Unavailable("--prm needs transformers. Install with: pip install 'fsdpo[train]'.")
     from fsdpo_train.scorer import resolve_prm
@@ -51,7 +57,7 @@ def load_scorer(options: ScoreOptions) -> Scorer:
         InputError: if ``--prm`` is no process reward model.
         Unavailable: if a library, a GPU or the weights are not here.
     """
-    engine, prm = _resolved(options)
+    engine, prm = resolve_scorer(options)
     return make_scorer(engine, prm, options)
 
 

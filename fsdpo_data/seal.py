@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.store import MANIFEST, explained, write_atomic
+from fsdpo_data.files import explained, write_atomic
+from fsdpo_data.store import MANIFEST
 from fsdpo_data.validate import check_invariants
 
 

@@ -41,11 +41,14 @@ def blank_line(text: str) -> list[str]:
 
 def auto(text: str) -> list[str]:
     """Cut by marker if there is one, else by blank line if there is one, else by line."""
+    return SEGMENTERS[style_of(text)](text)
+
+
+def style_of(text: str) -> str:
+    """Return the name of the segmenter that ``auto`` uses for ``text``."""
     if _MARKER.search(text):
-        return step_marker(text)
-    if _BLANK_LINES.search(text.strip()):
-        return blank_line(text)
-    return newline(text)
+        return "step-marker@1"
+    return "blank-line@1" if _BLANK_LINES.search(text.strip()) else "newline@1"
 
 
 def _tile(text: str, cuts: Iterable[int]) -> list[str]:

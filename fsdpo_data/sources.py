@@ -136,7 +136,7 @@ class _Loading:
 
     def _add_files(self, name: str) -> None:
         files = data_files(name, self.split)
-        root = Path(os.path.commonpath([file.parent for file in files]))
+        root = _common_folder(files)
         before = len(self.quarantined)
         parsed = rows = 0
         for file in files:
@@ -151,7 +151,7 @@ class _Loading:
             raise self._nothing(name, rows, fields, self.quarantined[before:])
         # Folders are this machine's business; the revision says which file it was.
         named = Path(name).resolve().name
-        self.refs.append(SourceRef(named, _files_revision(files, root), self.split))
+        self.refs.append(SourceRef(named, files_revision(files), self.split))
 
     def _check_split(self, file: Path) -> None:
         stated = stated_split(Path(file.name))
@@ -236,11 +236,17 @@ def _is_path(name: str) -> bool:
     )
 
 
-def _files_revision(files: list[Path], root: Path) -> str:
+def files_revision(files: Sequence[Path]) -> str:
+    """Return ``sha256:…`` of a file, or of several files and their names below one folder."""
     if len(files) == 1:
         return f"sha256:{file_sha256(files[0])}"
+    root = _common_folder(files)
     listed = [(str(file.relative_to(root)), file_sha256(file)) for file in files]
     return "sha256:" + hashlib.sha256(canonical_json(listed).encode()).hexdigest()
+
+
+def _common_folder(files: Sequence[Path]) -> Path:
+    return Path(os.path.commonpath([file.parent for file in files]))
 
 
 def _expected() -> str:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsdpo_data.formats import TAG
+from fsdpo_data.segment import auto
 
 _FIRST_STEP = re.compile(r"\s*Step 1:")
+_LAST_MARKER = re.compile(r"Step\s+\d+:\s*\Z")
 
 
 class NotStepwise(ValueError):
@@ -116,10 +118,47 @@ def _rated(problem: str, answer: str, chain: Sequence[tuple[str, int]]) -> Stepw
     return Stepwise(problem, answer, steps, tuple(rating >= 0 for rating in ratings), ratings)
 
 
+def from_step_dpo(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
+    """Math-Step-DPO-10K: the shared steps with the chosen one, and with the rejected one.
+
+    Its authors had the rejected step judged to be the first wrong one, and the chosen one sampled
+    in its place. What comes after in the full texts nobody judged, so it is left out.
+    """
+    shared = auto(fields["initial_reason_steps"])
+    # As published, the shared text ends with the marker of the step that differs.
+    begun = shared.pop() if _LAST_MARKER.search(fields["initial_reason_steps"]) else ""
+    for side, right in (("chosen", True), ("rejected", False)):
+        if not fields[side].strip():
+            raise NotStepwise(f"{side} is empty")
+        steps = tuple(step.strip() for step in (*shared, begun + fields[side]))
+        labels = (*(True for _ in shared), right)
+        yield Stepwise(fields["prompt"], str(fields["answer"]), steps, labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One format to import from.
+
+    Attributes:
+        read: Takes a row, yields its solutions.
+        loses: What of the row does not arrive.
+    """
+
+    read: Callable[[Mapping[str, Any]], Iterator[Stepwise]]
+    loses: str
+
+
 #: By the name of the format.
-READERS: dict[str, Callable[[Mapping[str, Any]], Iterator[Stepwise]]] = {
-    "trl-stepwise": from_trl,
-    "math-shepherd": from_math_shepherd,
-    "prm800k": from_prm800k,
-    "processbench": from_processbench,
+READERS = {
+    "trl-stepwise": Reader(from_trl, "nothing"),
+    "math-shepherd": Reader(from_math_shepherd, "the task's name, the space around steps"),
+    "prm800k": Reader(
+        from_prm800k, "who rated and when, flags, steps without a rating, the space around steps"
+    ),
+    "processbench": Reader(
+        from_processbench, "the steps after the first wrong one, ids, generators"
+    ),
+    "step-dpo-10k": Reader(
+        from_step_dpo, "the steps after the first that differs, the problem's source"
+    ),
 }

@@ -9,26 +9,22 @@ existence means that the dataset is complete ("sealed").
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from io import FileIO
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import orjson
 
 from fsdpo_data.errors import RunMismatch, StoreError
+from fsdpo_data.files import explained, write_atomic
 from fsdpo_data.identity import canonical_json, digest
+from fsdpo_data.lines import LineFile, Span
 from fsdpo_data.samplers import Completion
 
 CONFIG, COMPLETIONS, MANIFEST = "config.json", "completions.jsonl", "manifest.json"
-
-#: Where a record starts in ``completions.jsonl`` and how many bytes it has.
-Span = tuple[int, int]
 
 
 class RunDir:
@@ -36,16 +32,11 @@ class RunDir:
 
     Attributes:
         path: The directory.
-        spans: Complete records so far, by problem id.
-        torn: Records found broken on opening; their problems are owed again.
     """
 
-    def __init__(self, path: Path, n: int) -> None:
+    def __init__(self, path: Path, lines: LineFile) -> None:
         self.path = path
-        self.spans: dict[str, Span] = {}
-        self.torn = 0
-        self._n = n
-        self._file: FileIO | None = None
+        self._lines = lines
 
     @classmethod
     @contextlib.contextmanager
@@ -61,20 +52,31 @@ class RunDir:
             RunMismatch: if the directory holds a run and ``resume`` is off, or its config differs.
             StoreError: if the directory cannot be written or another process is writing to it.
         """
-        run = cls(path, int(config["sampling"]["n"]))
-        with claim(path, config, resume=resume):
-            with explained(path, saved=0):
-                run._open_completions()
-            try:
-                yield run
-            finally:
-                if run._file:
-                    run._file.close()
+        n = int(config["sampling"]["n"])
+
+        def complete(record: dict[str, Any]) -> str | None:
+            return record["problem_id"] if len(record["completions"]) == n else None
+
+        with (
+            claim(path, config, resume=resume),
+            LineFile.open(path / COMPLETIONS, complete) as lines,
+        ):
+            yield cls(path, lines)
 
     @property
     def completions(self) -> Path:
         """The raw completions, one problem a line."""
-        return self.path / COMPLETIONS
+        return self._lines.path
+
+    @property
+    def spans(self) -> dict[str, Span]:
+        """Complete records so far, by problem id."""
+        return self._lines.spans
+
+    @property
+    def torn(self) -> int:
+        """Records found broken on opening; their problems are owed again."""
+        return self._lines.torn
 
     @property
     def sealed(self) -> bool:
@@ -89,52 +91,7 @@ class RunDir:
         Raises:
             StoreError: if the disk is full or gone; the records before stay valid.
         """
-        assert self._file is not None
-        start = self._file.tell()
-        spans: dict[str, Span] = {}
-        buffer = bytearray()
-        for problem_id, prompt, completions in records:
-            line = _encode(problem_id, prompt, completions)
-            spans[problem_id] = (start + len(buffer), len(line))
-            buffer += line
-        with explained(self.path, saved=len(self.spans)):
-            try:
-                unwritten = memoryview(buffer)
-                while unwritten:  # a disk that fills up takes a part first
-                    unwritten = unwritten[self._file.write(unwritten) :]
-                os.fsync(self._file.fileno())
-            except OSError:
-                with contextlib.suppress(OSError):
-                    self._file.truncate(start)
-                raise
-        self.spans.update(spans)
-
-    def _open_completions(self) -> None:
-        """Index the records and cut a torn tail off, so that appending starts on a fresh line."""
-        # Unbuffered: what a full disk refused must not be tried again when the file is closed.
-        self._file = self.completions.open("ab", buffering=0)
-        end = 0
-        with self.completions.open("rb") as file:
-            for line in file:
-                if not line.endswith(b"\n"):
-                    self.torn += 1
-                    break
-                problem_id = self._complete(line)
-                if problem_id is None:
-                    self.torn += 1
-                else:
-                    self.spans.setdefault(problem_id, (end, len(line)))
-                end += len(line)
-        self._file.truncate(end)
-        self._file.seek(end)
-
-    def _complete(self, line: bytes) -> str | None:
-        """Return the problem id of a whole record, or None for one that is owed again."""
-        try:
-            record = orjson.loads(line)
-            return record["problem_id"] if len(record["completions"]) == self._n else None
-        except (ValueError, KeyError, TypeError):
-            return None
+        self._lines.append({record[0]: _encode(*record) for record in records})
 
 
 def _encode(problem_id: str, prompt: str, completions: Sequence[Completion]) -> bytes:
@@ -142,8 +99,13 @@ def _encode(problem_id: str, prompt: str, completions: Sequence[Completion]) -> 
         "problem_id": problem_id,
         "prompt": prompt,
         "completions": [
-            {**asdict(completion), "seconds": round(completion.seconds, 6)}
-            for completion in completions
+            {
+                "text": each.text,
+                "finish_reason": each.finish_reason,
+                "n_tokens": each.n_tokens,
+                "seconds": round(each.seconds, 6),
+            }
+            for each in completions
         ],
     }
     try:
@@ -234,45 +196,3 @@ def differing_keys(
         elif before != now and key != "config_digest":
             changed.append((prefix + key, before, now))
     return changed
-
-
-@contextlib.contextmanager
-def explained(path: Path, *, saved: int) -> Iterator[None]:
-    """Turn an operating-system error under ``path`` into a message with a way out."""
-    reasons = {
-        errno.ENOSPC: "the disk is full; free some space",
-        errno.EDQUOT: "the disk quota is used up; free some space",
-        errno.EROFS: "the file system is read-only; choose another --out",
-        errno.EACCES: "permission denied; choose another --out",
-        errno.EPERM: "permission denied; choose another --out",
-        errno.ENOTDIR: "a file is in the way; choose another --out",
-        errno.EEXIST: "a file is in the way; choose another --out",
-    }
-    try:
-        yield
-    except StoreError:
-        raise
-    except OSError as error:
-        reason = reasons.get(error.errno or 0, error.strerror or str(error))
-        kept = f" {saved} problems are safe there; then run again with --resume." if saved else "."
-        raise StoreError(f"Cannot write to {error.filename or path}: {reason}{kept}") from error
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name, sync it, then rename: whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    publish(temporary, path)
-
-
-def publish(temporary: Path, path: Path) -> None:
-    """Rename a finished, synced file into place and sync the directory."""
-    temporary.rename(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -52,6 +52,8 @@ def summary_rows(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "pairs" in manifest:
         steps = manifest["spec"]["pair"].get("style") == "step-dpo"
         table += (_step_pair_rows if steps else _pair_rows)(manifest["pairs"])
+    if "contamination" in manifest:
+        table.append(("in benchmarks", _contamination(manifest["contamination"])))
     return table
 
 
@@ -75,6 +77,11 @@ def _rewards(rewards: Mapping[str, Any]) -> str:
             f"(AUC by mean reward within {ranking['problems']:,} problems)"
         )
     return text
+
+
+def _contamination(found: Mapping[str, Any]) -> str:
+    names = ", ".join(each["name"] for each in found["benchmarks"])
+    return f"{found['contaminated']:,} of {found['problems']:,} problems overlap with {names}"
 
 
 def _step_pair_rows(pairs: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsdpo_data.errors import RunMismatch, StoreError
+from fsdpo_data.files import explained, publish, write_atomic
 from fsdpo_data.identity import digest, file_sha256
-from fsdpo_data.store import explained, publish, write_atomic
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,8 +4,7 @@ It knows repositories made of commits, revisions, file listings, downloads with 
 uploads and commits, tags, gated and private repositories, and faults on demand. Every request is
 written down. Repositories are plain objects, so that a test can add a commit to one.
 
-Clients need ``HF_HUB_DISABLE_XET=1``: with the hf-xet package installed they would send large files
-by the Xet protocol, of which this server knows nothing.
+Large files come by LFS or by Xet, as the client likes: ``HF_HUB_DISABLE_XET`` decides.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import hub_writes
 from hub_repo import Repo, entries, etag, info, refs, tree
 from hub_writes import Answer, refusal
+from hub_xet import XetStore
 
 ROOT = Path(__file__).parents[1]
 TOKEN = "hf_loopbacktesttoken"
@@ -38,6 +38,7 @@ _API = re.compile(
 _WRITE = re.compile(
     r"/api/(models|datasets)/([^/]+/[^/]+)/(preupload|commit|tag|branch|settings)(?:/([^/]+))?"
 )
+_XET_TOKEN = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)/xet-write-token/([^/]+)")
 _LFS_BATCH = re.compile(r"/(datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch")
 _LFS_PUT = re.compile(r"/lfs/([0-9a-f]{64})")
 _RESOLVE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
@@ -68,6 +69,7 @@ class HubServer:
         faults: By the part of a request, ``METHOD path``, that they befall.
         hooks: Called before a request that holds the key is answered.
         large_files: What was uploaded, by SHA-256, whether a commit names it or not.
+        xet: What was uploaded by Xet.
         messages: Commit messages by commit.
         requests: Every request, as ``METHOD path``.
         writing: Held while a repository changes.
@@ -78,6 +80,7 @@ class HubServer:
         self.faults: dict[str, Fault] = {}
         self.hooks: dict[str, Callable[[], object]] = {}
         self.large_files: dict[str, bytes] = {}
+        self.xet = XetStore()
         self.messages: dict[str, str] = {}
         self.requests: list[str] = []
         self.writing = threading.Lock()
@@ -127,6 +130,7 @@ class HubServer:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
+        self.xet.close()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -182,6 +186,8 @@ class _Handler(BaseHTTPRequestHandler):
             call = hub_writes.lfs_batch
         if call is not None:
             return self._may_not_write() or call(self.hub, json.loads(body))
+        if _XET_TOKEN.fullmatch(path):
+            return self._may_not_write() or Answer(200, self.hub.xet.connection())
         if match := _WRITE.fullmatch(path):
             return self._may_not_write() or self._write_repo(match, body)
         return None

@@ -126,9 +126,10 @@ def _add_file(hub: HubServer, files: dict[str, bytes], value: dict[str, Any]) ->
 
 
 def _add_large_file(hub: HubServer, files: dict[str, bytes], value: dict[str, Any]) -> str:
-    if value["oid"] not in hub.large_files:
+    found = hub.large_files.get(value["oid"]) or hub.xet.read(value["oid"], value["size"])
+    if found is None:
         return f"{value['path']}: the large file was never uploaded"
-    files[value["path"]] = hub.large_files[value["oid"]]
+    files[value["path"]] = found
     return ""
 
 

@@ -56,7 +56,7 @@ def benchmarks(shared: Path) -> Path:
 
 
 def test_the_table_has_the_papers_benchmarks() -> None:
-    assert {name: task.count for name, task in TASKS.items()} == COUNTS
+    assert {name: task.count for name, task in TASKS.items()} == COUNTS | {"embedded": 500}
     assert sum(TASKS[name].count for name in SUITES["all"]) == 12_586
     assert set(SUITES["all"]) == {*SUITES["in-domain"], *SUITES["ood"]}
 
@@ -254,3 +254,18 @@ def test_a_benchmark_comes_from_the_hub_by_its_table_entry(tmp_path: Path) -> No
         ran = run_client(HUB_CLIENT, client_env(hub.url, tmp_path))
     expected = [(f"b q{i}", f"{i}.0") for i in range(3)]
     assert ran.stdout.strip() == f"{expected} ChilleD/SVAMP 40", ran.stderr
+
+
+def test_the_held_out_problems_of_the_embedded_world_are_made_here() -> None:
+    loaded = load_task(TASKS["embedded"])
+    assert (len(loaded.problems), loaded.digest) == (500, TASKS["embedded"].digest)
+    assert not loaded.warnings and SUITES["smoke"] == ("embedded",)
+    levels = {TASKS["embedded"].facets(each.metadata)["level"] for each in loaded.problems}
+    assert levels == {"2", "3", "4", "5", "6"}
+
+
+def test_records_keep_what_reports_break_numbers_down_by() -> None:
+    math = TASKS["math"].facets({"type": "Algebra", "level": "Level 3", "solution": "…"})
+    assert math == TASKS["math500"].facets({"subject": "Algebra", "level": 3})
+    assert math == {"subject": "Algebra", "level": "3"}
+    assert TASKS["gsm_ic2"].facets({"cluster": "base", "n_steps": 2}) == {"cluster": "base"}

@@ -10,10 +10,11 @@ import pytest
 import yaml
 from datasets import Features
 from fsdpo_cards import dataset_card
-from fsdpo_cards.bars import bars, histogram
+from fsdpo_cards.bars import bars, histogram, shares
 from fsdpo_cards.commands import rebuild
 from fsdpo_cards.facts import dataset_info
 from fsdpo_cards.licences import licence
+from fsdpo_cards.plots import plots
 from helpers import small_build
 from hub_server import TOKEN, client_env, run_client, running_hub
 from jinja2 import UndefinedError
@@ -70,6 +71,30 @@ def test_examples_are_real_rows(dataset: Path) -> None:
     ]
     assert {rows[0]["chosen"], rows[0]["rejected"]} <= set(SOLUTIONS)
     assert "".join(rows[2]["completions"]) in SOLUTIONS
+
+
+def test_distributions_count_every_row_once(dataset: Path) -> None:
+    manifest = manifest_of(dataset)
+    drawn = plots(dataset, manifest)
+    totals = {
+        title: sum(int(line.split()[-1]) for line in plot.splitlines())
+        for title, plot in drawn.items()
+    }
+    solutions, steps = manifest["rows"]["solutions"], manifest["labels"]["steps"]
+    assert totals == {
+        "Solutions by outcome": solutions,
+        "Steps by label": steps,
+        "Solutions by number of steps": solutions,
+        "Solutions by number of tokens": solutions,
+        "Step rewards in correct solutions": steps / 2,
+        "Step rewards in other solutions": steps / 2,
+        "Pairs by margin (mean reward of chosen less rejected)": manifest["rows"]["pairs"],
+    }
+    negative = manifest["pairs"]["margin"]["negative"]
+    assert (
+        f"In {negative} pairs the right solution has the lower reward"
+        in (dataset / "README.md").read_text()
+    )
 
 
 def test_no_path_of_this_machine_is_shown(dataset: Path) -> None:
@@ -140,4 +165,6 @@ def test_bars_and_histograms() -> None:
     )
     assert histogram([(3, 2), (5, 1)]) == [("3", 2), ("4", 0), ("5", 1)]
     assert histogram([(0, 1), (29, 2)], bins=3) == [("0–9", 1), ("10–19", 0), ("20–29", 2)]
+    assert shares([(-1, 2), (1, 3)]) == [("-0.1–0.0", 2), ("0.0–0.1", 0), ("0.1–0.2", 3)]
+    assert shares([]) == []
     assert bars([]) == "" and histogram([]) == []

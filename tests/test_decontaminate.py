@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from paired_data import paired_dataset
 
 from fsdpo_data.cli import main
-from fsdpo_data.decontaminate import Contamination, benchmark_texts, hold_against
-from fsdpo_data.errors import InputError
+from fsdpo_data.console import LineProgress
+from fsdpo_data.decontaminate import (
+    Contamination,
+    DecontaminateStage,
+    hold_against,
+    read_benchmark,
+    sealed_problems,
+)
+from fsdpo_data.derive import derive
+from fsdpo_data.errors import InputError, SchemaError
+from fsdpo_data.identity import file_sha256
 from fsdpo_data.import_rows import import_rows
 from fsdpo_data.overlap import Text, overlaps
+from fsdpo_data.pair import PairSpec, PairStage
 from fsdpo_data.schema import Problem
 from fsdpo_data.sources import load_problems
+from fsdpo_data.validate import validate
 
 LONG = "Ann has twelve red apples and gives five of them to her brother Tom on Monday morning"
 
@@ -76,7 +89,7 @@ def against(data: Path, train: list[str], *benchmarks: str) -> Contamination:
 
 
 def same(found: Contamination) -> list[int]:
-    return [counts["same"] for counts in found.counts().values()]
+    return [counts["same"] for counts in found.counts()]
 
 
 def test_gsm8k_and_math_train(data: Path) -> None:
@@ -87,7 +100,7 @@ def test_gsm8k_and_math_train(data: Path) -> None:
     found = against(data, ["train/gsm8k/train.jsonl", "train/math"], *bench)
     # Two questions of MATH differ in white space only, and GSM-IC begins from GSM8K train.
     assert same(found) == [2, 0, 0, 0, 1000, 0, 0]
-    math, *_, base, two_steps, more_steps = found.counts().values()
+    math, *_, base, two_steps, more_steps = found.counts()
     assert math["same_answer"] >= 2
     assert base["same_answer"] == 1000
     assert two_steps["problems"] + more_steps["problems"] >= 90  # of 100 base problems
@@ -99,7 +112,7 @@ def test_gsm8k_and_math_train(data: Path) -> None:
 def test_processbench_is_on_test_splits(data: Path) -> None:
     for name, benchmark in (("gsm8k", "gsm8k"), ("math", "math")):
         file = data / f"stepwise/processbench/{name}.json"
-        texts = benchmark_texts(str(file))
+        texts = read_benchmark(str(file)).texts
         problems = [Problem(each.question, "?", "processbench", "train") for each in texts]
         found = hold_against(problems, [str(data / f"benchmarks/{benchmark}/test.jsonl")])
         assert found.clean == []
@@ -114,7 +127,7 @@ def test_prm800k_is_on_math_test(data: Path, tmp_path: Path) -> None:
     tests = [str(data / f"benchmarks/{name}/test.jsonl") for name in ("math", "math500")]
     found = hold_against(problems, tests)
     assert len(problems) == 5 and len(found.clean) == 1  # a sixth has no answer
-    math, math500 = found.counts().values()
+    math, math500 = found.counts()
     assert math["same"] == math["same_answer"] == math500["same"] == 4
 
 
@@ -126,15 +139,82 @@ def test_the_command_drops_and_reports(
     train.write_text("".join(json.dumps(row) + "\n" for row in rows))
     bench.write_text(json.dumps({"question": f"{LONG} !", "answer": "#### 7"}) + "\n")
     report, clean = tmp_path / "report.json", tmp_path / "clean.jsonl"
-    arguments = [str(train), "--against", str(bench), "--report", str(report), "--drop", str(clean)]
-    monkeypatch.setattr("sys.argv", ["fsdpo-data", "decontaminate", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
+    arguments = (train, "--against", bench, "--report", report, "--drop", clean)
+    assert command(monkeypatch, *arguments) == 0
     assert "1 of 2 problems are contaminated, 1 are clean" in capsys.readouterr().out
     assert [each.question for each in load_problems([str(clean)]).problems] == ["1 + 1?"]
     (pair,) = json.loads(report.read_text())["pairs"]
     assert pair["share"] == 1.0 and pair["same_answer"] and pair["row"] == 1
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    """Run ``fsdpo-data decontaminate``; return its exit code."""
+    given = ["fsdpo-data", "decontaminate", *map(str, arguments)]
+    monkeypatch.setattr("sys.argv", given)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_the_result_is_written_into_manifest_and_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, out = paired_dataset(tmp_path), tmp_path / "checked"
+    (tmp_path / "near").mkdir()
+    near, far = tmp_path / "near/test.jsonl", tmp_path / "far.jsonl"
+    asked = json.dumps({"question": "What is 20+22, asked for the 1th TIME?", "answer": "43"})
+    near.write_text(asked + "\n")
+    far.write_text(json.dumps({"question": LONG}) + "\n")
+    arguments = [dataset, "--against", near, "--against", f"far=away={far}"]
+    assert command(monkeypatch, *arguments) == 1  # no such file
+    arguments[-1] = f"far away={far}"
+    assert command(monkeypatch, dataset, *arguments, "--out", out) == 1  # which of the two?
+    assert command(monkeypatch, *arguments, "--out", out) == 0
+
+    manifest = validate(out)
+    found = manifest["contamination"]
+    assert (found["problems"], found["contaminated"], found["n"]) == (3, 1, 8)
+    assert [each["name"] for each in found["benchmarks"]] == ["near", "far away"]
+    assert found["benchmarks"][0]["revision"] == f"sha256:{file_sha256(near)}"
+    counts = ("questions", "hit", "same", "same_answer", "problems")
+    assert [found["benchmarks"][0][name] for name in counts] == [1, 1, 1, 0, 1]
+    assert [found["benchmarks"][1][name] for name in counts] == [1, 0, 0, 0, 0]
+    assert manifest["digest"] == manifest["parent"] == validate(dataset)["digest"]
+    assert (out / "pairs").exists()
+
+    card = (out / "README.md").read_text()
+    assert "| in benchmarks | 1 of 3 problems overlap with near, far away |" in card
+    assert "1 of 3 problems overlap with a benchmark below" in card
+    assert re.search(r"^\| near \(sha256:\w+\) \| 1 \| 1 \| 1 \| 0 \| 1 \|$", card, re.M)
+    assert (
+        "decontaminate runs/pairs \\\n  --against near=FILE \\\n  --against 'far away=FILE'" in card
+    )
+    assert "not known here" in (dataset / "README.md").read_text()
+    assert str(tmp_path) not in card
+
+
+def test_the_result_stays_with_what_is_made_of_the_dataset(tmp_path: Path) -> None:
+    dataset, checked, paired = paired_dataset(tmp_path), tmp_path / "checked", tmp_path / "again"
+    bench = tmp_path / "bench.jsonl"
+    bench.write_text(json.dumps({"question": LONG}) + "\n")
+    found = hold_against(sealed_problems(dataset), [str(bench)])
+    derive(dataset, checked, [DecontaminateStage(found)], progress=LineProgress())
+    derive(checked, paired, [PairStage(PairSpec(top=1))], progress=LineProgress())
+    assert validate(paired)["contamination"] == validate(checked)["contamination"]
+    assert validate(paired)["contamination"]["contaminated"] == 0
+
+
+def test_what_a_benchmark_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for file in ("test.jsonl", "math/test.jsonl", "math/easy=1.jsonl"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(json.dumps({"question": LONG}) + "\n")
+    names = (f"{tmp_path}/test.jsonl", f"{tmp_path}/math", f"{tmp_path}/math/test.jsonl",
+             f"{tmp_path}/math/easy=1.jsonl", f"mine={tmp_path}/test.jsonl")  # fmt: skip
+    called = [read_benchmark(name).name for name in names]
+    assert called == ["test", "math", "math", "easy=1", "mine"]
+    with pytest.raises(InputError, match="two benchmarks are called math"):
+        hold_against([], names[1:3])
 
 
 def test_refusals(tmp_path: Path) -> None:
@@ -142,6 +222,8 @@ def test_refusals(tmp_path: Path) -> None:
     file.write_text('{"text": "x"}\n')
     with pytest.raises(InputError, match="no row has a question"):
         hold_against([], [str(file)])
+    with pytest.raises(SchemaError, match="holds no dataset"):
+        sealed_problems(tmp_path)
     for options in ({"n": 1}, {"share": 0.0}, {"share": 1.5}):
         with pytest.raises(InputError, match="expected 2 or more"):
             hold_against([], [], **options)

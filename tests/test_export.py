@@ -139,15 +139,18 @@ def test_rows_without_words_for_them_are_counted() -> None:
 
 def test_step_dpo_rows_share_their_first_steps(dataset: Path, tmp_path: Path) -> None:
     pair = {
-        **{"source": "s", "question": "q", "gold": "1", "chosen": "a\nb", "rejected": "a\nc"},
-        **{"chosen_steps": ["a\n", "b"], "rejected_steps": ["a\n", "c"]},
+        **{"source": "s", "question": "q", "gold": "1", "chosen": "a\nb\nc", "rejected": "a\nd"},
+        **{"chosen_steps": ["a\n", "b\n", "c"], "rejected_steps": ["a\n", "d"]},
     }
     row = step_dpo(pair)
-    assert (row["initial_reason_steps"], row["chosen"], row["rejected"]) == ("a\n", "b", "c")
-    assert row["full_chosen"] == row["initial_reason_steps"] + row["chosen"]
+    assert (row["initial_reason_steps"], row["chosen"], row["rejected"]) == ("a\n", "b", "d")
+    assert (row["full_chosen"], row["full_rejected"]) == ("b\nc", "d")
     columns = ["dataset", "prompt", "initial_reason_steps", "chosen", "rejected",
                "full_chosen", "full_rejected", "answer"]  # fmt: skip
-    assert list(exported(dataset, "step-dpo-10k", tmp_path / "out")[0]) == columns
+    row = exported(dataset, "step-dpo-10k", tmp_path / "out")[0]
+    assert list(row) == columns
+    assert row["initial_reason_steps"] == "Step 1:" and row["chosen"].startswith(" Way ")
+    assert row["full_chosen"].startswith(row["chosen"] + "\nStep 2: ")
 
 
 def test_equal_solutions_are_learnt_once() -> None:

@@ -110,7 +110,7 @@ def writer(hub: HubServer) -> HfApi:
 
 @pytest.fixture(autouse=True)
 def plain_lfs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large files go by LFS: the loopback Hub speaks no Xet."""
+    """Large files go by LFS here; ``test_publish`` sends them by Xet."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
 
 

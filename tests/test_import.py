@@ -30,7 +30,7 @@ def write(path: Path, *rows: Any) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", [name for name in READERS if name != "step-dpo-10k"])
 def test_what_is_exported_comes_back(tmp_path: Path, name: str) -> None:
     dataset = paired_dataset(tmp_path)
     file = export(dataset, name, tmp_path / "export").file
@@ -98,6 +98,56 @@ def test_processbench_as_published(shared: Path, tmp_path: Path, file: str, coun
     for row, told in zip(rows, published, strict=True):
         first = row["labels"].index(False) if False in row["labels"] else -1
         assert first == told["label"]
+
+
+def test_step_dpo_exports_come_back_to_the_step_that_differs(tmp_path: Path) -> None:
+    dataset = paired_dataset(tmp_path)
+    file = export(dataset, "step-dpo-10k", tmp_path / "export").file
+    found, rows = imported(file, "step-dpo-10k", tmp_path / "rows.jsonl")
+    pairs = pl.read_parquet(dataset / "pairs/*.parquet").to_dicts()
+    assert found.rows == 2 * found.read == 2 * len(pairs)
+    for pair, chosen, rejected in zip(pairs, rows[::2], rows[1::2], strict=True):
+        assert chosen["prompt"] == rejected["prompt"] == pair["prompt"]
+        assert chosen["completions"] == [pair["chosen_steps"][0].rstrip()]
+        assert rejected["completions"] == [pair["rejected_steps"][0].rstrip()]
+        assert (chosen["labels"], rejected["labels"]) == ([True], [False])
+
+
+@pytest.mark.parametrize(
+    ("initial", "steps"),
+    [
+        ("Let's think step by step. \nStep 1:", ["Let's think step by step. \nStep 1: x"]),
+        ("Let's think step by step. Step 1:", ["Let's think step by step. Step 1: x"]),
+        ("Hm.\nStep 1: a\nb\nStep 2:", ["Hm.\nStep 1: a\nb\n", "Step 2: x"]),
+        ("Step 1: a\n", ["Step 1: a\n", "x"]),
+        ("", ["x"]),
+    ],
+)
+def test_step_dpo_prefixes_as_published(tmp_path: Path, initial: str, steps: list[str]) -> None:
+    """The forms that its prefixes have; the texts after the step that differs are not read."""
+    row = {"dataset": "MATH_Rephrased", "prompt": "q", "initial_reason_steps": initial,
+           "chosen": " x", "rejected": " y ", "full_chosen": " x\nz", "full_rejected": " y",
+           "answer": "1"}  # fmt: skip
+    source = write(tmp_path / "source.jsonl", row, {**row, "rejected": " \n"})
+    found, (right, wrong) = imported(source, "step-dpo-10k", tmp_path / "rows.jsonl")
+    assert right["completions"] == steps
+    assert wrong["completions"] == [*steps[:-1], steps[-1].replace("x", "y")]
+    assert right["labels"] == [True] * len(steps)
+    assert wrong["labels"] == [*right["labels"][:-1], False]
+    assert right["problem"] == "q" and right["answer"] == "1"
+    assert [each["reason"] for each in found.set_aside] == ["rejected is empty"]
+
+
+def test_step_dpo_texts_as_published(shared: Path, tmp_path: Path) -> None:
+    """The rows at hand lack their prefixes; with the shortest, each text is one step."""
+    rows = lines(shared / "data/train/math_step_dpo_10k/sample_10_rows_3_fields.jsonl")
+    initial = {"initial_reason_steps": "Let's think step by step. \nStep 1:", "answer": "?"}
+    source = write(tmp_path / "source.jsonl", *({**row, **initial} for row in rows))
+    found, made = imported(source, "step-dpo-10k", tmp_path / "rows.jsonl")
+    assert found.rows == 20 and found.steps == {True: 10, False: 10}
+    for row, right, wrong in zip(rows, made[::2], made[1::2], strict=True):
+        for side, one in (("chosen", right), ("rejected", wrong)):
+            assert one["completions"] == [(initial["initial_reason_steps"] + row[side]).strip()]
 
 
 def test_trl_rows_stay_as_they_are(shared: Path, tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
@@ -19,6 +21,8 @@ from fsdpo_cards import dataset_card
 from hub_repo import Repo
 from hub_server import READ_TOKEN, TOKEN, HubServer, client_env, run_client, running_hub
 from paired_data import paired_dataset
+
+from fsdpo_data.schema import CONFIGS
 
 COMMANDS = """
 import contextlib, io, json, sys
@@ -53,12 +57,16 @@ def hub() -> Iterator[HubServer]:
 
 
 def run(
-    hub: HubServer | str, home: Path, *commands: Sequence[str | Path], token: str = TOKEN
+    hub: HubServer | str,
+    home: Path,
+    *commands: Sequence[str | Path],
+    token: str = TOKEN,
+    **env: str,
 ) -> list[tuple[int, str, str]]:
     """Run commands of ``fsdpo-data`` in a fresh process; return their codes and what they say."""
     listed = [[str(argument) for argument in command] for command in commands]
     endpoint = hub if isinstance(hub, str) else hub.url
-    env = client_env(endpoint, home, **({"HF_TOKEN": token} if token else {}))
+    env = client_env(endpoint, home, **({"HF_TOKEN": token} if token else {}), **env)
     ran = run_client(COMMANDS.format(commands=listed), env)
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stdout + ran.stderr
@@ -154,6 +162,26 @@ def test_a_busy_hub_is_waited_for(hub: HubServer, dataset: Path, tmp_path: Path)
     assert set(repo_of(hub).at("v1.0")) == our_files(dataset) | {".gitattributes"}
 
 
+def test_large_files_go_by_xet_where_it_is_installed(
+    hub: HubServer, dataset: Path, changed: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("hf_xet", reason="comes with huggingface-hub, but not everywhere")
+    xet = {"HF_HUB_DISABLE_XET": "0"}
+    hub.fail("/commit/", 400, times=1)
+    push = ["push", "o/r", dataset]
+    stopped, whole = run(hub, tmp_path / "home", push, push, **xet)
+    assert stopped[0] == 1 and whole[0] == 0, whole[2]
+    later, same = run(hub, tmp_path / "home", ["push", "o/r", changed], [*push[:2], changed], **xet)
+    assert later[0] == 0 and "has it already: v1.1" in same[1]
+    assert set(repo_of(hub).at("v1.0")) == our_files(dataset) | {".gitattributes"}
+    for version, source in (("v1.0", dataset), ("v1.1", changed)):
+        for path in our_files(source) - {"README.md"}:
+            assert repo_of(hub).at(version)[path] == (source / path).read_bytes()
+    assert not [request for request in hub.requests if "/lfs/" in request]
+    pull = ["pull", "o/r@v1.0", "--out", tmp_path / "out"]
+    assert run(hub, tmp_path / "other", pull, **xet)[0][0] == 0
+
+
 def test_a_hub_that_stays_busy(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     hub.fail("/commit/", 429, Retry_After="0")
     (answer,) = run(hub, tmp_path / "home", ["push", "o/r", dataset])
@@ -203,6 +231,18 @@ def test_of_two_pushes_one_wins_and_the_other_is_told(
     winner = (dataset, changed)[[code for code, _, _ in ended].index(0)]
     assert repo.at("v1.0")["manifest.json"] == (winner / "manifest.json").read_bytes()
     assert len(repo.commits) == 2
+
+
+@pytest.mark.proof  # the Hub's client waits half a minute in vain
+def test_an_upload_that_is_cut_for_good_changes_nothing(
+    hub: HubServer, dataset: Path, tmp_path: Path
+) -> None:
+    hub.cut("PUT /lfs/", after=500)
+    (stopped,) = run(hub, tmp_path / "home", ["push", "o/r", dataset])
+    assert stopped[0] == 1
+    assert f"cannot reach the Hugging Face Hub at {hub.url} for dataset o/r" in stopped[2]
+    assert f"push {dataset} again later: it goes on where it stopped" in stopped[2]
+    assert set(repo_of(hub).at()) == {".gitattributes"} and not repo_of(hub).tags
 
 
 def test_who_may_not_push(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
@@ -303,12 +343,24 @@ def test_a_stopped_pull_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -
     assert "holds something else than o/r" in other[2]
 
 
-def test_the_files_open_in_other_readers(dataset: Path) -> None:
-    file = dataset / "pairs/train-00000-of-00001.parquet"
-    rows = pl.read_parquet(file).to_dicts()
-    assert pd.read_parquet(file)["chosen"].tolist() == [row["chosen"] for row in rows]
-    found = duckdb.sql(f"select chosen from '{file}'").fetchall()
-    assert [row[0] for row in found] == [row["chosen"] for row in rows]
+@pytest.mark.parametrize("config", CONFIGS)
+def test_the_files_open_in_other_readers(dataset: Path, config: str) -> None:
+    files = dataset / config / "*.parquet"
+    rows = pl.read_parquet(files).to_dicts()
+    assert rows
+    frame = pd.concat(pd.read_parquet(file) for file in sorted(dataset.glob(f"{config}/*.parquet")))
+    table = duckdb.sql(f"select * from '{files}'").fetchall()
+    assert [plain(row) for row in frame.to_dict("records")] == rows
+    assert [dict(zip(rows[0], row, strict=True)) for row in table] == rows
+
+
+def plain(value: Any) -> Any:
+    """Return what pandas holds as arrays and NaN as lists and None."""
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, np.ndarray):
+        return [plain(each) for each in value.tolist()]
+    return None if isinstance(value, float) and value != value else value
 
 
 def test_help_loads_no_hub_client() -> None:

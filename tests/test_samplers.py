@@ -93,8 +93,10 @@ def test_a_stop_string_ends_the_text_and_is_not_part_of_it(babbler: Transformers
         assert cut.text == whole.text.partition(stop)[0]
         if stop in whole.text:
             assert cut.finish_reason == "stop" and 0 < cut.n_tokens <= whole.n_tokens
+            assert cut.stop_string is not None and cut.text + cut.stop_string in whole.text
         else:
             assert (cut.text, cut.finish_reason) == (whole.text, whole.finish_reason)
+            assert cut.stop_string is None
 
 
 @pytest.mark.parametrize("stop", [(), ("e",)])
@@ -157,9 +159,10 @@ def test_encode_prompt_adds_no_second_bos(tmp_path: Path) -> None:
 
 
 def test_cut_at_stop_takes_the_earliest() -> None:
-    assert cut_at_stop("a b c", ("c", "b")) == ("a ", True)
-    assert cut_at_stop("a b c", ("d",)) == ("a b c", False)
-    assert cut_at_stop("a b c", ()) == ("a b c", False)
+    assert cut_at_stop("a b c", ("c", "b")) == ("a ", "b")
+    assert cut_at_stop("a b c", ("b", "b c")) == ("a ", "b c")
+    assert cut_at_stop("a b c", ("d",)) == ("a b c", None)
+    assert cut_at_stop("a b c", ()) == ("a b c", None)
 
 
 def test_a_directory_that_is_no_language_model(tmp_path: Path) -> None:

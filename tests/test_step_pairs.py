@@ -226,9 +226,9 @@ def test_other_formats_take_the_step_or_say_why_not(scored: Callable[..., Path])
     paired(source)
     done = export(source.parent / "steps", "step-dpo-10k", source.parent / "lai")
     first = json.loads(done.file.read_text().splitlines()[0])
-    assert first["initial_reason_steps"] == "Step 1: 20 + 22 = 42.\n"
-    assert first["chosen"] == "Step 2: It is 42. The answer is: 42"
-    assert first["rejected"] == "Step 2: So it is 43. The answer is: 43"
+    assert first["initial_reason_steps"] == "Step 1: 20 + 22 = 42.\nStep 2:"
+    assert first["chosen"] == " It is 42. The answer is: 42"
+    assert first["rejected"] == " So it is 43. The answer is: 43"
     done = export(source.parent / "steps", "openrlhf", source.parent / "openrlhf")
     assert done.rows == 0 and sum(done.left_out.values()) == 2
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from fsdpo_bench.report_commands import register as register_reports
+from fsdpo_bench.run_commands import register as register_runs
 from fsdpo_data.choices import Device, Dtype, PrmEngine
 from fsdpo_data.console import run_app
 from fsdpo_data.errors import InputError
@@ -215,6 +216,7 @@ def prm(
 
 
 register_reports(app)
+register_runs(app)
 
 
 def main() -> None:

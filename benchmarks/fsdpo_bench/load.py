@@ -9,6 +9,7 @@ from typing import Any
 
 from fsdpo_bench.rows import read_rows
 from fsdpo_bench.tasks import Task
+from fsdpo_data.embedded import WORLD_VERSION
 from fsdpo_data.errors import InputError
 from fsdpo_data.forms import NotAProblem
 from fsdpo_data.hub import HubRepo
@@ -51,8 +52,7 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
         InputError: if it is not there, or has more or fewer rows than it should.
         Unavailable: if the Hub cannot be reached, or refuses.
     """
-    ref, records = _from_hub(task) if data is None else _from_files(task, data)
-    problems = read_problems(task, records, ref.name)
+    ref, problems = _found(task, data)
     if len(problems) != task.count:
         raise InputError(
             f"{ref.name}: {len(problems)} problems, expected the {task.count} of {task.title}. "
@@ -68,6 +68,13 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
         )
     noted = [_with_note(task, problem) for problem in problems]
     return Loaded(task, noted, ids, ref, digest, warnings)
+
+
+def _found(task: Task, data: Path | None) -> tuple[SourceRef, list[Problem]]:
+    if task.make is not None:
+        return SourceRef(task.name, str(WORLD_VERSION), "test"), task.make()
+    ref, records = _from_hub(task) if data is None else _from_files(task, data)
+    return ref, read_problems(task, records, ref.name)
 
 
 def read_problems(task: Task, records: Iterable[Record], where: str) -> list[Problem]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fsdpo_bench.rows import after_hashes
 from fsdpo_data.errors import InputError
+from fsdpo_data.forms import boxed_gold
 from fsdpo_data.records import read_records
 
 Fields = Mapping[str, Any]
@@ -18,18 +21,24 @@ class Recorded:
     """One response, its gold, and what its publisher says of it.
 
     Attributes:
-        row: Line of the file, from 1.
-        series: Which model or sample of the row it is; empty where there is one.
         gold: The gold answer.
         response: The text.
         correct: The publisher's verdict; None if there is none.
+        series: Which model or sample of the row it is; empty where there is one.
+        question: The question; empty where the file does not have it.
+        model: Which of the models in the file it is from; empty where there is one.
+        reward: What a reward model gave it, in [0, 1]; None if there is none.
+        row: Line of the file, from 1.
     """
 
-    row: int
-    series: str
     gold: str
     response: str
     correct: bool | None
+    series: str = ""
+    question: str = ""
+    model: str = ""
+    reward: float | None = None
+    row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,46 +48,66 @@ class OutputForm:
     Attributes:
         says: Whose form it is.
         fields: The fields that tell it from others.
-        read: Takes (series, gold, response, verdict) out of a row.
+        read: Takes the responses out of a row.
     """
 
     says: str
     fields: frozenset[str]
-    read: Callable[[Fields], Iterator[tuple[str, str, str, bool | None]]]
+    read: Callable[[Fields], Iterator[Recorded]]
 
 
-def _openai(row: Fields) -> Iterator[tuple[str, str, str, bool | None]]:
+def _openai(row: Fields) -> Iterator[Recorded]:
     # A gold solution may say "at Job A: …" before the "A: 8400" it ends on.
     gold = row["ground_truth"].rpartition("\nA:")[2].strip()
     for name, value in row.items():
         if isinstance(value, Mapping):
-            yield name, gold, value["solution"], value["is_correct"]
+            text, verdict = value["solution"], value["is_correct"]
+            yield Recorded(gold, text, verdict, name, row["question"], model=name)
 
 
-def _samples(row: Fields) -> Iterator[tuple[str, str, str, bool | None]]:
-    """Read ToRA's form, and Qwen's, which has a verdict for each sample as well."""
-    verdicts = row.get("score") or [None] * len(row["code"])
-    for index, (text, verdict) in enumerate(zip(row["code"], verdicts, strict=True)):
-        yield f"sample {index}", row["gt"], text, verdict
+def _samples(row: Fields) -> Iterator[Recorded]:
+    """Read ToRA's form, and Qwen's, which has a verdict and a logit for each sample as well."""
+    texts = row["code"]
+    verdicts = row.get("score") or [None] * len(texts)
+    logits = row.get("pred_score") or [None] * len(texts)
+    question = row.get("question", "")
+    for index, (text, verdict, logit) in enumerate(zip(texts, verdicts, logits, strict=True)):
+        reward = None if logit is None else 1 / (1 + math.exp(-logit[0]))
+        yield Recorded(row["gt"], text, verdict, f"sample {index}", question, reward=reward)
 
 
-def _abel(row: Fields) -> Iterator[tuple[str, str, str, bool | None]]:
-    yield "", row["gold"], row["response"], row["result"]
+def _abel(row: Fields) -> Iterator[Recorded]:
+    question = row.get("prompt", "").removeprefix("Question:\n").rpartition("\nAnswer:")[0]
+    yield Recorded(row["gold"], row["response"], row["result"], question=question)
 
 
-def _nemo(row: Fields) -> Iterator[tuple[str, str, str, bool | None]]:
-    yield "", row["expected_answer"], row["generation"], row["symbolic_correct"]
+def _nemo(row: Fields) -> Iterator[Recorded]:
+    verdict = row["symbolic_correct"]
+    question = row.get("problem", "")
+    yield Recorded(row["expected_answer"], row["generation"], verdict, question=question)
 
 
-def _lm_eval(row: Fields) -> Iterator[tuple[str, str, str, bool | None]]:
+def _lm_eval(row: Fields) -> Iterator[Recorded]:
     scores = [row[name] for name in ("exact_match", "acc") if name in row]
     verdict = bool(scores[0]) if scores else None
+    gold, question = _lm_eval_gold(str(row["target"])), _lm_eval_question(row.get("doc") or {})
     for index, text in enumerate(row["resps"][0]):
-        yield f"sample {index}", str(row["target"]), text, verdict
+        yield Recorded(gold, text, verdict, f"sample {index}", question)
 
 
-def _plain(row: Fields) -> Iterator[tuple[str, str, str, bool | None]]:
-    yield "", str(row["answer"]), row["response"], row.get("correct")
+def _lm_eval_gold(target: str) -> str:
+    """Take the gold of a target, which is the whole reference solution for some tasks."""
+    return boxed_gold(target) if "\\boxed" in target else after_hashes(target)
+
+
+def _lm_eval_question(doc: Fields) -> str:
+    found = (doc[name] for name in ("question", "problem", "input") if name in doc)
+    return str(next(found, ""))
+
+
+def _plain(row: Fields) -> Iterator[Recorded]:
+    gold, question = str(row["answer"]), str(row.get("question", ""))
+    yield Recorded(gold, row["response"], row.get("correct"), question=question)
 
 
 #: The first whose fields a row has reads it.
@@ -95,18 +124,24 @@ FORMS = (
 def read_outputs(file: Path) -> list[Recorded]:
     """Read recorded responses, whoever published them.
 
+    lm-evaluation-harness writes every document once for each of its filters, with the same
+    responses; those of the first filter are read.
+
     Raises:
         InputError: if a row cannot be read, or is of no known form.
     """
-    found = []
+    found, filters = [], set[str]()
     for record in read_records(file):
-        form = next((form for form in FORMS if form.fields <= record.fields.keys()), None)
+        form = _form_of(record.fields)
         if record.broken or form is None:
             known = "; ".join(f"{form.says} ({', '.join(sorted(form.fields))})" for form in FORMS)
             why = record.broken or f"fields {', '.join(sorted(record.fields))}"
             raise InputError(f"{file}, row {record.row}: {why}. Expected one of: {known}.")
+        filters = filters or {str(record.fields.get("filter"))}
+        if str(record.fields.get("filter")) not in filters:
+            continue
         try:
-            found += [Recorded(record.row, *each) for each in form.read(record.fields)]
+            found += [replace(each, row=record.row) for each in form.read(record.fields)]
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             raise InputError(
                 f"{file}, row {record.row}: not the form of {form.says} ({error!r})."
@@ -114,3 +149,17 @@ def read_outputs(file: Path) -> list[Recorded]:
     if not found:
         raise InputError(f"{file}: no response in it.")
     return found
+
+
+def is_outputs(file: Path) -> bool:
+    """Whether a file's first row has one of the forms.
+
+    Raises:
+        InputError: if there is no such file.
+    """
+    first = next(iter(read_records(file)), None)
+    return first is not None and _form_of(first.fields) is not None
+
+
+def _form_of(fields: Fields) -> OutputForm | None:
+    return next((form for form in FORMS if form.fields <= fields.keys()), None)

@@ -132,7 +132,9 @@ def load_recipe(name: str) -> Recipe:
     try:
         return _recipe(file.stem, tomllib.loads(file.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{file} is not a recipe: {error!r}. Compare it with the others.") from None
+        raise InputError(
+            f"{file} is not a recipe: {error!r}. Compare it with the others."
+        ) from None
 
 
 def _recipe(name: str, fields: dict[str, Any]) -> Recipe:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
 
 from fsdpo_bench.external import Scored, Series
-from fsdpo_bench.tasks import SUITES, TASKS
+from fsdpo_bench.tables import make_table, print_table
+from fsdpo_bench.tasks import SUITES, TASKS, Task
 from fsdpo_bench.validate import Report
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.extract import is_marked
@@ -16,18 +16,23 @@ from fsdpo_data.manifest import wilson_interval
 
 def print_tasks() -> None:
     """Print the benchmarks and the suites."""
-    table = _table("task", "benchmark", "problems>", "Hub dataset", "suites")
+    table = make_table("task", "benchmark", "problems>", "Hub dataset", "suites")
     for task in TASKS.values():
         suites = ", ".join(suite for suite, names in SUITES.items() if task.name in names)
-        hub = task.hub.repo if task.hub else "– (give --data)"
-        table.add_row(task.name, task.title, f"{task.count:,}", hub, suites)
-    _print(table)
+        table.add_row(task.name, task.title, f"{task.count:,}", _origin(task), suites)
+    print_table(table)
+
+
+def _origin(task: Task) -> str:
+    if task.make is not None:
+        return "– (made here)"
+    return task.hub.repo if task.hub else "– (give --data)"
 
 
 def print_reports(reports: Sequence[Report]) -> None:
     """Print what was found out about benchmarks: a table, then every exception."""
     columns = ("benchmark", "problems>", "golds>", "equal themselves>", "digest", "result")
-    table = _table(*columns, "golds read as")
+    table = make_table(*columns, "golds read as")
     for report in reports:
         digest = report.digest if report.known_digest else f"{report.digest} (not the known one)"
         table.add_row(
@@ -39,7 +44,7 @@ def print_reports(reports: Sequence[Report]) -> None:
             "ok" if report.passed else "[red]not ok[/red]",
             ", ".join(f"{kind} {count:,}" for kind, count in report.kinds.items()),
         )
-    _print(table)
+    print_table(table)
     for report in reports:
         _print_findings(report)
 
@@ -62,7 +67,7 @@ def _print_findings(report: Report) -> None:
 def print_series(series: Sequence[Series]) -> None:
     """Print scores with their 95 % intervals."""
     counts = ("correct>", "of>", "accuracy", "marked>", "exact>", "published>", "differ>")
-    table = _table("series", *counts, "outcomes")
+    table = make_table("series", *counts, "outcomes")
     for each in series:
         correct = each.outcomes["correct"]
         share = correct / each.graded if each.graded else None
@@ -78,7 +83,7 @@ def print_series(series: Sequence[Series]) -> None:
             "–" if each.theirs is None else f"{each.disputed:,}",
             ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in others.items()),
         )
-    _print(table)
+    print_table(table)
 
 
 def print_disputed(scored: Sequence[Scored], count: int) -> None:
@@ -114,24 +119,7 @@ def print_verdict(gold: str, verdict: Verdict) -> None:
     }
     from rich.text import Text
 
-    table = _table("", "", header=False)
+    table = make_table("", "", header=False)
     for name, value in rows.items():
         table.add_row(Text(name, style="bold"), Text(value))
-    _print(table)
-
-
-def _table(*columns: str, header: bool = True) -> Any:
-    """Make a table; a column whose name ends in ">" is set flush right."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, show_header=header)
-    for column in columns:
-        justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
-        table.add_column(column.rstrip(">"), justify=justify, overflow="fold")
-    return table
-
-
-def _print(table: Any) -> None:
-    from rich.console import Console
-
-    Console().print(table)
+    print_table(table)

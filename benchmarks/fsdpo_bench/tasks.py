@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fsdpo_bench import rows
 from fsdpo_bench.golds import GK2023_GOLDS, MATH_GOLDS, OCW_GOLDS, GoldNote
+from fsdpo_data.embedded import make_problems
 from fsdpo_data.errors import InputError
 from fsdpo_data.forms import Form
 from fsdpo_data.hub_datasets import DATASETS, HubDataset
+from fsdpo_data.schema import Problem
+
+#: Held-out problems of the embedded world that make its benchmark.
+EMBEDDED_PROBLEMS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class Task:
         tolerant: Whether a numeric answer may also be right within the tolerance that
             ``grade.TOLERANT`` states; both numbers are reported, the tolerant one first.
         cluster: The field that problems on one base problem share; statistics need it.
+        groups: What reports break numbers down by, and the fields that say it in some form.
+        make: Makes the problems, where they are not read from anywhere.
         version: Raised whenever the problems or their grading change.
     """
 
@@ -49,8 +56,30 @@ class Task:
     notes: Mapping[str, GoldNote] = field(default_factory=dict)
     tolerant: bool = False
     cluster: str = ""
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    make: Callable[[], list[Problem]] | None = None
     version: int = 1
 
+    def facets(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what of a problem's metadata its record keeps: groups, cluster, other golds."""
+        found: dict[str, Any] = {}
+        for group, names in self.groups.items():
+            value = next((metadata[name] for name in names if name in metadata), None)
+            if value is not None:
+                found[group] = str(value).removeprefix("Level ")
+        kept = {key: metadata[key] for key in ("cluster", "also") if metadata.get(key)}
+        return found | kept
+
+
+def _held_out() -> list[Problem]:
+    """Make problems whose numbers occur in no training problem; their level is their steps."""
+    return [
+        replace(each, metadata={**each.metadata, "level": len(each.metadata["nodes"])})
+        for each in make_problems("test", EMBEDDED_PROBLEMS)
+    ]
+
+
+_MATH_GROUPS = {"subject": ("subject", "type"), "level": ("level",)}
 
 _TABLE = (
     Task("gsm8k", "GSM8K", 1319, "ac4ab61d99b193507c1d", rows.GSM8K_FORMS, DATASETS["gsm8k"]),
@@ -62,6 +91,7 @@ _TABLE = (
         rows.MATH_FORMS,
         DATASETS["math"],
         notes=MATH_GOLDS,
+        groups=_MATH_GROUPS,
     ),
     Task(
         "math500",
@@ -70,6 +100,7 @@ _TABLE = (
         "2d82dbd6fcb53b8b451a",
         rows.MATH_FORMS,
         HubDataset("HuggingFaceH4/MATH-500"),
+        groups=_MATH_GROUPS,
     ),
     Task(
         "ocw",
@@ -115,6 +146,15 @@ _TABLE = (
     ),
     Task("gsm_ic2", "GSM-IC2", 1000, "ee0a064ff2a2100e6773", rows.GSM_IC_FORMS, cluster="question"),
     Task("gsm_icm", "GSM-ICM", 1000, "f4d4f2d37f3a5bc13f82", rows.GSM_IC_FORMS, cluster="question"),
+    Task(
+        "embedded",
+        "Embedded world",
+        EMBEDDED_PROBLEMS,
+        "54dbed7171c13c044537",
+        (),
+        groups={"level": ("level",)},
+        make=_held_out,
+    ),
 )
 
 TASKS = {task.name: task for task in _TABLE}
@@ -133,7 +173,7 @@ SUITES: Mapping[str, tuple[str, ...]] = {
         "gsm_ic2",
         "gsm_icm",
     ),
-    "smoke": ("gsm8k", "addsub"),
+    "smoke": ("embedded",),
 }
 
 

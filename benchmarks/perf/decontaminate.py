@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from fsdpo_data.decontaminate import benchmark_texts
+from fsdpo_data.decontaminate import read_benchmark
 from fsdpo_data.overlap import Text, overlaps
 from fsdpo_data.sources import load_problems
 
@@ -21,7 +21,7 @@ def main() -> None:
     problems = load_problems(options.train).problems
     training = [Text(each.source, 0, each.question, each.answer) for each in problems]
     start = time.perf_counter()
-    benchmarks = [text for name in options.against for text in benchmark_texts(name)]
+    benchmarks = [text for name in options.against for text in read_benchmark(name).texts]
     read = time.perf_counter()
     pairs = overlaps(training, benchmarks)
     end = time.perf_counter()

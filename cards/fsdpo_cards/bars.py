@@ -35,3 +35,10 @@ def histogram(counts: Sequence[tuple[int, int]], bins: int = 12) -> list[tuple[s
 
 def _range(start: int, width: int) -> str:
     return str(start) if width == 1 else f"{start}–{start + width - 1}"
+
+
+def shares(tenths: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
+    """Label (tenth, count) pairs, those between the first and the last included."""
+    counts = dict(tenths)
+    places = range(min(counts, default=0), max(counts, default=-1) + 1)
+    return [(f"{place / 10:.1f}–{(place + 1) / 10:.1f}", counts.get(place, 0)) for place in places]

@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fsdpo_cards.model import Run
 
+#: Options by name, or pairs where one is given several times.
+Options = Mapping[str, Any] | list[tuple[str, Any]]
+
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 #: Where the commands put what each stage makes, in their order.
-_OUT = {"label": "runs/labelled", "score": "runs/scored", "pair": "runs/pairs"}
+_OUT = {
+    "label": "runs/labelled",
+    "score": "runs/scored",
+    "pair": "runs/pairs",
+    "decontaminate": "runs/checked",
+}
 
 
 def rebuild(spec: Mapping[str, Any]) -> list[str]:
@@ -77,7 +85,7 @@ def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:
     return {name.replace("_", "-"): sampling[name] for name in names}
 
 
-def _label(label: Mapping[str, Any]) -> dict[str, Any]:
+def _label(label: Mapping[str, Any]) -> Options:
     sampling = label["sampling"]
     return {
         "model": pinned(label["model"]),
@@ -86,21 +94,14 @@ def _label(label: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _score(score: Mapping[str, Any]) -> dict[str, Any]:
+def _score(score: Mapping[str, Any]) -> Options:
     return {"prm": pinned(score["prm"])}
 
 
-def _pair(pair: Mapping[str, Any]) -> dict[str, Any]:
+def _pair(pair: Mapping[str, Any]) -> Options:
     if pair.get("style") == "step-dpo":
-        options = {
-            "style": "step-dpo",
-            "threshold": pair["threshold"],
-            "resamples": pair["sampling"]["n"],
-            "model": pinned(pair["model"]),
-            **_sampling(pair["sampling"]),
-        }
-        return options | ({} if pair["max_pairs"] is None else {"max-pairs": pair["max_pairs"]})
-    options = {"top": pair["top"], "aggregate": pair["aggregate"]}
+        return _step_pair(pair)
+    options: dict[str, Any] = {"top": pair["top"], "aggregate": pair["aggregate"]}
     if not pair["require_outcome"]:
         options["no-require-outcome"] = None
     for name in ("max_pairs", "min_margin"):
@@ -118,7 +119,7 @@ def pinned(ref: Mapping[str, Any]) -> str:
     return f"{repo}@{revision}{colon}{config}"
 
 
-def _command(start: str, options: Mapping[str, Any] | list[tuple[str, Any]], out: str) -> str:
+def _command(start: str, options: Options, out: str) -> str:
     pairs = options.items() if isinstance(options, Mapping) else options
     words = [f"--{key}" + _argument(value) for key, value in pairs]
     return " \\\n  ".join([start, *words, f"--out {out}"])
@@ -128,8 +129,25 @@ def _argument(value: Any) -> str:
     return "" if value is None else f" {shlex.quote(str(value))}"
 
 
-_STAGE_OPTIONS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+def _step_pair(pair: Mapping[str, Any]) -> Options:
+    return {
+        "style": "step-dpo",
+        "threshold": pair["threshold"],
+        "resamples": pair["sampling"]["n"],
+        "model": pinned(pair["model"]),
+        **_sampling(pair["sampling"]),
+        **({} if pair["max_pairs"] is None else {"max-pairs": pair["max_pairs"]}),
+    }
+
+
+def _decontaminate(spec: Mapping[str, Any]) -> Options:
+    against = [("against", f"{each['name']}=FILE") for each in spec["benchmarks"]]
+    return [*against, ("ngram", spec["n"]), ("overlap", spec["share"])]
+
+
+_STAGE_OPTIONS: dict[str, Callable[[Mapping[str, Any]], Options]] = {
     "label": _label,
     "score": _score,
     "pair": _pair,
+    "decontaminate": _decontaminate,
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 from fsdpo_cards import commands, facts
 from fsdpo_cards.licences import licence, licence_of
+from fsdpo_cards.plots import plots
 from fsdpo_cards.render import front_matter, render
 
 #: The Hub's size categories, each below a number of rows.
@@ -49,9 +50,10 @@ def dataset_card(
         revision=revision,
         configs=facts.configs_of(manifest),
         examples=facts.examples(root, manifest),
-        plots=facts.plots(root, manifest),
+        plots=plots(root, manifest),
         licence_of=licence_of,
         rebuild=commands.rebuild(manifest["spec"]),
+        model=commands.pinned(manifest["spec"]["model"]),
     )
     return front_matter(_metadata(root, manifest)) + body
 

@@ -1,4 +1,4 @@
-"""What a card says beyond the manifest: examples, distributions, and columns for the viewer."""
+"""What a card says beyond the manifest: examples, and columns for the viewer."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_cards.bars import bars, histogram
 from fsdpo_data.schema import CONFIGS, arrow_schema
 
 if TYPE_CHECKING:
-    import polars as pl
     import pyarrow as pa
 
 #: Characters of one text shown in an example.
 _SHOWN = 400
-_REWARD_BINS = 10
 
 
 def configs_of(manifest: Mapping[str, Any]) -> list[str]:
@@ -48,46 +45,6 @@ def _shortened(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _shortened(each) for key, each in value.items()}
     return value
-
-
-def plots(root: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Return the distributions as text plots, by title."""
-    import polars as pl
-
-    solutions = pl.scan_parquet(root / "solutions" / "*.parquet")
-    steps = pl.col("completions").list.len()
-    labels = manifest["labels"]
-    kinds = ("positive", "negative", "unlabelled")
-    drawn = {
-        "Solutions by outcome": bars(list(manifest["outcomes"].items())),
-        "Steps by label": bars([(kind, labels[kind]) for kind in kinds if kind in labels]),
-        "Solutions by number of steps": bars(histogram(_counts(solutions, steps))),
-        "Solutions by number of tokens": bars(histogram(_counts(solutions, pl.col("n_tokens")))),
-    }
-    if "rewards" in manifest:
-        for title, right in (("correct", True), ("other", False)):
-            some = solutions.filter((pl.col("outcome") == "correct") == right)
-            drawn[f"Step rewards in {title} solutions"] = bars(_rewards(some))
-    return drawn
-
-
-def _counts(rows: pl.LazyFrame, value: pl.Expr) -> list[tuple[int, int]]:
-    import polars as pl
-
-    counted = rows.select(value=value).drop_nulls().group_by("value").agg(pl.len()).collect()
-    return [(int(each), int(count)) for each, count in counted.iter_rows()]
-
-
-def _rewards(rows: pl.LazyFrame) -> list[tuple[str, int]]:
-    import polars as pl
-
-    rewards = rows.select(reward="step_rewards").explode("reward").drop_nulls()
-    place = (pl.col("reward") * _REWARD_BINS).floor().clip(0, _REWARD_BINS - 1).cast(pl.Int32)
-    counts = dict(_counts(rewards, place))
-    width = 1 / _REWARD_BINS
-    return [
-        (f"{i * width:.1f}–{(i + 1) * width:.1f}", counts.get(i, 0)) for i in range(_REWARD_BINS)
-    ]
 
 
 def dataset_info(root: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -23,12 +23,14 @@ class Completion:
             ``max_tokens``: truncated).
         n_tokens: Tokens generated, end-of-sequence included.
         seconds: This completion's share of the sampler's wall-clock time.
+        stop_string: The stop string that ended it; None if it ended by itself or on length.
     """
 
     text: str
     finish_reason: FinishReason
     n_tokens: int
     seconds: float = 0.0
+    stop_string: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import orjson
 from fsdpo_data.errors import InputError
 from fsdpo_data.identity import ModelRef
 from fsdpo_data.samplers import Completion, SamplingSpec
+from fsdpo_data.samplers.tokens import cut_at_stop
 
 
 class ScriptedSampler:
@@ -69,9 +70,14 @@ class FixedSampler:
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         """Return the first ``spec.n`` texts of each prompt, a token per word."""
         return [
-            [Completion(text, "stop", len(text.split())) for text in self._texts[prompt][: spec.n]]
+            [_complete(text, spec.stop) for text in self._texts[prompt][: spec.n]]
             for prompt in prompts
         ]
+
+
+def _complete(text: str, stop: Sequence[str]) -> Completion:
+    text, stop_string = cut_at_stop(text, stop)
+    return Completion(text, "stop", len(text.split()), stop_string=stop_string)
 
 
 def _key(prompt: str) -> bytes:

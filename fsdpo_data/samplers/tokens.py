@@ -20,7 +20,13 @@ def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
     return ids
 
 
-def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, bool]:
-    """Cut ``text`` before the earliest stop string; say whether one was found."""
-    found = [position for position in (text.find(each) for each in stop) if position >= 0]
-    return (text[: min(found)], True) if found else (text, False)
+def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, str | None]:
+    """Cut ``text`` before the earliest stop string; return which it was, None without one.
+
+    Of two that begin at one place, the longer counts.
+    """
+    found = [(text.find(each), -len(each), each) for each in stop if each in text]
+    if not found:
+        return text, None
+    position, _, which = min(found)
+    return text[:position], which

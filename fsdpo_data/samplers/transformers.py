@@ -150,7 +150,9 @@ class TransformersSampler:
     def _ended(self, ids: list[int], spec: SamplingSpec) -> bool:
         if any(token in self._eos for token in ids):
             return True
-        return bool(spec.stop) and cut_at_stop(self._tokenizer.decode(ids), spec.stop)[1]
+        return (
+            bool(spec.stop) and cut_at_stop(self._tokenizer.decode(ids), spec.stop)[1] is not None
+        )
 
     def _finish(self, ids: list[int], spec: SamplingSpec, seconds: float) -> Completion:
         """Cut a row of generated ids at its end, and say why it ended."""
@@ -161,12 +163,14 @@ class TransformersSampler:
         text: str = self._tokenizer.decode(
             ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
-        text, stopped = cut_at_stop(text, spec.stop)
-        if stopped:  # what follows in the row is padding, which may look like an end
+        text, stop_string = cut_at_stop(text, spec.stop)
+        if (
+            stop_string is not None
+        ):  # what follows in the row is padding, which may look like an end
             padding = ids[:-1] if ends else ids
             ids = padding[: padding.index(self._pad)] if self._pad in padding else padding
             reason = "stop"
-        return Completion(text, reason, len(ids), seconds)
+        return Completion(text, reason, len(ids), seconds, stop_string)
 
 
 class InverseCdf:

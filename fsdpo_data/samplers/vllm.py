@@ -70,6 +70,8 @@ class VllmSampler:
                     "length" if each.finish_reason == "length" else "stop",
                     len(each.token_ids),
                     seconds,
+                    # A token's id where a token ended it.
+                    each.stop_reason if isinstance(each.stop_reason, str) else None,
                 )
                 for each in output.outputs
             ]

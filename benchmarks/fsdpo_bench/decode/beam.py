@@ -1,0 +1,259 @@
+"""Step-wise beam search: Algorithm 1 of the paper, for many problems at once.
+
+The comments name the lines of the algorithm. What it leaves open:
+
+- A finished solution in the beam has no next step, so it stands for itself, once, with the reward
+  of its last step. One that stopped on length is not finished: it goes on in the next round.
+- Solutions of one problem that are equal to the character are sampled together, so that their
+  next steps are different samples.
+- Among equal rewards the earlier sample comes first. A solution that the scorer cannot read (it is
+  too long, or blank) comes last.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from fsdpo_bench.decode.cuts import kept_of, step_stops
+from fsdpo_bench.decode.solution import Cost, Solution, value
+from fsdpo_data.errors import InputError
+from fsdpo_data.rewards import check_aggregate
+from fsdpo_data.samplers import Completion, Sampler, SamplingSpec
+from fsdpo_data.scorers import Scorer, SteppedText
+from fsdpo_data.segment import get_segmenter
+
+
+@dataclass(frozen=True, slots=True)
+class BeamSpec:
+    """Everything that decides what a search finds, sampling aside.
+
+    Attributes:
+        b1: Next steps sampled for each solution in the beam.
+        b2: Solutions kept of them.
+        max_steps: Steps of a solution at most (the algorithm's C).
+        step_tokens: Tokens of one step at most; a longer one goes on in the next round.
+        first_keep: First steps kept: ``b1`` as in the algorithm, or ``b2`` as in the paper's text.
+        aggregate: What of the step rewards ranks a solution; ``last`` is the step just made.
+    """
+
+    b1: int = 5
+    b2: int = 1
+    max_steps: int = 32
+    step_tokens: int = 256
+    first_keep: Literal["b1", "b2"] = "b1"
+    aggregate: str = "last"
+
+    def __post_init__(self) -> None:
+        for name in ("b1", "b2", "max_steps", "step_tokens"):
+            if getattr(self, name) < 1:
+                option = name.replace("_", "-")
+                raise InputError(f"--{option} {getattr(self, name)}: expected at least 1.")
+        check_aggregate(self.aggregate)
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A solution up to some step: an S^(1:t) of the algorithm.
+
+    Attributes:
+        text: What is written so far.
+        steps: The steps of it.
+        n_tokens: Tokens it took.
+        finished: Whether the model ended it.
+        stuck: Whether it cannot go on: no room is left.
+        reward: The r^(1:t); below every number if there is none.
+        rewards: All step rewards; None if the scorer could not read it.
+    """
+
+    text: str = ""
+    steps: tuple[str, ...] = ()
+    n_tokens: int = 0
+    finished: bool = False
+    stuck: bool = False
+    reward: float = -math.inf
+    rewards: tuple[float, ...] | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing to add to it."""
+        return self.finished or self.stuck
+
+
+@dataclass(slots=True)
+class _Search:
+    """The search for one problem: its prompt, its beam (the algorithm's S), what it has spent."""
+
+    prompt: str
+    beam: list[Partial] = field(default_factory=lambda: [Partial()])
+    cost: Cost = field(default_factory=Cost)
+
+
+def beam_search(
+    prompts: Sequence[str],
+    sampler: Sampler,
+    scorer: Scorer,
+    sampling: SamplingSpec,
+    segmenter: str,
+    spec: BeamSpec,
+) -> list[tuple[Solution, Cost]]:
+    """Search for one solution of each prompt.
+
+    Args:
+        prompts: Rendered prompts.
+        sampler: The policy model.
+        scorer: The process reward model.
+        sampling: Temperature, nucleus, seed, and the most tokens a solution may have.
+        segmenter: Full name of the segmenter that says what a step is.
+        spec: Widths and limits.
+
+    Returns:
+        For each prompt the solution found, with its step rewards, and what the search cost.
+    """
+    search = BeamSearch(sampler, scorer, sampling, segmenter, spec)
+    searches = [_Search(prompt) for prompt in prompts]  # line 5
+    search.advance(searches, spec.b1 if spec.first_keep == "b1" else spec.b2)  # lines 6-8
+    for _ in range(1, spec.max_steps):  # lines 9, 10 and 26
+        owed = [each for each in searches if not all(one.complete for one in each.beam)]
+        if not owed:  # line 11
+            break
+        search.advance(owed, spec.b2)  # lines 14-25
+    return [(_best(each.beam), each.cost) for each in searches]  # line 28
+
+
+class BeamSearch:
+    """One round of the algorithm, for all problems that are not done yet."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        scorer: Scorer,
+        sampling: SamplingSpec,
+        segmenter: str,
+        spec: BeamSpec,
+    ) -> None:
+        self._sampler = sampler
+        self._scorer = scorer
+        self._sampling = sampling
+        self._name, self._segment = get_segmenter(segmenter)
+        self._spec = spec
+
+    def advance(self, searches: Sequence[_Search], keep: int) -> None:
+        """Give every beam its candidates for the next step, and keep the best of them."""
+        candidates = self._candidates(searches)  # lines 6, 16-18
+        self._score(searches, candidates)  # lines 7, 19
+        for search, found in zip(searches, candidates, strict=True):
+            ranked = sorted(found, key=lambda each: -each.reward)  # a stable sort
+            search.beam = ranked[:keep]  # lines 8, 24, 25
+
+    def _candidates(self, searches: Sequence[_Search]) -> list[list[Partial]]:
+        """Return S_new of every search: b1 next steps of each solution, in the beam's order."""
+        drawn = self._draw(searches)
+        found: list[list[Partial]] = []
+        for number, search in enumerate(searches):
+            found.append([])
+            for each in search.beam:
+                if each.complete:
+                    found[-1].append(each)
+                    continue
+                completions = drawn[number, each.text]
+                found[-1] += [self._grown(each, next(completions)) for _ in range(self._spec.b1)]
+        return found
+
+    def _draw(self, searches: Sequence[_Search]) -> dict[tuple[int, str], Iterator[Completion]]:
+        """Sample as many continuations of each text as the beams that hold it need.
+
+        Texts that need equally many, with the same stop strings, go to the sampler together.
+        """
+        needs: dict[tuple[int, str], int] = defaultdict(int)
+        for number, search in enumerate(searches):
+            for each in search.beam:
+                if not each.complete:
+                    needs[number, each.text] += self._spec.b1
+        batches: dict[tuple[int, tuple[str, ...]], list[tuple[int, str]]] = defaultdict(list)
+        for key, n in needs.items():
+            batches[n, step_stops(self._name, key[1])].append(key)
+        drawn = {}
+        for (n, stops), keys in batches.items():
+            prompts = [searches[number].prompt + text for number, text in keys]
+            for key, completions in zip(keys, self._sample(prompts, n, stops), strict=True):
+                drawn[key] = iter(completions)
+                spent = Cost(
+                    tokens=sum(each.n_tokens for each in completions),
+                    seconds=sum(each.seconds for each in completions),
+                )
+                searches[key[0]].cost += spent
+        return drawn
+
+    def _sample(
+        self, prompts: Sequence[str], n: int, stops: tuple[str, ...]
+    ) -> list[list[Completion]]:
+        step = replace(
+            self._sampling,
+            n=n,
+            max_tokens=min(self._spec.step_tokens, self._sampling.max_tokens),
+            stop=(*self._sampling.stop, *stops),
+        )
+        return self._sampler.sample(prompts, step)
+
+    def _grown(self, partial: Partial, completion: Completion) -> Partial:
+        """Return the solution with the step that the model wrote, as the segmenter cuts it."""
+        text = partial.text + completion.text
+        stop = completion.stop_string
+        paused = stop is not None and stop not in self._sampling.stop
+        if stop is not None and paused:
+            text += kept_of(stop)
+        steps = self._segment(text)
+        finished = completion.finish_reason == "stop" and not paused
+        most = len(partial.steps) + 1
+        if len(steps) > most:  # it ran on into steps that are not to be made yet
+            steps, finished = steps[:most], False
+            text = "".join(steps)
+        n_tokens = partial.n_tokens + completion.n_tokens
+        no_room = completion.finish_reason == "length" and not completion.n_tokens
+        stuck = no_room or n_tokens >= self._sampling.max_tokens
+        return Partial(text, tuple(steps), n_tokens, finished, stuck)
+
+    def _score(self, searches: Sequence[_Search], candidates: list[list[Partial]]) -> None:
+        """Fill the rewards of new candidates in; those of finished solutions are there already."""
+        owed = [
+            (number, place)
+            for number, found in enumerate(candidates)
+            for place, each in enumerate(found)
+            if not any(each is kept for kept in searches[number].beam)
+        ]
+        started = time.perf_counter()
+        rewards = self._scorer.score(
+            [
+                SteppedText(searches[number].prompt, candidates[number][place].steps)
+                for number, place in owed
+            ]
+        )
+        share = (time.perf_counter() - started) / max(1, len(owed))
+        for (number, place), found in zip(owed, rewards, strict=True):
+            candidates[number][place] = self._rewarded(candidates[number][place], found)
+            searches[number].cost += Cost(prm_calls=1, seconds=share)
+
+    def _rewarded(self, partial: Partial, rewards: list[float] | None) -> Partial:
+        reward = value(rewards, self._spec.aggregate)
+        return replace(
+            partial,
+            reward=-math.inf if reward is None else reward,
+            rewards=None if rewards is None else tuple(rewards),
+        )
+
+
+def _best(beam: Sequence[Partial]) -> Solution:
+    """Return the solution with the highest final reward, the earliest of equals."""
+    found = max(beam, key=lambda each: each.reward)
+    return Solution(
+        found.text,
+        found.steps,
+        "stop" if found.finished else "length",
+        found.n_tokens,
+        rewards=found.rewards,
+    )

@@ -1,0 +1,196 @@
+"""Options of ``fsdpo-bench run`` to a spec, engines and benchmarks."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fsdpo_bench.load import Loaded, load_task
+from fsdpo_bench.plan import Plan
+from fsdpo_bench.prm_check import check_tokenizer
+from fsdpo_bench.replay import QUESTION, RecordedSampler, RecordedScorer, Recording, read_recording
+from fsdpo_bench.run import RunSpec, limited, run
+from fsdpo_bench.tasks import select_tasks
+from fsdpo_data.console import progress
+from fsdpo_data.errors import InputError
+from fsdpo_data.identity import digest
+from fsdpo_data.jobs import make_sampler, pick_engine
+from fsdpo_data.models import ResolvedModel, resolve
+from fsdpo_data.samplers import Sampler, SamplingSpec
+from fsdpo_data.score_jobs import ScoreOptions, load_scorer, resolve_scorer
+from fsdpo_data.scorers import Scorer
+from fsdpo_data.segment import get_segmenter
+
+#: Problems per durable batch, by engine.
+BATCH = {"vllm": 256, "transformers": 16, "scripted": 256}
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of ``fsdpo-bench run``, as typed; see its ``--help``."""
+
+    plan: Plan
+    out: Path | None
+    suite: str | None = None
+    tasks: tuple[str, ...] = ()
+    data: Path | None = None
+    limit: int | None = None
+    model: str | None = None
+    template: str | None = None
+    prm: str | None = None
+    engine: str = "auto"
+    replay: Path | None = None
+    series: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    engine_args: Mapping[str, Any] = field(default_factory=dict)
+    temperature: float = 0.8
+    top_p: float = 1.0
+    max_tokens: int = 1024
+    segmenter: str = "auto"
+    seed: int = 0
+    batch: int | None = None
+    workers: int | None = None
+    resume: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A run that is ready to start."""
+
+    spec: RunSpec
+    parts: list[Loaded]
+    make_sampler: Callable[[], Sampler]
+    make_scorer: Callable[[], Scorer]
+
+
+def run_job(options: RunOptions) -> Path:
+    """Check the options, decode, and return the run's directory.
+
+    Raises:
+        InputError: if an option cannot be used.
+        Unavailable: if a library, a GPU, a model or the Hub is not here.
+    """
+    _check(options)
+    recording = _recording(options)
+    job = _live(options) if recording is None else _recorded(options, recording)
+    for part in job.parts:
+        for warning in part.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+    out = options.out or _default_out(job)
+    batch = options.batch or BATCH[job.spec.engine["name"]]
+    with progress() as shown:
+        run(
+            job.spec,
+            job.parts,
+            job.make_sampler,
+            job.make_scorer,
+            out,
+            resume=options.resume,
+            batch=batch,
+            workers=options.workers,
+            progress=shown,
+        )
+    return out
+
+
+def _check(options: RunOptions) -> None:
+    plan = options.plan
+    if options.limit is not None and options.limit < 1:
+        raise InputError(f"--limit {options.limit}: expected at least 1.")
+    if (options.engine == "scripted") != (options.replay is not None):
+        raise InputError("--engine scripted and --replay FILE go together; give both or neither.")
+    if options.model is None and options.replay is None:
+        raise InputError("--model is missing: give a short name, org/name or a directory.")
+    if options.temperature == 0 and (plan.samples > 1 or plan.beams):
+        raise InputError(
+            "--temperature 0: every sample would be the greedy one. Use --decode greedy, or a "
+            "temperature above 0."
+        )
+
+
+def _recording(options: RunOptions) -> Recording | None:
+    """Return what ``--replay`` holds if it is a file of responses; None for completions by prompt.
+
+    Those are what ``fsdpo-data build`` records, and replay without anything known of problems.
+    """
+    return None if options.replay is None else read_recording(options.replay, options.series)
+
+
+def _live(options: RunOptions) -> _Job:
+    """Make a run that samples, or replays completions by prompt."""
+    plan = options.plan
+    if plan.needs_prm and options.prm is None:
+        raise InputError(
+            f"--decode {','.join(plan.decoders)} ranks by step rewards: give a process reward "
+            "model with --prm, as `fsdpo-train prm` writes it, or leave weighted, bon and sbs out."
+        )
+    model = resolve(str(options.model), options.template)
+    engine = pick_engine(options.engine, options.device)
+    scoring = _scoring(options, model) if plan.needs_prm else None
+    spec = RunSpec(
+        model.ref,
+        model.template,
+        replace(_sampling(options), stop=model.stop),
+        {"name": engine, "dtype": options.dtype},
+        get_segmenter(options.segmenter)[0],
+        plan,
+        None if scoring is None else scoring[1],
+    )
+    tasks = select_tasks(options.suite, options.tasks)
+    parts = [limited(load_task(task, options.data), options.limit) for task in tasks]
+
+    def scorer() -> Scorer:
+        assert scoring is not None
+        return load_scorer(scoring[0])
+
+    return _Job(spec, parts, lambda: make_sampler(engine, model, options), scorer)
+
+
+def _scoring(options: RunOptions, model: ResolvedModel) -> tuple[ScoreOptions, dict[str, Any]]:
+    """Check the process reward model; return how to load it and how the run names it."""
+    engine = "auto" if options.engine == "scripted" else options.engine
+    score = ScoreOptions(str(options.prm), engine, options.device, options.dtype)
+    picked, prm = resolve_scorer(score)
+    check_tokenizer(prm, model)
+    return score, {**asdict(prm.ref), "engine": {"name": picked, "dtype": options.dtype}}
+
+
+def _recorded(options: RunOptions, recording: Recording) -> _Job:
+    """Make a run over responses that were made elsewhere."""
+    plan = options.plan
+    if plan.beams:
+        raise InputError("--decode sbs needs a model: recorded responses cannot be continued.")
+    recording.check(max(1, plan.samples), rewards=plan.needs_prm)
+    tasks = select_tasks(options.suite, options.tasks) if options.suite or options.tasks else []
+    parts = [recording.of_task(load_task(task, options.data)) for task in tasks]
+    parts = [limited(part, options.limit) for part in parts or [recording.loaded()]]
+    spec = RunSpec(
+        recording.model,
+        QUESTION,
+        _sampling(options),
+        {"name": "scripted", "dtype": "auto"},
+        get_segmenter(options.segmenter)[0],
+        plan,
+        {**asdict(recording.model), "engine": {"name": "scripted"}} if plan.needs_prm else None,
+    )
+    return _Job(spec, parts, lambda: RecordedSampler(recording), lambda: RecordedScorer(recording))
+
+
+def _sampling(options: RunOptions) -> SamplingSpec:
+    return SamplingSpec(
+        n=max(1, options.plan.samples),
+        temperature=options.temperature,
+        top_p=options.top_p,
+        max_tokens=options.max_tokens,
+        seed=options.seed,
+    )
+
+
+def _default_out(job: _Job) -> Path:
+    name = re.sub(r"[^\w.-]+", "-", job.spec.model.name).strip("-.") or "model"
+    return Path("runs") / f"bench-{name}-{digest(job.spec.config(job.parts))[:8]}"

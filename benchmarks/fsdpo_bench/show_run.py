@@ -1,0 +1,172 @@
+"""What a run holds, for people: the table of its results, and single problems."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsdpo_bench.records import read_config, read_records
+from fsdpo_bench.tables import make_table, print_table
+from fsdpo_data.answers import OUTCOMES
+from fsdpo_data.console import percent
+from fsdpo_data.errors import InputError
+from fsdpo_data.manifest import wilson_interval
+
+#: Columns of a solution that is shown whole.
+_INDENT = "    "
+
+
+def summary_rows(out: Path) -> list[dict[str, Any]]:
+    """Return one row per benchmark and decoder: how many are right, of how many, at what cost."""
+    config = read_config(out)
+    rows = []
+    for task in config["tasks"]:
+        records = list(read_records(out, task))
+        rows += [_summary(task, name, records) for name in config["decoders"]]
+    return rows
+
+
+def _summary(task: str, name: str, records: list[dict[str, Any]]) -> dict[str, Any]:
+    verdicts = [record["decoded"][name]["correct"] for record in records]
+    graded = [each for each in verdicts if each is not None]
+    right = sum(graded)
+    cost = {
+        key: sum(record["cost"][name][key] for record in records) / max(1, len(records))
+        for key in ("tokens", "prm_calls", "seconds")
+    }
+    return {
+        "task": task,
+        "decoder": name,
+        "correct": right,
+        "n": len(graded),
+        "ci95": wilson_interval(right, len(graded)),
+        "cost": cost,
+    }
+
+
+def print_run(out: Path) -> None:
+    """Print the results of a run with their 95 % intervals, and what a problem cost."""
+    table = make_table(
+        "task", "decoder", "correct>", "of>", "accuracy", "tokens>", "PRM calls>", "seconds>"
+    )
+    for row in summary_rows(out):
+        share = row["correct"] / row["n"] if row["n"] else None
+        table.add_row(
+            row["task"],
+            row["decoder"],
+            f"{row['correct']:,}",
+            f"{row['n']:,}",
+            percent(share, row["ci95"]),
+            f"{row['cost']['tokens']:,.0f}",
+            f"{row['cost']['prm_calls']:,.1f}",
+            f"{row['cost']['seconds']:.2f}",
+        )
+    print_table(table)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which problems to show; None lets all pass.
+
+    Attributes:
+        problem: The beginning of the problem's id.
+        task: Benchmark.
+        verdict: Status that the decoder's answer has.
+        decoder: Whose; the first of the run if None.
+        subject: Subject, as its benchmark has it.
+        level: Level, as its benchmark has it.
+    """
+
+    problem: str | None = None
+    task: str | None = None
+    verdict: str | None = None
+    decoder: str | None = None
+    subject: str | None = None
+    level: str | None = None
+
+
+def matching(out: Path, wanted: Filter) -> Iterator[dict[str, Any]]:
+    """Yield the records of a run that a filter lets pass.
+
+    Raises:
+        InputError: if there is no run, or it has no such benchmark, decoder or verdict.
+    """
+    decoders = read_config(out)["decoders"]
+    decoder = wanted.decoder or decoders[0]
+    if decoder not in decoders:
+        near = difflib.get_close_matches(decoder, decoders, n=1, cutoff=0.3)
+        nearest = f" Nearest: {near[0]}." if near else ""
+        raise InputError(f"--decoder {decoder}: {out} has {', '.join(decoders)}.{nearest}")
+    if wanted.verdict is not None and wanted.verdict not in OUTCOMES:
+        raise InputError(f"--verdict {wanted.verdict}: expected one of {', '.join(OUTCOMES)}.")
+    records = read_records(out, wanted.task)
+    return (record for record in records if _passes(record, wanted, decoder))
+
+
+def _passes(record: Mapping[str, Any], wanted: Filter, decoder: str) -> bool:
+    metadata = record["metadata"]
+    pairs = (
+        (wanted.verdict, record["decoded"][decoder]["status"]),
+        (wanted.subject, metadata.get("subject")),
+        (wanted.level, metadata.get("level")),
+    )
+    if wanted.problem and not record["problem_id"].startswith(wanted.problem):
+        return False
+    return all(want is None or want == found for want, found in pairs)
+
+
+def print_records(records: Iterator[dict[str, Any]], count: int, samples: int) -> None:
+    """Print the first problems step by step, and say how many there are."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    shown = 0
+    for shown, record in enumerate(records, start=1):
+        if shown <= count:
+            _print_record(console, record, samples)
+    more = f"; --count {shown} shows all" if shown > count else ""
+    console.print(f"{shown:,} problems match{more}")
+
+
+def _print_record(console: Any, record: Mapping[str, Any], samples: int) -> None:
+    from rich.rule import Rule
+
+    facets = ", ".join(f"{key} {value}" for key, value in record["metadata"].items())
+    head = f"{record['task']} row {record['row']}  {record['problem_id']}"
+    console.print(Rule(f"{head}  {facets}", align="left"))
+    _plain(console, record["question"])
+    _plain(console, f"gold: {record['gold']}\n", style="bold")
+    for name, found in record["decoded"].items():
+        which = "" if found["sample"] is None else f"  (sample {found['sample']})"
+        said = f"{name}: {found['answer']}  {found['status']} ({found['rule']}){which}"
+        _plain(console, said, style=_style(found["correct"]))
+    for name, found in record["decoded"].items():
+        if found["sample"] is None:
+            _print_solution(console, name, found["solution"])
+    for index, row in enumerate(record["samples"][:samples]):
+        _print_solution(console, f"sample {index}", row)
+    console.print()
+
+
+def _print_solution(console: Any, name: str, row: Mapping[str, Any]) -> None:
+    tokens = f"{row['n_tokens']} tokens, ended by {row['finish_reason']}"
+    _plain(console, f"\n{name}: {row['answer']}  {row['status']} ({row['rule']}), {tokens}")
+    rewards = row["rewards"] or [None] * len(row["steps"])
+    for step, reward in zip(row["steps"], rewards, strict=True):
+        mark = "     " if reward is None else f"{reward:.3f}"
+        lines = step.rstrip().replace("\n", f"\n{_INDENT}      ")
+        _plain(console, f"{_INDENT}{mark} {lines}")
+
+
+def _plain(console: Any, text: str, style: str = "") -> None:
+    """Print text of a model or a benchmark as it is: nothing in it is markup."""
+    from rich.text import Text
+
+    console.print(Text(text, style=style))
+
+
+def _style(correct: bool | None) -> str:
+    return {True: "green", False: "red", None: "dim"}[correct]

@@ -1,0 +1,23 @@
+"""Tables on the terminal."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+
+def make_table(*columns: str, header: bool = True) -> Any:
+    """Make a table; a column whose name ends in ">" is set flush right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=header)
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
+        table.add_column(column.rstrip(">"), justify=justify, overflow="fold")
+    return table
+
+
+def print_table(table: Any) -> None:
+    """Print it as wide as the terminal is."""
+    from rich.console import Console
+
+    Console().print(table)

@@ -1,0 +1,264 @@
+"""Decoders against plain references, on thousands of random cases; the algorithm by its lines."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fsdpo_bench.decode.beam import BeamSpec, beam_search
+from fsdpo_bench.decode.choose import answer_classes, best, majority, weighted_majority
+from fsdpo_bench.decode.draw import draw, greedy, with_rewards
+from fsdpo_bench.decode.solution import value
+
+from fsdpo_data.identity import ModelRef
+from fsdpo_data.rewards import AGGREGATES
+from fsdpo_data.samplers import Completion, SamplingSpec
+from fsdpo_data.samplers.scripted import FixedSampler
+from fsdpo_data.samplers.tokens import cut_at_stop
+from fsdpo_data.scorers import SteppedText, TableScorer
+from fsdpo_data.segment import newline
+
+CASES = 2_000
+
+
+class Writer:
+    """Continues any prompt with random lines: sample i of a prompt is a function of both.
+
+    Args:
+        seed: Another seed is another model.
+        separator: What it writes between steps.
+        mark: What it writes at the start of a step, with ``{}`` for a number.
+        limit: Words a completion may have.
+    """
+
+    model = ModelRef("writer", "0")
+
+    def __init__(
+        self, seed: int, separator: str = "\n", mark: str = "", limit: int | None = None
+    ) -> None:
+        self.seed, self.separator, self.mark, self.limit = seed, separator, mark, limit
+        self.asked: list[tuple[str, int]] = []
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        self.asked += [(prompt, spec.n) for prompt in prompts]
+        return [[self.one(prompt, i, spec) for i in range(spec.n)] for prompt in prompts]
+
+    def one(self, prompt: str, index: int, spec: SamplingSpec) -> Completion:
+        draw = random.Random(f"{self.seed}/{prompt}/{index}")
+        done = prompt.count(self.separator)
+        steps = [
+            self.mark.format(done + i) + draw.choice(["a b", "c", "d e f", "the answer is 7"])
+            for i in range(draw.randint(1, 4))
+        ]
+        text, stop = cut_at_stop(self.separator.join(steps), spec.stop)
+        limit = min(spec.max_tokens, self.limit or spec.max_tokens)
+        words = text.split(" ")
+        if len(words) > limit:
+            return Completion(" ".join(words[:limit]), "length", limit)
+        return Completion(text, "stop", len(words), stop_string=stop)
+
+
+class Judge:
+    """Rewards steps by what stands up to them; few values, so that there are ties."""
+
+    model = ModelRef("judge", "0")
+
+    def __init__(self, seed: int, levels: int = 4, unread: float = 0.0) -> None:
+        self.seed, self.levels, self.unread = seed, levels, unread
+        self.calls = 0
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        self.calls += len(items)
+        return [self.one(item.prompt, tuple(item.steps)) for item in items]
+
+    def one(self, prompt: str, steps: Sequence[str]) -> list[float] | None:
+        steps = tuple(steps)
+        draw = random.Random(f"{self.seed}/{prompt}/{steps}")
+        if draw.random() < self.unread:
+            return None
+        found = []
+        for end in range(len(steps)):
+            step = random.Random(f"{self.seed}/{prompt}/{steps[: end + 1]}")
+            found.append(step.randrange(self.levels) / self.levels)
+        return found
+
+
+def random_answers(draw: random.Random, count: int) -> list[str | None]:
+    pool = ["1/2", "0.5", r"\frac{1}{2}", "2", "2.0", "x+1", "1+x", "7", None, ""]
+    return [draw.choice(pool) for _ in range(count)]
+
+
+KIND = {"1/2": 0, "0.5": 0, r"\frac{1}{2}": 0, "2": 1, "2.0": 1, "x+1": 2, "1+x": 2, "7": 3}
+
+
+def test_votes_go_to_classes_of_equivalent_answers() -> None:
+    """Against counting by hand-made classes, at every K, on thousands of random samples."""
+    for case in range(CASES):
+        draw = random.Random(case)
+        answers = random_answers(draw, draw.randint(1, 12))
+        classes = answer_classes(answers)
+        for k in range(1, len(answers) + 1):
+            kinds = [KIND[a] for a in answers[:k] if a]
+            votes = Counter(kinds)
+            expected = 0
+            if votes:
+                most = max(votes.values())
+                tied = [kind for kind, count in votes.items() if count == most]
+                firsts = [
+                    next(i for i, a in enumerate(answers) if a and KIND[a] == t) for t in tied
+                ]
+                expected = min(firsts)
+            assert majority(classes[:k]) == expected
+        assert classes == answer_classes([*answers, "2"])[: len(answers)]
+
+
+def test_weighted_votes_sum_the_weights_of_a_class() -> None:
+    for case in range(CASES):
+        draw = random.Random(case)
+        answers = random_answers(draw, draw.randint(1, 10))
+        weights = [draw.choice([None, 0.0, 0.25, 0.5, 1.0]) for _ in answers]
+        totals: dict[int, float] = {}
+        for answer, weight in zip(answers, weights, strict=True):
+            if answer:
+                totals[KIND[answer]] = totals.get(KIND[answer], 0.0) + (weight or 0.0)
+        chosen = weighted_majority(answer_classes(answers), weights)
+        if not totals:
+            assert chosen == 0
+            continue
+        kinds = [KIND[a] if a else None for a in answers]
+        tied = [kind for kind, total in totals.items() if total == max(totals.values())]
+        assert chosen == min(kinds.index(kind) for kind in tied)
+
+
+def test_equal_weights_are_a_plain_vote() -> None:
+    for case in range(CASES):
+        classes = answer_classes(random_answers(random.Random(case), 7))
+        assert weighted_majority(classes, [0.5] * 7) == majority(classes)
+
+
+@pytest.mark.parametrize("how", AGGREGATES)
+def test_best_of_n_is_the_first_of_the_highest(how: str) -> None:
+    plain = {
+        "mean": lambda r: sum(r) / len(r),
+        "min": min,
+        "prod": math.prod,
+        "last": lambda r: r[-1],
+    }
+    for case in range(CASES):
+        draw = random.Random(case)
+        rewards: list[Any] = [
+            draw.choice(
+                [None, [], [draw.choice([0.25, 0.5, 1.0]) for _ in range(draw.randint(1, 3))]]
+            )
+            for _ in range(draw.randint(1, 9))
+        ]
+        ranked = [plain[how](each) if each else -1.0 for each in rewards]
+        assert best([value(each, how) for each in rewards]) == ranked.index(max(ranked))
+
+
+def test_best_of_n_takes_the_solution_whose_worst_step_is_best() -> None:
+    sampler = FixedSampler({"2+2?": ["a\nb", "c\nd"]})
+    scorer = TableScorer({"a\nb": [0.9, 0.1], "c\nd": [0.5, 0.6]})
+    drawn = draw(["2+2?"], sampler, SamplingSpec(n=2), newline)
+    [solutions] = with_rewards(["2+2?"], drawn, scorer)
+    assert [each.rewards for each in solutions] == [(0.9, 0.1), (0.5, 0.6)]
+    assert best([value(each.rewards, "min") for each in solutions]) == 1
+    assert best([value(each.rewards, "mean") for each in solutions]) == 1
+    assert best([max(each.rewards or ()) for each in solutions]) == 0
+
+
+def test_greedy_asks_for_one_sample_without_temperature() -> None:
+    asked: list[SamplingSpec] = []
+
+    class Recorder(Writer):
+        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+            asked.append(spec)
+            return super().sample(prompts, spec)
+
+    [found] = greedy(["p"], Recorder(0), SamplingSpec(n=5, temperature=0.8, seed=3), newline)
+    assert asked == [SamplingSpec(n=1, temperature=0.0, seed=3)]
+    assert "".join(found.steps) == found.text
+
+
+def reference_search(
+    prompt: str, writer: Writer, judge: Judge, sampling: SamplingSpec, spec: BeamSpec
+) -> tuple[str, tuple[str, ...], bool]:
+    """Algorithm 1, one line after the other, for steps that are lines."""
+    counts: Counter[str] = Counter()
+
+    def next_step(text: str, first: bool) -> tuple[str, bool]:
+        index = counts[text] if not first else counts[""]
+        counts[text] += 1
+        step = replace(sampling, n=1, stop=("\n",), max_tokens=spec.step_tokens)
+        found = writer.one(prompt + text, index, step)
+        if found.stop_string:
+            return text + found.text + "\n", False
+        return text + found.text, found.finish_reason == "stop"
+
+    def reward(text: str) -> float:
+        rewards = judge.one(prompt, newline(text))
+        return AGGREGATES[spec.aggregate](rewards) if rewards else -math.inf
+
+    def top(count: int, new: list[Any]) -> list[Any]:
+        order = sorted(range(len(new)), key=lambda i: (-new[i][2], i))
+        return [new[i] for i in order[:count]]
+
+    first = [next_step("", True) for _ in range(spec.b1)]  # line 6
+    scored = [(text, done, reward(text)) for text, done in first]  # line 7
+    beam = top(spec.b1 if spec.first_keep == "b1" else spec.b2, scored)  # line 8
+    t = 1  # line 9
+    while t < spec.max_steps:  # line 10
+        if all(done for _, done, _ in beam):  # line 11
+            break  # line 12
+        new = []  # lines 14, 15
+        counts.clear()
+        for text, done, known in beam:  # line 16
+            if done:
+                new.append((text, done, known))
+                continue
+            for _ in range(spec.b1):  # line 17
+                longer, ended = next_step(text, False)  # line 18
+                new.append((longer, ended, reward(longer)))  # lines 19-21
+        beam = top(spec.b2, new)  # lines 24, 25
+        t += 1  # line 26
+    text, done, _ = top(1, beam)[0]  # line 28
+    return text, tuple(newline(text)), done
+
+
+def random_spec(draw: random.Random) -> BeamSpec:
+    return BeamSpec(
+        b1=draw.randint(1, 5),
+        b2=draw.randint(1, 4),
+        max_steps=draw.randint(1, 6),
+        step_tokens=draw.choice([2, 50]),
+        first_keep=draw.choice(["b1", "b2"]),
+        aggregate=draw.choice(list(AGGREGATES)),
+    )
+
+
+def test_beam_search_is_the_algorithm_on_thousands_of_random_cases() -> None:
+    lengths, finished = Counter[int](), Counter[bool]()
+    for case in range(CASES):
+        draw = random.Random(case)
+        spec = random_spec(draw)
+        writer, judge = Writer(case), Judge(case, unread=draw.choice([0.0, 0.2]))
+        prompts = [f"p{i}\n" for i in range(draw.randint(1, 3))]
+        sampling = SamplingSpec(n=1, temperature=0.8)
+        found = beam_search(prompts, writer, judge, sampling, "newline", spec)
+        for prompt, (solution, _) in zip(prompts, found, strict=True):
+            text, steps, done = reference_search(prompt, writer, judge, sampling, spec)
+            assert (solution.text, solution.steps) == (text, steps)
+            assert (solution.finish_reason == "stop") == done
+            assert solution.rewards == _tuple(judge.one(prompt, steps))
+            lengths[len(steps)] += 1
+            finished[done] += 1
+    assert len(lengths) >= 5 and min(finished.values()) > 500  # the cases are of every kind
+
+
+def _tuple(rewards: list[float] | None) -> tuple[float, ...] | None:
+    return None if rewards is None else tuple(rewards)
