@@ -68,7 +68,7 @@ def test_a_run_gets_three_files_that_agree(tmp_path: Path) -> None:
     shown = f"{100 * greedy['accuracy']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
     for name in ("report.md", "report.html"):
         assert shown in (run / name).read_text(encoding="utf-8")
-    assert not list(run.glob("*.part"))
+    assert not list(run.glob("*.tmp"))
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:

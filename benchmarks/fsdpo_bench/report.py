@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ from fsdpo_bench.records import read_config, read_records
 from fsdpo_bench.report_html import render_html
 from fsdpo_bench.report_md import render_markdown
 from fsdpo_bench.summary import RESULTS_VERSION, summarise
-from fsdpo_data.errors import InputError, StoreError
+from fsdpo_data.errors import InputError
+from fsdpo_data.files import explained, write_atomic
 
 RESULTS = "results.json"
 
@@ -59,10 +59,6 @@ def read_results(run: Path) -> dict[str, Any]:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file whole or not at all; a lone surrogate in a model's text is no reason to fail."""
-    part = file.with_name(file.name + ".part")
-    try:
-        part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
-        os.replace(part, file)
-    except OSError as error:
-        raise StoreError(f"{file} cannot be written: {error}. Free the disk and go on.") from None
+    """Write a file whole or not at all; a lone surrogate in a name is no reason to fail."""
+    with explained(file, saved=0):
+        write_atomic(file, text.encode("utf-8", "backslashreplace"))
