@@ -7,21 +7,24 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from fsdpo_bench.decode.beam import BeamSpec, beam_search
 from fsdpo_bench.decode.choose import answer_classes, best, majority, weighted_majority
+from fsdpo_bench.decode.cuts import kept_of, step_stops
 from fsdpo_bench.decode.draw import draw, greedy, with_rewards
-from fsdpo_bench.decode.solution import value
+from fsdpo_bench.decode.solution import Cost, value
 
+from fsdpo_data.errors import InputError
 from fsdpo_data.identity import ModelRef
 from fsdpo_data.rewards import AGGREGATES
 from fsdpo_data.samplers import Completion, SamplingSpec
 from fsdpo_data.samplers.scripted import FixedSampler
 from fsdpo_data.samplers.tokens import cut_at_stop
 from fsdpo_data.scorers import SteppedText, TableScorer
-from fsdpo_data.segment import newline
+from fsdpo_data.segment import SEGMENTERS, newline
 
 CASES = 2_000
 
@@ -262,3 +265,169 @@ def test_beam_search_is_the_algorithm_on_thousands_of_random_cases() -> None:
 
 def _tuple(rewards: list[float] | None) -> tuple[float, ...] | None:
     return None if rewards is None else tuple(rewards)
+
+
+class Tree:
+    """Continues a text by the branches written down for it; sample i takes branch i."""
+
+    model = ModelRef("tree", "0")
+
+    def __init__(self, branches: dict[str, list[str]]) -> None:
+        self.branches = branches
+        self.asked: list[list[tuple[str, int]]] = []
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        self.asked.append([(prompt, spec.n) for prompt in prompts])
+        return [
+            [self._one(branch, spec) for branch in self.branches[prompt][: spec.n]]
+            for prompt in prompts
+        ]
+
+    def _one(self, branch: str, spec: SamplingSpec) -> Completion:
+        if branch.endswith("…"):
+            return Completion(branch.removesuffix("…"), "length", 1)
+        text, stop = cut_at_stop(branch, spec.stop)
+        return Completion(text, "stop", 1, stop_string=stop)
+
+
+class ByLastStep:
+    """Rewards every step by a table."""
+
+    model = ModelRef("by-last-step", "0")
+
+    def __init__(self, rewards: dict[str, float]) -> None:
+        self.rewards = rewards
+        self.seen: list[tuple[str, ...]] = []
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        self.seen += [tuple(item.steps) for item in items]
+        return [[self.rewards[step.strip()] for step in item.steps] for item in items]
+
+
+def search(tree: Tree, rewards: dict[str, float], **spec: Any) -> tuple[Any, Cost, ByLastStep]:
+    scorer = ByLastStep(rewards)
+    sampling = SamplingSpec(n=1)
+    [(found, cost)] = beam_search(["q:"], tree, scorer, sampling, "newline", BeamSpec(**spec))
+    return found, cost, scorer
+
+
+FIRST = {"q:": ["a\n", "b\n", "c\n"]}
+REWARDS = {"a": 0.9, "b": 0.5, "c": 0.7, "end": 0.6, "low": 0.1, "high": 0.95, "more": 0.2}
+
+
+def test_lines_6_to_8_keep_every_first_step_and_the_papers_text_the_best_b2() -> None:
+    tree = Tree(FIRST | {f"q:{step}\n": ["end"] * 3 for step in "abc"})
+    search(tree, REWARDS, b1=3, b2=1, max_steps=2)
+    assert tree.asked[0] == [("q:", 3)]  # line 6
+    assert tree.asked[1] == [("q:a\n", 3), ("q:c\n", 3), ("q:b\n", 3)]  # line 8: top-b1 is all
+    text = Tree(tree.branches)
+    search(text, REWARDS, b1=3, b2=2, max_steps=2, first_keep="b2")
+    assert text.asked[1] == [("q:a\n", 3), ("q:c\n", 3)]
+
+
+def test_line_10_makes_c_steps_at_most() -> None:
+    tree = Tree({"q:": ["a\n"], "q:a\n": ["a\n"], "q:a\na\n": ["a\n"]})
+    found, _, _ = search(tree, REWARDS, b1=1, b2=1, max_steps=1)
+    assert (found.text, found.finish_reason, len(tree.asked)) == ("a\n", "length", 1)
+    found, _, _ = search(tree, REWARDS, b1=1, b2=1, max_steps=3)
+    assert found.steps == ("a\n", "a\n", "a\n") and found.finish_reason == "length"
+
+
+def test_line_11_stops_when_every_solution_is_complete() -> None:
+    tree = Tree({"q:": ["a", "b"]})
+    found, _, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=9)
+    assert len(tree.asked) == 1 and len(scorer.seen) == 2
+    assert (found.text, found.finish_reason) == ("a", "stop")
+
+
+def test_lines_16_to_24_keep_the_best_of_all_next_steps() -> None:
+    tree = Tree(
+        {"q:": ["a\n", "b\n"], "q:a\n": ["low\n", "more\n"], "q:b\n": ["high\n", "end\n"]}
+        | {"q:b\nhigh\n": ["end", "low"], "q:b\nend\n": ["low", "more"]}
+    )
+    found, cost, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=3)
+    pairs = [("a\n", "low\n"), ("a\n", "more\n"), ("b\n", "high\n"), ("b\n", "end\n")]
+    assert scorer.seen[2:6] == pairs
+    assert tree.asked[2] == [("q:b\nhigh\n", 2), ("q:b\nend\n", 2)]  # line 24: none of a's
+    assert found.text == "b\nhigh\nend"  # line 28: 0.6 of 0.6, 0.1, 0.1, 0.2
+    assert cost == Cost(2 + 4 + 4, 2 + 4 + 4, pytest.approx(cost.seconds))
+
+
+def test_a_finished_solution_stands_for_itself_once_while_others_go_on() -> None:
+    tree = Tree({"q:": ["a", "b\n"], "q:b\n": ["high\n", "low\n"], "q:b\nhigh\n": ["low", "low"]})
+    found, _, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=4)
+    assert found.text == "a" and found.rewards == (0.9,)
+    assert scorer.seen.count(("a",)) == 1
+
+
+def test_a_step_that_stopped_on_length_is_not_finished() -> None:
+    tree = Tree({"q:": ["en…"], "q:en": ["d"]})
+    found, _, scorer = search(tree, REWARDS | {"en": 0.4}, b1=1, b2=1, max_steps=4)
+    assert (found.text, found.finish_reason) == ("end", "stop")
+    assert scorer.seen == [("en",), ("end",)]
+
+
+def test_no_room_left_ends_a_search() -> None:
+    class Full(Tree):
+        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+            self.asked.append([])
+            return [[Completion("", "length", 0)] * spec.n for _ in prompts]
+
+    full = Full({})
+    found, _, _ = search(full, REWARDS, b1=2, b2=1, max_steps=9)
+    assert (found.text, found.finish_reason, len(full.asked)) == ("", "length", 1)
+
+
+def test_equal_solutions_in_the_beam_are_continued_by_different_samples() -> None:
+    tree = Tree({"q:": ["a\n", "a\n"], "q:a\n": ["low", "more", "end", "high"]})
+    found, _, _ = search(tree, REWARDS, b1=2, b2=1, max_steps=2)
+    assert tree.asked[1] == [("q:a\n", 4)]
+    assert found.text == "a\nhigh"
+
+
+@pytest.mark.parametrize(
+    ("segmenter", "separator", "mark"),
+    [
+        ("newline@1", "\n", ""),
+        ("blank-line@1", "\n\n", ""),
+        ("step-marker@1", "\n", "Step {}: "),
+        ("step-marker@1", "\n\n", "**Step {}:** "),
+        ("auto@1", "\n", ""),
+        ("auto@1", "\n\n", ""),
+        ("auto@1", "\n", "Step {}: "),
+        ("auto@1", "\n\n", "Step {}: "),
+    ],
+)
+def test_rounds_end_where_the_segmenter_cuts(segmenter: str, separator: str, mark: str) -> None:
+    """Every text that is scored is cut as a whole solution is, and a round adds one step."""
+    for case in range(50):
+        writer = Writer(case, separator, mark)
+        seen: list[SteppedText] = []
+
+        class Watcher(Judge):
+            def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+                seen.extend(items)  # noqa: B023
+                return super().score(items)
+
+        spec = BeamSpec(b1=2, b2=1, max_steps=5)
+        [(found, _)] = beam_search(["p"], writer, Watcher(case), SamplingSpec(n=1), segmenter, spec)
+        assert list(found.steps) == SEGMENTERS[segmenter](found.text)
+        for item in seen:
+            assert SEGMENTERS[segmenter]("".join(item.steps)) == list(item.steps)
+        lengths = [len(item.steps) for item in seen]
+        assert all(later - earlier <= 1 for earlier, later in pairwise(lengths))
+        assert max(lengths) <= 5
+
+
+def test_stops_are_the_beginnings_of_the_next_step() -> None:
+    assert step_stops("auto@1", "") == ("\n\n", *step_stops("step-marker@1", ""))
+    assert step_stops("auto@1", "Step 1: a\n") == step_stops("step-marker@1", "")
+    assert step_stops("auto@1", "a\n\n") == ("\n\n",)
+    assert step_stops("auto@1", "a\n") == ("\n",)
+    assert [kept_of(each) for each in ("\n", "\n\n", "\nStep ")] == ["\n", "\n\n", "\n"]
+
+
+@pytest.mark.parametrize("field", ["b1", "b2", "max_steps", "step_tokens"])
+def test_widths_below_one_are_refused(field: str) -> None:
+    with pytest.raises(InputError, match=f"--{field.replace('_', '-')} 0: expected at least 1"):
+        BeamSpec(**{field: 0})
