@@ -9,7 +9,9 @@ from fsdpo_bench.published import Published, is_backbone, published_for
 from fsdpo_bench.svg import Axis, Drawing
 
 _FAMILIES = ("greedy", "sc", "weighted", "bon", "sbs")
-_ROW, _GAP, _LEFT, _RIGHT = 15, 14, 150, 60
+#: Accuracy plot: height of a decoder, space between benchmarks, ends of the axis.
+_ROW, _GAP, _LEFT, _RIGHT = 15, 14, 220, 770
+_WIDTH = 830
 
 Results = Mapping[str, Any]
 
@@ -33,8 +35,8 @@ def accuracy_plot(results: Results) -> str:
     tasks = results["tasks"]
     rows = sum(len(task["decoders"]) for task in tasks.values())
     height = 20 + rows * _ROW + len(tasks) * _GAP + 24
-    drawing = Drawing(760, height, "Accuracy by benchmark and decoder, with 95 % intervals")
-    axis = Axis(0, 100, _LEFT, 760 - _RIGHT)
+    drawing = Drawing(_WIDTH, height, "Accuracy by benchmark and decoder, with 95 % intervals")
+    axis = Axis(0, 100, _LEFT, _RIGHT)
     _grid(drawing, axis, 16, height - 24, "%")
     top = 20.0
     for name, task in tasks.items():
@@ -72,7 +74,7 @@ def _interval(drawing: Drawing, axis: Axis, y: float, decoder: str, share: Resul
     drawing.line(low, y, high, y, f"whisker {style}")
     tip = f"{decoder}: {points(share)}, {share['correct']:g} of {share['n']}"
     drawing.dot(axis(100 * share["accuracy"]), y, 4, f"fill {style}", tip)
-    drawing.text(760 - _RIGHT + 8, y + 4, f"{100 * share['accuracy']:.1f}", "small")
+    drawing.text(_RIGHT + 8, y + 4, f"{100 * share['accuracy']:.1f}", "small")
 
 
 def _grid(drawing: Drawing, axis: Axis, top: float, bottom: float, unit: str = "") -> None:

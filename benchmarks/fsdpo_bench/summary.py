@@ -136,7 +136,8 @@ def _sampling(facts: Sequence[Facts]) -> dict[str, Any]:
 
 def _suites(facts: Mapping[str, Sequence[Facts]]) -> dict[str, Any]:
     """Average over benchmarks, each counting the same, for the suites that are whole."""
-    whole = {name: tasks for name, tasks in SUITES.items() if set(tasks) <= set(facts)}
+    several = {name: tasks for name, tasks in SUITES.items() if len(tasks) > 1}
+    whole = {name: tasks for name, tasks in several.items() if set(tasks) <= set(facts)}
     if len(facts) > 1 and all(set(tasks) != set(facts) for tasks in whole.values()):
         whole["this run"] = tuple(facts)
     found = {}
