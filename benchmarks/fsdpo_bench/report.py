@@ -1,4 +1,4 @@
-"""From the records of a finished run to ``results.json``, ``report.md`` and ``report.html``."""
+"""From the records of a finished run to ``results.json``, reports, and a card for the Hub."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULTS = "results.json"
 
 
 def write_report(run: Path, budget: int = BUDGET) -> dict[str, Any]:
-    """Write the three files into a run directory, ``results.json`` last.
+    """Write ``report.md``, ``report.html`` and the card, ``README.md``; ``results.json`` last.
 
     Args:
         run: The directory.
@@ -30,12 +30,15 @@ def write_report(run: Path, budget: int = BUDGET) -> dict[str, Any]:
     Raises:
         InputError: if it holds no records.
     """
+    from fsdpo_cards import benchmark_card
+
     results = summarise(read_records(run), read_config(run))
     total = sum(task["problems"] for task in results["tasks"].values())
     if not total:
         raise InputError(f"{run} holds no records. Finish it with fsdpo-bench run and --resume.")
     _write(run / "report.md", render_markdown(results))
     _write(run / "report.html", render_html(results, browsable(read_records(run), total, budget)))
+    _write(run / "README.md", benchmark_card(results))
     _write(run / RESULTS, json.dumps(results, indent=1) + "\n")
     return results
 

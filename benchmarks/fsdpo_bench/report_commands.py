@@ -74,7 +74,7 @@ def report(
     ] = 16,
     as_json: AsJson = False,
 ) -> None:
-    """Write results.json, report.md and report.html of a finished run again."""
+    """Write results.json, report.md, report.html and the card of a finished run again."""
     from fsdpo_bench.report import write_report
     from fsdpo_bench.show_report import print_results
 

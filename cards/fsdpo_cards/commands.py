@@ -31,7 +31,7 @@ def rebuild(spec: Mapping[str, Any]) -> list[str]:
     for stage, out in _OUT.items():
         if stage in spec:
             options = _STAGE_OPTIONS[stage](spec[stage])
-            lines.append(_command(f"fsdpo-data {stage} {at}", options, out))
+            lines.append(command_line(f"fsdpo-data {stage} {at}", options, out))
             at = out
     return lines
 
@@ -49,7 +49,7 @@ def train(run: Run) -> str:
     data = run.data if run.manifest is None else _made_in(run.manifest["spec"])
     model = {"model": run.model} if run.model else {}  # random weights have none
     flags = dict(_flag(name, value) for name, value in run.changed.items())
-    return _command(start, {"data": data, **model, **flags}, f"runs/{run.stage}")
+    return command_line(start, {"data": data, **model, **flags}, f"runs/{run.stage}")
 
 
 def _made_in(spec: Mapping[str, Any]) -> str:
@@ -70,17 +70,18 @@ def _build(spec: Mapping[str, Any]) -> str:
         "split": spec["sources"][0]["split"],
         "limit": spec["problems"]["count"],
         "samples": spec["sampling"]["n"],
-        **_sampling(spec["sampling"]),
+        **sampling_options(spec["sampling"]),
         "template": spec["template"]["name"],
         "segmenter": spec["segmenter"],
         "engine": spec["engine"]["name"],
         "dtype": spec["engine"]["dtype"],
     }
     every = [("model", pinned(spec["model"])), *problems, *options.items()]
-    return _command("fsdpo-data build", every, "runs/built")
+    return command_line("fsdpo-data build", every, "runs/built")
 
 
-def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:
+def sampling_options(sampling: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how samples are drawn, as options; how many has another name in each command."""
     names = ("temperature", "top_p", "max_tokens", "seed")
     return {name.replace("_", "-"): sampling[name] for name in names}
 
@@ -90,7 +91,7 @@ def _label(label: Mapping[str, Any]) -> Options:
     return {
         "model": pinned(label["model"]),
         "rollouts": sampling["n"],
-        **_sampling(sampling),
+        **sampling_options(sampling),
     }
 
 
@@ -119,7 +120,8 @@ def pinned(ref: Mapping[str, Any]) -> str:
     return f"{repo}@{revision}{colon}{config}"
 
 
-def _command(start: str, options: Options, out: str) -> str:
+def command_line(start: str, options: Options, out: str) -> str:
+    """Return a command with an option a line; None is a switch."""
     pairs = options.items() if isinstance(options, Mapping) else options
     words = [f"--{key}" + _argument(value) for key, value in pairs]
     return " \\\n  ".join([start, *words, f"--out {out}"])
@@ -135,7 +137,7 @@ def _step_pair(pair: Mapping[str, Any]) -> Options:
         "threshold": pair["threshold"],
         "resamples": pair["sampling"]["n"],
         "model": pinned(pair["model"]),
-        **_sampling(pair["sampling"]),
+        **sampling_options(pair["sampling"]),
         **({} if pair["max_pairs"] is None else {"max-pairs": pair["max_pairs"]}),
     }
 

@@ -1,0 +1,91 @@
+"""The card of a benchmark run, rendered from its ``results.json``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fsdpo_cards.bars import bars
+from fsdpo_cards.bench_command import measure
+from fsdpo_cards.render import front_matter, render
+from fsdpo_data.console import percent
+
+Results = Mapping[str, Any]
+
+
+def benchmark_card(results: Results) -> str:
+    """Render the README of a run: its numbers as metadata, then what they mean.
+
+    Args:
+        results: The content of ``results.json``.
+
+    Raises:
+        jinja2.UndefinedError: if the results lack a field that the card shows.
+    """
+    body = render(
+        "benchmark.md",
+        run=results["run"],
+        tasks=results["tasks"],
+        suites=results["suites"],
+        cost=results["cost"],
+        percent=percent,
+        plot=bars([(label, round(100 * share)) for label, share in _bars(results)]),
+        command=measure(results["run"]),
+    )
+    return front_matter(_metadata(results)) + body
+
+
+def _bars(results: Results) -> Iterator[tuple[str, float]]:
+    for task in results["tasks"].values():
+        for name, found in task["decoders"].items():
+            if found["accuracy"] is not None:
+                yield f"{task['title']} {name}", found["accuracy"]
+
+
+def _metadata(results: Results) -> dict[str, Any]:
+    from huggingface_hub import ModelCardData
+
+    card: Any = ModelCardData(
+        language="en",
+        tags=["math", "evaluation", "fsdpo"],
+        model_name=results["run"]["model"]["name"],
+        eval_results=list(_eval_results(results)) or None,
+    )
+    found: dict[str, Any] = card.to_dict()
+    found.pop("model_name", None)  # the Hub knows it only within results
+    return found
+
+
+def _eval_results(results: Results) -> Iterator[Any]:
+    """Yield one result for each benchmark and decoder, in percent with its interval."""
+    from huggingface_hub import EvalResult
+
+    for name, task in results["tasks"].items():
+        source = results["run"]["tasks"][name]["source"]
+        repo, _, config = source["name"].partition(":")
+        for decoder, found in task["decoders"].items():
+            if found["accuracy"] is None:
+                continue
+            yield EvalResult(
+                task_type="text-generation",
+                task_name="mathematical reasoning",
+                dataset_type=repo,
+                dataset_name=task["title"],
+                dataset_config=config or None,
+                dataset_split=source["split"],
+                dataset_revision=_commit(source["revision"]),
+                metric_type="accuracy",
+                metric_name=f"accuracy, {decoder}",
+                metric_value=round(100 * found["accuracy"], 2),
+                metric_args={
+                    "decoder": decoder,
+                    "n": found["n"],
+                    "ci95": [round(100 * bound, 2) for bound in found["ci95"]],
+                },
+            )
+
+
+def _commit(revision: str) -> str | None:
+    """Return a revision of the Hub; files have none there."""
+    return revision if re.fullmatch(r"[0-9a-f]{40}", revision) else None

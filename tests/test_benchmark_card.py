@@ -1,0 +1,115 @@
+"""The card of a benchmark run: valid to the Hub's own checks, true to its results, repeatable."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench_runs import config, make_records, write_run
+from fsdpo_bench.cli import app
+from fsdpo_bench.report import read_results, write_report
+from fsdpo_bench.summary import summarise
+from fsdpo_cards import benchmark_card
+from fsdpo_cards.bench_command import measure
+from hub_server import TOKEN, client_env, run_client, running_hub
+from huggingface_hub import ModelCard
+from jinja2 import UndefinedError
+from typer.testing import CliRunner
+
+TASKS = {"math": 20, "ocw": 12, "gsm_ic2": 14}
+
+
+def results() -> dict[str, Any]:
+    return summarise(make_records(TASKS), config(TASKS))
+
+
+def test_the_hubs_own_checks_pass(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
+    write_report(run)
+    code = (
+        "import pathlib\n"
+        "from huggingface_hub import ModelCard\n"
+        f"card = ModelCard(pathlib.Path({str(run)!r}, 'README.md').read_text())\n"
+        "card.validate()\n"
+        "print(len(card.data.eval_results))\n"
+    )
+    with running_hub() as hub:
+        ran = run_client(code, client_env(hub.url, tmp_path / "home", HF_TOKEN=TOKEN))
+        assert hub.requests == ["POST /api/validate-yaml"]
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == "15"  # five decoders on three benchmarks
+    assert str(tmp_path) not in (run / "README.md").read_text()
+
+
+def test_the_metadata_are_the_results() -> None:
+    found = results()
+    told = ModelCard(benchmark_card(found)).data.eval_results
+    shares = {
+        (task["title"], name): share
+        for task in found["tasks"].values()
+        for name, share in task["decoders"].items()
+    }
+    for each in told:
+        share = shares.pop((each.dataset_name, each.metric_args["decoder"]))
+        assert each.metric_value == pytest.approx(100 * share["accuracy"], abs=0.005)
+        assert each.metric_args["n"] == share["n"]
+        assert each.dataset_revision == "c" * 40
+    assert not shares
+
+
+def test_the_text_names_every_limit() -> None:
+    card = benchmark_card(results())
+    assert "- MATH is 20 of its 23 problems." in card
+    assert "- OCW takes a number within 1 % for right." in card
+    assert re.search(r"^\| MATH \| greedy \| 45\.0 %  \[25\.8, 65\.8\] \| 9 \| 20 \|$", card, re.M)
+    assert card.count("\n| mean of ") == 5
+
+
+def test_an_undefined_field_is_an_error() -> None:
+    found = results()
+    del found["run"]["grader"]
+    with pytest.raises(UndefinedError, match="grader"):
+        benchmark_card(found)
+
+
+def test_options_are_read_off_the_decoders() -> None:
+    run = config({"math": 20}) | {
+        "decoders": ["greedy", "sc@5", "sc@15", "weighted@5:mean", "sbs@5,1", "sbs@5,3"],
+        "beam": {"first_keep": "b2", "aggregate": "last", "max_steps": 32, "step_tokens": 256},
+        "engine": {"name": "vllm", "dtype": "auto"},
+        "prm": None,
+    }
+    line = measure(run).replace(" \\\n ", "")
+    assert "--task math --limit 20 --decode greedy,sc,weighted,sbs --k 5 --k 15 " in line
+    assert "--aggregate mean --b1 5 --b2 1 --b2 3 --first-keep b2 --beam-aggregate last " in line
+    assert "--segmenter auto@1 --engine vllm --dtype auto --out runs/bench" in line
+    assert "--prm" not in line
+
+
+@pytest.mark.proof
+def test_the_command_measures_the_same_again(tmp_path: Path) -> None:
+    first, again = tmp_path / "first", tmp_path / "again"
+    asked = ["run", "--suite", "smoke", "--model", "tiny", "--limit", "6", "--decode", "greedy,sc"]
+    ran = CliRunner().invoke(app, [*asked, "--k", "2", "--max-tokens", "96", "--out", str(first)])
+    assert ran.exit_code == 0, ran.output
+    shown = (first / "README.md").read_text().partition("fsdpo-bench ")[2].partition("```")[0]
+    arguments = shlex.split(shown.replace("\\\n", " "))
+    arguments[arguments.index("runs/bench")] = str(again)
+    ran = CliRunner().invoke(app, arguments)
+    assert ran.exit_code == 0, ran.output
+    configs = [json.loads((run / "config.json").read_text()) for run in (first, again)]
+    assert configs[0] == configs[1]
+    assert accuracies(first) == accuracies(again)
+
+
+def accuracies(run: Path) -> dict[tuple[str, str], tuple[float, int]]:
+    """Return (right, of) by benchmark and decoder."""
+    return {
+        (task, decoder): (found["correct"], found["n"])
+        for task, told in read_results(run)["tasks"].items()
+        for decoder, found in told["decoders"].items()
+    }
