@@ -7,8 +7,9 @@ from pathlib import Path
 import typer
 
 from fsdpo_data.console import run_app
+from fsdpo_data.options import option
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
-from fsdpo_train.options import LORA, OUT, option, stage
+from fsdpo_train.options import LORA, OUT, stage
 
 app = typer.Typer(
     name="fsdpo-train",

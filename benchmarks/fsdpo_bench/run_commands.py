@@ -109,7 +109,7 @@ def run(
     from fsdpo_bench.decode.beam import BeamSpec
     from fsdpo_bench.jobs import RunOptions, run_job
     from fsdpo_bench.plan import make_plan
-    from fsdpo_data.jobs import engine_arguments
+    from fsdpo_data.run_options import engine_arguments
 
     plan = make_plan(
         decode or ["greedy"],
