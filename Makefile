@@ -7,13 +7,16 @@ BIN := $(VENV)/bin
 DEMO := runs/demo
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test proof lint embedded perf clean
+.PHONY: demo study test proof lint embedded perf clean
 
 demo: $(VENV)/.train  ## sample from the embedded model, grade, label, seal, and look at the result
 	rm -rf $(DEMO)
 	$(BIN)/fsdpo-data build --out $(DEMO)
 	$(BIN)/fsdpo-data validate $(DEMO)
 	$(BIN)/fsdpo-data inspect $(DEMO) --count 1 --samples 2
+
+study: $(VENV)/.train  ## DPO, Step-DPO and Full-Step-DPO on the embedded world, swept and measured
+	$(BIN)/python benchmarks/study/study.py --out runs/study --publish benchmarks/study
 
 test: $(VENV)/.dev lint  ## everything that is checked on every change
 	$(BIN)/python -m pytest -n auto

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from fsdpo_data import __version__
-from fsdpo_data.choices import Device, Dtype, Engine
 from fsdpo_data.console import run_app
 from fsdpo_data.decontaminate_command import register as register_decontaminate
 from fsdpo_data.hub_commands import register as register_hub
 from fsdpo_data.interop_commands import register as register_interop
+from fsdpo_data.options import SAMPLER, command_of, option
+from fsdpo_data.run_options import BuildOptions
 from fsdpo_data.stage_commands import register as register_stages
 from fsdpo_data.version_commands import register as register_versions
 
@@ -53,105 +54,40 @@ _BUILD_EXAMPLES = """
 """
 
 
+_BUILD = {
+    "model": option(str, "Short name, `org/name[@revision]` on the Hub, or a directory."),
+    "problems": option(
+        list[str],
+        "`embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`, or a "
+        "file or directory; may be given several times.",
+    ),
+    "split": option(str, "Split of the problems."),
+    "limit": option(int | None, "Problems at most; the seed draws them."),
+    "samples": option(int, "Solutions per problem (the paper's M)."),
+    "temperature": option(float, "0 is greedy."),
+    "top_p": option(float, "Nucleus mass."),
+    "max_tokens": option(int, "Tokens per solution at most."),
+    "template": option(str | None, "Prompt template.  [default: the model's own]"),
+    "segmenter": option(str, "`auto`, `step-marker`, `newline` or `blank-line`."),
+    **SAMPLER,
+    "tensor_parallel_size": option(int, "GPUs that share one copy of the model (vLLM)."),
+    "data_parallel_size": option(int, "Copies of the model, each on its own GPUs (vLLM)."),
+    "out": option(Path | None, "Run directory.  [default: runs/MODEL-DIGEST]"),
+    "prm": option(str | None, "Process reward model: score the solutions too, and join pairs."),
+    "top": option(int, "With --prm: solutions on each side of the pairs (the paper's T)."),
+}
+
+
 @app.command(epilog=_BUILD_EXAMPLES)
-def build(
-    model: Annotated[
-        str, typer.Option(help="Short name, `org/name[@revision]` on the Hub, or a directory.")
-    ] = "tiny",
-    problems: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="`embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`,"
-            " or a file or directory; may be given several times.  [default: embedded]"
-        ),
-    ] = None,
-    split: Annotated[str, typer.Option(help="Split of the problems.")] = "train",
-    limit: Annotated[
-        int | None, typer.Option(help="Problems at most; the seed draws them.")
-    ] = None,
-    samples: Annotated[int, typer.Option(help="Solutions per problem (the paper's M).")] = 32,
-    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.8,
-    top_p: Annotated[float, typer.Option(help="Nucleus mass.")] = 1.0,
-    max_tokens: Annotated[int, typer.Option(help="Tokens per solution at most.")] = 1024,
-    template: Annotated[
-        str | None, typer.Option(help="Prompt template.  [default: the model's own]")
-    ] = None,
-    segmenter: Annotated[
-        str, typer.Option(help="`auto`, `step-marker`, `newline` or `blank-line`.")
-    ] = "auto",
-    engine: Annotated[
-        Engine, typer.Option(help="`auto` takes vLLM where it can run, else transformers.")
-    ] = Engine.auto,
-    replay: Annotated[
-        Path | None, typer.Option(help="Recorded completions for `--engine scripted`.")
-    ] = None,
-    device: Annotated[
-        Device, typer.Option(help="`auto` takes a GPU where there is one.")
-    ] = Device.auto,
-    dtype: Annotated[
-        Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")
-    ] = Dtype.auto,
-    tensor_parallel_size: Annotated[
-        int, typer.Option(help="GPUs that share one copy of the model (vLLM).")
-    ] = 1,
-    data_parallel_size: Annotated[
-        int, typer.Option(help="Copies of the model, each on its own GPUs (vLLM).")
-    ] = 1,
-    engine_arg: Annotated[
-        list[str] | None,
-        typer.Option(help="KEY=JSON passed on to `vllm.LLM`; may be given several times."),
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(help="Problems per durable batch.  [default: by engine]")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes that grade.  [default: the cores at hand]")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Sample i of a prompt depends on seed, prompt, i.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Run directory.  [default: runs/MODEL-DIGEST]")
-    ] = None,
-    prm: Annotated[
-        str | None,
-        typer.Option(help="Process reward model: score the solutions too, and join pairs."),
-    ] = None,
-    top: Annotated[
-        int, typer.Option(help="With --prm: solutions on each side of the pairs (the paper's T).")
-    ] = 4,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-) -> None:
+@command_of(BuildOptions, _BUILD)
+def build(options: BuildOptions) -> None:
     """Sample solutions, cut them into steps, grade and label them, seal the dataset.
 
     Stopped at any moment, the same command with `--resume` goes on where it was.
     """
-    from fsdpo_data.jobs import BuildOptions, engine_arguments, run_build
+    from fsdpo_data.jobs import run_build
 
-    run_build(
-        BuildOptions(
-            model=model,
-            problems=tuple(problems or ["embedded"]),
-            split=split,
-            limit=limit,
-            samples=samples,
-            temperature=temperature,
-            top_p=top_p,
-            max_tokens=max_tokens,
-            template=template,
-            segmenter=segmenter,
-            engine=engine.value,
-            replay=replay,
-            device=device.value,
-            dtype=dtype.value,
-            engine_args=engine_arguments(engine_arg, tensor_parallel_size, data_parallel_size),
-            batch=batch,
-            workers=workers,
-            seed=seed,
-            out=out,
-            resume=resume,
-            prm=prm,
-            top=top,
-        )
-    )
+    run_build(options)
 
 
 @app.command(epilog="**Example** `fsdpo-data validate runs/a`")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +18,7 @@ from fsdpo_data.errors import InputError, Unavailable
 from fsdpo_data.identity import digest
 from fsdpo_data.models import ResolvedModel, resolve
 from fsdpo_data.pipeline import build_and_derive
+from fsdpo_data.run_options import BuildOptions
 from fsdpo_data.samplers import Sampler, SamplingSpec
 from fsdpo_data.segment import get_segmenter
 from fsdpo_data.sources import ProblemSet, load_problems
@@ -52,34 +52,6 @@ class EngineOptions(Protocol):
     @property
     def engine_args(self) -> Mapping[str, Any]:
         """Passed on to vLLM."""
-
-
-@dataclass(frozen=True, slots=True)
-class BuildOptions:
-    """The options of ``fsdpo-data build``, as typed; see its ``--help``."""
-
-    model: str
-    problems: tuple[str, ...]
-    split: str
-    limit: int | None
-    samples: int
-    temperature: float
-    top_p: float
-    max_tokens: int
-    template: str | None
-    segmenter: str
-    engine: str
-    replay: Path | None
-    device: str
-    dtype: str
-    engine_args: Mapping[str, Any]
-    batch: int | None
-    workers: int | None
-    seed: int
-    out: Path | None
-    resume: bool
-    prm: str | None = None
-    top: int = 4
 
 
 def run_build(options: BuildOptions) -> None:
@@ -123,13 +95,8 @@ def run_build(options: BuildOptions) -> None:
 
 
 def _check(options: BuildOptions) -> None:
-    for name, value in (("batch", options.batch), ("workers", options.workers)):
-        if value is not None and value < 1:
-            raise InputError(f"--{name} {value}: expected at least 1.")
     if options.limit is not None and options.limit < 1:
         raise InputError(f"--limit {options.limit}: expected at least 1.")
-    if (options.engine == "scripted") != (options.replay is not None):
-        raise InputError("--engine scripted and --replay FILE go together; give both or neither.")
     if options.device == "cpu" and options.engine == "vllm":
         raise InputError("--device cpu: vLLM runs on what it was built for. Leave --device out.")
     if options.device == "cuda" and options.engine != "scripted" and find_spec("torch"):
@@ -159,30 +126,6 @@ def make_spec(
         segmenter=segmenter,
         grader=get_grader().version,
     )
-
-
-def engine_arguments(
-    pairs: list[str] | None, tensor_parallel: int = 1, data_parallel: int = 1
-) -> dict[str, Any]:
-    """Return what ``--engine-arg`` and its short forms ask vLLM for.
-
-    Raises:
-        InputError: for an argument that is not KEY=VALUE.
-    """
-    arguments: dict[str, Any] = {}
-    if tensor_parallel != 1:
-        arguments["tensor_parallel_size"] = tensor_parallel
-    if data_parallel != 1:
-        arguments["data_parallel_size"] = data_parallel
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.isidentifier():
-            raise InputError(f"--engine-arg {pair}: expected KEY=VALUE, e.g. max_model_len=4096.")
-        try:
-            arguments[key] = json.loads(value)
-        except ValueError:
-            arguments[key] = value  # plain words need no quotes
-    return arguments
 
 
 def pick_engine(engine: str, device: str = "auto") -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from fsdpo_data.build import BuildSpec, Progress, build
 from fsdpo_data.derive import Stage, plain_specs, write_derived
 from fsdpo_data.manifest import Manifest
-from fsdpo_data.samplers import Sampler
+from fsdpo_data.samplers import Sampler, release
 from fsdpo_data.sources import ProblemSet
 from fsdpo_data.store import claim
 
@@ -52,16 +52,24 @@ def build_and_derive(
         RunMismatch: if ``out`` holds another run.
         StoreError: if the disk fails; what was written stays valid.
     """
+    samplers: list[Sampler] = []
+
+    def remembered() -> Sampler:
+        samplers.append(make_sampler())
+        return samplers[-1]
+
     config = {"build": spec.config(source.problems), "stages": plain_specs(stages)}
     with claim(out, config, resume=resume):
         build(
             spec,
             source,
-            make_sampler,
+            remembered,
             out / BUILD,
             resume=True,  # the directory is claimed: whatever is in it is of this run
             batch=batch,
             workers=workers,
             progress=progress,
         )
+        for sampler in samplers:
+            release(sampler)  # the next model may need the memory
         return write_derived(out / BUILD, out, stages, progress)

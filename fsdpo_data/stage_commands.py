@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsdpo_data.choices import Device, Dtype, Engine, PairStyle, PrmEngine
+from fsdpo_data.choices import Device, Dtype, PairStyle, PrmEngine
 from fsdpo_data.console import progress
 from fsdpo_data.errors import InputError
+from fsdpo_data.options import SAMPLER, SOURCE, command_of, option
+from fsdpo_data.run_options import LabelOptions, PairOptions
 
 if TYPE_CHECKING:
     from fsdpo_data.derive import Stage
@@ -19,34 +22,15 @@ if TYPE_CHECKING:
 Source = Annotated[Path, typer.Argument(help="A sealed dataset; it is left as it is.")]
 Out = Annotated[Path, typer.Option(help="Directory of the new dataset.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
-# How solutions are continued, for labels and for pairs of steps.
-Continues = Annotated[
-    str | None, typer.Option(help="Who continues.  [default: the model that sampled]")
-]
-Temperature = Annotated[float | None, typer.Option(help="[default: as the solutions were sampled]")]
-TopP = Annotated[float | None, typer.Option(help="[default: as the solutions were sampled]")]
-MaxTokens = Annotated[
-    int | None, typer.Option(help="Tokens per continuation.  [default: as for solutions]")
-]
-EngineChoice = Annotated[
-    Engine, typer.Option(help="`auto` takes vLLM where it can run, else transformers.")
-]
-Replay = Annotated[
-    Path | None, typer.Option(help="Recorded continuations for `--engine scripted`.")
-]
-DeviceChoice = Annotated[Device, typer.Option(help="For `--engine transformers`.")]
-DtypeChoice = Annotated[Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")]
-EngineArg = Annotated[
-    list[str] | None,
-    typer.Option(help="KEY=JSON passed on to `vllm.LLM`; may be given several times."),
-]
-Batch = Annotated[
-    int | None, typer.Option(min=1, help="Beginnings per durable batch.  [default: by engine]")
-]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Processes that grade.  [default: the cores at hand]")
-]
-Seed = Annotated[int, typer.Option(help="Continuation i depends on seed, beginning, i.")]
+
+#: How solutions are continued, for labels and for pairs of steps.
+_CONTINUE = {
+    "model": option(str | None, "Who continues.  [default: the model that sampled]"),
+    "temperature": option(float | None, "[default: as the solutions were sampled]"),
+    "top_p": option(float | None, "[default: as the solutions were sampled]"),
+    "max_tokens": option(int | None, "Tokens per continuation.  [default: as for solutions]"),
+    **SAMPLER,
+}
 
 _PAIR_EXAMPLES = """
 **Examples**
@@ -58,88 +42,67 @@ _PAIR_EXAMPLES = """
 """
 
 
-def pair(
-    directory: Source,
-    out: Out,
-    style: Annotated[
-        PairStyle, typer.Option(help="`full`: whole solutions. `step-dpo`: the first error.")
-    ] = PairStyle.full,
-    top: Annotated[int, typer.Option(help="full: solutions on each side (the paper's T).")] = 4,
-    aggregate: Annotated[
-        str, typer.Option(help="full: step rewards to one: `mean`, `min`, `prod` or `last`.")
-    ] = "mean",
-    require_outcome: Annotated[
-        bool,
-        typer.Option(help="full: best correct against worst incorrect; else best against worst."),
-    ] = True,
-    max_pairs: Annotated[
-        int | None,
-        typer.Option(help="Pairs per problem: the widest margins, or the lowest rewards, first."),
-    ] = None,
-    min_margin: Annotated[
-        float | None, typer.Option(help="full: reward of the chosen less that of the rejected.")
-    ] = None,
-    threshold: Annotated[
-        float, typer.Option(help="step-dpo: a step with a lower reward is an error.")
-    ] = 0.5,
-    resamples: Annotated[
-        int, typer.Option(help="step-dpo: continuations of what comes before an error.")
-    ] = 8,
-    model: Continues = None,
-    temperature: Temperature = None,
-    top_p: TopP = None,
-    max_tokens: MaxTokens = None,
-    engine: EngineChoice = Engine.auto,
-    replay: Replay = None,
-    device: DeviceChoice = Device.auto,
-    dtype: DtypeChoice = Dtype.auto,
-    engine_arg: EngineArg = None,
-    batch: Batch = None,
-    workers: Workers = None,
-    seed: Seed = 2,
-    resume: Resume = False,
-) -> None:
+_PAIR = {
+    **SOURCE,
+    "style": option(PairStyle, "`full`: whole solutions. `step-dpo`: the first error."),
+    "top": option(int, "full: solutions on each side (the paper's T)."),
+    "aggregate": option(str, "full: step rewards to one: `mean`, `min`, `prod` or `last`."),
+    "require_outcome": option(
+        bool, "full: best correct against worst incorrect; else best against worst."
+    ),
+    "max_pairs": option(
+        int | None, "Pairs per problem: the widest margins, or the lowest rewards, first."
+    ),
+    "min_margin": option(float | None, "full: reward of the chosen less that of the rejected."),
+    "threshold": option(float, "step-dpo: a step with a lower reward is an error."),
+    "resamples": option(int, "step-dpo: continuations of what comes before an error."),
+    **_CONTINUE,
+}
+
+
+@command_of(PairOptions, _PAIR)
+def pair(options: PairOptions) -> None:
     """Join solutions, or single steps, to preference pairs by their rewards.
 
     With `--style step-dpo` the steps before the first error of an incorrect solution are continued
     anew, and the error meets the step of a continuation that ends correct. Those options of
     sampling that follow `--resamples` belong to it.
     """
+    stage = _step_pairs(options) if options.style == PairStyle.step_dpo else _full_pairs(options)
+    run_stages(options.directory, options.out, [stage], resume=options.resume)
+
+
+def _full_pairs(options: PairOptions) -> Stage:
     from fsdpo_data.pair import PairSpec, PairStage
-    from fsdpo_data.step_pairs import StepPairSpec, StepPairStage
 
-    full = PairSpec(top, aggregate, require_outcome, max_pairs, min_margin)
-    steps = StepPairSpec(threshold, max_pairs)
-    if style is PairStyle.full:
-        if (steps, resamples) != (StepPairSpec(max_pairs=max_pairs), 8):
-            raise InputError("--threshold and --resamples belong to --style step-dpo.")
-        run_stages(directory, out, [PairStage(full)], resume=resume)
-        return
-    if full != PairSpec(max_pairs=max_pairs):
-        raise InputError(
-            "--top, --aggregate, --no-require-outcome and --min-margin belong to --style full."
-        )
-    from fsdpo_data.continue_jobs import ContinueOptions, make_continuer
-    from fsdpo_data.jobs import engine_arguments
-
-    continuer = make_continuer(
-        ContinueOptions(
-            source=directory,
-            n=resamples,
-            model=model,
-            temperature=temperature,
-            top_p=top_p,
-            max_tokens=max_tokens,
-            engine=engine.value,
-            replay=replay,
-            device=device.value,
-            dtype=dtype.value,
-            engine_args=engine_arguments(engine_arg),
-            batch=batch,
-            seed=seed,
+    _refuse_changed(options, ("threshold", "resamples"), "step-dpo")
+    return PairStage(
+        PairSpec(
+            top=options.top,
+            aggregate=options.aggregate,
+            require_outcome=options.require_outcome,
+            max_pairs=options.max_pairs,
+            min_margin=options.min_margin,
         )
     )
-    run_stages(directory, out, [StepPairStage(steps, continuer, workers=workers)], resume=resume)
+
+
+def _step_pairs(options: PairOptions) -> Stage:
+    from fsdpo_data.continue_jobs import make_continuer
+    from fsdpo_data.step_pairs import StepPairSpec, StepPairStage
+
+    _refuse_changed(options, ("top", "aggregate", "require_outcome", "min_margin"), "full")
+    spec = StepPairSpec(options.threshold, options.max_pairs)
+    continuer = make_continuer(options, options.resamples)
+    return StepPairStage(spec, continuer, workers=options.workers)
+
+
+def _refuse_changed(options: PairOptions, names: Sequence[str], style: str) -> None:
+    """Refuse options of the other style."""
+    defaults = {each.name: each.default for each in fields(PairOptions)}
+    if any(getattr(options, name) != defaults[name] for name in names):
+        flags = [f"--{name.replace('_', '-')}" for name in names]
+        raise InputError(f"{', '.join(flags[:-1])} and {flags[-1]} belong to --style {style}.")
 
 
 _LABEL_EXAMPLES = """
@@ -152,54 +115,28 @@ _LABEL_EXAMPLES = """
 """
 
 
-def label(
-    directory: Source,
-    rollouts: Annotated[int, typer.Option(help="Continuations per step (the paper's N > 1).")],
-    out: Out,
-    model: Continues = None,
-    temperature: Temperature = None,
-    top_p: TopP = None,
-    max_tokens: MaxTokens = None,
-    engine: EngineChoice = Engine.auto,
-    replay: Replay = None,
-    device: DeviceChoice = Device.auto,
-    dtype: DtypeChoice = Dtype.auto,
-    engine_arg: EngineArg = None,
-    batch: Batch = None,
-    workers: Workers = None,
-    seed: Seed = 1,
-    resume: Resume = False,
-) -> None:
+_LABEL = {
+    **SOURCE,
+    "rollouts": option(int, "Continuations per step (the paper's N > 1)."),
+    **_CONTINUE,
+}
+
+
+@command_of(LabelOptions, _LABEL)
+def label(options: LabelOptions) -> None:
     """Label steps by Monte Carlo: continue from each of them and count the right answers.
 
     The outcome labels (N=1) are there already and cost nothing; this takes N continuations of
     every step of every solution, and says what they cost.
     """
-    from fsdpo_data.continue_jobs import ContinueOptions, make_continuer
-    from fsdpo_data.jobs import engine_arguments
+    from fsdpo_data.continue_jobs import make_continuer
     from fsdpo_data.rollouts import LabelStage, check_rollouts, cost_line
 
-    continuer = make_continuer(
-        ContinueOptions(
-            source=directory,
-            n=check_rollouts(rollouts),
-            model=model,
-            temperature=temperature,
-            top_p=top_p,
-            max_tokens=max_tokens,
-            engine=engine.value,
-            replay=replay,
-            device=device.value,
-            dtype=dtype.value,
-            engine_args=engine_arguments(engine_arg),
-            batch=batch,
-            seed=seed,
-        )
-    )
-    stage = LabelStage(continuer, workers=workers)
-    labelled = derive_shown(directory, out, [stage], resume=resume)
+    continuer = make_continuer(options, check_rollouts(options.rollouts))
+    stage = LabelStage(continuer, workers=options.workers)
+    labelled = derive_shown(options.directory, options.out, [stage], resume=options.resume)
     print(f"\n{cost_line(labelled['rollouts'])}")
-    print(f"next: fsdpo-train prm --data {out} --labels rollouts --out NEW")
+    print(f"next: fsdpo-train prm --data {options.out} --labels rollouts --out NEW")
 
 
 _SCORE_EXAMPLES = """

@@ -7,8 +7,9 @@ from pathlib import Path
 import typer
 
 from fsdpo_data.console import run_app
+from fsdpo_data.options import option
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
-from fsdpo_train.options import LORA, OUT, option, stage
+from fsdpo_train.options import LORA, OUT, stage
 
 app = typer.Typer(
     name="fsdpo-train",
@@ -68,7 +69,8 @@ PRM_OPTIONS = {
         str, "Policy to put the head on: a short name, `org/name[@revision]` or a directory."
     ),
     "labels": option(str, "`outcome` (N=1), `rollouts` (N>1), `auto`: rollouts if there are."),
-    "reduce": option(str, "Over the steps: `sum` (the paper's), `mean`."),
+    "reduce": option(str, "Over a solution's readouts: `sum` (the paper's), `mean`."),
+    "readouts": option(str, "Labels are learnt at each `step`'s end, or at every `token` of it."),
     "samples": option(int, "Solutions of each problem; 0: all."),
     "balance": option(bool, "Right and wrong steps weigh the same in total.", "--balance"),
     "only_mixed": option(bool, "Only problems with right and wrong solutions.", "--only-mixed"),

@@ -156,7 +156,10 @@ class PrmConfig(TrainConfig):
             ``completions`` and ``labels`` (booleans, or numbers in [0, 1]).
         labels: ``outcome`` (N=1), ``rollouts`` (N>1: the share of correct continuations), or
             ``auto``: rollouts where there are any, else outcomes.
-        reduce: Loss of a solution: the ``sum`` over its steps (the paper's) or their ``mean``.
+        reduce: Loss of a solution: the ``sum`` over its readouts (the paper's) or their ``mean``.
+        readouts: Where labels are learnt: at each ``step``'s end (the paper's), or at every
+            ``token`` of the step, as Cobbe et al. (2021) train verifiers; scores are read at the
+            steps' ends either way.
         samples: Solutions used of each problem, the first ones; 0 for all.
         balance: Weigh steps so that right and wrong ones count the same in total.
         only_mixed: Use only problems that have right and wrong solutions.
@@ -175,6 +178,7 @@ class PrmConfig(TrainConfig):
     warmup: float = 0.05
     labels: str = "auto"
     reduce: str = "sum"
+    readouts: str = "step"
     samples: int = 0
     balance: bool = False
     only_mixed: bool = False
@@ -188,6 +192,7 @@ class PrmConfig(TrainConfig):
         limits = (
             ("labels", self.labels, self.labels in kinds, f"one of {', '.join(kinds)}"),
             ("reduce", self.reduce, self.reduce in ("sum", "mean"), "sum or mean"),
+            ("readouts", self.readouts, self.readouts in ("step", "token"), "step or token"),
             ("samples", self.samples, self.samples >= 0, "0 (all) or more"),
             ("held-out", self.held_out, 0 <= self.held_out < 1, "a share from 0 to below 1"),
             ("eval-every", self.eval_every, self.eval_every >= 0, "0 (at the end) or more"),

@@ -32,6 +32,7 @@ from fsdpo_train.pair_rows import by_prompt, open_pairs
 from fsdpo_train.policy import model_inputs, return_logprobs
 from fsdpo_train.reference import made_by, reference_folder, reference_logprobs
 from fsdpo_train.reference_store import ReferenceStore
+from fsdpo_train.tree_attention import can_share_prompts
 
 if TYPE_CHECKING:
     import torch
@@ -86,7 +87,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
     maker = made_by(config, model_name, tokenizer)
     prompts = by_prompt(rows, config.loss)
     data = prepare(prompts, tokenizer, context_length(config, model), maker)
-    share = config.share_prompt and _sees_all(model, data.longest)
+    share = config.share_prompt and can_share_prompts(model, data.longest)
     if is_main_process():
         _tell(data, share)
     store = ReferenceStore(reference_folder(config), maker)
@@ -119,12 +120,6 @@ def _start(config: DpoConfig) -> tuple[Any, Any]:
     model, tokenizer = load_model(str(config.model), AutoModelForCausalLM)
     check_tokenizer(tokenizer, model)
     return model, tokenizer
-
-
-def _sees_all(model: Any, longest: int) -> bool:
-    """Say whether a token sees all before it: a tree mask would hide a sliding window."""
-    window = getattr(model.config, "sliding_window", None)
-    return not window or longest <= window
 
 
 def _trainer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -155,7 +154,7 @@ class Collator:
     eos: int
     dtype: torch.dtype
 
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return a :class:`~fsdpo_train.groups.GroupBatch` as a dict, with ``reference_ST``."""
         import numpy as np
         import torch
@@ -173,8 +172,4 @@ class Collator:
         )
         reference_N = torch.from_numpy(np.concatenate(values))
         reference_ST = to_table(reference_N, tensors.cell_N, tensors.step_ST.shape)
-        return {**_fields(tensors), "reference_ST": reference_ST}
-
-
-def _fields(batch: Any) -> dict[str, torch.Tensor]:
-    return {each.name: getattr(batch, each.name) for each in dataclasses.fields(batch)}
+        return {**tensors.as_dict(), "reference_ST": reference_ST}

@@ -1,11 +1,11 @@
-"""Prompt groups to tensors: each different solution once, its prompt once where a mask allows it.
+"""Prompt groups to tensors: each different solution once, its prompt once for all of them.
 
 One row per group (``share_prompt``)::
 
     tokens    p p p | a a a a | b b b     a token sees its prompt and its own solution
     position  0 1 2 | 3 4 5 6 | 3 4 5     each solution follows the prompt
 
-or one row per solution, for attention kernels that take no mask. Either way each completion token
+or one row per solution, for models that share nothing. Either way each completion token
 is listed with the place whose hidden state predicts it, so that everything behind the model is
 the same code.
 """
@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fsdpo_train.tokenize import PROMPT, Encoded
 
@@ -47,8 +47,8 @@ class GroupBatch:
     Attributes:
         input_ids_RL: Token ids.
         position_ids_RL: Positions, restarted for each solution.
-        attention_mask: Additive [R, 1, L, L] if the prompt is shared, else [R, L] of ones and
-            zeros.
+        attention_mask: [R, L] of ones and zeros; if the prompt is shared, additive
+            [S, 1, T, P + T]: what the tokens of a solution see of its prompt and of each other.
         source_N: Place, in the flattened rows, whose hidden state predicts each token.
         target_N: The tokens.
         cell_N: Where each goes in the flattened [S, T] tables.
@@ -57,6 +57,8 @@ class GroupBatch:
         reward_SK: Step rewards, zero-padded.
         chosen_P: Index of each pair's preferred solution among the S.
         rejected_P: Index of the other.
+        tree: If the prompt is shared, ``branch_ST``, ``row_S`` and ``place_RL`` of
+            :func:`fsdpo_train.tree_attention.tree_attention`.
     """
 
     input_ids_RL: Tensor
@@ -70,6 +72,11 @@ class GroupBatch:
     reward_SK: Tensor
     chosen_P: Tensor
     rejected_P: Tensor
+    tree: dict[str, Tensor] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 def collate_groups(
@@ -104,7 +111,7 @@ def collate_groups(
     return GroupBatch(
         input_ids_RL=_padded([row.ids for row in rows], pad),
         position_ids_RL=_padded([row.positions for row in rows], 0),
-        attention_mask=_tree_mask(rows, width, dtype)
+        attention_mask=_branch_mask(groups, shape[1], dtype)
         if share_prompt
         else _padded([[1] * len(row.ids) for row in rows], 0),
         source_N=torch.tensor(
@@ -117,6 +124,7 @@ def collate_groups(
         reward_SK=_padded([list(each) for group in groups for each in group.rewards], 0.0),
         chosen_P=torch.tensor(chosen, dtype=torch.long),
         rejected_P=torch.tensor(rejected, dtype=torch.long),
+        tree=_tree(groups, width, shape[1]) if share_prompt else {},
     )
 
 
@@ -134,11 +142,10 @@ def to_table(value_N: Tensor, cell_N: Tensor, shape: Sequence[int]) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row: ids, their positions, the solution of each (PROMPT for none), predicting places."""
+    """One row: ids, their positions, predicting places."""
 
     ids: list[int]
     positions: list[int]
-    owners: list[int]
     sources: list[int]
 
 
@@ -154,15 +161,13 @@ def _row(solutions: Sequence[Encoded]) -> _Row:
     row = _Row(
         ids=solutions[0].ids[:n_prompt],
         positions=list(range(n_prompt)),
-        owners=[PROMPT] * n_prompt,
         sources=[],
     )
-    for number, solution in enumerate(solutions):
+    for solution in solutions:
         start = len(row.ids)
         completion = solution.ids[n_prompt:]
         row.ids.extend(completion)
         row.positions.extend(range(n_prompt, n_prompt + len(completion)))
-        row.owners.extend([number] * len(completion))
         # The prompt's last token predicts the first of every solution.
         row.sources.extend([n_prompt - 1, *range(start, start + len(completion) - 1)])
     return row
@@ -179,20 +184,57 @@ def _pairs(groups: Sequence[Group]) -> tuple[list[int], list[int]]:
     return [chosen for chosen, _ in pairs], [rejected for _, rejected in pairs]
 
 
-def _tree_mask(rows: Sequence[_Row], width: int, dtype: torch.dtype) -> Tensor:
-    """Return the additive mask, [R, 1, L, L]: 0 where a token may look, the least number else.
+def _branch_mask(groups: Sequence[Group], longest: int, dtype: torch.dtype) -> Tensor:
+    """Return the additive mask, [S, 1, T, P + T]: 0 where a token may look, the least number else.
 
-    The least number rather than -inf: a row of padding sees nothing, and must not become NaN.
+    What stands behind the end of a solution sees it, and is not seen; it means nothing.
     """
     import torch
 
-    nobody = -2
-    owner_RL = _padded([row.owners for row in rows], nobody)
-    query, key = owner_RL[:, :, None], owner_RL[:, None, :]
-    earlier = torch.ones(width, width, dtype=torch.bool).tril()
-    seen = earlier & ((key == query) | (key == PROMPT)) & (query != nobody)
+    n_prompt_S = torch.tensor([each.n_prompt for group in groups for each in group.solutions])
+    width = int(n_prompt_S.max())
+    prompt_SP = torch.arange(width) < n_prompt_S[:, None]
+    own_TT = torch.ones(longest, longest, dtype=torch.bool).tril()
+    seen = torch.cat(
+        [
+            prompt_SP[:, None].expand(-1, longest, -1),
+            own_TT.expand(len(n_prompt_S), -1, -1),
+        ],
+        dim=-1,
+    )
     least = torch.finfo(dtype).min
     return torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, least)[:, None]
+
+
+def _tree(groups: Sequence[Group], width: int, longest: int) -> dict[str, Tensor]:
+    """Return where attention finds the tokens of each solution, and where rows find their outputs.
+
+    Args:
+        groups: One per row.
+        width: Tokens of a row.
+        longest: Tokens of the longest solution.
+    """
+    import torch
+
+    prompts = [group.solutions[0].n_prompt for group in groups]
+    place_RL = torch.zeros(len(groups), width, dtype=torch.long)  # padding finds anything
+    branches, rows = [], []
+    for row, (group, n_prompt) in enumerate(zip(groups, prompts, strict=True)):
+        place_RL[row, :n_prompt] = row * max(prompts) + torch.arange(n_prompt)
+        start = n_prompt
+        for solution in group.solutions:
+            length = len(solution.ids) - n_prompt
+            first = len(groups) * max(prompts) + len(branches) * longest
+            place_RL[row, start : start + length] = first + torch.arange(length)
+            places = row * width + start + torch.arange(longest).clamp(max=max(length - 1, 0))
+            branches.append(places)
+            rows.append(row)
+            start += length
+    return {
+        "branch_ST": torch.stack(branches),
+        "row_S": torch.tensor(rows),
+        "place_RL": place_RL,
+    }
 
 
 def _padded(rows: Sequence[Sequence[float]], fill: float) -> Tensor:

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Callable, Mapping
-from inspect import Parameter, Signature
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TypeVar
 
-import typer
-
+from fsdpo_data.options import Options, command_of, option
 from fsdpo_train.config import TrainConfig
 
 Config = TypeVar("Config", bound=TrainConfig)
-
-#: An option's name to its annotated type.
-Options = Mapping[str, Any]
-
-
-def option(kind: Any, help: str, *names: str) -> Any:
-    """Return the annotated type of an option; ``names`` replace what its field gives."""
-    return Annotated[kind, typer.Option(*names, help=help)]
-
 
 #: Options that every stage has; their values are checked by :mod:`fsdpo_train.config`.
 SHARED: Options = {
@@ -66,27 +53,6 @@ def stage(
         own: Options of this stage alone, shown before the shared ones. An option of a shared name
             replaces the shared one.
     """
-    options = {**own, **{name: each for name, each in SHARED.items() if name not in own}}
-    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-    if odd := defaults.keys() ^ options.keys():
-        raise TypeError(f"{kind.__name__}: {sorted(odd)} stand alone, as options or as fields.")
-
-    def command_of(run: Callable[[Config], None]) -> Callable[..., None]:
-        @functools.wraps(run)
-        def command(**given: Any) -> None:
-            run(kind(**given))
-
-        # What typer reads of a function.
-        command.__signature__ = Signature(  # type: ignore[attr-defined]
-            [_parameter(name, each, defaults[name]) for name, each in options.items()]
-        )
-        command.__annotations__ = dict(options)
-        return command
-
-    return command_of
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> Parameter:
-    if default is dataclasses.MISSING:
-        default = Parameter.empty
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return command_of(
+        kind, {**own, **{name: each for name, each in SHARED.items() if name not in own}}
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.errors import InputError
 from fsdpo_train.logprobs import token_logprobs
+from fsdpo_train.tree_attention import use_tree_attention
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,6 +53,7 @@ def return_logprobs(model: Any) -> Any:
         model: A causal language model; it is changed, and returned.
     """
     model.forward = MethodType(_logprobs, model)
+    use_tree_attention(model)
     return model
 
 
@@ -62,13 +64,14 @@ def _logprobs(
     attention_mask: Tensor,
     source_N: Tensor,
     target_N: Tensor,
-    **_: Any,
+    **tree: Tensor,
 ) -> Tensor:
     hidden_RLD = self.base_model(
         input_ids=input_ids,
         position_ids=position_ids,
         attention_mask=attention_mask,
         use_cache=False,
+        **tree,
     ).last_hidden_state
     head = self.get_output_embeddings()
     return token_logprobs(hidden_RLD.flatten(0, 1)[source_N], target_N, head)
@@ -82,4 +85,5 @@ def model_inputs(batch: Mapping[str, Any]) -> dict[str, Any]:
         "attention_mask": batch["attention_mask"],
         "source_N": batch["source_N"],
         "target_N": batch["target_N"],
+        **batch["tree"],
     }

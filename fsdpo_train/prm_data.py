@@ -49,8 +49,9 @@ class Prepared:
     """Rows ready to train on.
 
     Attributes:
-        train: Columns ``input_ids``, ``readouts``, ``labels``, ``length``, ``problem``, ``right``.
-        held_out: The same columns, of other problems.
+        train: Columns ``input_ids``, ``readouts``, ``labels``, ``length``, ``problem``, ``right``,
+            ``n_prompt``.
+        held_out: The same columns, of other problems; its readouts are the steps' ends.
         counts: ``solutions``, ``problems``, ``steps``, ``positive`` (the sum of the labels),
             ``lost_labels`` and ``lost_solutions`` (cut off at the context length, in part and
             whole).
@@ -207,14 +208,28 @@ def prepare(
     out = [i for i, problem in enumerate(columns["problem"]) if problem in held]
     counts["problems"] = len(set(columns["problem"]))
     counts["held_out_problems"] = len(held)
-    return Prepared(every.select(kept), every.select(out), counts)
+    train = every.select(kept)
+    if config.readouts == "token":
+        train = datasets.Dataset.from_list([_every_token(row) for row in train])
+    return Prepared(train, every.select(out), counts)
+
+
+def _every_token(row: dict[str, Any]) -> dict[str, Any]:
+    """Give every token of a solution the label of its step."""
+    labels: list[float] = []
+    start = row["n_prompt"]
+    for readout, label in zip(row["readouts"], row["labels"], strict=True):
+        labels += [label] * (readout + 1 - start)
+        start = readout + 1
+    return {**row, "readouts": list(range(row["n_prompt"], start)), "labels": labels}
 
 
 def _encode(
     rows: Iterable[StepRow], encoder: StepTokenizer, max_length: int
 ) -> tuple[dict[str, list[Any]], Counter[str]]:
     columns: dict[str, list[Any]] = {
-        name: [] for name in ("input_ids", "readouts", "labels", "length", "problem", "right")
+        name: []
+        for name in ("input_ids", "readouts", "labels", "length", "problem", "right", "n_prompt")
     }
     counts: Counter[str] = Counter()
     for row in rows:
@@ -230,6 +245,7 @@ def _encode(
         columns["length"].append(len(encoded.ids))
         columns["problem"].append(row.problem)
         columns["right"].append(row.labels[-1] >= 0.5)
+        columns["n_prompt"].append(encoded.n_prompt)
         counts["solutions"] += 1
         counts["steps"] += len(labels)
         counts["positive"] += math.fsum(labels)  # type: ignore[assignment]

@@ -144,10 +144,9 @@ def _values(
         dtype=torch.bfloat16 if bf16 else torch.float32,
     )
     device = model.device
-    names = ("input_ids_RL", "position_ids_RL", "attention_mask", "source_N", "target_N")
-    inputs = {name: getattr(batch, name).to(device) for name in names}
+    inputs = {name: each.to(device) for name, each in model_inputs(batch.as_dict()).items()}
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-        logp_N = model(**model_inputs(inputs)).float().cpu()
+        logp_N = model(**inputs).float().cpu()
     lengths = [len(each.ids) - each.n_prompt for group in groups for each in group.solutions]
     return [each.tolist() for each in logp_N.split(lengths)]
 

@@ -38,9 +38,8 @@ class VllmPrmScorer:
         engine_args: Mapping[str, Any] | None = None,
     ) -> None:
         self.model = model
-        self._llm = start_engine(
-            path, revision, dtype, {"runner": "pooling", **(engine_args or {})}
-        )
+        arguments = {"runner": "pooling", **(engine_args or {})}
+        self._llm = start_engine(path, revision, dtype, arguments)
         self._encoder = StepTokenizer(self._llm.get_tokenizer())
         self._context: int = self._llm.model_config.max_model_len
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,3 +24,16 @@ def shared() -> Path:
     if not path.exists():
         pytest.skip("needs ../shared (public data beside the checkout)")
     return path
+
+
+@pytest.fixture(autouse=True)
+def loggers_outlive_a_captured_stderr() -> Iterator[None]:
+    """Give transformers' logger a stderr that is open: it keeps the one that it met first.
+
+    That is the captured one of the test that loads the library, and closes with it.
+    """
+    yield
+    for handler in logging.getLogger("transformers").handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream.closed:
+            handler.stream = sys.__stderr__
+            handler.flush = sys.__stderr__.flush

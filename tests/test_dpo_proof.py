@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,10 +40,13 @@ def command(folder: Path, data: Path | str, out: Path, *options: object) -> list
     return ["-m", "fsdpo_train.cli", "dpo", *map(str, every)]
 
 
+def environment() -> dict[str, str]:
+    return {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
+
+
 def run(*arguments: str) -> None:
-    environment = {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
     ran = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, env=environment, timeout=900
+        [sys.executable, *arguments], capture_output=True, text=True, env=environment(), timeout=900
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
 
@@ -125,3 +131,43 @@ def test_dpo_is_the_sigmoid_loss_of_trl(folder: Path, tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert losses(ours) == pytest.approx(json.loads(ran.stdout.splitlines()[-1]), abs=1e-5)
     assert losses(ours)[-1] < 0.5
+
+
+def kill_once(arguments: Sequence[str], there: Path) -> None:
+    """Start a command and kill it as soon as ``there`` exists."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 600
+    while not there.exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+
+def test_killed_while_it_trains_it_resumes_to_the_same_weights(folder: Path) -> None:
+    data, whole, part = folder / "pairs.jsonl", folder / "whole", folder / "part"
+    every = ["--epochs", 4, "--save-every", 2, "--max-steps", 12]
+    run(*command(folder, data, whole, *every))
+    # Once while the reference is being kept, once behind a checkpoint.
+    kill_once(command(folder, data, part, *every), part / "reference")
+    kill_once(
+        command(folder, data, part, *every, "--resume"),
+        part / "checkpoints/checkpoint-4/trainer_state.json",
+    )
+    assert not (part / "config.json").exists()
+    run(*command(folder, data, part, *every, "--resume"))
+    histories = [
+        json.loads((out / "checkpoints/checkpoint-12/trainer_state.json").read_text())[
+            "log_history"
+        ]
+        for out in (part, whole)
+    ]
+    resumed, expected = ([e["loss"] for e in each if "loss" in e] for each in histories)
+    assert len(resumed) == 12 and resumed == expected
+    ours, theirs = ((out / "model.safetensors").read_bytes() for out in (part, whole))
+    assert ours == theirs

@@ -25,6 +25,9 @@ COMMANDS = [
     ("fsdpo_bench", "prm --help"),
     ("fsdpo_bench", "validate --help"),
     ("fsdpo_bench", "grade --help"),
+    ("fsdpo_bench", "compare --help"),
+    ("fsdpo_bench", "report --help"),
+    ("fsdpo_bench", "recipe --help"),
 ]
 
 RUN = """

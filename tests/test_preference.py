@@ -17,6 +17,7 @@ from fsdpo_train.losses import (  # noqa: E402
     step_weights,
 )
 from fsdpo_train.tokenize import PROMPT, Encoded  # noqa: E402
+from fsdpo_train.tree_attention import use_tree_attention  # noqa: E402
 
 EOS, PAD, VOCABULARY = 1, 0, 50
 ARCHITECTURES = ("Qwen2", "Llama", "Mistral")
@@ -43,6 +44,7 @@ def policy(architecture: str, seed: int) -> torch.nn.Module:
         layer.input_layernorm = torch.nn.RMSNorm(32, eps=1e-6)
         layer.post_attention_layernorm = torch.nn.RMSNorm(32, eps=1e-6)
     model.model.norm = torch.nn.RMSNorm(32, eps=1e-6)
+    use_tree_attention(model)
     return model.double().train()
 
 
@@ -135,6 +137,7 @@ def grouped(
             input_ids=batch.input_ids_RL,
             position_ids=batch.position_ids_RL,
             attention_mask=batch.attention_mask,
+            **batch.tree,
         ).last_hidden_state
         picked = hidden.flatten(0, 1)[batch.source_N]
         logp_N = token_logprobs(picked, batch.target_N, net.lm_head, chunk=7)

@@ -175,6 +175,25 @@ def test_soft_labels_reach_the_loss_as_they_are(policy: Path, tmp_path: Path) ->
     assert collate(list(ready.train), 0)["labels"].flatten().tolist() == pytest.approx([0.7, 0.2])
 
 
+def test_every_token_may_learn_the_label_of_its_step(policy: Path, data: Path) -> None:
+    steps, tokens = (prepared(policy, data, readouts=each) for each in ("step", "token"))
+    assert tokens.held_out["readouts"] == steps.held_out["readouts"]
+    assert tokens.counts == steps.counts
+    for by_step, by_token in zip(steps.train, tokens.train, strict=True):
+        first, end = by_step["n_prompt"], by_step["readouts"][-1] + 1
+        assert by_token["readouts"] == list(range(first, end))
+        found = dict(zip(by_token["readouts"], by_token["labels"], strict=True))
+        assert [found[readout] for readout in by_step["readouts"]] == by_step["labels"]
+        first_step = range(first, by_step["readouts"][0] + 1)
+        assert {found[place] for place in first_step} == {by_step["labels"][0]}
+
+
+def test_a_prm_learns_from_every_token(policy: Path, data: Path, tmp_path: Path) -> None:
+    options = {"epochs": 8, "log_every": 10, "readouts": "token", "reduce": "mean"}
+    report = prm.train_prm(config(policy, data, tmp_path / "prm", **options))
+    assert report.held_out["ranking_auc"] > 0.9 and report.held_out["accuracy"] > 0.8
+
+
 def test_problems_are_held_out_whole(policy: Path, data: Path) -> None:
     ready = prepared(policy, data, held_out=0.25)
     train, held = set(ready.train["problem"]), set(ready.held_out["problem"])
@@ -330,6 +349,8 @@ def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> N
         train(only_mixed=True)
     with pytest.raises(InputError, match="--reduce max: expected sum or mean"):
         train(reduce="max")
+    with pytest.raises(InputError, match="--readouts word: expected step or token"):
+        train(readouts="word")
     with pytest.raises(InputError, match="--deepspeed zero4: expected zero2, zero3 or a Deep"):
         train(deepspeed="zero4")
     with pytest.raises(InputError, match="--lora --deepspeed zero3"):

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from helpers import build_spec
 from random_model import save_random_model, save_random_prm
+
+from fsdpo_data.sources import load_problems
 
 # vLLM's own imports warn.
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
@@ -25,3 +28,46 @@ def test_vllm_gives_the_rewards_of_transformers(tmp_path: Path) -> None:
     theirs = VllmPrmScorer(str(model), REF).score(items)
     assert theirs[-2:] == ours[-2:] == [[], None]
     assert worst(theirs[:-2], [each or [] for each in ours[:-2]]) < 1e-5
+
+
+def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) -> None:
+    """On a GPU either takes nearly all memory: one has to end before the other begins."""
+    from fsdpo_data.console import LineProgress
+    from fsdpo_data.models import resolve
+    from fsdpo_data.pipeline import build_and_derive
+    from fsdpo_data.samplers import Sampler
+    from fsdpo_data.samplers.vllm import VllmSampler
+    from fsdpo_data.score import ScoreStage
+    from fsdpo_data.scorers import Scorer
+    from fsdpo_train.scorer import resolve_prm
+    from fsdpo_train.vllm_scorer import VllmPrmScorer
+
+    before = engines()
+    alive: list[int] = []
+    tiny = resolve("tiny")
+    prm = resolve_prm(str(save_random_prm(tmp_path / "prm", Path(tiny.path))))
+
+    def sampler() -> Sampler:
+        made = VllmSampler(tiny.path, tiny.ref)
+        alive.append(len(engines() - before))
+        return made
+
+    def scorer() -> Scorer:
+        alive.append(len(engines() - before))
+        return VllmPrmScorer(prm.path, prm.ref)
+
+    source = load_problems(["embedded"], limit=8)
+    stage = ScoreStage(prm.ref, {"name": "vllm", "dtype": "auto"}, scorer)
+    spec = build_spec(max_tokens=128)
+    how = {"progress": LineProgress()}
+    manifest = build_and_derive(spec, source, sampler, tmp_path / "run", [stage], **how)
+    assert alive[0] > 0 and alive[1:] == [0]
+    assert manifest["rewards"]["scored"] == 32
+
+
+def engines() -> set[int]:
+    import psutil
+
+    children = psutil.Process().children(recursive=True)
+    running = [each for each in children if each.status() != psutil.STATUS_ZOMBIE]
+    return {each.pid for each in running if each.name().startswith("VLLM")}

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from fsdpo_bench.report_commands import register as register_reports
 from fsdpo_bench.run_commands import register as register_runs
 from fsdpo_data.choices import Device, Dtype, PrmEngine
 from fsdpo_data.console import run_app
@@ -214,6 +215,7 @@ def prm(
         print_prm(measured)
 
 
+register_reports(app)
 register_runs(app)
 
 

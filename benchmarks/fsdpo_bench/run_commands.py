@@ -109,7 +109,7 @@ def run(
     from fsdpo_bench.decode.beam import BeamSpec
     from fsdpo_bench.jobs import RunOptions, run_job
     from fsdpo_bench.plan import make_plan
-    from fsdpo_data.jobs import engine_arguments
+    from fsdpo_data.run_options import engine_arguments
 
     plan = make_plan(
         decode or ["greedy"],
@@ -150,13 +150,15 @@ def run(
 
 def finish(out: Path, *, as_json: bool) -> None:
     """Report on a run whose records are complete, and say what to do next."""
-    from fsdpo_bench.show_run import print_run, summary_rows
+    from fsdpo_bench.report import write_report
+    from fsdpo_bench.show_report import print_results
 
+    results = write_report(out)
     if as_json:
-        typer.echo(json.dumps(summary_rows(out), indent=2))
+        typer.echo(json.dumps(results, indent=2))
         return
-    print_run(out)
-    typer.echo(f"\nnext: fsdpo-bench show {out} --verdict incorrect")
+    print_results(results)
+    typer.echo(f"\nnext: open {out / 'report.html'}, or fsdpo-bench show {out} --verdict incorrect")
 
 
 _REGRADE_EXAMPLES = """

@@ -1,4 +1,4 @@
-"""What a run holds, for people: the table of its results, and single problems."""
+"""What a run holds, for people: single problems."""
 
 from __future__ import annotations
 
@@ -9,62 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.records import read_config, read_records
-from fsdpo_bench.tables import make_table, print_table
 from fsdpo_data.answers import OUTCOMES
-from fsdpo_data.console import percent
 from fsdpo_data.errors import InputError
-from fsdpo_data.manifest import wilson_interval
 
 #: Columns of a solution that is shown whole.
 _INDENT = "    "
-
-
-def summary_rows(out: Path) -> list[dict[str, Any]]:
-    """Return one row per benchmark and decoder: how many are right, of how many, at what cost."""
-    config = read_config(out)
-    rows = []
-    for task in config["tasks"]:
-        records = list(read_records(out, task))
-        rows += [_summary(task, name, records) for name in config["decoders"]]
-    return rows
-
-
-def _summary(task: str, name: str, records: list[dict[str, Any]]) -> dict[str, Any]:
-    verdicts = [record["decoded"][name]["correct"] for record in records]
-    graded = [each for each in verdicts if each is not None]
-    right = sum(graded)
-    cost = {
-        key: sum(record["cost"][name][key] for record in records) / max(1, len(records))
-        for key in ("tokens", "prm_calls", "seconds")
-    }
-    return {
-        "task": task,
-        "decoder": name,
-        "correct": right,
-        "n": len(graded),
-        "ci95": wilson_interval(right, len(graded)),
-        "cost": cost,
-    }
-
-
-def print_run(out: Path) -> None:
-    """Print the results of a run with their 95 % intervals, and what a problem cost."""
-    table = make_table(
-        "task", "decoder", "correct>", "of>", "accuracy", "tokens>", "PRM calls>", "seconds>"
-    )
-    for row in summary_rows(out):
-        share = row["correct"] / row["n"] if row["n"] else None
-        table.add_row(
-            row["task"],
-            row["decoder"],
-            f"{row['correct']:,}",
-            f"{row['n']:,}",
-            percent(share, row["ci95"]),
-            f"{row['cost']['tokens']:,.0f}",
-            f"{row['cost']['prm_calls']:,.1f}",
-            f"{row['cost']['seconds']:.2f}",
-        )
-    print_table(table)
 
 
 @dataclass(frozen=True, slots=True)

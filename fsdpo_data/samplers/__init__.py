@@ -84,3 +84,13 @@ class Sampler(Protocol):
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         """Sample ``spec.n`` completions for each prompt."""
         ...
+
+
+def release(sampler: Sampler) -> None:
+    """Take back what a sampler holds outside this process, where it holds something.
+
+    For whoever loads another model next: engines with processes of their own have ``close``.
+    """
+    close = getattr(sampler, "close", None)
+    if close is not None:
+        close()

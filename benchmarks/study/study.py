@@ -1,0 +1,138 @@
+"""The method on the embedded world: SFT, then DPO, Step-DPO and Full-Step-DPO from the same data.
+
+    python benchmarks/study/study.py --out runs/study              # what `make study` runs
+    python benchmarks/study/study.py --out runs/demo --size demo   # what ends `make demo`
+
+Every stage is a command that a user would run, over sealed directories: samples of the SFT policy,
+one process reward model trained on their outcomes, rewards, pairs of solutions and pairs of steps.
+Every loss is then trained over the same learning rates and β, and Full-Step-DPO over γ; one setting
+of each is chosen by avg@k on problems of the validation split. Only what was chosen is measured on
+the test split, greedily and by sampling, from several seeds. What is in `--out` is not made again,
+so a stopped study goes on.
+
+Written to `--out`: `sweep.csv` (every setting tried), `final.csv`, `figure.svg`; `--publish DIR`
+copies them there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from commands import Commands, Data
+from figure import Panel, Point, write_figure
+from measure import Measured, estimate, stacked
+from plan import BETA, CHOSEN, DEMO, GAMMA, METHODS, STUDY, Policy, Sizes
+from tables import Final, Swept, final_rows, print_rows, sweep_rows, write_rows
+
+FILES = ("sweep.csv", "final.csv", "figure.svg")
+
+
+def main() -> None:
+    """Run the study, or the part of it that is owed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--size", choices=("study", "demo"), default="study")
+    parser.add_argument("--prm", help="a process reward model that is there; else one is trained")
+    parser.add_argument("--publish", type=Path, help="folder to copy the tables and the figure to")
+    options = parser.parse_args()
+    sizes = STUDY if options.size == "study" else DEMO
+    run = Commands(options.out, sizes)
+    data = run.data(options.prm)
+    swept = sweep(run, data, sizes)
+    chosen = best(swept) or CHOSEN
+    if swept:
+        told_sweep(run, swept, chosen, options.out)
+    base = run.measured(None, "test")
+    final = {policy.loss: measured_seeds(run, data, policy, sizes.seeds) for policy in chosen}
+    rows = final_rows(final, base)
+    write_rows(options.out / "final.csv", rows)
+    problems, samples = sizes.test
+    print_rows(rows, f"{problems} test problems, k = {samples} samples at temperature 0.8; points")
+    write_figure(options.out / "figure.svg", panels(swept, final, base, samples))
+    print(f"\nwritten: {', '.join(str(options.out / name) for name in FILES[bool(not swept) :])}")
+    for name in FILES if options.publish else ():
+        shutil.copy(options.out / name, options.publish / name)
+
+
+def sweep(run: Commands, data: Data, sizes: Sizes) -> dict[Policy, Measured]:
+    """Measure every setting on validation problems, then every γ at the best of Full-Step-DPO."""
+    swept = {
+        policy: run.measured(run.trained(policy, data), "validation") for policy in sizes.settings()
+    }
+    chosen = {policy.loss: policy for policy in best(swept)}
+    for gamma in sizes.gammas:
+        policy = replace(chosen["full-step"], gamma=gamma)
+        swept.setdefault(policy, run.measured(run.trained(policy, data), "validation"))
+    return swept
+
+
+def best(swept: Swept) -> list[Policy]:
+    """Return the setting of each loss with the highest avg@k; γ stays the paper's."""
+    tried = [policy for policy in swept if policy.gamma == GAMMA]
+    return [
+        max(
+            (policy for policy in tried if policy.loss == loss),
+            key=lambda policy: swept[policy].sampled.mean(),
+        )
+        for loss in METHODS
+        if tried
+    ]
+
+
+def told_sweep(run: Commands, swept: Swept, chosen: Sequence[Policy], out: Path) -> None:
+    """Write and print every setting tried."""
+    problems, samples = run.sizes.validation
+    rows = sweep_rows(swept, run.measured(None, "validation"), chosen)
+    write_rows(out / "sweep.csv", rows)
+    print_rows(rows, f"{problems} validation problems, k = {samples} samples; points")
+
+
+def measured_seeds(
+    run: Commands, data: Data, policy: Policy, seeds: Sequence[int]
+) -> list[Measured]:
+    """Train what was chosen from several seeds, and measure it on test problems."""
+    return [run.measured(run.trained(policy.with_seed(seed), data), "test") for seed in seeds]
+
+
+def panels(swept: Swept, final: Final, base: Measured, samples: int) -> list[Panel]:
+    """Return the diagrams: the final numbers and, if there was a sweep, what it found."""
+    every = {"SFT": [base], **{METHODS[loss]: runs for loss, runs in final.items()}}
+    shown = [
+        Panel(
+            title,
+            "",
+            {"": [Point(name, estimate(stacked(runs, what))) for name, runs in every.items()]},
+            joined=False,
+        )
+        for what, title in (("sampled", f"avg@{samples}, test"), ("greedy", "greedy, test"))
+    ]
+    if not swept:
+        return shown
+    lines = {
+        METHODS[loss]: [
+            Point(f"{policy.lr:g}", estimate(stacked([found], "sampled")))
+            for policy, found in swept.items()
+            if (policy.loss, policy.beta, policy.gamma) == (loss, BETA, GAMMA)
+        ]
+        for loss in METHODS
+    }
+    full = next(policy for policy in best(swept) if policy.loss == "full-step")
+    gammas = [
+        Point(f"{policy.gamma:g}", estimate(stacked([found], "sampled")))
+        for policy, found in sorted(swept.items(), key=lambda each: each[0].gamma)
+        if replace(policy, gamma=GAMMA) == full
+    ]
+    title = f"Full-Step-DPO at {full.lr:g}, β {full.beta:g}, validation"
+    return [
+        *shown,
+        Panel(f"β {BETA:g}, validation", "learning rate", lines, joined=True),
+        Panel(title, "γ", {"Full-Step-DPO": gammas}, joined=True),
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The study's tables: every setting tried, and the final numbers."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from measure import Measured, against, estimate, stacked
+from plan import METHODS, Policy
+
+Swept = Mapping[Policy, Measured]
+Final = Mapping[str, Sequence[Measured]]
+Rows = list[dict[str, object]]
+
+
+def sweep_rows(swept: Swept, base: Measured, chosen: Sequence[Policy]) -> Rows:
+    """Return a row for each setting, in the order tried; the SFT policy comes first."""
+    return [
+        {"loss": "sft", "lr": "", "beta": "", "gamma": "", **_accuracies([base]), "chosen": ""},
+        *(
+            {
+                "loss": policy.loss,
+                "lr": f"{policy.lr:g}",
+                "beta": f"{policy.beta:g}",
+                "gamma": f"{policy.gamma:g}" if policy.loss == "full-step" else "",
+                **_accuracies([found]),
+                "chosen": "yes" if policy in chosen else "",
+            }
+            for policy, found in swept.items()
+        ),
+    ]
+
+
+def final_rows(final: Final, base: Measured) -> Rows:
+    """Return a row for each method, the SFT policy first, with its distance from it."""
+    rows: Rows = [{"method": "SFT", "seeds": "", **_accuracies([base]), **_gains([base], base)}]
+    for loss, runs in final.items():
+        row = {"method": METHODS[loss], "seeds": len(runs)}
+        rows.append({**row, **_accuracies(runs), **_gains(runs, base)})
+    return rows
+
+
+def _accuracies(runs: Sequence[Measured]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for what, name in (("sampled", "avg@k"), ("greedy", "greedy")):
+        if getattr(runs[0], what) is None:
+            continue
+        value = estimate(stacked(runs, what))
+        found |= _named(name, value.value, value.low, value.high)
+    return found
+
+
+def _gains(runs: Sequence[Measured], base: Measured) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for what, name in (("sampled", "avg@k gain"), ("greedy", "greedy gain")):
+        value = against(runs, base, what)
+        found |= _named(name, value.value, value.low, value.high)
+    return found
+
+
+def _named(name: str, value: float, low: float, high: float) -> dict[str, object]:
+    numbers = (value, low, high)
+    return {
+        f"{name}{end}": f"{n:.2f}" for end, n in zip(("", " low", " high"), numbers, strict=True)
+    }
+
+
+def write_rows(file: Path, rows: Rows) -> None:
+    """Write rows as CSV; accuracies and gains are in points, with 95 % intervals."""
+    with file.open("w", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def print_rows(rows: Rows, title: str) -> None:
+    """Print rows as a table, each number with its interval."""
+    numbers = [name for name in rows[0] if f"{name} low" in rows[0]]
+    plain = [name for name in rows[0] if not any(name.startswith(n) for n in numbers)]
+    table = [[*plain, *numbers]]
+    for row in rows:
+        told = [
+            f"{float(str(row[n])):.1f} [{float(str(row[f'{n} low'])):.1f}, "
+            f"{float(str(row[f'{n} high'])):.1f}]"
+            for n in numbers
+        ]
+        table.append([*(str(row[name]) for name in plain), *told])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    print(f"\n{title}\n")
+    for line in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))

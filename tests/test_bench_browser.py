@@ -1,0 +1,189 @@
+"""The report in a real browser: clicks, keys, filters, both colour schemes, hostile text."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench_runs import HOSTILE, config, make_records, write_run
+from browser import MISSING, Browser, available, chromium
+from fsdpo_bench.report import write_report
+
+pytestmark = [
+    pytest.mark.proof,
+    pytest.mark.skipif(not available(), reason=MISSING),
+]
+
+TASKS = {"math": 40, "gsm_ic2": 21}
+SELECTED = '#list [aria-selected="true"]'
+ESCAPE = "\ue00c"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
+        chromium(Path(profile)) as opened,
+    ):
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("bench") / "run"
+    write_run(run, config(TASKS), make_records(TASKS))
+    write_report(run)
+    return run / "report.html"
+
+
+def pick(browser: Browser, select: str, value: str) -> None:
+    """Choose an option as a person does: click the list, type, confirm."""
+    browser.click(f'#{select} option[value="{value}"]')
+
+
+def test_the_page_opens_from_disk_without_a_complaint(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    assert browser.errors() == []
+    assert browser.count(".item") == 61
+    assert browser.text("#count").startswith("61 of 61 problems; greedy: ")
+    assert browser.count("section svg") == 1 + 2 + 3
+
+
+def test_a_click_opens_a_problem_and_its_solution(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.click("#item-4")
+    assert "What is 4 + 10?" in browser.text("#detail")
+    assert browser.count(".verdicts tr") == 5
+    before = browser.count(".solution[open]")
+    browser.run("document.querySelectorAll('.solution').forEach((box) => (box.open = false))")
+    browser.click(".verdicts tr:nth-child(4) button")
+    assert before == browser.count(".solution[open]") == 1
+    opened = browser.text(".solution[open]")
+    assert "taken by" in opened
+    assert "The answer was read after “the answer is”, compared with the gold as numbers" in opened
+    assert browser.count(".solution[open] .step.scored .reward") == 2
+
+
+def test_steps_are_shaded_by_their_reward(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    shades = browser.run(
+        "return [...document.querySelectorAll('.step.scored')].map((step) => "
+        "[+step.querySelector('.reward').textContent, step.style.getPropertyValue('--shade')])"
+    )
+    assert len(shades) >= 8
+    for reward, shade in shades:
+        hue = int(shade.removeprefix("hsl(").split()[0])
+        assert hue == pytest.approx(130 * reward, abs=1.5)
+
+
+def test_filters_narrow_the_list(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    pick(browser, "task", "math")
+    assert browser.count(".item") == 40
+    pick(browser, "subject", "Algebra")
+    assert browser.count(".item") == 20
+    pick(browser, "verdict", "incorrect")
+    wrong = browser.count(".item")
+    assert 0 < wrong < 20
+    assert browser.count(".item.wrong") == wrong
+    assert f"greedy: 0 correct, {wrong} wrong" in browser.text("#count")
+    pick(browser, "decoder", "sc@4")
+    assert "sc@4: 0 correct" in browser.text("#count")
+    browser.type("#search", "nothing holds this")
+    assert browser.count(".item") == 0
+    assert browser.text("#detail") == "No problem fits the filters."
+
+
+def test_keys_walk_through_the_problems(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.press("j", "j", "k")
+    assert "What is 1 + 10?" in browser.text(SELECTED)
+    browser.press("n")
+    assert browser.count('.item.wrong[aria-selected="true"]') == 1
+    browser.press("/", "m", "a", "t", "h", "0", "0", "3")
+    assert browser.count(".item") == 10
+    browser.press(ESCAPE, "j")
+    assert "What is 31 + 10?" in browser.text(SELECTED)
+    browser.run("document.getElementById('list').focus()")
+    browser.press("\ue010")  # End
+    assert "What is 39 + 10?" in browser.text(SELECTED)
+    visible = browser.run(
+        "const row = document.querySelector(arguments[0]).getBoundingClientRect();"
+        "const list = document.getElementById('list').getBoundingClientRect();"
+        "return row.top >= list.top - 1 && row.bottom <= list.bottom + 1",
+        SELECTED,
+    )
+    assert visible
+
+
+@pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
+def test_text_stands_out_in_both_schemes(
+    browser: Browser, page: Path, scheme: str, dark: bool
+) -> None:
+    browser.scheme(scheme)
+    browser.open(page)
+    for selector in ("body", ".quiet", ".badge", ".small", ".step .text"):
+        paper, ink = browser.run(
+            "const style = getComputedStyle(document.querySelector(arguments[0]));"
+            "const light = (colour) => { const [r, g, b] = colour.match(/[\\d.]+/g)"
+            ".map((part) => { const v = part / 255; return v <= 0.04045 ? v / 12.92 "
+            ": ((v + 0.055) / 1.055) ** 2.4 });"
+            "return 0.2126 * r + 0.7152 * g + 0.0722 * b };"
+            "const ink = document.querySelector(arguments[0]) instanceof SVGElement "
+            "? style.fill : style.color;"
+            "return [light(getComputedStyle(document.body).backgroundColor), light(ink)]",
+            selector,
+        )
+        assert (paper < ink) == dark, selector
+        # WCAG AA for normal text.
+        assert (max(paper, ink) + 0.05) / (min(paper, ink) + 0.05) >= 4.5, selector
+
+
+def test_a_narrow_window_does_not_scroll_sideways(browser: Browser, page: Path) -> None:
+    browser.resize(500, 900)
+    browser.open(page)
+    wide, window = browser.run(
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    browser.resize(1280, 900)
+    assert wide <= window
+
+
+def test_hostile_text_shows_as_text_and_does_nothing(browser: Browser, tmp_path: Path) -> None:
+    run = write_run(
+        tmp_path / "run", config({"gsm8k": 4}), make_records({"gsm8k": 4}, text=HOSTILE)
+    )
+    write_report(run)
+    browser.open(run / "report.html")
+    assert browser.errors() == []
+    assert browser.run("return document.title") == "Qwen2-7B-SFT: GSM8K"
+    assert browser.count("#detail img, #detail script") == 0
+    assert "</script><script>document.title='owned'</script>" in browser.text("#detail")
+
+
+def test_injected_scripts_are_refused_by_the_page(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.run(
+        "const made = document.createElement('script'); made.textContent = 'document.title = 1';"
+        "document.body.append(made);"
+        "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"document.title=2\">')"
+    )
+    assert browser.run("return document.title").startswith("Qwen2-7B-SFT")
+    assert any("Content Security Policy" in each for each in browser.errors())
+
+
+def test_thousands_of_problems_open_and_filter_at_once(browser: Browser, tmp_path: Path) -> None:
+    tasks = {"math": 5000}
+    run = write_run(tmp_path / "run", config(tasks), make_records(tasks))
+    write_report(run)
+    browser.open(run / "report.html")
+    assert browser.count(".item") == 5000
+    milliseconds = browser.run(
+        "const start = performance.now(); const box = document.getElementById('search');"
+        "box.value = '4999 + 10'; box.dispatchEvent(new Event('input'));"
+        "return performance.now() - start"
+    )
+    assert browser.count(".item") == 1
+    assert milliseconds < 2000

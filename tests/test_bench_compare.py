@@ -1,0 +1,143 @@
+"""Comparing runs: paired numbers, what changed, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench_runs import config, make_records, write_run
+from fsdpo_bench.cli import app
+from fsdpo_bench.compare import Wanted, compare_runs
+from fsdpo_bench.stats import clustered_mcnemar, mcnemar
+from typer.testing import CliRunner
+
+from fsdpo_data.errors import InputError
+
+TASKS = {"gsm8k": 80, "gsm_ic2": 70}
+
+
+def two_runs(root: Path, tasks: dict[str, int] = TASKS, **changes: Any) -> tuple[Path, Path]:
+    first = write_run(root / "a", config(tasks), make_records(tasks, chance=0.5, seed=1))
+    second = write_run(
+        root / "b", {**config(tasks), **changes}, make_records(tasks, chance=0.75, seed=2)
+    )
+    return first, second
+
+
+def test_counts_and_p_are_those_of_the_pairs(tmp_path: Path) -> None:
+    a, b = (make_records(TASKS, chance=c, seed=s) for c, s in ((0.5, 1), (0.75, 2)))
+    compared = compare_runs(*two_runs(tmp_path), Wanted(task="gsm8k", decoder_a="greedy"))
+    [delta] = compared.deltas
+    verdicts = [
+        (one["decoded"]["greedy"]["correct"], two["decoded"]["greedy"]["correct"])
+        for one, two in zip(a, b, strict=True)
+        if one["task"] == "gsm8k"
+    ]
+    assert delta.only_a == verdicts.count((True, False)) > 0
+    assert delta.only_b == verdicts.count((False, True)) > 0
+    assert delta.difference == pytest.approx((delta.only_b - delta.only_a) / 80)
+    assert delta.ci95[0] < delta.difference < delta.ci95[1]
+    assert delta.p == mcnemar(delta.only_a, delta.only_b)
+    assert len(compared.changed) == delta.only_a + delta.only_b
+    for change in compared.changed:
+        right, wrong = change.answer_a, change.answer_b
+        right, wrong = (right, wrong) if change.better == "a" else (wrong, right)
+        assert right == change.gold != wrong
+
+
+def test_problems_on_one_base_are_compared_by_base(tmp_path: Path) -> None:
+    compared = compare_runs(*two_runs(tmp_path), Wanted(task="gsm_ic2", decoder_a="greedy"))
+    [delta] = compared.deltas
+    assert delta.clusters == 7
+    assert delta.p != mcnemar(delta.only_a, delta.only_b)
+    assert delta.p * 2**7 == pytest.approx(round(delta.p * 2**7))
+    assert clustered_mcnemar([1]) == 1
+
+
+def test_every_common_decoder_of_every_common_benchmark_is_compared(tmp_path: Path) -> None:
+    compared = compare_runs(*two_runs(tmp_path), Wanted())
+    assert {delta.task for delta in compared.deltas} == set(TASKS)
+    assert len(compared.deltas) == 10
+    assert not compared.notes
+
+
+def test_two_decoders_of_one_run(tmp_path: Path) -> None:
+    first, _ = two_runs(tmp_path)
+    [delta, _] = compare_runs(first, first, Wanted(decoder_a="greedy", decoder_b="sc@4")).deltas
+    assert (delta.decoder_a, delta.decoder_b) == ("greedy", "sc@4")
+    assert delta.only_b > 0
+
+
+def test_a_run_against_itself_has_no_difference(tmp_path: Path) -> None:
+    first, _ = two_runs(tmp_path)
+    for delta in compare_runs(first, first, Wanted()).deltas:
+        assert (delta.difference, delta.p, delta.ci95) == (0, 1, (0, 0))
+
+
+def test_other_problem_sets_are_refused_unless_common_is_given(tmp_path: Path) -> None:
+    first, _ = two_runs(tmp_path, {"gsm8k": 30})
+    fewer = write_run(tmp_path / "c", config({"gsm8k": 20}), make_records({"gsm8k": 20}))
+    with pytest.raises(InputError, match=r"20 problems are in both runs, 10 only in the first"):
+        compare_runs(first, fewer, Wanted())
+    compared = compare_runs(first, fewer, Wanted(common=True))
+    assert compared.deltas[0].n == 20
+    assert "10 only in the first" in compared.notes[0]
+    other = make_records({"gsm8k": 5})
+    for record in other:
+        record["problem_id"] += "x"
+    stranger = write_run(tmp_path / "d", config({"gsm8k": 5}), other)
+    with pytest.raises(InputError, match="same problems"):
+        compare_runs(first, stranger, Wanted(common=True))
+
+
+def test_a_question_that_is_asked_twice_pairs_by_its_occurrence(tmp_path: Path) -> None:
+    records = make_records({"asdiv": 4})
+    twice = copy.deepcopy(records[0])
+    twice["row"] = 4
+    twice["decoded"]["greedy"]["correct"] = not records[0]["decoded"]["greedy"]["correct"]
+    run = write_run(tmp_path / "a", config({"asdiv": 5}), [*records, twice])
+    [delta, *_] = compare_runs(run, run, Wanted()).deltas
+    assert (delta.n, delta.only_a, delta.only_b) == (5, 0, 0)
+
+
+def test_a_problem_that_does_not_count_in_one_run_counts_in_neither(tmp_path: Path) -> None:
+    records = make_records({"gsm8k": 6})
+    run = write_run(tmp_path / "a", config({"gsm8k": 6}), records)
+    unread = copy.deepcopy(records)
+    unread[0]["decoded"]["greedy"].update(correct=None, status="gold_unparsed")
+    other = write_run(tmp_path / "b", config({"gsm8k": 6}), unread)
+    assert compare_runs(run, other, Wanted(decoder_a="greedy")).deltas[0].n == 5
+
+
+def test_what_else_differs_is_said(tmp_path: Path) -> None:
+    first, second = two_runs(tmp_path, grader="math@0", template={"name": "problem@1"})
+    notes = compare_runs(first, second, Wanted()).notes
+    assert notes == [
+        "the graders differ: math@1 and math@0",
+        "the prompt templates differ: alpaca@1 and problem@1",
+    ]
+
+
+def test_unknown_decoders_benchmarks_and_runs_are_refused(tmp_path: Path) -> None:
+    first, second = two_runs(tmp_path)
+    with pytest.raises(InputError, match=r"no decoder 'bon@99:min' .* greedy, sc@2"):
+        compare_runs(first, second, Wanted(decoder_a="bon@99:min"))
+    with pytest.raises(InputError, match="no benchmark to compare"):
+        compare_runs(first, second, Wanted(task="math"))
+    with pytest.raises(InputError, match="fsdpo-bench run"):
+        compare_runs(first, tmp_path, Wanted())
+
+
+def test_the_command_prints_the_difference_and_the_changed_problems(tmp_path: Path) -> None:
+    first, second = two_runs(tmp_path)
+    arguments = ["compare", str(first), str(second), "--show", "2", "--task", "GSM8K"]
+    shown = CliRunner().invoke(app, [*arguments, "--decoder", "greedy"], env={"COLUMNS": "160"})
+    assert shown.exit_code == 0
+    assert "B - A" in shown.output
+    assert shown.output.count("gold '") == 2
+    found = CliRunner().invoke(app, [*arguments, "--json"])
+    deltas = json.loads(found.output)["deltas"]
+    assert [each["decoder_a"] for each in deltas] == list(config(TASKS)["decoders"])

@@ -1,0 +1,266 @@
+"""The report's files: self-contained, harmless, bounded, and open about what is left out."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench_runs import HOSTILE, QWEN, config, make_records, qwen_run, write_run
+from fsdpo_bench.browse import browsable
+from fsdpo_bench.cli import app
+from fsdpo_bench.explain import explain
+from fsdpo_bench.report import read_results, write_report
+from fsdpo_bench.report_html import render_html
+from fsdpo_bench.summary import summarise
+from fsdpo_bench.svg import Axis
+from typer.testing import CliRunner
+
+from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.errors import InputError
+
+TASKS = {"math": 20, "ocw": 12, "gsm_ic2": 14}
+
+
+class Page(HTMLParser):
+    """Collects the elements of a page, and the text of each script."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self._in_script = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._in_script = tag == "script"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_script = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_script:
+            self.scripts.append(data)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return dict(json.loads(self.scripts[0]))
+
+
+def page_of(tasks: dict[str, int], budget: int = 10**7, **options: Any) -> tuple[str, Page]:
+    records = make_records(tasks, **options)
+    results = summarise(records, config(tasks))
+    text = render_html(results, browsable(records, len(records), budget))
+    return text, Page(text)
+
+
+def test_a_run_gets_three_files_that_agree(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
+    results = write_report(run)
+    assert read_results(run) == results
+    greedy = results["tasks"]["math"]["decoders"]["greedy"]
+    low, high = greedy["ci95"]
+    shown = f"{100 * greedy['accuracy']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    for name in ("report.md", "report.html"):
+        assert shown in (run / name).read_text(encoding="utf-8")
+    assert not list(run.glob("*.tmp"))
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
+    write_report(run)
+    names = ("results.json", "report.md", "report.html")
+    before = {name: (run / name).read_bytes() for name in names}
+    write_report(run)
+    assert {name: (run / name).read_bytes() for name in names} == before
+
+
+def test_the_page_asks_nothing_of_the_network() -> None:
+    text, page = page_of(TASKS)
+    loading = {"src", "srcset", "data", "action", "poster", "background"}
+    for tag, attributes in page.elements:
+        assert tag not in {"link", "iframe", "object", "embed", "base", "img"}
+        assert not loading & set(attributes)
+        assert attributes.get("href", "#").startswith("#")
+    assert not re.search(r"https?://|@import|url\(", text)
+    [policy] = [a["content"] for _, a in page.elements if a.get("http-equiv")]
+    assert policy and policy.startswith("default-src 'none'")
+
+
+def test_hostile_text_stays_text() -> None:
+    _, plain = page_of({"gsm8k": 5})
+    text, page = page_of({"gsm8k": 5}, text=HOSTILE)
+    assert [tag for tag, _ in page.elements] == [tag for tag, _ in plain.elements]
+    assert len(page.scripts) == len(plain.scripts) == 2
+    assert page.data["problems"][0]["question"].startswith(HOSTILE)
+    assert text.count("</script") == 2
+
+
+def test_a_hostile_model_name_is_escaped() -> None:
+    records = make_records({"gsm8k": 2})
+    described = config({"gsm8k": 2}, model="</title><script>alert(1)</script>|x")
+    page = Page(render_html(summarise(records, described), browsable(records, 2)))
+    assert len([tag for tag, _ in page.elements if tag == "script"]) == 2
+
+
+def test_lone_surrogates_do_not_stop_a_report(tmp_path: Path) -> None:
+    run = write_run(
+        tmp_path / "run", config({"gsm8k": 2}, model="\ud800"), make_records({"gsm8k": 2})
+    )
+    write_report(run)
+    assert (run / "report.html").read_bytes().decode("utf-8")
+
+
+def test_all_drawings_are_well_formed_and_titled() -> None:
+    text, _ = page_of(TASKS)
+    drawings = re.findall(r"<svg.*?</svg>", text, flags=re.S)
+    assert len(drawings) == 1 + 3 + 3
+    for drawing in drawings:
+        root = ElementTree.fromstring(drawing)
+        assert root.find("title") is not None
+        assert "nan" not in drawing and "inf" not in drawing
+
+
+def test_published_rows_show_and_the_runs_own_backbone_comes_first() -> None:
+    text, _ = page_of({"ocw": 4})
+    rows = re.findall(r'<tr( class="own")?><td>([^<]+)</td><td class="n">([\d.–]+)</td></tr>', text)
+    assert [label for own, label, _ in rows if own] == [
+        "Qwen2-7B-SFT",
+        "Qwen2-7B-SFT + DPO",
+        "Qwen2-7B-SFT + Step-DPO",
+        "Qwen2-7B-SFT + Full-Step-DPO",
+    ]
+    assert rows[3][2] == "18.4"
+    assert len(rows) == 16
+
+
+@pytest.mark.parametrize("missing", ["samples", "rewards", "decoders"])
+def test_a_sparse_run_still_has_a_page(missing: str) -> None:
+    records = make_records({"gsm8k": 6})
+    for record in records:
+        if missing == "samples":
+            record["samples"] = []
+            kept = {name: record["decoded"][name] for name in ("greedy", "sbs@2,1")}
+            record["decoded"] = kept
+        if missing == "decoders":
+            record["decoded"] = {"greedy": record["decoded"]["greedy"]}
+            record["cost"] = {}
+        if missing != "decoders":
+            for sample in [*record["samples"], record["decoded"]["greedy"]["solution"]]:
+                sample["rewards"] = None
+    results = summarise(records, config({"gsm8k": 6}))
+    text = render_html(results, browsable(records, 6))
+    assert ("Step rewards" in text) == (missing == "decoders")
+    assert ("Accuracy and cost" in text) == (missing != "decoders")
+
+
+def test_nothing_is_left_out_of_a_small_run() -> None:
+    records = make_records({"gsm8k": 10})
+    shown = browsable(records, 10)
+    assert shown.left_out == ""
+    assert [len(each["solutions"]) for each in shown.problems] == [6] * 10
+    first = shown.problems[0]
+    assert first["solutions"][first["decoded"]["greedy"]["solution"]]["name"] == "greedy"
+
+
+def test_a_large_run_keeps_to_the_budget_and_says_what_is_left_out() -> None:
+    records = make_records({"gsm8k": 3000}, samples=8, text="Let us think about it. " * 12)
+    budget = 3_000_000
+    shown = browsable(records, 3000, budget)
+    size = len(json.dumps(shown.problems))
+    assert 0.3 * budget < size < 1.2 * budget
+    assert len(shown.problems) == 1000
+    assert shown.left_out.startswith("2,000 of 3,000 problems and ")
+    for problem in shown.problems:
+        for each in problem["decoded"].values():
+            assert each["solution"] is None or problem["solutions"][each["solution"]]
+    text = render_html(summarise(records, config({"gsm8k": 3000})), shown)
+    assert "Left out for size: 2,000 of 3,000 problems" in text
+
+
+def test_endless_solutions_are_cut_and_counted() -> None:
+    records = make_records({"gsm8k": 50}, text="9" * 100_000)
+    shown = browsable(records, 50, budget=500_000)
+    assert len(json.dumps(shown.problems)) < 800_000
+    solution = shown.problems[0]["solutions"][0]
+    assert solution["hidden"] > 90_000
+    assert "more characters" in shown.problems[0]["question"]
+
+
+@pytest.mark.skipif(not QWEN.exists(), reason="recorded outputs are not here")
+def test_real_outputs_show_whole(tmp_path: Path) -> None:
+    run = qwen_run(tmp_path / "run", problems=12)
+    results = write_report(run)
+    assert results["tasks"]["math"]["avg_at_k"]["8"]["n"] == 12
+    page = Page((run / "report.html").read_text(encoding="utf-8"))
+    for problem in page.data["problems"]:
+        assert len(problem["solutions"]) == 8
+        for solution in problem["solutions"]:
+            key = f"{solution['status']} {solution['rule']}"
+            assert "by the rule" not in page.data["explanations"][key]
+
+
+@pytest.mark.parametrize(
+    ("gold", "response", "words"),
+    [
+        (
+            "18",
+            r"so \boxed{18}",
+            "from the last box, compared with the gold as numbers. They agree",
+        ),
+        (
+            "18",
+            "The answer is 17.",
+            "after “the answer is”, compared with the gold as numbers. They d",
+        ),
+        ("18", "", "No answer was found"),
+        ("", "18", "the problem does not count"),
+        ("x+1", r"\boxed{1+x}", "as expressions, symbolically"),
+        ("5 (apples)", "He has 5 apples left", "marks no answer"),
+    ],
+)
+def test_verdicts_are_explained_in_words(gold: str, response: str, words: str) -> None:
+    [verdict] = MathGrader().grade([(gold, response)])
+    assert words in explain(verdict.status, verdict.rule)
+
+
+def test_an_unfinished_or_foreign_directory_is_refused(tmp_path: Path) -> None:
+    for arguments in (["report", str(tmp_path / "absent")], ["report", str(tmp_path)]):
+        with pytest.raises(InputError, match="fsdpo-bench run"):
+            CliRunner().invoke(app, arguments, catch_exceptions=False)
+    run = write_run(tmp_path / "run", config({"gsm8k": 2}), [])
+    with pytest.raises(InputError, match="no records"):
+        write_report(run)
+    with pytest.raises(InputError, match="finish it"):
+        read_results(run)
+    (run / "results.json").write_text('{"version": 99}')
+    with pytest.raises(InputError, match=r"version 99; .* fsdpo-bench report"):
+        read_results(run)
+
+
+def test_the_command_prints_a_table_and_where_the_page_is(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
+    shown = CliRunner().invoke(app, ["report", str(run)], env={"COLUMNS": "150"})
+    assert shown.exit_code == 0
+    assert str(run / "report.html") in shown.output.replace("\n", "")
+    as_json = CliRunner().invoke(app, ["report", str(run), "--json"])
+    assert json.loads(as_json.output)["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("axis", "ticks"),
+    [
+        (Axis(0, 100, 0, 1), [0, 20, 40, 60, 80, 100]),
+        (Axis(0.31, 0.34, 0, 1), [0.31, 0.32, 0.33, 0.34]),
+        (Axis(30, 700, 0, 1, log=True), [50, 100, 200, 500]),
+    ],
+)
+def test_axes_have_round_ticks(axis: Axis, ticks: list[float]) -> None:
+    assert axis.ticks() == pytest.approx(ticks)
+    assert axis(axis.low) == 0
+    assert axis(axis.high) == pytest.approx(1)
