@@ -15,12 +15,12 @@ def print_prm(measured: Measured) -> None:
     console = Console(highlight=False)
     if measured.dataset is not None:
         for name, value in _dataset_rows(measured.dataset):
-            console.print(f"{name:<34}{value}")
+            console.print(f"{name:<36}{value}")
         _print_curve(measured.dataset["best_of"])
     for file, found in measured.first_errors.items():
         console.print(f"\n{file}", markup=False)
         for name, value in found.rows():
-            console.print(f"{name:<34}{value}", markup=False)
+            console.print(f"{name:<36}{value}", markup=False)
 
 
 def _dataset_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
