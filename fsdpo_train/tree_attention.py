@@ -94,9 +94,10 @@ def tree_attention(
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if branch_ST is None:
-        return sdpa_attention_forward(
+        plain: tuple[Tensor, None] = sdpa_attention_forward(
             module, query_RHLD, key_RGLD, value_RGLD, attention_mask, scaling=scaling, **more
         )
+        return plain
     if odd := [name for name in _FOREIGN if more.get(name) is not None]:
         raise InputError(
             f"{type(module).__name__} has {odd[0]}, which shared prompts do not: use "
@@ -105,7 +106,7 @@ def tree_attention(
     assert attention_mask is not None and row_S is not None and place_RL is not None
     n_prompt = attention_mask.shape[-1] - branch_ST.shape[1]
     grouped = query_RHLD.shape[1] != key_RGLD.shape[1]
-    attend = partial(scaled_dot_product_attention, scale=scaling, enable_gqa=grouped)
+    attend: Any = partial(scaled_dot_product_attention, scale=scaling, enable_gqa=grouped)
     trunks = [each[:, :, :n_prompt] for each in (query_RHLD, key_RGLD, value_RGLD)]
     trunk_RHPD = attend(*trunks, is_causal=True)
     key, value = (
