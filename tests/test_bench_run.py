@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,15 +20,18 @@ from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.judge import judge
 from fsdpo_bench.load import Loaded, load_task
 from fsdpo_bench.plan import Plan, make_plan
+from fsdpo_bench.prm_check import check_tokenizer
 from fsdpo_bench.records import read_config, read_records, record_file
 from fsdpo_bench.regrade import regrade_run
 from fsdpo_bench.run import RunSpec, limited, run
 from fsdpo_bench.tasks import TASKS
+from random_model import save_random_model, save_random_prm
 from test_decode import Judge, Writer
 from typer.testing import CliRunner
 
 from fsdpo_data.console import LineProgress
 from fsdpo_data.errors import InputError, RunMismatch
+from fsdpo_data.models import EMBEDDED, resolve
 from fsdpo_data.prompts import get_template
 from fsdpo_data.samplers import SamplingSpec
 
@@ -310,6 +314,52 @@ def test_plans_keep_the_order_of_the_table_and_drop_what_is_not_used() -> None:
     assert plan.names == ["greedy", "bon@5:mean", "bon@15:mean"]
     assert (plan.samples, plan.beams, plan.beam_config()) == (15, (), None)
     assert make_plan(["greedy"], [5], "min", []).samples == 0
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A policy that babbles, and a process reward model on top of it."""
+    folder = tmp_path_factory.mktemp("models")
+    policy = save_random_model(folder / "policy")
+    return policy, save_random_prm(folder / "prm", policy)
+
+
+def with_prm(policy: Path, prm: Path, out: Path, *more: str) -> Any:
+    line = ["run", "--task", "embedded", "--limit", "2", "--model", str(policy), "--prm", str(prm)]
+    line += ["--engine", "transformers", "--template", "problem", "--k", "2", "--out", str(out)]
+    return ran(*line, "--max-tokens", "16", "--max-steps", "3", *more)
+
+
+def test_every_decoder_runs_on_real_models(models: tuple[Path, Path], tmp_path: Path) -> None:
+    done = with_prm(*models, tmp_path / "run", "--decode", "greedy,sc,weighted,bon,sbs")
+    assert done.exit_code == 0, done.exception
+    assert read_config(tmp_path / "run")["prm"]["revision"].startswith("sha256:")
+    for record in records(tmp_path / "run"):
+        assert list(record["decoded"])[-1] == "sbs@5,1"
+        found = record["decoded"]["sbs@5,1"]["solution"]
+        assert record["cost"]["sbs@5,1"]["prm_calls"] >= 5
+        assert len(found["rewards"] or []) == len(found["steps"]) <= 3
+
+
+def test_a_prm_with_the_wrong_tokenizer_is_refused(
+    models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    policy, prm = models
+    wrong = tmp_path / "wrong"
+    shutil.copytree(prm, wrong)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(EMBEDDED / file, wrong / file)
+    done = with_prm(policy, wrong, tmp_path / "run", "--decode", "bon")
+    assert "its tokenizer has ids up to 752, its weights know" in str(done.exception)
+
+
+def test_a_prm_of_another_vocabulary_is_remarked_upon(
+    models: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_tokenizer(resolve(str(models[1]), "problem"), resolve("tiny"))
+    assert "another vocabulary than tiny" in capsys.readouterr().err
+    check_tokenizer(resolve(str(models[1]), "problem"), resolve(str(models[0]), "problem"))
+    assert capsys.readouterr().err == ""
 
 
 def bench(out: Path, *more: str) -> list[str]:

@@ -91,6 +91,7 @@ def test_stop_strings_length_and_context(engine: Any, prompts: list[str]) -> Non
         for stop in ((), ("Step 2",))
     )
     assert stopped.text == free.text.partition("Step 2")[0] and stopped.finish_reason == "stop"
+    assert (stopped.stop_string, free.stop_string) == ("Step 2", None)
     (short,) = engine.sample(prompts[:1], SamplingSpec(n=1, max_tokens=3))[0]
     assert (short.n_tokens, short.finish_reason) == (3, "length")
     full, fits = engine.sample(["9" * 5000, prompts[0]], SamplingSpec(n=2, max_tokens=4))

@@ -25,6 +25,8 @@ from fsdpo_data.score_jobs import ScoreOptions, load_scorer, resolve_scorer
 from fsdpo_data.scorers import Scorer
 from fsdpo_data.segment import get_segmenter
 
+#: Share of a GPU's memory that vLLM may take for the policy where a reward model needs some too.
+POLICY_SHARE = 0.6
 #: Problems per durable batch, by engine.
 BATCH = {"vllm": 256, "transformers": 16, "scripted": 256}
 
@@ -104,8 +106,6 @@ def _check(options: RunOptions) -> None:
         raise InputError(f"--limit {options.limit}: expected at least 1.")
     if (options.engine == "scripted") != (options.replay is not None):
         raise InputError("--engine scripted and --replay FILE go together; give both or neither.")
-    if options.model is None and options.replay is None:
-        raise InputError("--model is missing: give a short name, org/name or a directory.")
     if options.temperature == 0 and (plan.samples > 1 or plan.beams):
         raise InputError(
             "--temperature 0: every sample would be the greedy one. Use --decode greedy, or a "
@@ -124,14 +124,16 @@ def _recording(options: RunOptions) -> Recording | None:
 def _live(options: RunOptions) -> _Job:
     """Make a run that samples, or replays completions by prompt."""
     plan = options.plan
+    if options.model is None:
+        raise InputError("--model is missing: give a short name, org/name or a directory.")
     if plan.needs_prm and options.prm is None:
         raise InputError(
             f"--decode {','.join(plan.decoders)} ranks by step rewards: give a process reward "
             "model with --prm, as `fsdpo-train prm` writes it, or leave weighted, bon and sbs out."
         )
-    model = resolve(str(options.model), options.template)
+    model = resolve(options.model, options.template)
     engine = pick_engine(options.engine, options.device)
-    scoring = _scoring(options, model) if plan.needs_prm else None
+    scoring = _scoring(options, engine, model) if plan.needs_prm else None
     spec = RunSpec(
         model.ref,
         model.template,
@@ -148,13 +150,19 @@ def _live(options: RunOptions) -> _Job:
         assert scoring is not None
         return load_scorer(scoring[0])
 
-    return _Job(spec, parts, lambda: make_sampler(engine, model, options), scorer)
+    # The reward model stands beside the policy on its GPU; by itself, vLLM leaves it no room.
+    shared = {"gpu_memory_utilization": POLICY_SHARE} if plan.needs_prm else {}
+    sampling = replace(options, engine_args={**shared, **options.engine_args})
+    return _Job(spec, parts, lambda: make_sampler(engine, model, sampling), scorer)
 
 
-def _scoring(options: RunOptions, model: ResolvedModel) -> tuple[ScoreOptions, dict[str, Any]]:
+def _scoring(
+    options: RunOptions, engine: str, model: ResolvedModel
+) -> tuple[ScoreOptions, dict[str, Any]]:
     """Check the process reward model; return how to load it and how the run names it."""
-    engine = "auto" if options.engine == "scripted" else options.engine
-    score = ScoreOptions(str(options.prm), engine, options.device, options.dtype)
+    # Beside a policy that samples, a second vLLM would claim the same memory.
+    scores = "auto" if engine == "scripted" else "transformers"
+    score = ScoreOptions(str(options.prm), scores, options.device, options.dtype)
     picked, prm = resolve_scorer(score)
     check_tokenizer(prm, model)
     return score, {**asdict(prm.ref), "engine": {"name": picked, "dtype": options.dtype}}
