@@ -25,7 +25,7 @@ from pathlib import Path
 from commands import Commands, Data
 from figure import Panel, Point, write_figure
 from measure import Measured, estimate, stacked
-from plan import BETA, CHOSEN, DEMO, GAMMA, METHODS, STUDY, Policy, Sizes
+from plan import BETA, CHOSEN, DEMO, GAMMA, METHODS, STUDY, Policy
 from tables import Final, Swept, final_rows, print_rows, sweep_rows, write_rows
 
 FILES = ("sweep.csv", "final.csv", "figure.svg")
@@ -38,36 +38,50 @@ def main() -> None:
     parser.add_argument("--size", choices=("study", "demo"), default="study")
     parser.add_argument("--prm", help="a process reward model that is there; else one is trained")
     parser.add_argument("--publish", type=Path, help="folder to copy the tables and the figure to")
+    parser.add_argument("--jobs", type=int, default=2, help="policies measured at a time")
     options = parser.parse_args()
     sizes = STUDY if options.size == "study" else DEMO
-    run = Commands(options.out, sizes)
+    run = Commands(options.out, sizes, options.jobs)
     data = run.data(options.prm)
-    swept = sweep(run, data, sizes)
-    chosen = best(swept) or CHOSEN
+    swept = sweep(run, data)
+    chosen = best(swept) or list(CHOSEN)
     if swept:
-        told_sweep(run, swept, chosen, options.out)
-    base = run.measured(None, "test")
-    final = {policy.loss: measured_seeds(run, data, policy, sizes.seeds) for policy in chosen}
+        told_sweep(run, swept, chosen)
+    base, final = finals(run, data, chosen)
     rows = final_rows(final, base)
     write_rows(options.out / "final.csv", rows)
     problems, samples = sizes.test
     print_rows(rows, f"{problems} test problems, k = {samples} samples at temperature 0.8; points")
     write_figure(options.out / "figure.svg", panels(swept, final, base, samples))
-    print(f"\nwritten: {', '.join(str(options.out / name) for name in FILES[bool(not swept) :])}")
-    for name in FILES if options.publish else ():
-        shutil.copy(options.out / name, options.publish / name)
+    written = [options.out / name for name in FILES if (options.out / name).exists()]
+    print(f"\nwritten: {', '.join(map(str, written))}")
+    for file in written if options.publish else ():
+        shutil.copy(file, options.publish)
 
 
-def sweep(run: Commands, data: Data, sizes: Sizes) -> dict[Policy, Measured]:
+def sweep(run: Commands, data: Data) -> dict[Policy, Measured]:
     """Measure every setting on validation problems, then every γ at the best of Full-Step-DPO."""
-    swept = {
-        policy: run.measured(run.trained(policy, data), "validation") for policy in sizes.settings()
-    }
-    chosen = {policy.loss: policy for policy in best(swept)}
-    for gamma in sizes.gammas:
-        policy = replace(chosen["full-step"], gamma=gamma)
-        swept.setdefault(policy, run.measured(run.trained(policy, data), "validation"))
-    return swept
+    swept = validated(run, data, list(run.sizes.settings()))
+    full = [policy for policy in best(swept) if policy.loss == "full-step"]
+    gammas = [replace(policy, gamma=gamma) for policy in full for gamma in run.sizes.gammas]
+    return swept | validated(run, data, gammas)
+
+
+def validated(run: Commands, data: Data, policies: Sequence[Policy]) -> dict[Policy, Measured]:
+    """Train policies and measure them on validation problems."""
+    trained = [run.trained(policy, data) for policy in policies]
+    return dict(zip(policies, run.measured(trained, "validation"), strict=True))
+
+
+def finals(run: Commands, data: Data, chosen: Sequence[Policy]) -> tuple[Measured, Final]:
+    """Train what was chosen from every seed; measure it and the SFT policy on test problems."""
+    policies = [policy.with_seed(seed) for policy in chosen for seed in run.sizes.seeds]
+    trained = [run.trained(policy, data) for policy in policies]
+    base, *measured = run.measured([None, *trained], "test")
+    final: dict[str, list[Measured]] = {}
+    for policy, found in zip(policies, measured, strict=True):
+        final.setdefault(policy.loss, []).append(found)
+    return base, final
 
 
 def best(swept: Swept) -> list[Policy]:
@@ -83,19 +97,13 @@ def best(swept: Swept) -> list[Policy]:
     ]
 
 
-def told_sweep(run: Commands, swept: Swept, chosen: Sequence[Policy], out: Path) -> None:
+def told_sweep(run: Commands, swept: Swept, chosen: Sequence[Policy]) -> None:
     """Write and print every setting tried."""
     problems, samples = run.sizes.validation
-    rows = sweep_rows(swept, run.measured(None, "validation"), chosen)
-    write_rows(out / "sweep.csv", rows)
+    (base,) = run.measured([None], "validation")
+    rows = sweep_rows(swept, base, chosen)
+    write_rows(run.out / "sweep.csv", rows)
     print_rows(rows, f"{problems} validation problems, k = {samples} samples; points")
-
-
-def measured_seeds(
-    run: Commands, data: Data, policy: Policy, seeds: Sequence[int]
-) -> list[Measured]:
-    """Train what was chosen from several seeds, and measure it on test problems."""
-    return [run.measured(run.trained(policy.with_seed(seed), data), "test") for seed in seeds]
 
 
 def panels(swept: Swept, final: Final, base: Measured, samples: int) -> list[Panel]:
