@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from commands import Commands, Data
 from figure import Panel, Point, write_figure
 from measure import Measured, estimate, stacked
-from plan import BETA, CHOSEN, DEMO, GAMMA, METHODS, STUDY, Policy
+from plan import CHOSEN, DEMO, GAMMA, METHODS, STUDY, Policy
 from tables import Final, Swept, final_rows, print_rows, sweep_rows, write_rows
 
 FILES = ("sweep.csv", "final.csv", "figure.svg")
@@ -45,14 +45,13 @@ def main() -> None:
     data = run.data(options.prm)
     swept = sweep(run, data)
     chosen = best(swept) or list(CHOSEN)
-    if swept:
-        told_sweep(run, swept, chosen)
-    base, final = finals(run, data, chosen)
-    rows = final_rows(final, base)
+    bases = told_sweep(run, swept, chosen) if swept else {}
+    bases["test"], final = finals(run, data, chosen)
+    rows = final_rows(final, bases["test"])
     write_rows(options.out / "final.csv", rows)
     problems, samples = sizes.test
     print_rows(rows, f"{problems} test problems, k = {samples} samples at temperature 0.8; points")
-    write_figure(options.out / "figure.svg", panels(swept, final, base, samples))
+    write_figure(options.out / "figure.svg", panels(swept, final, bases))
     written = [options.out / name for name in FILES if (options.out / name).exists()]
     print(f"\nwritten: {', '.join(map(str, written))}")
     for file in written if options.publish else ():
@@ -97,18 +96,25 @@ def best(swept: Swept) -> list[Policy]:
     ]
 
 
-def told_sweep(run: Commands, swept: Swept, chosen: Sequence[Policy]) -> None:
-    """Write and print every setting tried."""
+def told_sweep(run: Commands, swept: Swept, chosen: Sequence[Policy]) -> dict[str, Measured]:
+    """Write and print every setting tried; return the SFT policy on the same problems."""
     problems, samples = run.sizes.validation
     (base,) = run.measured([None], "validation")
     rows = sweep_rows(swept, base, chosen)
     write_rows(run.out / "sweep.csv", rows)
     print_rows(rows, f"{problems} validation problems, k = {samples} samples; points")
+    return {"validation": base}
 
 
-def panels(swept: Swept, final: Final, base: Measured, samples: int) -> list[Panel]:
-    """Return the diagrams: the final numbers and, if there was a sweep, what it found."""
-    every = {"SFT": [base], **{METHODS[loss]: runs for loss, runs in final.items()}}
+def panels(swept: Swept, final: Final, bases: Mapping[str, Measured]) -> list[Panel]:
+    """Return the diagrams: the final numbers and, if there was a sweep, what it found.
+
+    Args:
+        swept: Every setting tried, on validation problems.
+        final: What was chosen, on test problems.
+        bases: The SFT policy on each split.
+    """
+    every = {"SFT": [bases["test"]], **{METHODS[loss]: runs for loss, runs in final.items()}}
     shown = [
         Panel(
             title,
@@ -116,30 +122,48 @@ def panels(swept: Swept, final: Final, base: Measured, samples: int) -> list[Pan
             {"": [Point(name, estimate(stacked(runs, what))) for name, runs in every.items()]},
             joined=False,
         )
-        for what, title in (("sampled", f"avg@{samples}, test"), ("greedy", "greedy, test"))
+        for what, title in (("sampled", "avg@k, test"), ("greedy", "greedy, test"))
     ]
-    if not swept:
-        return shown
-    lines = {
-        METHODS[loss]: [
-            Point(f"{policy.lr:g}", estimate(stacked([found], "sampled")))
-            for policy, found in swept.items()
-            if (policy.loss, policy.beta, policy.gamma) == (loss, BETA, GAMMA)
-        ]
-        for loss in METHODS
-    }
-    full = next(policy for policy in best(swept) if policy.loss == "full-step")
-    gammas = [
-        Point(f"{policy.gamma:g}", estimate(stacked([found], "sampled")))
-        for policy, found in sorted(swept.items(), key=lambda each: each[0].gamma)
-        if replace(policy, gamma=GAMMA) == full
+    if swept:
+        level = ("SFT", 100 * float(bases["validation"].sampled.mean()))
+        shown += [*_rates(swept, level), _gammas(swept, level)]
+    return shown
+
+
+def _rates(swept: Swept, level: tuple[str, float]) -> list[Panel]:
+    """Return a diagram for each β: what the learning rate does to every loss."""
+    return [
+        Panel(
+            f"avg@k at β {beta:g}, validation",
+            "learning rate",
+            {
+                METHODS[loss]: [
+                    Point(f"{policy.lr:g}", estimate(stacked([found], "sampled")))
+                    for policy, found in swept.items()
+                    if (policy.loss, policy.beta, policy.gamma) == (loss, beta, GAMMA)
+                ]
+                for loss in METHODS
+            },
+            joined=True,
+            level=level,
+        )
+        for beta in sorted({policy.beta for policy in swept})
+    ]
+
+
+def _gammas(swept: Swept, level: tuple[str, float]) -> Panel:
+    """Return what γ does to Full-Step-DPO at its best learning rate and β."""
+    (full,) = (policy for policy in best(swept) if policy.loss == "full-step")
+    tried = sorted(
+        (policy for policy in swept if replace(policy, gamma=GAMMA) == full),
+        key=lambda policy: policy.gamma,
+    )
+    points = [
+        Point(f"{policy.gamma:g}", estimate(stacked([swept[policy]], "sampled")))
+        for policy in tried
     ]
     title = f"Full-Step-DPO at {full.lr:g}, β {full.beta:g}, validation"
-    return [
-        *shown,
-        Panel(f"β {BETA:g}, validation", "learning rate", lines, joined=True),
-        Panel(title, "γ", {"Full-Step-DPO": gammas}, joined=True),
-    ]
+    return Panel(title, "γ", {"Full-Step-DPO": points}, joined=True, level=level)
 
 
 if __name__ == "__main__":
