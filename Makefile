@@ -9,11 +9,11 @@ PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo study test proof lint embedded perf clean
 
-demo: $(VENV)/.train  ## sample from the embedded model, grade, label, seal, and look at the result
+demo: $(VENV)/.train  ## the whole story on the embedded model: samples to policies, measured
 	rm -rf $(DEMO)
-	$(BIN)/fsdpo-data build --out $(DEMO)
-	$(BIN)/fsdpo-data validate $(DEMO)
-	$(BIN)/fsdpo-data inspect $(DEMO) --count 1 --samples 2
+	$(BIN)/python benchmarks/study/study.py --size demo --out $(DEMO)
+	$(BIN)/fsdpo-data validate $(DEMO)/pairs
+	$(BIN)/fsdpo-data inspect $(DEMO)/pairs --count 1 --samples 2
 
 study: $(VENV)/.train  ## DPO, Step-DPO and Full-Step-DPO on the embedded world, swept and measured
 	$(BIN)/python benchmarks/study/study.py --out runs/study --publish benchmarks/study

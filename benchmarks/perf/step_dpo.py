@@ -82,7 +82,9 @@ def alone(way: str, folder: str, options: argparse.Namespace) -> dict[str, float
     own = [sys.executable, __file__, *sys.argv[1:], "--run", way, "--folder", folder]
     threads = str(options.threads)
     env = {**os.environ, "OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "PASSIVE"}
-    ran = subprocess.run(own, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    ran = subprocess.run(own, env=env, capture_output=True, text=True)
+    if ran.returncode:
+        sys.exit(f"{way} failed:\n{ran.stderr[-3000:]}")
     found: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
     return found
 

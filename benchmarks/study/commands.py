@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,11 +46,13 @@ class Commands:
     Args:
         out: The directory.
         sizes: How much of everything.
+        jobs: Policies measured at a time, each on its share of the cores.
     """
 
-    def __init__(self, out: Path, sizes: Sizes) -> None:
+    def __init__(self, out: Path, sizes: Sizes, jobs: int) -> None:
         self.out = out
         self.sizes = sizes
+        self._jobs = jobs
         self.out.mkdir(parents=True, exist_ok=True)
 
     def data(self, prm: str | None) -> Data:
@@ -81,43 +86,56 @@ class Commands:
         flags = [word for name, value in options.items() for word in (f"--{name}", value)]
         return self._model(f"policies/{policy.name}", "dpo", *flags)
 
-    def measured(self, policy: Path | None, split: str) -> Measured:
-        """Measure a policy, or the SFT policy, by sampling and, on test problems, greedily."""
+    def measured(self, policies: Iterable[Path | None], split: str) -> list[Measured]:
+        """Measure policies by sampling and, on test problems, greedily; None is the SFT policy."""
+        threads = max(1, len(os.sched_getaffinity(0)) // self._jobs)
+        with ThreadPoolExecutor(self._jobs) as pool:
+            return list(pool.map(lambda each: self._measured(each, split, threads), policies))
+
+    def _measured(self, policy: Path | None, split: str, threads: int) -> Measured:
         problems, samples = self.sizes.validation if split == "validation" else self.sizes.test
-        model = policy or SFT
         name = policy.name if policy else "sft"
-        asked = ("build", "--model", model, "--template", "problem", "--split", split)
-        asked = (*asked, "--limit", problems, "--seed", SEED)
-        sampled = self._sealed(f"{split}/{name}", *asked, "--samples", samples, *SAMPLING)
+        asked = ("build", "--model", policy or SFT, "--template", "problem", "--split", split)
+        asked = (*asked, "--limit", problems, "--seed", SEED, "--workers", 1)
+        drawn = ("--samples", samples, *SAMPLING)
+        sampled = self._sealed(f"{split}/{name}", *asked, *drawn, threads=threads)
         if split == "validation":  # settings are chosen by avg@k
             return Measured.read(sampled)
-        greedy = ("--samples", 1, "--temperature", 0, *SAMPLING[2:])
-        return Measured.read(sampled, self._sealed(f"{split}/{name}-greedy", *asked, *greedy))
+        drawn = ("--samples", 1, "--temperature", 0, *SAMPLING[2:])
+        greedy = self._sealed(f"{split}/{name}-greedy", *asked, *drawn, threads=threads)
+        return Measured.read(sampled, greedy)
 
-    def _sealed(self, name: str, *words: object) -> Path:
+    def _sealed(self, name: str, *words: object, threads: int | None = None) -> Path:
         """Make a sealed dataset with ``fsdpo-data``."""
-        return self._made(name, "manifest.json", "fsdpo_data.cli", *words)
+        return self._made(name, "manifest.json", "fsdpo_data.cli", words, threads)
 
     def _model(self, name: str, *words: object) -> Path:
         """Train a model with ``fsdpo-train``, which writes its card last."""
-        return self._made(name, "README.md", "fsdpo_train.cli", *words)
+        return self._made(name, "README.md", "fsdpo_train.cli", words)
 
-    def _made(self, name: str, last: str, module: str, *words: object) -> Path:
+    def _made(
+        self,
+        name: str,
+        last: str,
+        module: str,
+        words: tuple[object, ...],
+        threads: int | None = None,
+    ) -> Path:
+        """Run a command if the ``last`` file of what it makes is missing; go on where it was."""
         out = self.out / name
         if (out / last).exists():
             return out
         resume = ["--resume"] if out.exists() else []
         given = [*map(str, words), "--out", str(out), *resume]
-        program = module.split(".")[0].replace("_", "-")
-        print(f"\n$ {program} {shlex.join(given)}", flush=True)
+        told = f"$ {module.split('.')[0].replace('_', '-')} {shlex.join(given)}"
         start = time.monotonic()
         out.parent.mkdir(parents=True, exist_ok=True)
         log = out.parent / f"{out.name}.log"
+        env = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
         with log.open("w") as file:
-            ran = subprocess.run(
-                [sys.executable, "-m", module, *given], stdout=file, stderr=subprocess.STDOUT
-            )
+            command = [sys.executable, "-m", module, *given]
+            ran = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, env=env)
         if ran.returncode:
-            sys.exit(f"{log.read_text()[-2000:]}\n{program} failed; all it wrote is in {log}")
-        print(f"  {time.monotonic() - start:.0f} s", flush=True)
+            sys.exit(f"{told}\n{log.read_text()[-2000:]}\nAll that it wrote is in {log}.")
+        print(f"{told}\n  {time.monotonic() - start:.0f} s", flush=True)
         return out

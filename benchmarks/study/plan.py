@@ -84,9 +84,9 @@ class Sizes:
 
 #: What the study chose on validation problems; `make demo` trains just that.
 CHOSEN = (
-    Policy("dpo", 3e-5),
-    Policy("step-dpo", 3e-5),
-    Policy("full-step", 3e-5),
+    Policy("dpo", 1e-4, beta=1.0),
+    Policy("step-dpo", 1e-4, beta=1.0),
+    Policy("full-step", 1e-4, beta=1.0),
 )
 
 STUDY = Sizes(
@@ -97,7 +97,7 @@ STUDY = Sizes(
     test=(300, 8),
     lrs=(3e-5, 1e-4),
     betas=(0.05, 1.0),
-    gammas=(),
+    gammas=(0.0, 2.0, 8.0),
     seeds=(0, 1, 2),
 )
 
@@ -106,7 +106,7 @@ DEMO = Sizes(
     samples=16,
     prm_epochs=2,
     validation=(0, 0),
-    test=(200, 8),
+    test=(120, 8),
     lrs=(),
     betas=(),
     gammas=(),

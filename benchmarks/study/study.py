@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from commands import Commands, Data
 from figure import Panel, Point, write_figure
 from measure import Measured, estimate, stacked
-from plan import BETA, CHOSEN, DEMO, GAMMA, METHODS, STUDY, Policy, Sizes
+from plan import CHOSEN, DEMO, GAMMA, METHODS, STUDY, Policy
 from tables import Final, Swept, final_rows, print_rows, sweep_rows, write_rows
 
 FILES = ("sweep.csv", "final.csv", "figure.svg")
@@ -38,36 +38,49 @@ def main() -> None:
     parser.add_argument("--size", choices=("study", "demo"), default="study")
     parser.add_argument("--prm", help="a process reward model that is there; else one is trained")
     parser.add_argument("--publish", type=Path, help="folder to copy the tables and the figure to")
+    parser.add_argument("--jobs", type=int, default=2, help="policies measured at a time")
     options = parser.parse_args()
     sizes = STUDY if options.size == "study" else DEMO
-    run = Commands(options.out, sizes)
+    run = Commands(options.out, sizes, options.jobs)
     data = run.data(options.prm)
-    swept = sweep(run, data, sizes)
-    chosen = best(swept) or CHOSEN
-    if swept:
-        told_sweep(run, swept, chosen, options.out)
-    base = run.measured(None, "test")
-    final = {policy.loss: measured_seeds(run, data, policy, sizes.seeds) for policy in chosen}
-    rows = final_rows(final, base)
+    swept = sweep(run, data)
+    chosen = best(swept) or list(CHOSEN)
+    bases = told_sweep(run, swept, chosen) if swept else {}
+    bases["test"], final = finals(run, data, chosen)
+    rows = final_rows(final, bases["test"])
     write_rows(options.out / "final.csv", rows)
     problems, samples = sizes.test
     print_rows(rows, f"{problems} test problems, k = {samples} samples at temperature 0.8; points")
-    write_figure(options.out / "figure.svg", panels(swept, final, base, samples))
-    print(f"\nwritten: {', '.join(str(options.out / name) for name in FILES[bool(not swept) :])}")
-    for name in FILES if options.publish else ():
-        shutil.copy(options.out / name, options.publish / name)
+    write_figure(options.out / "figure.svg", panels(swept, final, bases))
+    written = [options.out / name for name in FILES if (options.out / name).exists()]
+    print(f"\nwritten: {', '.join(map(str, written))}")
+    for file in written if options.publish else ():
+        shutil.copy(file, options.publish)
 
 
-def sweep(run: Commands, data: Data, sizes: Sizes) -> dict[Policy, Measured]:
+def sweep(run: Commands, data: Data) -> dict[Policy, Measured]:
     """Measure every setting on validation problems, then every γ at the best of Full-Step-DPO."""
-    swept = {
-        policy: run.measured(run.trained(policy, data), "validation") for policy in sizes.settings()
-    }
-    chosen = {policy.loss: policy for policy in best(swept)}
-    for gamma in sizes.gammas:
-        policy = replace(chosen["full-step"], gamma=gamma)
-        swept.setdefault(policy, run.measured(run.trained(policy, data), "validation"))
-    return swept
+    swept = validated(run, data, list(run.sizes.settings()))
+    full = [policy for policy in best(swept) if policy.loss == "full-step"]
+    gammas = [replace(policy, gamma=gamma) for policy in full for gamma in run.sizes.gammas]
+    return swept | validated(run, data, gammas)
+
+
+def validated(run: Commands, data: Data, policies: Sequence[Policy]) -> dict[Policy, Measured]:
+    """Train policies and measure them on validation problems."""
+    trained = [run.trained(policy, data) for policy in policies]
+    return dict(zip(policies, run.measured(trained, "validation"), strict=True))
+
+
+def finals(run: Commands, data: Data, chosen: Sequence[Policy]) -> tuple[Measured, Final]:
+    """Train what was chosen from every seed; measure it and the SFT policy on test problems."""
+    policies = [policy.with_seed(seed) for policy in chosen for seed in run.sizes.seeds]
+    trained = [run.trained(policy, data) for policy in policies]
+    base, *measured = run.measured([None, *trained], "test")
+    final: dict[str, list[Measured]] = {}
+    for policy, found in zip(policies, measured, strict=True):
+        final.setdefault(policy.loss, []).append(found)
+    return base, final
 
 
 def best(swept: Swept) -> list[Policy]:
@@ -83,24 +96,25 @@ def best(swept: Swept) -> list[Policy]:
     ]
 
 
-def told_sweep(run: Commands, swept: Swept, chosen: Sequence[Policy], out: Path) -> None:
-    """Write and print every setting tried."""
+def told_sweep(run: Commands, swept: Swept, chosen: Sequence[Policy]) -> dict[str, Measured]:
+    """Write and print every setting tried; return the SFT policy on the same problems."""
     problems, samples = run.sizes.validation
-    rows = sweep_rows(swept, run.measured(None, "validation"), chosen)
-    write_rows(out / "sweep.csv", rows)
+    (base,) = run.measured([None], "validation")
+    rows = sweep_rows(swept, base, chosen)
+    write_rows(run.out / "sweep.csv", rows)
     print_rows(rows, f"{problems} validation problems, k = {samples} samples; points")
+    return {"validation": base}
 
 
-def measured_seeds(
-    run: Commands, data: Data, policy: Policy, seeds: Sequence[int]
-) -> list[Measured]:
-    """Train what was chosen from several seeds, and measure it on test problems."""
-    return [run.measured(run.trained(policy.with_seed(seed), data), "test") for seed in seeds]
+def panels(swept: Swept, final: Final, bases: Mapping[str, Measured]) -> list[Panel]:
+    """Return the diagrams: the final numbers and, if there was a sweep, what it found.
 
-
-def panels(swept: Swept, final: Final, base: Measured, samples: int) -> list[Panel]:
-    """Return the diagrams: the final numbers and, if there was a sweep, what it found."""
-    every = {"SFT": [base], **{METHODS[loss]: runs for loss, runs in final.items()}}
+    Args:
+        swept: Every setting tried, on validation problems.
+        final: What was chosen, on test problems.
+        bases: The SFT policy on each split.
+    """
+    every = {"SFT": [bases["test"]], **{METHODS[loss]: runs for loss, runs in final.items()}}
     shown = [
         Panel(
             title,
@@ -108,30 +122,48 @@ def panels(swept: Swept, final: Final, base: Measured, samples: int) -> list[Pan
             {"": [Point(name, estimate(stacked(runs, what))) for name, runs in every.items()]},
             joined=False,
         )
-        for what, title in (("sampled", f"avg@{samples}, test"), ("greedy", "greedy, test"))
+        for what, title in (("sampled", "avg@k, test"), ("greedy", "greedy, test"))
     ]
-    if not swept:
-        return shown
-    lines = {
-        METHODS[loss]: [
-            Point(f"{policy.lr:g}", estimate(stacked([found], "sampled")))
-            for policy, found in swept.items()
-            if (policy.loss, policy.beta, policy.gamma) == (loss, BETA, GAMMA)
-        ]
-        for loss in METHODS
-    }
-    full = next(policy for policy in best(swept) if policy.loss == "full-step")
-    gammas = [
-        Point(f"{policy.gamma:g}", estimate(stacked([found], "sampled")))
-        for policy, found in sorted(swept.items(), key=lambda each: each[0].gamma)
-        if replace(policy, gamma=GAMMA) == full
+    if swept:
+        level = ("SFT", 100 * float(bases["validation"].sampled.mean()))
+        shown += [*_rates(swept, level), _gammas(swept, level)]
+    return shown
+
+
+def _rates(swept: Swept, level: tuple[str, float]) -> list[Panel]:
+    """Return a diagram for each β: what the learning rate does to every loss."""
+    return [
+        Panel(
+            f"avg@k at β {beta:g}, validation",
+            "learning rate",
+            {
+                METHODS[loss]: [
+                    Point(f"{policy.lr:g}", estimate(stacked([found], "sampled")))
+                    for policy, found in swept.items()
+                    if (policy.loss, policy.beta, policy.gamma) == (loss, beta, GAMMA)
+                ]
+                for loss in METHODS
+            },
+            joined=True,
+            level=level,
+        )
+        for beta in sorted({policy.beta for policy in swept})
+    ]
+
+
+def _gammas(swept: Swept, level: tuple[str, float]) -> Panel:
+    """Return what γ does to Full-Step-DPO at its best learning rate and β."""
+    (full,) = (policy for policy in best(swept) if policy.loss == "full-step")
+    tried = sorted(
+        (policy for policy in swept if replace(policy, gamma=GAMMA) == full),
+        key=lambda policy: policy.gamma,
+    )
+    points = [
+        Point(f"{policy.gamma:g}", estimate(stacked([swept[policy]], "sampled")))
+        for policy in tried
     ]
     title = f"Full-Step-DPO at {full.lr:g}, β {full.beta:g}, validation"
-    return [
-        *shown,
-        Panel(f"β {BETA:g}, validation", "learning rate", lines, joined=True),
-        Panel(title, "γ", {"Full-Step-DPO": gammas}, joined=True),
-    ]
+    return Panel(title, "γ", {"Full-Step-DPO": points}, joined=True, level=level)
 
 
 if __name__ == "__main__":
