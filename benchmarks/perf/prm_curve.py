@@ -7,7 +7,7 @@ Everything is done by the commands a user would run, on the embedded world with 
 PRMs of all M are trained on the same samples, the first M of each problem, with outcome labels
 (N = 1, which cost nothing beyond the samples); those of N > 1 on `--mc-samples` samples of each
 problem, whose steps are continued N times. All are measured on the same samples of problems that
-occur in no training split, beside the policy's own likelihood, which costs no training at all. Every
+occur in no training split, beside the policy's own likelihood, which costs no training. Every
 PRM is trained for the same number of steps, so that only what it is shown differs. What exists in
 `--out` is not made again, so a stopped run goes on. The table is also written, as `curve.json`.
 """
@@ -21,7 +21,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-
 
 #: M, N, tokens sampled, and what `fsdpo-bench prm` says.
 Row = tuple[int, int, int, dict[str, Any]]
