@@ -1,13 +1,15 @@
 """What a PRM learns from M samples and N rollouts, and what both cost: the paper's figure, here.
 
-    python benchmarks/perf/prm_curve.py --out runs/curve [--problems 1200] [--samples 4 8 16 32]
-        [--rollouts 4 8] [--mc-samples 8] [--epochs 3] [--lr 1.5e-3] [--threads 1]
+    python benchmarks/perf/prm_curve.py --out runs/curve [--problems 600] [--samples 4 8 16 32]
+        [--rollouts 4 8] [--mc-samples 8] [--steps 600] [--lr 1.5e-3] [--threads 1]
 
 Everything is done by the commands a user would run, on the embedded world with its own model. The
 PRMs of all M are trained on the same samples, the first M of each problem, with outcome labels
 (N = 1, which cost nothing beyond the samples); those of N > 1 on `--mc-samples` samples of each
 problem, whose steps are continued N times. All are measured on the same samples of problems that
-occur in no training split. What exists in `--out` is not made again, so a stopped run goes on.
+occur in no training split, beside the policy's own likelihood, which costs no training. Every
+PRM is trained for the same number of steps, so that only what it is shown differs. What exists in
+`--out` is not made again, so a stopped run goes on. The table is also written, as `curve.json`.
 """
 
 from __future__ import annotations
@@ -20,123 +22,85 @@ import sys
 from pathlib import Path
 from typing import Any
 
+#: M, N, tokens sampled, and what `fsdpo-bench prm` says.
+Row = tuple[int, int, int, dict[str, Any]]
+
 
 def main() -> None:
+    options = parse()
+    test = sampled(options, "test", options.test_problems, options.test_samples)
+    rows = [(0, 0, 0, measured(options, test, "--likelihood", "tiny"))]
+    rows += by_samples(options, test)
+    rows += by_rollouts(options, test)
+    (options.out / "curve.json").write_text(json.dumps(rows, indent=1) + "\n")
+    print_table(rows)
+
+
+def parse() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--out", type=Path, required=True)
-    arguments.add_argument("--problems", type=int, default=1200)
+    arguments.add_argument("--problems", type=int, default=600)
     arguments.add_argument("--samples", type=int, nargs="+", default=[4, 8, 16, 32])
     arguments.add_argument("--rollouts", type=int, nargs="*", default=[4, 8])
     arguments.add_argument("--mc-samples", type=int, default=8)
     arguments.add_argument("--test-problems", type=int, default=150)
     arguments.add_argument("--test-samples", type=int, default=16)
-    arguments.add_argument("--epochs", type=float, default=3)
+    arguments.add_argument("--steps", type=int, default=600)
     arguments.add_argument("--lr", type=float, default=1.5e-3)
     arguments.add_argument("--batch-size", type=int, default=32)
     arguments.add_argument("--threads", type=int, default=1)
-    options = arguments.parse_args()
-    test = sampled(options, "test", options.test_problems, options.test_samples)
-    every = sampled(options, "train", options.problems, max(options.samples))
+    return arguments.parse_args()
+
+
+def by_samples(options: argparse.Namespace, test: Path) -> list[Row]:
+    """PRMs of outcome labels, on the first M samples of each problem."""
+    most = max(options.samples)
+    every = sampled(options, "train", options.problems, most)
     rows = []
     for m in options.samples:
-        prm = trained(options, f"prm-m{m}-n1", every, "--samples", m, "--labels", "outcome")
-        tokens = cost(every) * m // max(options.samples)
-        rows.append((m, 1, tokens, measured(options, prm, test)))
-    some = (
-        sampled(options, "train", options.problems, options.mc_samples)
-        if options.rollouts
-        else None
-    )
+        chosen = ("--samples", m, "--labels", "outcome")
+        prm = trained(options, f"prm-m{m}-n1", every, *chosen)
+        rows.append((m, 1, cost(every) * m // most, measured(options, test, "--prm", prm)))
+    return rows
+
+
+def by_rollouts(options: argparse.Namespace, test: Path) -> list[Row]:
+    """PRMs of Monte-Carlo labels."""
+    rows = []
+    m = options.mc_samples
     for n in options.rollouts:
-        labelled = options.out / f"m{options.mc_samples}-n{n}"
+        labelled = options.out / f"m{m}-n{n}"
         if not (labelled / "manifest.json").exists():
-            run(
-                options,
-                "fsdpo_data.cli",
-                "label",
-                some,
-                "--rollouts",
-                n,
-                "--out",
-                labelled,
-                "--engine",
-                "transformers",
-                *resuming(labelled),
-            )
-        prm = trained(options, f"prm-m{options.mc_samples}-n{n}", labelled, "--labels", "rollouts")
-        rows.append((options.mc_samples, n, cost(labelled), measured(options, prm, test)))
-    print_table(rows)
+            some = sampled(options, "train", options.problems, m)
+            given = [some, "--rollouts", n, "--engine", "transformers", "--out", labelled]
+            run(options, "fsdpo_data.cli", "label", *given, *resuming(labelled))
+        prm = trained(options, f"prm-m{m}-n{n}", labelled, "--labels", "rollouts")
+        rows.append((m, n, cost(labelled), measured(options, test, "--prm", prm)))
+    return rows
 
 
 def sampled(options: argparse.Namespace, split: str, problems: int, samples: int) -> Path:
     out: Path = options.out / f"{split}-m{samples}"
     if not (out / "manifest.json").exists():
-        run(
-            options,
-            "fsdpo_data.cli",
-            "build",
-            "--split",
-            split,
-            "--limit",
-            problems,
-            "--samples",
-            samples,
-            "--max-tokens",
-            256,
-            "--engine",
-            "transformers",
-            "--out",
-            out,
-            *resuming(out),
-        )
+        given = ["--split", split, "--limit", problems, "--samples", samples, "--max-tokens", 256]
+        given += ["--engine", "transformers", "--out", out, *resuming(out)]
+        run(options, "fsdpo_data.cli", "build", *given)
     return out
 
 
-def trained(options: argparse.Namespace, name: str, data: Path, *more: object) -> Path:
+def trained(options: argparse.Namespace, name: str, data: Path, *labels: object) -> Path:
     out: Path = options.out / name
     if not (out / "model.safetensors").exists():
-        run(
-            options,
-            "fsdpo_train.cli",
-            "prm",
-            "--data",
-            data,
-            "--out",
-            out,
-            "--epochs",
-            options.epochs,
-            "--lr",
-            options.lr,
-            "--batch-size",
-            options.batch_size,
-            "--grad-accum",
-            1,
-            "--adam-beta2",
-            0.98,
-            "--held-out",
-            0,
-            "--log-every",
-            100,
-            *resuming(out),
-            *more,
-        )
+        given = ["--data", data, "--out", out, "--max-steps", options.steps, "--lr", options.lr]
+        given += ["--batch-size", options.batch_size, "--grad-accum", 1, "--adam-beta2", 0.98]
+        given += ["--readouts", "token", "--reduce", "mean", "--held-out", 0, "--log-every", 100]
+        run(options, "fsdpo_train.cli", "prm", *given, *labels, *resuming(out))
     return out
 
 
-def measured(options: argparse.Namespace, prm: Path, test: Path) -> dict[str, Any]:
-    shown = run(
-        options,
-        "fsdpo_bench.cli",
-        "prm",
-        "--prm",
-        prm,
-        "--dataset",
-        test,
-        "--engine",
-        "transformers",
-        "--json",
-    )
-    report: dict[str, Any] = json.loads(shown)["dataset"]
+def measured(options: argparse.Namespace, test: Path, *model: object) -> dict[str, Any]:
+    given = [*model, "--dataset", test, "--engine", "transformers", "--json"]
+    report: dict[str, Any] = json.loads(run(options, "fsdpo_bench.cli", "prm", *given))["dataset"]
     return report
 
 
@@ -162,13 +126,14 @@ def run(options: argparse.Namespace, module: str, *given: object) -> str:
     return ran.stdout
 
 
-def print_table(rows: list[tuple[int, int, int, dict[str, Any]]]) -> None:
+def print_table(rows: list[Row]) -> None:
     print("| M | N | tokens sampled | ranking AUC (mean) | margin at the error | best of 8 (min) |")
     print("|---|---|---|---|---|---|")
     for m, n, tokens, found in rows:
         ranking, steps, best = found["ranking_auc"]["mean"], found["steps"], found["best_of"]["min"]
+        made_of = f"{m} | {n}" if n else "likelihood | –"
         print(
-            f"| {m} | {n} | {tokens:,} | {with_interval(ranking['value'], ranking['ci95'])} "
+            f"| {made_of} | {tokens:,} | {with_interval(ranking['value'], ranking['ci95'])} "
             f"| {with_interval(steps['margin'], steps['ci95'])} | {100 * best['8']:.1f} % |"
         )
 
