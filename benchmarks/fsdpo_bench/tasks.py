@@ -120,6 +120,7 @@ _TABLE = (
         "819a2fc4dc734a044e08",
         rows.GK2023_FORMS,
         HubDataset("MARIO-Math-Reasoning/Gaokao2023-Math-En"),
+        hub_split="train",
         missing_golds=2,
         notes=GK2023_GOLDS,
     ),
