@@ -159,7 +159,10 @@ class Scores:
         self.column, self.value = column, value
 
     def spec(self) -> dict[str, Any]:
-        return {"prm": {"name": "table", "revision": "0"}, "engine": {"name": "none", "dtype": "auto"}}
+        return {
+            "prm": {"name": "table", "revision": "0"},
+            "engine": {"name": "none", "dtype": "auto"},
+        }
 
     def check(self, source: Path, manifest: dict[str, Any]) -> None:
         pass
