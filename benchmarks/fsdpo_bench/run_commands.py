@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from fsdpo_bench.run_options import RunOptions
-from fsdpo_data.options import SAMPLER, command_of, option
+from fsdpo_data.options import SAMPLER, AsJson, command_of, option
 
 _RUN_EXAMPLES = """
 **Examples**
@@ -52,7 +52,7 @@ _RUN = {
     "replay": option(Path | None, "For `--engine scripted`: responses, or completions of a build."),
     "series": option(str | None, "Which model of the --replay file, where it has several."),
     "out": option(Path | None, "Run directory.  [default: runs/bench-MODEL-DIGEST]"),
-    "as_json": option(bool, "Print JSON instead of a table.", "--json"),
+    "as_json": AsJson,
 }
 
 
@@ -102,7 +102,7 @@ def regrade(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes that grade.  [default: the cores at hand]")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Grade and decide again what a run has decoded, without its model."""
     from fsdpo_bench.regrade import regrade_run
