@@ -1,5 +1,10 @@
 """The errors a user can cause, each with a way out in its message."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
 
 class FsdpoError(Exception):
     """A mistake or a missing thing outside the program; printed without a traceback.
@@ -26,3 +31,9 @@ class SchemaError(FsdpoError, ValueError):
 
 class Unavailable(FsdpoError):
     """Something needed is not here: a package, a GPU, the Hub, a file."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a sentence with the known names that are most like one; empty if none is."""
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
+    return f" Nearest: {', '.join(near)}." if near else ""

@@ -20,6 +20,8 @@ Given = TypeVar("Given")
 #: An option's name to its annotated type.
 Options = Mapping[str, Any]
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
 
 def option(kind: Any, help: str, *names: str, **more: Any) -> Any:
     """Return the annotated type of an option; ``names`` replace what its field gives."""

@@ -21,6 +21,12 @@ HOSTILE = (
 )
 
 
+def written(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Write rows as JSON lines; return the file."""
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
 def sample(
     answer: str | None,
     right: bool,

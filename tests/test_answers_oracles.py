@@ -256,13 +256,6 @@ def test_reference_solutions_are_right(shared: Path, name: str) -> None:
     assert {loaded.ids[row] for row in partial} <= TASKS[name].notes.keys()
 
 
-def test_lm_evaluation_harness_samples(tmp_path: Path) -> None:
-    file = tmp_path / "samples_gsm8k.jsonl"
-    row = {"doc": {}, "target": "#### 18", "resps": [["The answer is 18."]], "exact_match": 1.0}
-    file.write_text(json.dumps(row | {"target": "18"}) + "\n")
-    assert correct(file) == {"sample 0": 1} and differences(file) == {}
-
-
 def test_rows_of_no_known_form_are_named(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     for content, message in (

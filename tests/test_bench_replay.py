@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench_runs import written
 from fsdpo_bench.cli import app
-from fsdpo_bench.outputs import read_outputs
 from fsdpo_bench.records import read_records
 from fsdpo_bench.replay import question_key, read_recording
 from typer.testing import CliRunner
@@ -124,39 +124,6 @@ def test_single_responses(
     assert len(found) == (50 if "nemo" in name else 300)
     assert right(found, "greedy") == ours
     assert abs(ours - theirs) <= 4
-
-
-def lm_eval_rows() -> list[dict[str, Any]]:
-    """Rows as ``--log_samples`` writes them: once per filter, the target a whole solution."""
-    row = {
-        "doc_id": 0,
-        "doc": {"question": "How many eggs?", "answer": "9 * 2 = 18\n#### 18"},
-        "target": "9 * 2 = 18\n#### 18",
-        "arguments": {"gen_args_0": {"arg_0": "Q: How many eggs?\nA:", "arg_1": {"until": ["Q:"]}}},
-        "resps": [["9 * 2 = 18\n#### 18", "I think 17."]],
-        "filtered_resps": ["18"],
-        "metrics": ["exact_match"],
-    }
-    second = {"doc_id": 1, "doc": {"problem": "Half?"}, "target": r"So $\boxed{\frac12}$."}
-    second |= {"resps": [[r"\boxed{0.5}", r"\boxed{2}"]], "filtered_resps": ["0.5"]}
-    rows = [row, row | second]
-    strict = [each | {"filter": "strict-match", "exact_match": 1.0} for each in rows]
-    return strict + [each | {"filter": "flexible-extract", "exact_match": 0.0} for each in rows]
-
-
-def written(file: Path, rows: list[dict[str, Any]]) -> Path:
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
-
-
-def test_lm_evaluation_harness_samples(tmp_path: Path, replayed: Callable[..., Any]) -> None:
-    file = written(tmp_path / "samples_gsm8k.jsonl", lm_eval_rows())
-    recorded = read_outputs(file)
-    assert [each.gold for each in recorded] == ["18", "18", r"\frac12", r"\frac12"]
-    assert [each.correct for each in recorded] == [True] * 4  # of the first filter
-    found = replayed(file, "--decode", "sc", "--k", "2")
-    assert [record["question"] for record in found] == ["How many eggs?", "Half?"]
-    assert [[row["correct"] for row in record["samples"]] for record in found] == [[1, 0], [1, 0]]
 
 
 def plain(texts: list[str], **more: Any) -> list[dict[str, Any]]:

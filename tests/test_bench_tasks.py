@@ -187,6 +187,8 @@ def test_a_missing_gold_is_kept_where_the_benchmark_has_some() -> None:
     assert rows("gk2023", {"question": "q", "answer": ""}) == [("q", "")]
     with pytest.raises(InputError, match="here, row 1: the answer is empty"):
         rows("svamp", {"Body": "b", "Question": "q", "Answer": ""})
+    with pytest.raises(InputError, match="here, row 1: the answer 'ten' is no number"):
+        rows("addsub", {"input": "q", "target": "ten"})
 
 
 def test_crlf_and_line_separators_do_not_change_the_rows(tmp_path: Path) -> None:
@@ -236,6 +238,43 @@ def test_names_are_found_in_other_spellings_and_the_nearest_is_named() -> None:
     assert len(select_tasks(None, None)) == 9
 
 
+#: A row of each repository on the Hub that is not the original file: the columns it has there.
+HUB_ROWS = {
+    "gk2023": (
+        {"question": "q", "answer": "$5$", "source": "s", "lang": "en", "sourcename": "", "id": 1},
+        ("q", "$5$"),
+    ),
+    "ocw": ({"question": "Subproblem 0: q", "answer": "1.6"}, ("q", "1.6")),
+    "asdiv": (
+        {"body": "b", "question": "q", "answer": "9 (apples)", "formula": "4+5=9"}
+        | {"solution_type": "Addition"},
+        ("b q", "9 (apples)"),
+    ),
+    "svamp": (
+        {"ID": "chal-1", "Body": "b.", "Question": "q", "Equation": "( 1.0 + 2.0 )"}
+        | {"Answer": "3.0", "Type": "Addition", "question_concat": "b. q"},
+        ("b. q", "3"),
+    ),
+    "math500": (
+        {"problem": "p", "solution": "s", "answer": "3", "subject": "Algebra", "level": 2}
+        | {"unique_id": "test/algebra/1.json"},
+        ("p", "3"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HUB_ROWS)
+def test_the_columns_of_the_hub_are_read(name: str) -> None:
+    row, problem = HUB_ROWS[name]
+    assert rows(name, row) == [problem]
+
+
+def test_every_split_asked_for_is_one_the_hub_has() -> None:
+    splits = {name: task.hub_split for name, task in TASKS.items() if task.hub}
+    other = {"gk2023": "train", "svamp": "train+test", "asdiv": "validation"}
+    assert splits == dict.fromkeys(("gsm8k", "math", "math500", "ocw"), "test") | other
+
+
 HUB_CLIENT = """
 from dataclasses import replace
 from fsdpo_bench.load import load_task
@@ -252,7 +291,7 @@ def test_a_benchmark_comes_from_the_hub_by_its_table_entry(tmp_path: Path) -> No
     with running_hub() as hub:
         hub.add("dataset", "ChilleD/SVAMP", files)
         ran = run_client(HUB_CLIENT, client_env(hub.url, tmp_path))
-    expected = [(f"b q{i}", f"{i}.0") for i in range(3)]
+    expected = [(f"b q{i}", f"{i}") for i in range(3)]
     assert ran.stdout.strip() == f"{expected} ChilleD/SVAMP 40", ran.stderr
 
 

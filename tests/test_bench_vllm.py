@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fsdpo_bench.decode.beam import BeamSpec
-from fsdpo_bench.jobs import RunOptions, run_job
-from fsdpo_bench.plan import Plan
+from fsdpo_bench.jobs import run_job
 from fsdpo_bench.records import read_records
+from fsdpo_bench.run_options import RunOptions
 from random_model import save_random_prm
 
 from fsdpo_data.models import EMBEDDED
@@ -18,11 +17,9 @@ from fsdpo_data.models import EMBEDDED
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
 
-def decoded(out: Path, engine: str, plan: Plan, **options: Any) -> list[dict[str, Any]]:
+def decoded(out: Path, engine: str, **options: Any) -> list[dict[str, Any]]:
     run_job(
-        RunOptions(
-            plan, out, tasks=("embedded",), model="tiny", engine=engine, workers=1, **options
-        )
+        RunOptions(out=out, task=("embedded",), model="tiny", engine=engine, workers=1, **options)
     )
     return list(read_records(out))
 
@@ -30,7 +27,7 @@ def decoded(out: Path, engine: str, plan: Plan, **options: Any) -> list[dict[str
 def test_greedy_by_both_engines(tmp_path: Path) -> None:
     """Whether each differing text is a tie of logits is for tests/test_vllm.py to say."""
     ours, theirs = (
-        decoded(tmp_path / engine, engine, Plan(), limit=100, max_tokens=256)
+        decoded(tmp_path / engine, engine, limit=100, max_tokens=256)
         for engine in ("transformers", "vllm")
     )
     texts = [
@@ -43,8 +40,8 @@ def test_greedy_by_both_engines(tmp_path: Path) -> None:
 
 def test_every_decoder_beside_a_reward_model(tmp_path: Path) -> None:
     prm = save_random_prm(tmp_path / "prm", EMBEDDED)
-    plan = Plan(("greedy", "sc", "weighted", "bon", "sbs"), (2,), "min", (BeamSpec(2, 1),))
-    found = decoded(tmp_path / "run", "vllm", plan, limit=4, max_tokens=128, prm=str(prm))
+    plan = {"decode": ("greedy,sc,weighted,bon,sbs",), "k": (2,), "b1": 2, "prm": str(prm)}
+    found = decoded(tmp_path / "run", "vllm", limit=4, max_tokens=128, **plan)
     for record in found:
         search = record["decoded"]["sbs@2,1"]["solution"]
         assert search["finish_reason"] == "stop" and len(search["steps"]) >= 2

@@ -23,6 +23,7 @@ COMMANDS = [
     ("fsdpo_train", "prm --help"),
     ("fsdpo_bench", "--help"),
     ("fsdpo_bench", "prm --help"),
+    ("fsdpo_bench", "run --help"),
     ("fsdpo_bench", "validate --help"),
     ("fsdpo_bench", "grade --help"),
     ("fsdpo_bench", "compare --help"),

@@ -14,6 +14,7 @@ from fsdpo_bench.run_commands import register as register_runs
 from fsdpo_data.choices import Device, Dtype, PrmEngine
 from fsdpo_data.console import run_app
 from fsdpo_data.errors import InputError
+from fsdpo_data.options import AsJson
 
 app = typer.Typer(
     name="fsdpo-bench",
@@ -36,7 +37,6 @@ Data = Annotated[
         help="Directory with a folder for each benchmark, or the file of one.  [default: the Hub]"
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.callback()

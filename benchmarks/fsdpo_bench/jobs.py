@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.load import Loaded, load_task
-from fsdpo_bench.plan import Plan
 from fsdpo_bench.prm_check import check_tokenizer
 from fsdpo_bench.replay import QUESTION, RecordedSampler, RecordedScorer, Recording, read_recording
 from fsdpo_bench.run import RunSpec, limited, run
+from fsdpo_bench.run_options import RunOptions
 from fsdpo_bench.tasks import select_tasks
 from fsdpo_data.console import progress
 from fsdpo_data.errors import InputError
@@ -29,35 +29,6 @@ from fsdpo_data.segment import get_segmenter
 POLICY_SHARE = 0.6
 #: Problems per durable batch, by engine.
 BATCH = {"vllm": 256, "transformers": 16, "scripted": 256}
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """The options of ``fsdpo-bench run``, as typed; see its ``--help``."""
-
-    plan: Plan
-    out: Path | None
-    suite: str | None = None
-    tasks: tuple[str, ...] = ()
-    data: Path | None = None
-    limit: int | None = None
-    model: str | None = None
-    template: str | None = None
-    prm: str | None = None
-    engine: str = "auto"
-    replay: Path | None = None
-    series: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    engine_args: Mapping[str, Any] = field(default_factory=dict)
-    temperature: float = 0.8
-    top_p: float = 1.0
-    max_tokens: int = 1024
-    segmenter: str = "auto"
-    seed: int = 0
-    batch: int | None = None
-    workers: int | None = None
-    resume: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +48,7 @@ def run_job(options: RunOptions) -> Path:
         InputError: if an option cannot be used.
         Unavailable: if a library, a GPU, a model or the Hub is not here.
     """
-    _check(options)
+    options.check()
     recording = _recording(options)
     job = _live(options) if recording is None else _recorded(options, recording)
     for part in job.parts:
@@ -98,19 +69,6 @@ def run_job(options: RunOptions) -> Path:
             progress=shown,
         )
     return out
-
-
-def _check(options: RunOptions) -> None:
-    plan = options.plan
-    if options.limit is not None and options.limit < 1:
-        raise InputError(f"--limit {options.limit}: expected at least 1.")
-    if (options.engine == "scripted") != (options.replay is not None):
-        raise InputError("--engine scripted and --replay FILE go together; give both or neither.")
-    if options.temperature == 0 and (plan.samples > 1 or plan.beams):
-        raise InputError(
-            "--temperature 0: every sample would be the greedy one. Use --decode greedy, or a "
-            "temperature above 0."
-        )
 
 
 def _recording(options: RunOptions) -> Recording | None:
@@ -143,7 +101,7 @@ def _live(options: RunOptions) -> _Job:
         plan,
         None if scoring is None else scoring[1],
     )
-    tasks = select_tasks(options.suite, options.tasks)
+    tasks = select_tasks(options.suite, options.task)
     parts = [limited(load_task(task, options.data), options.limit) for task in tasks]
 
     def scorer() -> Scorer:
@@ -151,9 +109,10 @@ def _live(options: RunOptions) -> _Job:
         return load_scorer(scoring[0])
 
     # The reward model stands beside the policy on its GPU; by itself, vLLM leaves it no room.
-    shared = {"gpu_memory_utilization": POLICY_SHARE} if plan.needs_prm else {}
-    sampling = replace(options, engine_args={**shared, **options.engine_args})
-    return _Job(spec, parts, lambda: make_sampler(engine, model, sampling), scorer)
+    if plan.needs_prm:
+        share = f"gpu_memory_utilization={POLICY_SHARE}"
+        options = replace(options, engine_arg=(share, *options.engine_arg))
+    return _Job(spec, parts, lambda: make_sampler(engine, model, options), scorer)
 
 
 def _scoring(
@@ -174,7 +133,7 @@ def _recorded(options: RunOptions, recording: Recording) -> _Job:
     if plan.beams:
         raise InputError("--decode sbs needs a model: recorded responses cannot be continued.")
     recording.check(max(1, plan.samples), rewards=plan.needs_prm)
-    tasks = select_tasks(options.suite, options.tasks) if options.suite or options.tasks else []
+    tasks = select_tasks(options.suite, options.task) if options.suite or options.task else []
     parts = [recording.of_task(load_task(task, options.data)) for task in tasks]
     parts = [limited(part, options.limit) for part in parts or [recording.loaded()]]
     spec = RunSpec(

@@ -10,7 +10,8 @@ from typing import Any
 
 from fsdpo_bench.rows import after_hashes
 from fsdpo_data.errors import InputError
-from fsdpo_data.forms import boxed_gold
+from fsdpo_data.forms import NotAProblem, boxed_gold
+from fsdpo_data.identity import canonical_json
 from fsdpo_data.records import read_records
 
 Fields = Mapping[str, Any]
@@ -49,11 +50,13 @@ class OutputForm:
         says: Whose form it is.
         fields: The fields that tell it from others.
         read: Takes the responses out of a row.
+        repeats: Whether a document may have several rows, each with the same responses.
     """
 
     says: str
     fields: frozenset[str]
     read: Callable[[Fields], Iterator[Recorded]]
+    repeats: bool = False
 
 
 def _openai(row: Fields) -> Iterator[Recorded]:
@@ -88,11 +91,22 @@ def _nemo(row: Fields) -> Iterator[Recorded]:
 
 
 def _lm_eval(row: Fields) -> Iterator[Recorded]:
-    scores = [row[name] for name in ("exact_match", "acc") if name in row]
-    verdict = bool(scores[0]) if scores else None
-    gold, question = _lm_eval_gold(str(row["target"])), _lm_eval_question(row.get("doc") or {})
-    for index, text in enumerate(row["resps"][0]):
+    texts = [text for request in row["resps"] for text in request]
+    if not all(isinstance(text, str) for text in texts):
+        raise NotAProblem("resps holds log-likelihoods; only tasks that generate have responses")
+    if not texts:
+        raise NotAProblem(f"resps of document {row.get('doc_id')} is empty, expected a response")
+    gold, question = _lm_eval_gold(row["target"]), _lm_eval_question(row.get("doc") or {})
+    # Of several samples the score is that of the first, or of their vote: the filter decides.
+    verdict = _lm_eval_verdict(row) if len(texts) == 1 else None
+    for index, text in enumerate(texts):
         yield Recorded(gold, text, verdict, f"sample {index}", question)
+
+
+def _lm_eval_verdict(row: Fields) -> bool | None:
+    """Take the score of the task's own metric; None where only texts were asked for."""
+    scores = [row[name] for name in ("exact_match", "acc") if name in row]
+    return bool(scores[0]) if scores else None
 
 
 def _lm_eval_gold(target: str) -> str:
@@ -101,8 +115,8 @@ def _lm_eval_gold(target: str) -> str:
 
 
 def _lm_eval_question(doc: Fields) -> str:
-    found = (doc[name] for name in ("question", "problem", "input") if name in doc)
-    return str(next(found, ""))
+    found = (names for names in _LM_EVAL_QUESTIONS if all(name in doc for name in names))
+    return " ".join(str(doc[name]) for name in next(found, ()))
 
 
 def _plain(row: Fields) -> Iterator[Recorded]:
@@ -110,13 +124,22 @@ def _plain(row: Fields) -> Iterator[Recorded]:
     yield Recorded(gold, row["response"], row.get("correct"), question=question)
 
 
+#: What the question is made of, by the data set of the task.
+_LM_EVAL_QUESTIONS = (
+    ("body", "question"),
+    ("Body", "Question"),
+    ("question",),
+    ("problem",),
+    ("input",),
+)
+
 #: The first whose fields a row has reads it.
 FORMS = (
     OutputForm("OpenAI's GSM8K solutions", frozenset({"question", "ground_truth"}), _openai),
     OutputForm("ToRA and Qwen", frozenset({"gt", "code"}), _samples),
     OutputForm("Abel", frozenset({"gold", "response", "result"}), _abel),
     OutputForm("NeMo-Skills", frozenset({"generation", "expected_answer"}), _nemo),
-    OutputForm("lm-evaluation-harness samples", frozenset({"resps", "target"}), _lm_eval),
+    OutputForm("lm-evaluation-harness samples", frozenset({"resps", "target"}), _lm_eval, True),
     OutputForm("plain", frozenset({"answer", "response"}), _plain),
 )
 
@@ -125,23 +148,24 @@ def read_outputs(file: Path) -> list[Recorded]:
     """Read recorded responses, whoever published them.
 
     lm-evaluation-harness writes every document once for each of its filters, with the same
-    responses; those of the first filter are read.
+    responses; they are read once, with the score of the first filter.
 
     Raises:
         InputError: if a row cannot be read, or is of no known form.
     """
-    found, filters = [], set[str]()
+    found, seen = [], set[str]()
     for record in read_records(file):
         form = _form_of(record.fields)
         if record.broken or form is None:
             known = "; ".join(f"{form.says} ({', '.join(sorted(form.fields))})" for form in FORMS)
             why = record.broken or f"fields {', '.join(sorted(record.fields))}"
             raise InputError(f"{file}, row {record.row}: {why}. Expected one of: {known}.")
-        filters = filters or {str(record.fields.get("filter"))}
-        if str(record.fields.get("filter")) not in filters:
-            continue
         try:
+            if form.repeats and _is_repeated(record.fields, seen):
+                continue
             found += [replace(each, row=record.row) for each in form.read(record.fields)]
+        except NotAProblem as reason:
+            raise InputError(f"{file}, row {record.row}: {reason}.") from None
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             raise InputError(
                 f"{file}, row {record.row}: not the form of {form.says} ({error!r})."
@@ -149,6 +173,14 @@ def read_outputs(file: Path) -> list[Recorded]:
     if not found:
         raise InputError(f"{file}: no response in it.")
     return found
+
+
+def _is_repeated(row: Fields, seen: set[str]) -> bool:
+    """Whether a document has been there already; in joined files one number is of several."""
+    key = canonical_json([row.get("doc_id"), row.get("doc")])
+    repeated = "doc_id" in row and key in seen
+    seen.add(key)
+    return repeated
 
 
 def is_outputs(file: Path) -> bool:

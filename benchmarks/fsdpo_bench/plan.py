@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from fsdpo_bench.decode.beam import BeamSpec
-from fsdpo_data.errors import InputError
+from fsdpo_data.errors import InputError, nearest
 from fsdpo_data.rewards import check_aggregate
 
 #: What each decoder does, by its name on the command line.
@@ -118,7 +117,5 @@ def make_plan(
 
 def _check_decoder(name: str) -> None:
     if name not in DECODERS:
-        near = difflib.get_close_matches(name, DECODERS, n=1, cutoff=0.4)
-        nearest = f" Nearest: {near[0]}." if near else ""
         known = "; ".join(f"{key} ({says})" for key, says in DECODERS.items())
-        raise InputError(f"--decode {name}: expected some of {known}.{nearest}")
+        raise InputError(f"--decode {name}: expected some of {known}.{nearest(name, DECODERS)}")

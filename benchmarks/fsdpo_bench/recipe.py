@@ -5,7 +5,6 @@ A recipe knows nothing but command lines, so that measuring never depends on tra
 
 from __future__ import annotations
 
-import difflib
 import shlex
 import subprocess
 import tomllib
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fsdpo_bench.published import shipped
-from fsdpo_data.errors import FsdpoError, InputError
+from fsdpo_data.errors import FsdpoError, InputError, nearest
 
 Kind = Literal["generate", "score", "train", "pairs", "none"]
 
@@ -126,9 +125,8 @@ def load_recipe(name: str) -> Recipe:
     """
     file = Path(name) if name.endswith(".toml") else shipped("recipes") / f"{name}.toml"
     if not file.is_file():
-        near = difflib.get_close_matches(name, recipe_names(), n=3, cutoff=0.4)
-        nearest = f" Nearest: {', '.join(near)}." if near else ""
-        raise InputError(f"no recipe {name!r}.{nearest} `fsdpo-bench recipe` lists them.")
+        near = nearest(name, recipe_names())
+        raise InputError(f"no recipe {name!r}.{near} `fsdpo-bench recipe` lists them.")
     try:
         return _recipe(file.stem, tomllib.loads(file.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError) as error:

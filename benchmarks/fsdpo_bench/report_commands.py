@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from fsdpo_data.errors import InputError
+from fsdpo_data.options import AsJson
 
 Run = Annotated[Path, typer.Argument(help="A directory that `fsdpo-bench run` wrote.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 _COMPARE_EXAMPLES = """
 **Examples**

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.errors import InputError
-from fsdpo_data.forms import Form, answer_text, boxed_gold
+from fsdpo_data.forms import Form, NotAProblem, answer_text, boxed_gold
 from fsdpo_data.records import Record, read_records
 
-#: Decimal places of AddSub's golds: the original has binary noise (0.6666666666666666), the form
-#: of the MAWPS collection has it rounded.
-ADDSUB_PLACES = 10
+#: Decimal places of numeric golds: AddSub's original has binary noise (0.6666666666666666), the
+#: form of the MAWPS collection has it rounded.
+GOLD_PLACES = 10
 
 _PART = re.compile(r"Subproblem \d+: ?")
 
@@ -51,9 +51,12 @@ def maybe_missing(value: Any) -> str:
 
 
 def rounded(value: Any) -> str:
-    """Take AddSub's gold: a number, rounded so that all forms say the same."""
-    number = float(answer_text(value))
-    return answer_text(round(number, ADDSUB_PLACES))
+    """Take a gold that is a float, or one as text, rounded so that all forms say the same."""
+    text = answer_text(value)
+    try:
+        return answer_text(round(float(text), GOLD_PLACES))
+    except ValueError:
+        raise NotAProblem(f"the answer {text!r} is no number") from None
 
 
 GSM8K_FORMS = (
@@ -66,7 +69,7 @@ MATH_FORMS = (
     Form(("question",), "answer", answer_text, "question + answer"),
 )
 GK2023_FORMS = (Form(("question",), "answer", maybe_missing, "question + answer"),)
-SVAMP_FORMS = (Form(("Body", "Question"), "Answer", answer_text, "Body + Question + Answer"),)
+SVAMP_FORMS = (Form(("Body", "Question"), "Answer", rounded, "Body + Question + Answer"),)
 ADDSUB_FORMS = (
     Form(("sQuestion",), "lSolutions", rounded, "sQuestion + lSolutions"),
     Form(("input",), "target", rounded, "input + target"),

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from fsdpo_data.choices import Device, Dtype, Engine
+from fsdpo_bench.run_options import RunOptions
+from fsdpo_data.options import SAMPLER, AsJson, command_of, option
 
 _RUN_EXAMPLES = """
 **Examples**
@@ -22,130 +23,49 @@ _RUN_EXAMPLES = """
 """
 
 
-def run(
-    suite: Annotated[str | None, typer.Option(help="`in-domain`, `ood`, `all` or `smoke`.")] = None,
-    task: Annotated[
-        list[str] | None, typer.Option("--task", help="One benchmark; may be given several times.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Short name, org/name[@revision] or a directory.")
-    ] = None,
-    decode: Annotated[
-        list[str] | None,
-        typer.Option(help="`greedy`, `sc`, `weighted`, `bon`, `sbs`, or several: `greedy,sc`."),
-    ] = None,
-    k: Annotated[
-        list[int] | None,
-        typer.Option("--k", help="Samples to decide among; may be given several times.  [5]"),
-    ] = None,
-    prm: Annotated[
-        str | None, typer.Option("--prm", help="Process reward model: a directory or `org/name`.")
-    ] = None,
-    aggregate: Annotated[
-        str, typer.Option(help="Step rewards of a sample to one: `mean`, `min`, `prod`, `last`.")
-    ] = "min",
-    b1: Annotated[int, typer.Option("--b1", help="Beam search: next steps sampled.")] = 5,
-    b2: Annotated[
-        list[int] | None,
-        typer.Option("--b2", help="Beam search: solutions kept; one search for each.  [1]"),
-    ] = None,
-    first_keep: Annotated[
-        Literal["b1", "b2"],
-        typer.Option(help="First steps kept: Algorithm 1 says b1, its text b2."),
-    ] = "b1",
-    beam_aggregate: Annotated[
-        str, typer.Option(help="What ranks partial solutions; `last` is the newest step.")
-    ] = "last",
-    max_steps: Annotated[int, typer.Option(help="Beam search: steps at most (C).")] = 32,
-    step_tokens: Annotated[int, typer.Option(help="Beam search: tokens of a step at most.")] = 256,
-    engine: Annotated[
-        Engine, typer.Option(help="`auto` takes vLLM where it can run, else transformers.")
-    ] = Engine.auto,
-    replay: Annotated[
-        Path | None,
-        typer.Option(help="For `--engine scripted`: responses, or completions of a build."),
-    ] = None,
-    series: Annotated[
-        str | None, typer.Option(help="Which model of the --replay file, where it has several.")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Directory with a folder for each benchmark.  [default: the Hub]"),
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="The first problems of each only.")] = None,
-    template: Annotated[
-        str | None, typer.Option(help="Prompt template.  [default: the model's]")
-    ] = None,
-    segmenter: Annotated[str, typer.Option(help="What a step is.")] = "auto",
-    temperature: Annotated[float, typer.Option(help="Of samples; greedy has none.")] = 0.8,
-    top_p: Annotated[float, typer.Option(help="Nucleus mass kept.")] = 1.0,
-    max_tokens: Annotated[int, typer.Option(help="Tokens per solution at most.")] = 1024,
-    seed: Annotated[int, typer.Option(help="Sample i depends on seed, prompt, i.")] = 0,
-    device: Annotated[Device, typer.Option(help="For `--engine transformers`.")] = Device.auto,
-    dtype: Annotated[Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")] = (
-        Dtype.auto
+_RUN = {
+    "suite": option(str | None, "`in-domain`, `ood`, `all` or `smoke`."),
+    "task": option(list[str], "One benchmark; may be given several times."),
+    "data": option(Path | None, "Directory with a folder for each benchmark.  [default: the Hub]"),
+    "limit": option(int | None, "The first problems of each only."),
+    "model": option(str | None, "Short name, `org/name[@revision]` or a directory."),
+    "template": option(str | None, "Prompt template.  [default: the model's]"),
+    "segmenter": option(str, "What a step is."),
+    "decode": option(
+        list[str], "`greedy`, `sc`, `weighted`, `bon`, `sbs`, or several: `greedy,sc`."
     ),
-    engine_arg: Annotated[
-        list[str] | None,
-        typer.Option(help="KEY=JSON passed on to `vllm.LLM`; may be given several times."),
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="Problems per durable batch.  [default: by engine]")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that grade.  [default: the cores at hand]")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Run directory.  [default: runs/bench-MODEL-DIGEST]")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
+    "k": option(list[int], "Samples to decide among; may be given several times.", "--k"),
+    "prm": option(str | None, "Process reward model: a directory or `org/name`."),
+    "aggregate": option(str, "Step rewards of a sample to one: `mean`, `min`, `prod`, `last`."),
+    "b1": option(int, "Beam search: next steps sampled.", "--b1"),
+    "b2": option(list[int], "Beam search: solutions kept; one search for each.", "--b2"),
+    "first_keep": option(
+        Literal["b1", "b2"], "First steps kept: Algorithm 1 says b1, its text b2."
+    ),
+    "beam_aggregate": option(str, "What ranks partial solutions; `last` is the newest step."),
+    "max_steps": option(int, "Beam search: steps at most (C)."),
+    "step_tokens": option(int, "Beam search: tokens of a step at most."),
+    "temperature": option(float, "Of samples; greedy has none."),
+    "top_p": option(float, "Nucleus mass kept."),
+    "max_tokens": option(int, "Tokens per solution at most."),
+    **SAMPLER,
+    "replay": option(Path | None, "For `--engine scripted`: responses, or completions of a build."),
+    "series": option(str | None, "Which model of the --replay file, where it has several."),
+    "out": option(Path | None, "Run directory.  [default: runs/bench-MODEL-DIGEST]"),
+    "as_json": AsJson,
+}
+
+
+@command_of(RunOptions, _RUN)
+def run(options: RunOptions) -> None:
     """Decode benchmarks with a model, grade, and report accuracy with its uncertainty and cost.
 
     One set of samples serves every decoder that chooses among samples, at every K. Stopped at any
     moment, the same command with `--resume` goes on.
     """
-    from fsdpo_bench.decode.beam import BeamSpec
-    from fsdpo_bench.jobs import RunOptions, run_job
-    from fsdpo_bench.plan import make_plan
-    from fsdpo_data.run_options import engine_arguments
+    from fsdpo_bench.jobs import run_job
 
-    plan = make_plan(
-        decode or ["greedy"],
-        k or [5],
-        aggregate,
-        [
-            BeamSpec(b1, each, max_steps, step_tokens, first_keep, beam_aggregate)
-            for each in b2 or [1]
-        ],
-    )
-    options = RunOptions(
-        plan=plan,
-        out=out,
-        suite=suite,
-        tasks=tuple(task or ()),
-        data=data,
-        limit=limit,
-        model=model,
-        template=template,
-        prm=prm,
-        engine=engine.value,
-        replay=replay,
-        series=series,
-        device=device.value,
-        dtype=dtype.value,
-        engine_args=engine_arguments(engine_arg),
-        temperature=temperature,
-        top_p=top_p,
-        max_tokens=max_tokens,
-        segmenter=segmenter,
-        seed=seed,
-        batch=batch,
-        workers=workers,
-        resume=resume,
-    )
-    finish(run_job(options), as_json=as_json)
+    finish(run_job(options), as_json=options.as_json)
 
 
 def finish(out: Path, *, as_json: bool) -> None:
@@ -182,7 +102,7 @@ def regrade(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes that grade.  [default: the cores at hand]")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Grade and decide again what a run has decoded, without its model."""
     from fsdpo_bench.regrade import regrade_run

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fsdpo_bench.prm import Measured
+from fsdpo_bench.tables import make_table, print_table
 
 
 def print_prm(measured: Measured) -> None:
@@ -48,14 +49,8 @@ def _interval(value: float | None, interval: tuple[float, float] | None) -> str:
 
 
 def _print_curve(curves: Mapping[str, Mapping[int, float]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="accuracy of best-of-N", title_justify="left", box=None, pad_edge=False)
-    table.add_column("by")
-    for size in curves["pass"]:
-        table.add_column(f"N={size}", justify="right")
+    table = make_table("best-of-N by", *(f"N={size}>" for size in curves["pass"]))
     for how, curve in curves.items():
         name = "a perfect judge" if how == "pass" else how
         table.add_row(name, *(f"{100 * value:.1f}" for value in curve.values()))
-    Console().print(table)
+    print_table(table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any
 
 from fsdpo_bench.records import read_config, read_records
 from fsdpo_data.answers import OUTCOMES
-from fsdpo_data.errors import InputError
+from fsdpo_data.errors import InputError, nearest
 
-#: Columns of a solution that is shown whole.
+#: Before each line of a solution.
 _INDENT = "    "
 
 
@@ -46,9 +45,9 @@ def matching(out: Path, wanted: Filter) -> Iterator[dict[str, Any]]:
     decoders = read_config(out)["decoders"]
     decoder = wanted.decoder or decoders[0]
     if decoder not in decoders:
-        near = difflib.get_close_matches(decoder, decoders, n=1, cutoff=0.3)
-        nearest = f" Nearest: {near[0]}." if near else ""
-        raise InputError(f"--decoder {decoder}: {out} has {', '.join(decoders)}.{nearest}")
+        raise InputError(
+            f"--decoder {decoder}: {out} has {', '.join(decoders)}.{nearest(decoder, decoders)}"
+        )
     if wanted.verdict is not None and wanted.verdict not in OUTCOMES:
         raise InputError(f"--verdict {wanted.verdict}: expected one of {', '.join(OUTCOMES)}.")
     records = read_records(out, wanted.task)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from fsdpo_data.manifest import wilson_interval
 
@@ -39,10 +38,6 @@ class Share:
     n: int
     ci95: Interval | None
     clusters: int | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {**asdict(self), "ci95": list(self.ci95) if self.ci95 else None}
 
 
 def share(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from fsdpo_bench import rows
 from fsdpo_bench.golds import GK2023_GOLDS, MATH_GOLDS, OCW_GOLDS, GoldNote
 from fsdpo_data.embedded import make_problems
-from fsdpo_data.errors import InputError
+from fsdpo_data.errors import InputError, nearest
 from fsdpo_data.forms import Form
 from fsdpo_data.hub_datasets import DATASETS, HubDataset
 from fsdpo_data.schema import Problem
@@ -36,7 +35,7 @@ class Task:
         missing_golds: Problems without a gold; they are never counted.
         notes: What is known better of single golds, by problem id.
         tolerant: Whether a numeric answer may also be right within the tolerance that
-            ``grade.TOLERANT`` states; both numbers are reported, the tolerant one first.
+            ``judge.TOLERANT`` states; both numbers are reported, the tolerant one first.
         cluster: The field that problems on one base problem share; statistics need it.
         groups: What reports break numbers down by, and the fields that say it in some form.
         make: Makes the problems, where they are not read from anywhere.
@@ -120,6 +119,7 @@ _TABLE = (
         "819a2fc4dc734a044e08",
         rows.GK2023_FORMS,
         HubDataset("MARIO-Math-Reasoning/Gaokao2023-Math-En"),
+        hub_split="train",
         missing_golds=2,
         notes=GK2023_GOLDS,
     ),
@@ -213,9 +213,7 @@ def select_tasks(suite: str | None, names: Sequence[str] | None) -> list[Task]:
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, object]) -> InputError:
-    near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4)
-    nearest = f" Nearest: {', '.join(near)}." if near else ""
     return InputError(
-        f"no {kind} {name!r}: expected one of {', '.join(known)}.{nearest}"
+        f"no {kind} {name!r}: expected one of {', '.join(known)}.{nearest(name.lower(), known)}"
         " `fsdpo-bench list` shows them all."
     )

@@ -1,0 +1,145 @@
+"""Files of lm-evaluation-harness, written with ``--log_samples``: every row as it writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench_runs import written
+from fsdpo_bench.cli import app
+from fsdpo_bench.outputs import read_outputs
+from typer.testing import CliRunner
+
+from fsdpo_data.errors import InputError
+
+#: The reference solution is the target; two filters read the same response.
+GSM8K = {
+    "doc_id": 0,
+    "doc": {"question": "16 - 3 - 4 eggs at $2 each?", "answer": "9 * 2 = <<9*2=18>>18\n#### 18"},
+    "target": "9 * 2 = <<9*2=18>>18\n#### 18",
+    "arguments": {
+        "gen_args_0": {
+            "arg_0": "Question: 16 - 3 - 4 eggs at $2 each?\nAnswer:",
+            "arg_1": {"until": ["Question:", "</s>", "<|im_end|>"], "do_sample": False},
+        }
+    },
+    "resps": [[" She sells 9 eggs for $18.\n#### 18"]],
+    "filtered_resps": ["18"],
+    "filter": "strict-match",
+    "metrics": ["exact_match"],
+    "doc_hash": "0" * 64,
+    "prompt_hash": "1" * 64,
+    "target_hash": "2" * 64,
+    "exact_match": 1.0,
+}
+LENIENT = {"filter": "flexible-extract", "filtered_resps": ["18"]}
+WRONG = {
+    "doc_id": 1,
+    "doc": {"question": "2 + 2?", "answer": "#### 4"},
+    "target": "#### 4",
+    "resps": [[" It is 5."]],
+    "filtered_resps": ["[invalid]"],
+    "exact_match": 0.0,
+}
+#: The target is the gold alone; the metrics are two.
+MINERVA = {
+    "doc_id": 0,
+    "doc": {"problem": "Half?", "level": "Level 1", "solution": r"$\boxed{\frac12}$."}
+    | {"type": "Algebra", "answer": r"\frac{1}{2}"},
+    "target": r"\frac{1}{2}",
+    "resps": [[r"So $\boxed{0.5}$. I hope it is correct."]],
+    "filtered_resps": [r"So $\boxed{0.5}$. I hope it is correct."],
+    "filter": "none",
+    "metrics": ["exact_match", "math_verify"],
+    "exact_match": 0,
+    "math_verify": 1,
+}
+#: ``repeats: 3``; of the three filters only the last two vote.
+VOTED = GSM8K | {"resps": [["#### 18", "#### 17", "18"]], "target": "18", "exact_match": 0.0}
+
+
+@pytest.fixture
+def graded(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+    def grade(rows: list[dict[str, Any]], *options: str) -> list[dict[str, Any]]:
+        file = written(tmp_path / "samples_task_2026-01-01T00-00-00.000000.jsonl", rows)
+        done = CliRunner().invoke(app, ["grade", str(file), "--json", "--workers", "1", *options])
+        assert done.exit_code == 0, done.output
+        return list(json.loads(done.stdout))
+
+    return grade
+
+
+def test_a_document_counts_once_whatever_its_filters(graded: Callable[..., Any]) -> None:
+    """Filter by filter, as it writes; the score of the first is what is held against ours."""
+    second = GSM8K | WRONG
+    [series] = graded([GSM8K, second, GSM8K | LENIENT, second | LENIENT | {"exact_match": 1.0}])
+    assert (series["n"], series["correct"]) == (2, 1)
+    assert (series["published_correct"], series["disputed"]) == (1, 0)
+
+
+def test_versions_that_did_not_name_the_filter(graded: Callable[..., Any]) -> None:
+    old = {key: value for key, value in GSM8K.items() if key not in ("filter", "metrics")}
+    assert [each["n"] for each in graded([old, old | {"exact_match": 0.0}])] == [1]
+
+
+def test_joined_files_of_several_subjects_are_all_read(graded: Callable[..., Any]) -> None:
+    other = MINERVA | {"doc": {"problem": "A quarter?"}, "target": "1/4"}
+    assert [(each["n"], each["correct"]) for each in graded([MINERVA, other])] == [(2, 1)]
+
+
+def test_a_score_of_several_samples_is_no_verdict_on_each(graded: Callable[..., Any]) -> None:
+    rows = [VOTED | {"filter": name} for name in ("score-first", "maj@64", "maj@8")]
+    found = graded(rows)
+    assert [each["series"] for each in found] == ["sample 0", "sample 1", "sample 2"]
+    assert [each["correct"] for each in found] == [1, 0, 1]
+    assert {each["published_correct"] for each in found} == {None}
+
+
+def test_our_verdict_stands_beside_theirs(graded: Callable[..., Any]) -> None:
+    """Its exact match compares strings: 0.5 is not \\frac12 to it."""
+    [series] = graded([MINERVA], "--task", "math")
+    assert (series["correct"], series["published_correct"], series["disputed"]) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "gold", "question"),
+    [
+        (GSM8K, "18", "16 - 3 - 4 eggs at $2 each?"),
+        (MINERVA, r"\frac{1}{2}", "Half?"),
+        (MINERVA | {"target": MINERVA["doc"]["solution"]}, r"\frac12", "Half?"),  # type: ignore[index]
+        (GSM8K | {"doc": {"body": "b", "question": "q"}, "target": "9 (cats)"}, "9 (cats)", "b q"),
+        (GSM8K | {"doc": {"Body": "b.", "Question": "q"}, "target": "3.0"}, "3.0", "b. q"),
+    ],
+)
+def test_golds_and_questions_are_found(
+    tmp_path: Path, row: dict[str, Any], gold: str, question: str
+) -> None:
+    [recorded] = read_outputs(written(tmp_path / "samples.jsonl", [row]))
+    assert (recorded.gold, recorded.question) == (gold, question)
+
+
+def test_they_run_through_the_whole_harness(tmp_path: Path) -> None:
+    file = written(tmp_path / "samples.jsonl", [VOTED])
+    line = ["run", "--engine", "scripted", "--replay", str(file), "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, [*line, "--decode", "sc", "--k", "3", "--workers", "1"])
+    assert done.exit_code == 0, done.output
+    [record] = (tmp_path / "run" / "records" / "samples.jsonl").read_text().splitlines()
+    assert json.loads(record)["decoded"]["sc@3"]["correct"]
+
+
+@pytest.mark.parametrize(
+    ("resps", "message"),
+    [
+        ([], "row 1: resps of document 0 is empty, expected a response"),
+        ([[]], "row 1: resps of document 0 is empty, expected a response"),
+        ([[["-3.25", "False"]], [["-1.5", "True"]]], "row 1: resps holds log-likelihoods"),
+        (None, "row 1: not the form of lm-evaluation-harness samples"),
+    ],
+)
+def test_rows_without_responses_are_named(tmp_path: Path, resps: Any, message: str) -> None:
+    file = written(tmp_path / "samples.jsonl", [GSM8K | {"resps": resps}])
+    with pytest.raises(InputError, match=message):
+        read_outputs(file)
