@@ -34,6 +34,8 @@ def loggers_outlive_a_captured_stderr() -> Iterator[None]:
     """
     yield
     for handler in logging.getLogger("transformers").handlers:
-        if isinstance(handler, logging.StreamHandler) and handler.stream.closed:
+        # A handler that has not written yet may have no stream.
+        stream = getattr(handler, "stream", None)
+        if stream is not None and stream.closed:
             handler.stream = sys.__stderr__
             handler.flush = sys.__stderr__.flush

@@ -15,6 +15,10 @@ from fsdpo_data.identity import ModelRef
 from fsdpo_data.samplers import Completion, SamplingSpec
 from fsdpo_data.samplers.tokens import encode_prompt
 
+#: Processes of an engine that have not ended by then are killed. vLLM gives them 5 by itself, too
+#: few on a busy machine, and does not wait for the killed ones to be gone.
+SECONDS_TO_END = 60
+
 
 class VllmSampler:
     """Samples with ``vllm.LLM``: prefix caching on, all prompts of a call in one batch.
@@ -85,7 +89,7 @@ class VllmSampler:
         if isinstance(self._llm, _Replicas):
             self._llm.stop()
         else:
-            self._llm.llm_engine.engine_core.shutdown()
+            self._llm.llm_engine.engine_core.shutdown(timeout=SECONDS_TO_END)
 
     def _generate(self, ids: Sequence[Sequence[int]], params: Sequence[Any]) -> Any:
         prompts = [{"prompt_token_ids": each} for each in ids]
