@@ -81,8 +81,8 @@ PRM_OPTIONS = {
 PRM_EXAMPLES = """
 Examples:
 
-    fsdpo-train prm --data runs/demo --model tiny --out runs/prm --batch-size 64 --grad-accum 1
-    --lr 1e-3
+    fsdpo-train prm --data runs/demo --model tiny --out runs/prm --batch-size 32 --grad-accum 1
+    --lr 1.5e-3 --adam-beta2 0.98 --epochs 3
 
     torchrun --nproc-per-node 8 -m fsdpo_train.cli prm --data runs/qwen --model qwen2-7b-sft
     --out runs/prm --bf16 --deepspeed zero3 --gradient-checkpointing --grad-accum 4

@@ -80,7 +80,7 @@ class Stage:
 
 #: Learning to solve comes first and takes longest. Learning to err is short: the model keeps its
 #: arithmetic and only becomes unsure of each step.
-STAGES = (Stage("solve", 60_000, 0.0, 3e-3), Stage("err", 10_000, 0.2, 5e-4))
+STAGES = (Stage("solve", 150_000, 0.0, 3e-3), Stage("err", 10_000, 0.25, 5e-4))
 
 
 def make(out: Path, stages: Sequence[Stage] = STAGES, seed: int = 0) -> None:

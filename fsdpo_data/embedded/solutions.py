@@ -19,9 +19,9 @@ _EQUATION = re.compile(rf"(?<![\w.]){_NUMBER} ([-+*/]) {_NUMBER} = {_NUMBER}(?!\
 _MORE_MATHS = re.compile(r"[\d=+*/]")
 _ANSWER = re.compile(rf"The answer is: {_NUMBER}\s*\Z", re.ASCII)
 
-#: What a wrong step does instead, by how often: takes the wrong operation, the distractor's
-#: number, or slips by one.
-_SLIPS = {"operation": 3.0, "distractor": 1.0, "off by one": 1.0}
+#: What a wrong step does instead, by how often: takes the wrong operation or the distractor's
+#: number. Where neither gives another value in range, it slips by one.
+_SLIPS = {"operation": 4.0, "distractor": 1.0}
 _WRONG_OPERATION = {"+": "-", "-": "+", "*": "+", "/": "-"}
 
 #: (left, operation, right, result) as written.
@@ -138,12 +138,10 @@ def _slip(problem: Problem, node: Node, right: Equation, rng: random.Random) -> 
     slip = rng.choices(list(_SLIPS), weights=list(_SLIPS.values()))[0]
     wrong_op = _WRONG_OPERATION[op]
     distractor = problem.metadata["distractor"]
-    if slip == "operation":
-        wrong = (left, wrong_op, second, apply(wrong_op, left, second))
-    elif slip == "distractor" and distractor is not None and op != "/":
+    if slip == "distractor" and distractor is not None and op != "/":
         wrong = (left, op, distractor, apply(op, left, distractor))
     else:
-        wrong = right
+        wrong = (left, wrong_op, second, apply(wrong_op, left, second))
     if wrong[3] == result or not 0 <= wrong[3] < 200:
         wrong = (left, op, second, result + rng.choice((-1, 1)))
     return wrong
