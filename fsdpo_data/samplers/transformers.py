@@ -136,7 +136,7 @@ class TransformersSampler:
             output = self._net.generate(
                 inputs.to(self._device),
                 attention_mask=mask.to(self._device),
-                past_key_values=make_cache(self._net.config, width + length),
+                past_key_values=make_cache(self._net.config),
                 logits_processor=processors,
                 generation_config=GenerationConfig(
                     max_new_tokens=length,
