@@ -173,7 +173,7 @@ def test_tora(outputs: Path, model: str) -> None:
     count, differing = TORA[model]
     rows = [json.loads(line) for line in file.read_bytes().splitlines()]
     printed = MathGrader().grade([(row["gt"], str(row["pred"][0])) for row in rows])
-    assert sum(map(_right, printed)) == sum(map(_float_equal, rows)) == count
+    assert sum(map(_right, printed)) == sum(map(float_equal, rows)) == count
     _, texts = judged(file)
     unlike = [i for i, pair in enumerate(zip(texts, printed, strict=True), 1) if _differ(*pair)]
     assert unlike == list(differing)
@@ -184,7 +184,7 @@ def _differ(one: Verdict, other: Verdict) -> bool:
     return _right(one) != _right(other)
 
 
-def _float_equal(row: dict[str, list[str]]) -> bool:
+def float_equal(row: dict[str, list[str]]) -> bool:
     try:
         return float(str(row["pred"][0]).replace(",", "")) == float(str(row["gt"]).replace(",", ""))
     except ValueError:
