@@ -261,6 +261,9 @@ def test_rows_of_no_known_form_are_named(tmp_path: Path) -> None:
     for content, message in (
         ('{"a": 1}\n', "row 1: fields a. Expected one of: OpenAI"),
         ('{"gt": "1", "code": 5}\n', "row 1: not the form of ToRA"),
+        ('{"gt": "1", "code": ["1"]}\n{"gt": "1", "code": []}\n', "row 2: no response in it"),
+        ('{"answer": "1", "response": null}\n', "row 1: the response is None, expected text"),
+        ('{"gold": 1, "response": "1", "result": true}\n', "row 1: the gold is 1, expected text"),
         ("nonsense\n", "row 1: not JSON"),
         ("", "no response in it"),
     ):
