@@ -173,7 +173,7 @@ def test_tora(outputs: Path, model: str) -> None:
     count, differing = TORA[model]
     rows = [json.loads(line) for line in file.read_bytes().splitlines()]
     printed = MathGrader().grade([(row["gt"], str(row["pred"][0])) for row in rows])
-    assert sum(map(_right, printed)) == sum(map(_float_equal, rows)) == count
+    assert sum(map(_right, printed)) == sum(map(float_equal, rows)) == count
     _, texts = judged(file)
     unlike = [i for i, pair in enumerate(zip(texts, printed, strict=True), 1) if _differ(*pair)]
     assert unlike == list(differing)
@@ -184,7 +184,7 @@ def _differ(one: Verdict, other: Verdict) -> bool:
     return _right(one) != _right(other)
 
 
-def _float_equal(row: dict[str, list[str]]) -> bool:
+def float_equal(row: dict[str, list[str]]) -> bool:
     try:
         return float(str(row["pred"][0]).replace(",", "")) == float(str(row["gt"]).replace(",", ""))
     except ValueError:
@@ -261,6 +261,9 @@ def test_rows_of_no_known_form_are_named(tmp_path: Path) -> None:
     for content, message in (
         ('{"a": 1}\n', "row 1: fields a. Expected one of: OpenAI"),
         ('{"gt": "1", "code": 5}\n', "row 1: not the form of ToRA"),
+        ('{"gt": "1", "code": ["1"]}\n{"gt": "1", "code": []}\n', "row 2: no response in it"),
+        ('{"answer": "1", "response": null}\n', "row 1: the response is None, expected text"),
+        ('{"gold": 1, "response": "1", "result": true}\n', "row 1: the gold is 1, expected text"),
         ("nonsense\n", "row 1: not JSON"),
         ("", "no response in it"),
     ):

@@ -133,8 +133,8 @@ def test_they_run_through_the_whole_harness(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("resps", "message"),
     [
-        ([], "row 1: resps of document 0 is empty, expected a response"),
-        ([[]], "row 1: resps of document 0 is empty, expected a response"),
+        ([], "row 1: no response in it, expected one in the form of lm-eval"),
+        ([[]], "row 1: no response in it, expected one in the form of lm-eval"),
         ([[["-3.25", "False"]], [["-1.5", "True"]]], "row 1: resps holds log-likelihoods"),
         (None, "row 1: not the form of lm-evaluation-harness samples"),
     ],

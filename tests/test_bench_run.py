@@ -23,6 +23,7 @@ from fsdpo_bench.plan import Plan, make_plan
 from fsdpo_bench.prm_check import check_tokenizer
 from fsdpo_bench.records import read_config, read_records, record_file
 from fsdpo_bench.regrade import regrade_run
+from fsdpo_bench.report import write_report
 from fsdpo_bench.run import RunSpec, limited, run
 from fsdpo_bench.tasks import TASKS
 from random_model import save_random_model, save_random_prm
@@ -205,6 +206,14 @@ def test_the_config_names_all_that_decides_the_output(tmp_path: Path) -> None:
     assert config["decoders"] == NAMES
     task = config["tasks"]["embedded"]
     assert (task["version"], task["rows"], task["problems"]) == (1, 500, 7)
+
+
+def test_benchmarks_stand_in_the_order_of_the_table(tmp_path: Path, shared: Path) -> None:
+    names = ("svamp", "addsub", "gsm8k")
+    parts = [limited(load_task(TASKS[name], shared / "data/benchmarks"), 1) for name in names]
+    out = small_run(tmp_path / "run", parts, spec=run_spec(Plan()))
+    assert [record["task"] for record in records(out)] == ["gsm8k", "svamp", "addsub"]
+    assert list(write_report(out)["tasks"]) == ["gsm8k", "svamp", "addsub"]
 
 
 def test_golds_that_are_missing_leave_the_count(tmp_path: Path, shared: Path) -> None:

@@ -13,6 +13,7 @@ from random_model import save_random_model
 from fsdpo_data.errors import InputError, Unavailable
 from fsdpo_data.identity import ModelRef
 from fsdpo_data.samplers import Completion, SamplingSpec
+from fsdpo_data.samplers.cache import make_cache
 from fsdpo_data.samplers.tokens import cut_at_stop, encode_prompt
 from fsdpo_data.samplers.transformers import InverseCdf, TransformersSampler
 
@@ -118,6 +119,41 @@ def test_rounds_change_no_sample(
         == (other.text, other.n_tokens, other.finish_reason)
         for one, other in pairs
     )
+
+
+@pytest.mark.parametrize("window", [None, 8])
+def test_keys_and_values_in_place_are_those_of_transformers(
+    model_path: str, window: int | None
+) -> None:
+    """To the last bit, with padding in front, past the first doubling of the room.
+
+    Layers with a window keep their own cache.
+    """
+    from transformers import AutoModelForCausalLM, DynamicCache
+
+    last = "sliding_attention" if window else "full_attention"
+    net = AutoModelForCausalLM.from_pretrained(
+        model_path, sliding_window=window, layer_types=["full_attention", last]
+    ).eval()
+    ids, mask = torch.randint(5, 200, (3, 20)), torch.ones(3, 20, dtype=torch.long)
+    mask[0, :7] = 0
+    ours = make_cache(net.config)
+    kinds = [type(layer).__name__ for layer in ours.layers]
+    assert kinds == ["InPlaceLayer", "DynamicSlidingWindowLayer" if window else "InPlaceLayer"]
+    scores = [
+        net.generate(
+            ids,
+            attention_mask=mask,
+            past_key_values=cache,
+            max_new_tokens=24,
+            do_sample=False,
+            eos_token_id=None,
+            output_logits=True,
+            return_dict_in_generate=True,
+        ).logits
+        for cache in (ours, DynamicCache(config=net.config))
+    ]
+    assert torch.equal(torch.stack(scores[0]), torch.stack(scores[1]))
 
 
 def test_the_context_is_a_limit_too(babbler: TransformersSampler) -> None:

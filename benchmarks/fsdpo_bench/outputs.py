@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,8 +12,7 @@ from typing import Any
 from fsdpo_bench.rows import after_hashes
 from fsdpo_data.errors import InputError
 from fsdpo_data.forms import NotAProblem, boxed_gold
-from fsdpo_data.identity import canonical_json
-from fsdpo_data.records import read_records
+from fsdpo_data.records import Record, read_records
 
 Fields = Mapping[str, Any]
 
@@ -94,8 +94,6 @@ def _lm_eval(row: Fields) -> Iterator[Recorded]:
     texts = [text for request in row["resps"] for text in request]
     if not all(isinstance(text, str) for text in texts):
         raise NotAProblem("resps holds log-likelihoods; only tasks that generate have responses")
-    if not texts:
-        raise NotAProblem(f"resps of document {row.get('doc_id')} is empty, expected a response")
     gold, question = _lm_eval_gold(row["target"]), _lm_eval_question(row.get("doc") or {})
     # Of several samples the score is that of the first, or of their vote: the filter decides.
     verdict = _lm_eval_verdict(row) if len(texts) == 1 else None
@@ -153,34 +151,46 @@ def read_outputs(file: Path) -> list[Recorded]:
     Raises:
         InputError: if a row cannot be read, or is of no known form.
     """
-    found, seen = [], set[str]()
+    found: list[Recorded] = []
+    seen: set[str] = set()
     for record in read_records(file):
         form = _form_of(record.fields)
         if record.broken or form is None:
             known = "; ".join(f"{form.says} ({', '.join(sorted(form.fields))})" for form in FORMS)
             why = record.broken or f"fields {', '.join(sorted(record.fields))}"
             raise InputError(f"{file}, row {record.row}: {why}. Expected one of: {known}.")
-        try:
-            if form.repeats and _is_repeated(record.fields, seen):
-                continue
-            found += [replace(each, row=record.row) for each in form.read(record.fields)]
-        except NotAProblem as reason:
-            raise InputError(f"{file}, row {record.row}: {reason}.") from None
-        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-            raise InputError(
-                f"{file}, row {record.row}: not the form of {form.says} ({error!r})."
-            ) from None
+        if not form.repeats or _is_new(record.fields, seen):
+            found += _responses(file, form, record)
     if not found:
         raise InputError(f"{file}: no response in it.")
     return found
 
 
-def _is_repeated(row: Fields, seen: set[str]) -> bool:
-    """Whether a document has been there already; in joined files one number is of several."""
-    key = canonical_json([row.get("doc_id"), row.get("doc")])
-    repeated = "doc_id" in row and key in seen
+def _is_new(row: Fields, seen: set[str]) -> bool:
+    """Whether a document was not there before; where files are joined, a number is of several."""
+    if "doc_id" not in row:
+        return True
+    key = json.dumps([row["doc_id"], row.get("doc")], sort_keys=True)
+    new = key not in seen
     seen.add(key)
-    return repeated
+    return new
+
+
+def _responses(file: Path, form: OutputForm, record: Record) -> list[Recorded]:
+    where = f"{file}, row {record.row}"
+    try:
+        found = [replace(each, row=record.row) for each in form.read(record.fields)]
+    except NotAProblem as reason:
+        raise InputError(f"{where}: {reason}.") from None
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        raise InputError(f"{where}: not the form of {form.says} ({error!r}).") from None
+    if not found:
+        raise InputError(f"{where}: no response in it, expected one in the form of {form.says}.")
+    for each in found:
+        for name, value in (("gold", each.gold), ("response", each.response)):
+            if not isinstance(value, str):
+                raise InputError(f"{where}: the {name} is {value!r}, expected text.")
+    return found
 
 
 def is_outputs(file: Path) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from fsdpo_bench.tasks import TASKS
 from fsdpo_data.errors import InputError
 from fsdpo_data.lines import LineFile, indexed
 from fsdpo_data.store import CONFIG
@@ -48,7 +49,7 @@ def encode(record: dict[str, Any]) -> bytes:
 
 
 def read_config(out: Path) -> dict[str, Any]:
-    """Read what a run is.
+    """Read what a run is; its benchmarks stand in the order of the table.
 
     Raises:
         InputError: if there is no run of ``fsdpo-bench`` in ``out``.
@@ -62,7 +63,9 @@ def read_config(out: Path) -> dict[str, Any]:
             f"{out}: expected a directory that `fsdpo-bench run --out {out}` wrote, with "
             f"{CONFIG} and {RECORDS}/."
         )
-    return dict(config)
+    ranks = {name: rank for rank, name in enumerate(TASKS)}
+    names = sorted(config["tasks"], key=lambda name: ranks.get(name, len(ranks)))
+    return {**config, "tasks": {name: config["tasks"][name] for name in names}}
 
 
 def read_records(out: Path, task: str | None = None) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """What a PRM learns from M samples and N rollouts, and what both cost: the paper's figure, here.
 
-    python benchmarks/perf/prm_curve.py --out runs/curve [--problems 600] [--samples 4 8 16 32]
+    python benchmarks/perf/prm_curve.py --out runs/curve [--problems 300] [--samples 4 8 16 32]
         [--rollouts 4 8] [--mc-samples 8] [--steps 600] [--lr 1.5e-3] [--threads 1]
 
 Everything is done by the commands a user would run, on the embedded world with its own model. The
@@ -39,7 +39,7 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--out", type=Path, required=True)
-    arguments.add_argument("--problems", type=int, default=600)
+    arguments.add_argument("--problems", type=int, default=300)
     arguments.add_argument("--samples", type=int, nargs="+", default=[4, 8, 16, 32])
     arguments.add_argument("--rollouts", type=int, nargs="*", default=[4, 8])
     arguments.add_argument("--mc-samples", type=int, default=8)
@@ -93,7 +93,7 @@ def trained(options: argparse.Namespace, name: str, data: Path, *labels: object)
     if not (out / "model.safetensors").exists():
         given = ["--data", data, "--out", out, "--max-steps", options.steps, "--lr", options.lr]
         given += ["--batch-size", options.batch_size, "--grad-accum", 1, "--adam-beta2", 0.98]
-        given += ["--readouts", "token", "--reduce", "mean", "--held-out", 0, "--log-every", 100]
+        given += ["--held-out", 0, "--log-every", 100]
         run(options, "fsdpo_train.cli", "prm", *given, *labels, *resuming(out))
     return out
 

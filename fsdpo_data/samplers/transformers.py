@@ -121,6 +121,8 @@ class TransformersSampler:
         import torch
         from transformers import GenerationConfig, LogitsProcessorList
 
+        from fsdpo_data.samplers.cache import make_cache
+
         width = max(map(len, contexts))
         inputs = torch.full((len(contexts), width), self._pad)
         mask = torch.zeros((len(contexts), width), dtype=torch.long)
@@ -134,6 +136,7 @@ class TransformersSampler:
             output = self._net.generate(
                 inputs.to(self._device),
                 attention_mask=mask.to(self._device),
+                past_key_values=make_cache(self._net.config),
                 logits_processor=processors,
                 generation_config=GenerationConfig(
                     max_new_tokens=length,
