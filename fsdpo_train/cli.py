@@ -132,10 +132,10 @@ DPO_OPTIONS = {
 DPO_EXAMPLES = """
 Examples:
 
-    fsdpo-train dpo --data runs/pairs --model tiny --out runs/full-step --lr 1e-5
+    fsdpo-train dpo --data runs/pairs --model tiny --out runs/full-step --lr 1e-4 --beta 1
 
-    fsdpo-train dpo --data org/pairs --model tiny --out runs/dpo --loss dpo --lr 1e-5
-    --reference-cache runs/reference
+    fsdpo-train dpo --data org/pairs --model tiny --out runs/dpo --loss dpo
+    --lr 1e-4 --beta 1 --reference-cache runs/reference
 
     torchrun --nproc-per-node 8 -m fsdpo_train.cli dpo --data runs/pairs --model qwen2-7b-sft
     --out runs/full-step --batch-size 1 --bf16 --deepspeed zero3 --gradient-checkpointing
