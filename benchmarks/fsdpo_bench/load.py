@@ -159,7 +159,8 @@ def _from_hub(task: Task) -> tuple[SourceRef, list[Record]]:
             f"no repository on the Hub is known to hold {task.title} as it is scored here. "
             "Give its file, or a directory with it, as --data."
         )
-    repo = HubRepo(task.hub.repo, "dataset")
+    way_out = "give local files with --data DIR, or use --task embedded, which needs no network"
+    repo = HubRepo(task.hub.repo, "dataset", way_out=way_out)
     configs = task.hub.configs or (None,)
     commit, parts = load_hub(HubSource("", repo, configs, task.hub), task.hub_split)
     records = [record for _, part in parts for record in part]
