@@ -13,6 +13,7 @@ from pathlib import Path
 from measure import Estimate
 
 WIDTH, HEIGHT, MARGIN = 380, 300, 56
+IN_A_ROW = 3
 INK, GRID = "#333", "#ddd"
 #: Colours that differ in lightness too (Okabe & Ito).
 COLOURS = {"SFT": "#777777", "DPO": "#0072B2", "Step-DPO": "#009E73", "Full-Step-DPO": "#D55E00"}
@@ -46,12 +47,14 @@ class Panel:
 
 
 def write_figure(file: Path, panels: Sequence[Panel]) -> None:
-    """Draw panels beside each other."""
+    """Draw panels in rows."""
     drawn = [
-        f'<g transform="translate({number * WIDTH},0)">{_panel(panel)}</g>'
+        f'<g transform="translate({number % IN_A_ROW * WIDTH},{number // IN_A_ROW * HEIGHT})">'
+        f"{_panel(panel)}</g>"
         for number, panel in enumerate(panels)
     ]
-    size = f'width="{WIDTH * len(panels)}" height="{HEIGHT}"'
+    rows = -(-len(panels) // IN_A_ROW)
+    size = f'width="{WIDTH * min(len(panels), IN_A_ROW)}" height="{HEIGHT * rows}"'
     file.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">\n'
         '<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(drawn) + "\n</svg>\n"
