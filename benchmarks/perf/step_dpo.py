@@ -7,7 +7,7 @@ Every way takes optimizer steps on the same 64 pairs (4 prompts, 4 × 4 solution
 about 120 and responses of about 250 tokens), with the same random Qwen2 in float32 and AdamW, each
 in a process of its own:
 
-- `ours`: what `fsdpo-train dpo` runs;
+- `ours`: what `fsdpo-train dpo` runs, `--batch` prompts at a time, each with its 16 pairs;
 - one part of it left out at a time: prompts computed for every solution, every pair computed apart
   from the others, the vocabulary head over all tokens at once, the reference computed in the step;
 - `trl`: DPOTrainer with its reference computed beforehand, gradient checkpointing off, which is
@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--steps", type=int, default=2, help="steps timed, after one that is not")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=1, help="prompts of one pass of ours")
     parser.add_argument("--trl-batch", type=int, default=16, help="pairs of one pass of TRL")
     parser.add_argument("--ways", nargs="*", default=WAYS, choices=WAYS)
     parser.add_argument("--run", help=argparse.SUPPRESS)
@@ -220,7 +221,8 @@ def make_ours(options: argparse.Namespace) -> Any:
         lr=LR,
         warmup=0.0,  # else the first step has no learning rate
         epochs=options.steps + 1,
-        batch_size=PROMPTS,
+        batch_size=options.batch,
+        grad_accum=PROMPTS // options.batch,
         log_every=1,
         save_every=0,
         share_prompt=way not in ("no prompt sharing", "no unique solutions"),
