@@ -32,8 +32,8 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 embedded: $(VENV)/.train  ## remake the embedded checkpoint
-	$(BIN)/python -m fsdpo_train.embedded --out runs/embedded
-	cp runs/embedded/*.* fsdpo_data/embedded/checkpoint
+	$(BIN)/python -m fsdpo_train.embedded --out runs/embedded-model
+	cp runs/embedded-model/*.* fsdpo_data/embedded/checkpoint
 
 $(VENV)/.train: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

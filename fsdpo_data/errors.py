@@ -33,7 +33,22 @@ class Unavailable(FsdpoError):
     """Something needed is not here: a package, a GPU, the Hub, a file."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a sentence with the known names that are most like one; empty if none is."""
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
-    return f" Nearest: {', '.join(near)}." if near else ""
+def nearest(
+    name: str,
+    known: Iterable[str],
+    said: str = "Nearest",
+    *,
+    most: int = 3,
+    cutoff: float = 0.4,
+) -> str:
+    """Return a sentence with the known names that are most like one; empty if none is.
+
+    Args:
+        name: What was asked for.
+        known: What there is.
+        said: How the sentence begins.
+        most: Names at most.
+        cutoff: How alike they have to be, from 0 to 1.
+    """
+    near = difflib.get_close_matches(name, list(known), n=most, cutoff=cutoff)
+    return f" {said}: {', '.join(near)}." if near else ""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fsdpo_data.errors import InputError, Unavailable
+from fsdpo_data.errors import InputError, Unavailable, nearest
 from fsdpo_data.hub import HubRepo, explain, resolve_commit
 from fsdpo_data.records import Record
 
@@ -88,9 +87,9 @@ class HubSource:
         if repo is None:
             return None
         if known is None:
-            near = difflib.get_close_matches(name.rpartition("/")[2], datasets, n=2, cutoff=0.5)
             hint = " There is no file of that name either."
-            hint += f" Nearest short names: {', '.join(near)}." if near else ""
+            last = name.rpartition("/")[2]
+            hint += nearest(last, datasets, "Nearest short names", most=2, cutoff=0.5)
             return cls("", dataclasses.replace(repo, hint=hint), (config or None,), HubDataset(""))
         if config:
             known = dataclasses.replace(known, rows={}, digests={})  # a part of it is not it

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsdpo_data.errors import InputError, Unavailable
+from fsdpo_data.errors import InputError, Unavailable, nearest
 from fsdpo_data.hub import HubRepo, resolve_commit
 from fsdpo_data.identity import ModelRef, canonical_json, file_sha256
 from fsdpo_data.prompts import Template, get_template
@@ -133,8 +132,7 @@ def _is_path(name: str) -> bool:
 
 def _nearest(name: str) -> str:
     wanted = name.rpartition("/")[2].partition("@")[0].lower()
-    near = difflib.get_close_matches(wanted, MODELS, n=3, cutoff=0.5)
-    return f" Nearest short names: {', '.join(near)}." if near else ""
+    return nearest(wanted, MODELS, "Nearest short names", cutoff=0.5)
 
 
 def _on_hub(repo: HubRepo, template: str | None) -> ResolvedModel:
@@ -154,8 +152,7 @@ def _local(name: str, path: Path, template: str | None) -> ResolvedModel:
 
 def _check_directory(name: str, path: Path) -> None:
     if not path.is_dir():
-        near = difflib.get_close_matches(path.name, _directories(path.parent), n=3, cutoff=0.4)
-        beside = f" Beside it: {', '.join(near)}." if near else ""
+        beside = nearest(path.name, _directories(path.parent), "Beside it")
         raise InputError(f"--model {name}: expected a model directory, found none.{beside}")
     if not (path / "config.json").is_file():
         found = ", ".join(sorted(file.name for file in path.iterdir())[:8]) or "nothing"

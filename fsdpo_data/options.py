@@ -20,17 +20,16 @@ Given = TypeVar("Given")
 #: An option's name to its annotated type.
 Options = Mapping[str, Any]
 
+# What commands of functions and commands of dataclasses have in common.
+Source = Annotated[Path, typer.Argument(help="A sealed dataset; it is left as it is.")]
+Out = Annotated[Path, typer.Option(help="Directory of the new dataset.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def option(kind: Any, help: str, *names: str, **more: Any) -> Any:
     """Return the annotated type of an option; ``names`` replace what its field gives."""
     return Annotated[kind, typer.Option(*names, help=help, **more)]
-
-
-def argument(kind: Any, help: str, **more: Any) -> Any:
-    """Return the annotated type of a positional argument."""
-    return Annotated[kind, typer.Argument(help=help, **more)]
 
 
 def command_of(
@@ -92,11 +91,8 @@ SAMPLER: Options = {
     "batch": option(int | None, "Prompts per durable batch.  [default: by engine]"),
     "workers": option(int | None, "Processes that grade.  [default: the cores at hand]"),
     "seed": option(int, "Sample i depends on seed, prompt, i."),
-    "resume": option(bool, "Go on with the run in --out.", "--resume"),
+    "resume": Resume,
 }
 
 #: From a sealed dataset to a new one.
-SOURCE: Options = {
-    "directory": argument(Path, "A sealed dataset; it is left as it is."),
-    "out": option(Path, "Directory of the new dataset."),
-}
+SOURCE: Options = {"directory": Source, "out": Out}

@@ -131,14 +131,14 @@ class PairOptions(ContinueOptions):
     seed: int = 2
 
 
-def engine_arguments(pairs: Sequence[str] | None) -> dict[str, Any]:
+def engine_arguments(pairs: Sequence[str]) -> dict[str, Any]:
     """Return what ``--engine-arg`` asks vLLM for.
 
     Raises:
         InputError: for an argument that is not KEY=VALUE.
     """
     arguments: dict[str, Any] = {}
-    for pair in pairs or ():
+    for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.isidentifier():
             raise InputError(f"--engine-arg {pair}: expected KEY=VALUE, e.g. max_model_len=4096.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import os
@@ -10,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fsdpo_data.errors import InputError
+from fsdpo_data.errors import InputError, nearest
 from fsdpo_data.forms import FORMS, NotAProblem, is_gsm8k, read_problem
 from fsdpo_data.hub_datasets import DATASETS, HubDataset, HubSource, load_hub
 from fsdpo_data.identity import SourceRef, canonical_json, digest, file_sha256
@@ -120,10 +119,9 @@ class _Loading:
             self._add_files(name)
         else:
             known = ["embedded", *self.datasets]
-            near = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
             raise InputError(
                 f"no source {name!r}: expected {', '.join(known)}, org/name on the Hub, or a file."
-                + (f" Nearest: {', '.join(near)}." if near else "")
+                + nearest(name, known, most=2, cutoff=0.5)
             )
 
     def _add_embedded(self) -> None:

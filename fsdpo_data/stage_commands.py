@@ -12,16 +12,12 @@ import typer
 from fsdpo_data.choices import Device, Dtype, PairStyle, PrmEngine
 from fsdpo_data.console import progress
 from fsdpo_data.errors import InputError
-from fsdpo_data.options import SAMPLER, SOURCE, command_of, option
+from fsdpo_data.options import SAMPLER, SOURCE, Out, Resume, Source, command_of, option
 from fsdpo_data.run_options import LabelOptions, PairOptions
 
 if TYPE_CHECKING:
     from fsdpo_data.derive import Stage
     from fsdpo_data.manifest import Manifest
-
-Source = Annotated[Path, typer.Argument(help="A sealed dataset; it is left as it is.")]
-Out = Annotated[Path, typer.Option(help="Directory of the new dataset.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
 
 #: How solutions are continued, for labels and for pairs of steps.
 _CONTINUE = {

@@ -45,9 +45,6 @@ class Estimate:
     low: float
     high: float
 
-    def __str__(self) -> str:
-        return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
-
 
 def estimate(value_SP: np.ndarray, seed: int = 0) -> Estimate:
     """Return the mean over training seeds and problems, in points, with a bootstrap interval.

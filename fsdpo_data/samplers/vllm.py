@@ -156,7 +156,7 @@ async def _start(arguments: Any) -> Any:
 
 def _stop(loop: asyncio.AbstractEventLoop, engine: list[Any]) -> None:
     """Stop the engine and drop it: its own clean-up fails at the end of the interpreter."""
-    engine[0].shutdown()
+    engine[0].shutdown(timeout=SECONDS_TO_END)
     tasks = asyncio.all_tasks(loop)
     loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
     loop.close()
