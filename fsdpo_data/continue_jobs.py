@@ -6,7 +6,7 @@ import sys
 
 from fsdpo_data.continuations import Continuer, continuation_sampling
 from fsdpo_data.errors import InputError
-from fsdpo_data.jobs import BATCH, make_sampler, pick_engine
+from fsdpo_data.jobs import BATCH, copies, make_sampler, pick_engine
 from fsdpo_data.manifest import Manifest, read_manifest
 from fsdpo_data.models import ResolvedModel, resolve
 from fsdpo_data.run_options import ContinueOptions
@@ -35,7 +35,7 @@ def make_continuer(options: ContinueOptions, n: int) -> Continuer:
         sampling,
         {"name": engine, "dtype": options.dtype},
         lambda: make_sampler(engine, model, options),
-        batch=options.batch or BATCH[engine],
+        batch=options.batch or BATCH[engine] * copies(options),
     )
 
 

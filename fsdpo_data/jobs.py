@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fsdpo_data.build import BuildSpec, build
 from fsdpo_data.console import progress
@@ -22,6 +24,9 @@ from fsdpo_data.run_options import BuildOptions
 from fsdpo_data.samplers import Sampler, SamplingSpec
 from fsdpo_data.segment import get_segmenter
 from fsdpo_data.sources import ProblemSet, load_problems
+
+if TYPE_CHECKING:
+    from fsdpo_data.actors import Placement
 
 _NEEDS = {"vllm": ("vllm",), "transformers": ("torch", "transformers"), "scripted": ()}
 _INSTALL = {
@@ -36,6 +41,14 @@ BATCH = {"vllm": 256, "transformers": 32, "scripted": 256}
 
 class EngineOptions(Protocol):
     """The options that say how a sampler runs."""
+
+    @property
+    def engine(self) -> str:
+        """As asked for, ``auto`` and ``ray`` included."""
+
+    @property
+    def actors(self) -> int | None:
+        """Copies of the model under Ray."""
 
     @property
     def replay(self) -> Path | None:
@@ -80,7 +93,7 @@ def run_build(options: BuildOptions) -> None:
     with progress() as shown:
         how: dict[str, Any] = {
             "resume": options.resume,
-            "batch": options.batch or BATCH[engine],
+            "batch": options.batch or BATCH[engine] * copies(options),
             "workers": options.workers,
             "progress": shown,
         }
@@ -99,7 +112,8 @@ def _check(options: BuildOptions) -> None:
         raise InputError(f"--limit {options.limit}: expected at least 1.")
     if options.device == "cpu" and options.engine == "vllm":
         raise InputError("--device cpu: vLLM runs on what it was built for. Leave --device out.")
-    if options.device == "cuda" and options.engine != "scripted" and find_spec("torch"):
+    here = options.engine not in ("scripted", "ray")
+    if options.device == "cuda" and here and find_spec("torch"):
         from fsdpo_data.checkpoints import pick_device
 
         pick_device("cuda")
@@ -131,9 +145,15 @@ def make_spec(
 def pick_engine(engine: str, device: str = "auto") -> str:
     """Resolve ``auto``: vLLM where it can run, else transformers, which alone takes ``cpu``.
 
+    ``ray`` is ``auto`` on the cluster's machines: what samples there is the engine's name.
+
     Raises:
         Unavailable: if the engine asked for is not installed.
     """
+    if engine == "ray":
+        from fsdpo_data.actors import pick_there
+
+        return pick_there(device)
     if engine == "auto":
         from fsdpo_data.samplers.vllm import can_run
 
@@ -147,8 +167,57 @@ def pick_engine(engine: str, device: str = "auto") -> str:
     return engine
 
 
-def make_sampler(engine: str, model: ResolvedModel, options: EngineOptions) -> Sampler:
-    """Load the engine.
+def make_sampler(
+    engine: str, model: ResolvedModel, options: EngineOptions, models: int = 1
+) -> Sampler:
+    """Load the engine, here or, with ``--engine ray``, as often as the cluster has room for it.
+
+    Args:
+        engine: What samples: ``vllm``, ``transformers`` or ``scripted``.
+        model: Its weights.
+        options: How it runs.
+        models: Models that share the cluster.
+
+    Raises:
+        InputError: if the cluster has no room for it.
+        Unavailable: if its library, a GPU or the weights are not here.
+    """
+    if options.engine != "ray":
+        return load_sampler(engine, model, options)
+    from fsdpo_data.actors import RaySampler
+
+    load = partial(load_sampler, engine, model, options)
+    return RaySampler(model.ref, load, _placement(options, models))
+
+
+def copies(options: EngineOptions, models: int = 1) -> int:
+    """Return how many copies of the model share a batch: one, but for ``--engine ray``.
+
+    Raises:
+        InputError: if the cluster has no room for as many as are asked for.
+        Unavailable: if there is no cluster.
+    """
+    if options.engine != "ray":
+        return 1
+    from fsdpo_data.actors import start_ray
+
+    return _placement(options, models).resources(start_ray().nodes())[0]
+
+
+def _placement(options: EngineOptions, models: int) -> Placement:
+    from fsdpo_data.actors import Placement
+
+    sizes = ("tensor_parallel_size", "pipeline_parallel_size")
+    gpus: int | None = math.prod(options.engine_args.get(size, 1) for size in sizes)
+    if options.device == "cpu":
+        gpus = 0
+    elif gpus == 1:
+        gpus = None  # one, or none where the cluster has none
+    return Placement(options.actors, gpus, models)
+
+
+def load_sampler(engine: str, model: ResolvedModel, options: EngineOptions) -> Sampler:
+    """Load the engine into this process.
 
     Raises:
         Unavailable: if its library, a GPU or the weights are not here.
@@ -184,7 +253,7 @@ def _stages(options: BuildOptions) -> list[Stage]:
     from fsdpo_data.score_jobs import ScoreOptions, make_score_stage
 
     engine = "auto" if options.engine == "scripted" else options.engine
-    score = ScoreOptions(options.prm, engine, options.device, options.dtype)
+    score = ScoreOptions(options.prm, engine, options.device, options.dtype, actors=options.actors)
     return [make_score_stage(score), PairStage(PairSpec(top=options.top))]
 
 

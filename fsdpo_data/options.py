@@ -79,9 +79,16 @@ def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+ENGINE_HELP = (
+    "`auto` takes vLLM where it can run, else transformers; `ray` is `auto` on every GPU of a Ray "
+    "cluster (`RAY_ADDRESS`, else this machine)."
+)
+ACTORS_HELP = "Copies of the model for `--engine ray`.  [default: all that fit]"
+
 #: How a sampler runs; see :class:`fsdpo_data.run_options.SamplerOptions`.
 SAMPLER: Options = {
-    "engine": option(Engine, "`auto` takes vLLM where it can run, else transformers."),
+    "engine": option(Engine, ENGINE_HELP),
+    "actors": option(int | None, ACTORS_HELP),
     "replay": option(Path | None, "Recorded completions for `--engine scripted`."),
     "device": option(Device, "For `--engine transformers`; `auto` takes a GPU where there is one."),
     "dtype": option(Dtype, "Precision; `auto` is the checkpoint's."),

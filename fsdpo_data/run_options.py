@@ -16,7 +16,8 @@ class SamplerOptions:
     """How a sampler runs.
 
     Attributes:
-        engine: ``auto``, ``vllm``, ``transformers`` or ``scripted``.
+        engine: ``auto``, ``vllm``, ``transformers``, ``ray`` or ``scripted``.
+        actors: Copies of the model under Ray; all that fit if None.
         replay: Recorded completions, for ``scripted``.
         device: Where the transformers engine runs.
         dtype: Precision of the weights.
@@ -31,6 +32,7 @@ class SamplerOptions:
     """
 
     engine: str = "auto"
+    actors: int | None = None
     replay: Path | None = None
     device: str = "auto"
     dtype: str = "auto"
@@ -48,7 +50,12 @@ class SamplerOptions:
             raise InputError(
                 "--engine scripted and --replay FILE go together; give both or neither."
             )
-        _ = self.engine_args  # checks its own values
+        check_actors(self.engine, self.actors)
+        copies = self.engine_args.get("data_parallel_size", 1)
+        if self.engine == "ray" and copies != 1:
+            raise InputError(
+                f"data_parallel_size={copies}: with --engine ray, say --actors {copies}."
+            )
 
     @property
     def engine_args(self) -> dict[str, Any]:
@@ -129,6 +136,20 @@ class PairOptions(ContinueOptions):
     threshold: float = 0.5
     resamples: int = 8
     seed: int = 2
+
+
+def check_actors(engine: str, actors: int | None) -> None:
+    """Refuse a number of copies that cannot be.
+
+    Raises:
+        InputError: saying why.
+    """
+    if actors is None:
+        return
+    if actors < 1:
+        raise InputError(f"--actors {actors}: expected at least 1.")
+    if engine != "ray":
+        raise InputError(f"--actors {actors} goes with --engine ray, not --engine {engine}.")
 
 
 def engine_arguments(pairs: Sequence[str]) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 
 from fsdpo_data.errors import Unavailable
 from fsdpo_data.jobs import pick_engine
 from fsdpo_data.models import ResolvedModel, resolve
+from fsdpo_data.run_options import check_actors
 from fsdpo_data.score import ScoreStage
 from fsdpo_data.scorers import Scorer
 
@@ -22,6 +24,10 @@ class ScoreOptions:
     device: str = "auto"
     dtype: str = "auto"
     batch_tokens: int = 16_384
+    actors: int | None = None
+
+    def __post_init__(self) -> None:
+        check_actors(self.engine, self.actors)
 
 
 def make_score_stage(options: ScoreOptions) -> ScoreStage:
@@ -61,12 +67,29 @@ def load_scorer(options: ScoreOptions) -> Scorer:
     return make_scorer(engine, prm, options)
 
 
-def make_scorer(engine: str, prm: ResolvedModel, options: ScoreOptions) -> Scorer:
-    """Load the process reward model.
+def make_scorer(engine: str, prm: ResolvedModel, options: ScoreOptions, models: int = 1) -> Scorer:
+    """Load the process reward model, here or as often as a Ray cluster has room for it.
+
+    Args:
+        engine: What scores: ``vllm`` or ``transformers``.
+        prm: Its weights.
+        options: How it runs.
+        models: Models that share the cluster.
 
     Raises:
+        InputError: if the cluster has no room for it.
         Unavailable: if a library, a GPU or the weights are not here.
     """
+    load = partial(_load, engine, prm, options)
+    if options.engine != "ray":
+        return load()
+    from fsdpo_data.actors import Placement, RayScorer
+
+    gpus = 0 if options.device == "cpu" else None
+    return RayScorer(prm.ref, load, Placement(options.actors, gpus, models))
+
+
+def _load(engine: str, prm: ResolvedModel, options: ScoreOptions) -> Scorer:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if engine == "vllm":
         from fsdpo_train.vllm_scorer import VllmPrmScorer

@@ -12,7 +12,17 @@ import typer
 from fsdpo_data.choices import Device, Dtype, PairStyle, PrmEngine
 from fsdpo_data.console import progress
 from fsdpo_data.errors import InputError
-from fsdpo_data.options import SAMPLER, SOURCE, Out, Resume, Source, command_of, option
+from fsdpo_data.options import (
+    ACTORS_HELP,
+    ENGINE_HELP,
+    SAMPLER,
+    SOURCE,
+    Out,
+    Resume,
+    Source,
+    command_of,
+    option,
+)
 from fsdpo_data.run_options import LabelOptions, PairOptions
 
 if TYPE_CHECKING:
@@ -149,9 +159,8 @@ def score(
         str, typer.Option(help="Process reward model: a directory or `org/name[@revision]`.")
     ],
     out: Out,
-    engine: Annotated[
-        PrmEngine, typer.Option(help="`auto` takes vLLM where it can run, else transformers.")
-    ] = PrmEngine.auto,
+    engine: Annotated[PrmEngine, typer.Option(help=ENGINE_HELP)] = PrmEngine.auto,
+    actors: Annotated[int | None, typer.Option(help=ACTORS_HELP)] = None,
     device: Annotated[Device, typer.Option(help="For `--engine transformers`.")] = Device.auto,
     dtype: Annotated[Dtype, typer.Option(help="Precision; `auto` is the checkpoint's.")] = (
         Dtype.auto
@@ -164,7 +173,7 @@ def score(
     """Give every step of every solution a reward in [0, 1]."""
     from fsdpo_data.score_jobs import ScoreOptions, make_score_stage
 
-    options = ScoreOptions(prm, engine.value, device.value, dtype.value, batch_tokens)
+    options = ScoreOptions(prm, engine.value, device.value, dtype.value, batch_tokens, actors)
     run_stages(directory, out, [make_score_stage(options)], resume=resume)
 
 

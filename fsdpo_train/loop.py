@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -250,6 +251,7 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
             **options,
         )
         _join_processes(arguments)
+        atexit.register(_leave_processes)
         return arguments
     except ImportError as error:
         raise Unavailable(f"{error} Install fsdpo[train], or fsdpo[deepspeed].") from error
@@ -265,6 +267,14 @@ def _join_processes(arguments: Any) -> None:
 
     arguments.device  # noqa: B018, the property sets up torch's process group
     deepspeed.init_distributed(auto_mpi_discovery=False, verbose=False)
+
+
+def _leave_processes() -> None:
+    """End the process group: its threads, still running, now and then abort a process that ends."""
+    from torch import distributed
+
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def deepspeed_config(name: str | None) -> dict[str, Any] | str | None:

@@ -56,7 +56,7 @@ def losses(out: Path) -> list[float]:
     return [entry["loss"] for entry in state["log_history"] if "loss" in entry]
 
 
-@pytest.mark.skipif(find_spec("deepspeed") is None, reason="needs deepspeed")
+@pytest.mark.deepspeed
 @pytest.mark.parametrize("preset", ["zero2", "zero3"])
 def test_two_processes_train_to_the_losses_of_one(folder: Path, preset: str) -> None:
     import transformers

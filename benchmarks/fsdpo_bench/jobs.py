@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from fsdpo_bench.tasks import select_tasks
 from fsdpo_data.console import progress
 from fsdpo_data.errors import InputError
 from fsdpo_data.identity import digest
-from fsdpo_data.jobs import make_sampler, pick_engine
+from fsdpo_data.jobs import copies, make_sampler, pick_engine
 from fsdpo_data.models import ResolvedModel, resolve
 from fsdpo_data.samplers import Sampler, SamplingSpec
-from fsdpo_data.score_jobs import ScoreOptions, load_scorer, resolve_scorer
+from fsdpo_data.score_jobs import ScoreOptions, make_scorer, resolve_scorer
 from fsdpo_data.scorers import Scorer
 from fsdpo_data.segment import get_segmenter
 
@@ -55,7 +56,8 @@ def run_job(options: RunOptions) -> Path:
         for warning in part.warnings:
             print(f"warning: {warning}", file=sys.stderr)
     out = options.out or _default_out(job)
-    batch = options.batch or BATCH[job.spec.engine["name"]]
+    models = 2 if options.plan.needs_prm else 1
+    batch = options.batch or BATCH[job.spec.engine["name"]] * copies(options, models)
     with progress() as shown:
         run(
             job.spec,
@@ -91,7 +93,8 @@ def _live(options: RunOptions) -> _Job:
         )
     model = resolve(options.model, options.template)
     engine = pick_engine(options.engine, options.device)
-    scoring = _scoring(options, engine, model) if plan.needs_prm else None
+    models = 2 if plan.needs_prm else 1
+    load_scorer, scoring = _scoring(options, engine, model) if plan.needs_prm else (_none, None)
     spec = RunSpec(
         model.ref,
         model.template,
@@ -99,32 +102,36 @@ def _live(options: RunOptions) -> _Job:
         {"name": engine, "dtype": options.dtype},
         get_segmenter(options.segmenter)[0],
         plan,
-        None if scoring is None else scoring[1],
+        scoring,
     )
     tasks = select_tasks(options.suite, options.task)
     parts = [limited(load_task(task, options.data), options.limit) for task in tasks]
 
-    def scorer() -> Scorer:
-        assert scoring is not None
-        return load_scorer(scoring[0])
-
     # The reward model stands beside the policy on its GPU; by itself, vLLM leaves it no room.
-    if plan.needs_prm:
+    # Under Ray each has GPUs of its own.
+    if plan.needs_prm and options.engine != "ray":
         share = f"gpu_memory_utilization={POLICY_SHARE}"
         options = replace(options, engine_arg=(share, *options.engine_arg))
-    return _Job(spec, parts, lambda: make_sampler(engine, model, options), scorer)
+    return _Job(spec, parts, lambda: make_sampler(engine, model, options, models), load_scorer)
+
+
+def _none() -> Scorer:
+    raise AssertionError("a plan without rewards asked for a scorer")
 
 
 def _scoring(
     options: RunOptions, engine: str, model: ResolvedModel
-) -> tuple[ScoreOptions, dict[str, Any]]:
-    """Check the process reward model; return how to load it and how the run names it."""
+) -> tuple[Callable[[], Scorer], dict[str, Any]]:
+    """Check the process reward model; return what loads it and how the run names it."""
     # Beside a policy that samples, a second vLLM would claim the same memory.
-    scores = "auto" if engine == "scripted" else "transformers"
-    score = ScoreOptions(str(options.prm), scores, options.device, options.dtype)
+    scores = {"scripted": "auto", "ray": "ray"}.get(options.engine, "transformers")
+    score = ScoreOptions(
+        str(options.prm), scores, options.device, options.dtype, actors=options.actors
+    )
     picked, prm = resolve_scorer(score)
     check_tokenizer(prm, model)
-    return score, {**asdict(prm.ref), "engine": {"name": picked, "dtype": options.dtype}}
+    named = {**asdict(prm.ref), "engine": {"name": picked, "dtype": options.dtype}}
+    return partial(make_scorer, picked, prm, score, models=2), named
 
 
 def _recorded(options: RunOptions, recording: Recording) -> _Job:
