@@ -54,7 +54,7 @@ class Placement:
             gpus = int(any(node.get("GPU", 0) for node in alive))
         if gpus:
             room = sum(int(node.get("GPU", 0)) // gpus for node in alive)
-            count = self._count(room, room // self.models, f"copies of {gpus} GPU(s)")
+            count = self._count(room, room // self.models, f"place(s) with {gpus} GPU(s)")
             return count, {"num_gpus": gpus, "num_cpus": 1}
         cores = [int(node.get("CPU", 0)) for node in alive]
         count = self._count(sum(cores), len(cores), "CPUs")
@@ -67,7 +67,8 @@ class Placement:
             asked = f"--actors {count}" if self.actors else "--engine ray"
             raise InputError(
                 f"{asked}: {self.models} model(s) in {max(1, count)} copies each need more than "
-                f"the {room} {unit} of the Ray cluster. Use fewer --actors, or add nodes to it."
+                f"the {room} {unit} of the Ray cluster. Use fewer --actors, add nodes to it, or "
+                "take another --engine."
             )
         return count
 

@@ -61,7 +61,7 @@ def test_where_copies_go(
     ("placement", "nodes", "said"),
     [
         (Placement(actors=9), [EIGHT], "--actors 9: 1 model(s) in 9 copies each need more than"),
-        (Placement(gpus=16), [EIGHT], "the 0 copies of 16 GPU(s) of the Ray cluster"),
+        (Placement(gpus=16), [EIGHT], "the 0 place(s) with 16 GPU(s) of the Ray cluster"),
         (Placement(models=2), [node(8, gpu=1)], "--engine ray: 2 model(s) in 1 copies each"),
         (Placement(actors=3), [node(2)], "the 2 CPUs of the Ray cluster. Use fewer --actors"),
     ],

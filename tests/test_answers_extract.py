@@ -98,6 +98,7 @@ def test_an_announced_answer_is_taken_without_what_explains_it(
 
 
 UNMARKED = [
+    ("∞", "∞", "whole"),
     ("3/5", "3/5", "whole"),
     ("Yes", "Yes", "whole"),
     ("9 apples", "9 apples", "whole"),

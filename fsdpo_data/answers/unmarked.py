@@ -54,7 +54,7 @@ _POLAR_WORD = re.compile(r"\b(?:yes|no)\b", re.I)
 _NAME_WORDS = 5
 _NUMBERED = re.compile(r"\s*(?:\**(?:step|part|case)\s*\d+\s*\**\s*[:.]|\d+[.)]\s|[-*]\s)", re.I)
 #: Nothing but the announcement of an answer that never comes.
-_NOTHING = re.compile(r"(?:[\W_]|\b(?:f?box(?:ed)?|so|the|final|answers?|is|are)\b)*", re.I)
+_NOTHING = re.compile(r"(?:[^\w∞∅]|_|\b(?:f?box(?:ed)?|so|the|final|answers?|is|are)\b)*", re.I)
 #: What makes words with a value a sentence: "9 apples" is an answer, "she has 9 apples" is none.
 _SENTENCE = re.compile(
     r"\b(?:so|thus|hence|therefore|is|are|was|were|equals?|has|have|had|gets?|gives?|makes?|needs?"
