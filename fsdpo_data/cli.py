@@ -50,6 +50,7 @@ _BUILD_EXAMPLES = """
 - `fsdpo-data build --model qwen2-7b-sft --problems gsm8k --problems math --samples 32`
 - `fsdpo-data build --model ./my-sft --template alpaca --problems train.jsonl --limit 200`
 - `fsdpo-data build --prm runs/prm --out runs/pairs` — through to sealed preference pairs
+- `RAY_ADDRESS=head:6379 fsdpo-data build --model qwen2-7b-sft --engine ray` — on every GPU there
 - `fsdpo-data build --engine scripted --replay runs/a/completions.jsonl --out runs/b`
 """
 

@@ -94,7 +94,9 @@ def _live(options: RunOptions) -> _Job:
     model = resolve(options.model, options.template)
     engine = pick_engine(options.engine, options.device)
     models = 2 if plan.needs_prm else 1
-    load_scorer, scoring = _scoring(options, engine, model) if plan.needs_prm else (_none, None)
+    load_scorer, scoring = (
+        _scoring(options, engine, model) if plan.needs_prm else (_no_scorer, None)
+    )
     spec = RunSpec(
         model.ref,
         model.template,
@@ -115,7 +117,7 @@ def _live(options: RunOptions) -> _Job:
     return _Job(spec, parts, lambda: make_sampler(engine, model, options, models), load_scorer)
 
 
-def _none() -> Scorer:
+def _no_scorer() -> Scorer:
     raise AssertionError("a plan without rewards asked for a scorer")
 
 
