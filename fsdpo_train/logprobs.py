@@ -58,7 +58,7 @@ def _picked() -> Any:
     """
     import torch
 
-    class Picked(torch.autograd.Function):
+    class Picked(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, logit_CV: Tensor, target_C: Tensor) -> Tensor:
             total_C = logit_CV.logsumexp(-1)
