@@ -18,8 +18,8 @@ from typing import Any
 
 from fsdpo_data.errors import FsdpoError, InputError, Unavailable
 from fsdpo_data.identity import ModelRef
-from fsdpo_data.samplers import Completion, Sampler, SamplingSpec, release
-from fsdpo_data.scorers import Scorer, SteppedText
+from fsdpo_data.samplers import Completion, SamplingSpec, release
+from fsdpo_data.scorers import SteppedText
 
 #: Times a copy that died is started again, and the call it died in with it.
 RETRIES = 3
@@ -77,6 +77,7 @@ class Copies:
     """Copies of an engine, each an actor that loads it when it is first called.
 
     Args:
+        model: What the weights are, as resolved.
         load: Loads the engine; it travels to the actors.
         placement: How many, and on what.
 
@@ -85,7 +86,8 @@ class Copies:
         Unavailable: if there is no cluster.
     """
 
-    def __init__(self, load: Callable[[], Any], placement: Placement) -> None:
+    def __init__(self, model: ModelRef, load: Callable[[], Any], placement: Placement) -> None:
+        self.model = model
         ray = start_ray()
         count, resources = placement.resources(ray.nodes())
         actor = ray.remote(max_restarts=RETRIES, max_task_retries=RETRIES, **resources)(_Copy)
@@ -134,44 +136,20 @@ class _Copy:
             release(self._engine)
 
 
-class RaySampler:
-    """A sampler whose copies share every batch; see :class:`Copies`.
-
-    Args:
-        model: What the weights are, as resolved.
-        load: Loads one copy.
-        placement: How many copies, and on what.
-    """
-
-    def __init__(self, model: ModelRef, load: Callable[[], Sampler], placement: Placement) -> None:
-        self.model = model
-        self._copies = Copies(load, placement)
+class RaySampler(Copies):
+    """A sampler whose copies share every batch."""
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         """Sample ``spec.n`` completions for each prompt; seconds are those of the copy."""
-        return self._copies.spread("sample", prompts, spec)
-
-    def close(self) -> None:
-        """End the copies."""
-        self._copies.close()
+        return self.spread("sample", prompts, spec)
 
 
-class RayScorer:
-    """A scorer whose copies share every batch; see :class:`Copies`.
-
-    Args:
-        model: What the weights are, as resolved.
-        load: Loads one copy.
-        placement: How many copies, and on what.
-    """
-
-    def __init__(self, model: ModelRef, load: Callable[[], Scorer], placement: Placement) -> None:
-        self.model = model
-        self._copies = Copies(load, placement)
+class RayScorer(Copies):
+    """A scorer whose copies share every batch."""
 
     def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
         """Score every step of every item; see :class:`fsdpo_data.scorers.Scorer`."""
-        return self._copies.spread("score", items)
+        return self.spread("score", items)
 
 
 def start_ray() -> Any:

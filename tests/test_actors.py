@@ -18,6 +18,7 @@ from random_model import save_random_prm
 
 from fsdpo_data.actors import Placement
 from fsdpo_data.errors import InputError, Unavailable
+from fsdpo_data.identity import ModelRef
 from fsdpo_data.jobs import pick_engine
 from fsdpo_data.models import resolve
 from fsdpo_data.run_options import BuildOptions
@@ -32,6 +33,7 @@ def node(cpu: int, gpu: int = 0, alive: bool = True) -> dict[str, Any]:
     return {"Alive": alive, "Resources": resources | ({"GPU": float(gpu)} if gpu else {})}
 
 
+REF = ModelRef("squares", "0")
 HEAD = node(8)
 EIGHT = node(64, gpu=8)
 
@@ -149,7 +151,7 @@ class TestCopies:
 
         from fsdpo_data.actors import Copies
 
-        copies = Copies(partial(Squares, str(tmp_path / "died")), Placement(actors=2))
+        copies = Copies(REF, partial(Squares, str(tmp_path / "died")), Placement(actors=2))
         assert copies.spread("sample", range(7), 2) == [0, 1, 4, 9, 16, 25, 36]
         assert (tmp_path / "died").exists()
         assert copies.spread("sample", [3], 2) == [9]  # fewer items than copies
@@ -234,20 +236,8 @@ class TestCommands:
     def test_a_policy_and_its_reward_model_share_the_cluster(self, tmp_path: Path) -> None:
         prm = save_random_prm(tmp_path / "prm", Path(resolve("tiny").path))
         line = ["run", "--model", "tiny", "--task", "embedded", "--limit", 4, "--k", 4]
-        line += [
-            "--decode",
-            "bon,sbs",
-            "--b1",
-            2,
-            "--b2",
-            1,
-            "--max-tokens",
-            96,
-            "--prm",
-            prm,
-            "--engine",
-            "ray",
-        ]
+        line += ["--decode", "bon,sbs", "--b1", 2, "--b2", 1, "--max-tokens", 96]
+        line += ["--prm", prm, "--engine", "ray"]
         ran = fsdpo("fsdpo_bench", *line, "--device", "cpu", "--out", tmp_path / "run")
         assert ran.returncode == 0, ran.stderr
         assert "bon@4" in ran.stdout and "sbs@2,1" in ran.stdout

@@ -56,7 +56,7 @@ def run_job(options: RunOptions) -> Path:
         for warning in part.warnings:
             print(f"warning: {warning}", file=sys.stderr)
     out = options.out or _default_out(job)
-    models = 2 if options.plan.needs_prm else 1
+    models = options.plan.models
     batch = options.batch or BATCH[job.spec.engine["name"]] * copies(options, models)
     with progress() as shown:
         run(
@@ -93,7 +93,6 @@ def _live(options: RunOptions) -> _Job:
         )
     model = resolve(options.model, options.template)
     engine = pick_engine(options.engine, options.device)
-    models = 2 if plan.needs_prm else 1
     load_scorer, scoring = (
         _scoring(options, engine, model) if plan.needs_prm else (_no_scorer, None)
     )
@@ -114,7 +113,7 @@ def _live(options: RunOptions) -> _Job:
     if plan.needs_prm and options.engine != "ray":
         share = f"gpu_memory_utilization={POLICY_SHARE}"
         options = replace(options, engine_arg=(share, *options.engine_arg))
-    return _Job(spec, parts, lambda: make_sampler(engine, model, options, models), load_scorer)
+    return _Job(spec, parts, lambda: make_sampler(engine, model, options, plan.models), load_scorer)
 
 
 def _no_scorer() -> Scorer:
@@ -133,7 +132,7 @@ def _scoring(
     picked, prm = resolve_scorer(score)
     check_tokenizer(prm, model)
     named = {**asdict(prm.ref), "engine": {"name": picked, "dtype": options.dtype}}
-    return partial(make_scorer, picked, prm, score, models=2), named
+    return partial(make_scorer, picked, prm, score, options.plan.models), named
 
 
 def _recorded(options: RunOptions, recording: Recording) -> _Job:

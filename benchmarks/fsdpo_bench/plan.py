@@ -49,6 +49,11 @@ class Plan:
         return bool(set(self.decoders) & set(_WITH_PRM))
 
     @property
+    def models(self) -> int:
+        """Models that run side by side: the policy, and its reward model."""
+        return 2 if self.needs_prm else 1
+
+    @property
     def rewards_samples(self) -> bool:
         """Whether whole samples are to be rewarded."""
         return bool({"weighted", "bon"} & set(self.decoders))
