@@ -33,7 +33,7 @@ lint: $(VENV)/.dev
 
 embedded: $(VENV)/.train  ## remake the embedded checkpoint
 	$(BIN)/python -m fsdpo_train.embedded --out runs/embedded-model
-	cp runs/embedded-model/*.* fsdpo_data/embedded/checkpoint
+	cp runs/embedded-model/*.* fsdpo_data/problems/embedded/checkpoint
 
 $(VENV)/.train: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

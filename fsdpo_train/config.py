@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from fsdpo_data.errors import InputError
-from fsdpo_data.identity import digest
-from fsdpo_train.losses import PreferenceSpec
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import digest
+from fsdpo_train.preference.loss import PreferenceSpec
 
 #: Options that say where a run lives or what is watched, not what it computes.
 NOT_IDENTITY = frozenset(
@@ -36,8 +36,8 @@ class TrainConfig:
     Attributes:
         data: What to train on.
         out: Directory of the trained model.
-        model: Checkpoint to start from, as ``fsdpo_data.models.resolve`` reads it: a short name, a
-            directory, or ``org/name[@revision]`` on the Hub.
+        model: Checkpoint to start from: a short name, a directory, or ``org/name[@revision]`` of
+            the Hub.
         epochs: Passes over the data.
         max_steps: Stop after this many optimizer steps; 0 means ``epochs`` decides.
         batch_size: Sequences per device and forward pass.
@@ -210,7 +210,7 @@ class DpoConfig(TrainConfig):
             parquet file with the columns of its ``pairs``.
         batch_size: Prompts per device and forward pass, each with all its pairs (with 16 pairs a
             prompt, 4 are the paper's batch of 64); with ``shuffle`` ``pairs``, pairs.
-        loss: One of :data:`fsdpo_train.losses.LOSSES`.
+        loss: One of :data:`fsdpo_train.preference.loss.LOSSES`.
         beta: Strength of the pull towards the reference policy.
         gamma: Temperature of step rewards.
         shuffle: ``groups`` keeps the pairs of a prompt in one batch, where its solutions are

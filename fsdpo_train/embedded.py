@@ -21,7 +21,11 @@ from typing import Annotated, Any
 
 import typer
 
-from fsdpo_data.embedded import (
+from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.engines.samplers import Sampler, SamplingSpec
+from fsdpo_data.problems.embedded import (
     PROMPT,
     WORLD_VERSION,
     demonstration,
@@ -29,13 +33,9 @@ from fsdpo_data.embedded import (
     first_wrong_step,
     make_problems,
 )
-from fsdpo_data.errors import FsdpoError, InputError
-from fsdpo_data.identity import ModelRef
-from fsdpo_data.samplers import Sampler, SamplingSpec
-from fsdpo_data.schema import Problem
-from fsdpo_data.segment import step_marker
+from fsdpo_data.steps.segment import step_marker
 from fsdpo_train.config import SftConfig
-from fsdpo_train.sft import train_sft
+from fsdpo_train.sft.train import train_sft
 
 EOS, PAD = "<|endoftext|>", "<|pad|>"
 
@@ -217,7 +217,7 @@ class Measured:
 
 def measure(folder: Path, greedy: int = 1000, sampled: int = 100, n: int = 32) -> list[Measured]:
     """Measure a model greedily and at temperatures 0.8 and 1."""
-    from fsdpo_data.samplers.transformers import TransformersSampler
+    from fsdpo_data.engines.samplers.transformers import TransformersSampler
 
     sampler = TransformersSampler(str(folder), ModelRef("embedded", "in the making"))
     plans = ((0.0, greedy, 1), (0.8, sampled, n), (1.0, sampled, n))

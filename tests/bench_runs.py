@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.segment import auto
+from fsdpo_data.steps.segment import auto
 
 DECODERS = ("greedy", "sc@2", "sc@4", "bon@4:min", "sbs@2,1")
 QWEN = Path(__file__).parents[2] / "shared/data/outputs/qwen_math_cot/math_cot_100.jsonl"

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.build import BuildSpec, build
-from fsdpo_data.console import LineProgress
-from fsdpo_data.identity import ModelRef, SourceRef
-from fsdpo_data.prompts import get_template
-from fsdpo_data.samplers import Sampler, SamplingSpec
-from fsdpo_data.samplers.scripted import FixedSampler
-from fsdpo_data.schema import Problem
-from fsdpo_data.sources import ProblemSet
+from fsdpo_data.cli.console import LineProgress
+from fsdpo_data.core.identity import ModelRef, SourceRef
+from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.engines.samplers import Sampler, SamplingSpec
+from fsdpo_data.engines.samplers.scripted import FixedSampler
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.problems.load import ProblemSet
+from fsdpo_data.stages.sample import BuildSpec, build
 
 RIGHT = "Step 1: 20 + 22 = 42.\nStep 2: So it is 42. The answer is: 42"
 WRONG = "Step 1: 20 + 22 = 43.\nStep 2: So it is 43. The answer is: 43"

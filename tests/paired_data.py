@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 from helpers import build_spec, fixed_sampler, problem_set, small_build
 
-from fsdpo_data.console import LineProgress
-from fsdpo_data.derive import Draft, derive
-from fsdpo_data.identity import digest
-from fsdpo_data.pair import PairSpec, PairStage
-from fsdpo_data.schema import arrow_schema
-from fsdpo_data.score import reward_statistics
+from fsdpo_data.cli.console import LineProgress
+from fsdpo_data.core.identity import digest
+from fsdpo_data.dataset.derive import Draft, derive
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.stages.pair import PairSpec, PairStage
+from fsdpo_data.stages.score import reward_statistics
 
 #: Two right and two wrong solutions.
 SOLUTIONS = tuple(

@@ -16,13 +16,13 @@ import polars as pl
 import pytest
 from random_model import save_random_prm
 
-from fsdpo_data.actors import Placement
-from fsdpo_data.errors import InputError, Unavailable
-from fsdpo_data.identity import ModelRef
-from fsdpo_data.jobs import pick_engine
-from fsdpo_data.models import resolve
-from fsdpo_data.run_options import BuildOptions
-from fsdpo_data.score_jobs import ScoreOptions
+from fsdpo_data.cli.run_options import BuildOptions
+from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.engines.load import pick_engine
+from fsdpo_data.engines.load_scorer import ScoreOptions
+from fsdpo_data.engines.ray import Placement
+from fsdpo_data.models.resolve import resolve
 
 # Its imports warn, and its processes leave sockets to the end.
 needs_ray = [pytest.mark.ray, pytest.mark.filterwarnings("default")]
@@ -139,7 +139,7 @@ class TestCopies:
     def test_an_address_nobody_answers_at(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import ray
 
-        from fsdpo_data.actors import start_ray
+        from fsdpo_data.engines.ray import start_ray
 
         monkeypatch.setattr(ray, "is_initialized", lambda: False)
         monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
@@ -149,7 +149,7 @@ class TestCopies:
     def test_a_copy_that_dies_is_started_again(self, tmp_path: Path) -> None:
         from functools import partial
 
-        from fsdpo_data.actors import Copies
+        from fsdpo_data.engines.ray import Copies
 
         copies = Copies(REF, partial(Squares, str(tmp_path / "died")), Placement(actors=2))
         assert copies.spread("sample", range(7), 2) == [0, 1, 4, 9, 16, 25, 36]

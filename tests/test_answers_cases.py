@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fsdpo_data.answers import Verdict
-from fsdpo_data.answers.equal import equivalent
+from fsdpo_data.answers.comparing.equal import equivalent
 from fsdpo_data.answers.grader import MathGrader
 
 CASES = Path(__file__).parent / "data/grader_cases.jsonl"

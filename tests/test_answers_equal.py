@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsdpo_data.answers import OUTCOMES
-from fsdpo_data.answers.equal import BUDGET, Options, canonical, equivalent
+from fsdpo_data.answers.comparing.equal import BUDGET, Options, canonical, equivalent
 from fsdpo_data.answers.grader import MathGrader
 
 #: Kind -> (gold, answers that are right, answers that are wrong).

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from fsdpo_data.answers.boxes import TAIL, last_boxed
-from fsdpo_data.answers.extract import Extraction, extract, extract_strict, is_marked
+from fsdpo_data.answers.finding.boxes import TAIL, last_boxed
+from fsdpo_data.answers.finding.extract import Extraction, extract, extract_strict, is_marked
 
 BOXES = [
     (r"so \boxed{5}", "5"),

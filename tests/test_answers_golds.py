@@ -16,7 +16,7 @@ from gold_breaks import BREAKS
 from gold_keeps import KEEPS
 from gold_shapes import Rewrite
 
-from fsdpo_data.answers.equal import equivalent
+from fsdpo_data.answers.comparing.equal import equivalent
 from fsdpo_data.answers.grader import MathGrader
 
 COUNTS = {

@@ -11,15 +11,15 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.judge import judge
-from fsdpo_bench.load import load_task
-from fsdpo_bench.outputs import FORMS, Recorded, read_outputs
-from fsdpo_bench.tasks import TASKS
+from fsdpo_bench.recorded.outputs import FORMS, Recorded, read_outputs
+from fsdpo_bench.tasks.judge import judge
+from fsdpo_bench.tasks.load import load_task
+from fsdpo_bench.tasks.table import TASKS
 
 from fsdpo_data.answers import Verdict
-from fsdpo_data.answers.equal import equivalent
+from fsdpo_data.answers.comparing.equal import equivalent
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.errors import InputError
+from fsdpo_data.core.errors import InputError
 
 #: (row, series) -> (ours, theirs, why). Theirs is None where the file has no verdict.
 Differences = dict[tuple[int, str], tuple[str, str, str]]

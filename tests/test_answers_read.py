@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsdpo_data.answers.clean import clean
-from fsdpo_data.answers.cursor import MAX_DEPTH
-from fsdpo_data.answers.lex import Unreadable, tokenize
-from fsdpo_data.answers.read import MAX_READ, alternatives, read
+from fsdpo_data.answers.reading.clean import clean
+from fsdpo_data.answers.reading.cursor import MAX_DEPTH
+from fsdpo_data.answers.reading.lex import Unreadable, tokenize
+from fsdpo_data.answers.reading.read import MAX_READ, alternatives, read
 from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import Items, Moment, Num, Quantity, Ratio, Text
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.load import load_task
-from fsdpo_bench.tasks import TASKS
+from fsdpo_bench.tasks.load import load_task
+from fsdpo_bench.tasks.table import TASKS
 
-from fsdpo_data.answers.extract import extract
+from fsdpo_data.answers.finding.extract import extract
 from fsdpo_data.answers.grader import MathGrader
 
 WORK = "Step 1: We have 12 + 7 = 19 things, of which $x=4$ are used.\nStep 2: Then $a^2 = 25$.\n"

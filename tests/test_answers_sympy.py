@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sympy
 
-from fsdpo_data.answers.equal import equivalent
+from fsdpo_data.answers.comparing.equal import equivalent
 
 X, Y = sympy.symbols("x y")
 _LEAVES = (X, Y, sympy.Integer(2), sympy.Integer(3), sympy.Rational(1, 2), sympy.Rational(5, 3))

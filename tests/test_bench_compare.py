@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from bench_runs import config, make_records, write_run
-from fsdpo_bench.cli import app
-from fsdpo_bench.compare import Wanted, compare_runs
-from fsdpo_bench.stats import clustered_mcnemar, mcnemar
+from fsdpo_bench.cli.app import app
+from fsdpo_bench.results.compare import Wanted, compare_runs
+from fsdpo_bench.results.intervals import clustered_mcnemar, mcnemar
 from typer.testing import CliRunner
 
-from fsdpo_data.errors import InputError
+from fsdpo_data.core.errors import InputError
 
 TASKS = {"gsm8k": 80, "gsm_ic2": 70}
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from bench_runs import written
-from fsdpo_bench.cli import app
-from fsdpo_bench.outputs import read_outputs
+from fsdpo_bench.cli.app import app
+from fsdpo_bench.recorded.outputs import read_outputs
 from typer.testing import CliRunner
 
-from fsdpo_data.errors import InputError
+from fsdpo_data.core.errors import InputError
 
 #: The reference solution is the target; two filters read the same response.
 GSM8K = {

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fsdpo_bench.cli import app
-from fsdpo_bench.first_error import (
+from fsdpo_bench.cli.app import app
+from fsdpo_bench.prm.first_error import (
     Judged,
     best_threshold,
     count_first_errors,
@@ -19,7 +19,7 @@ from fsdpo_bench.first_error import (
     read_judged,
     score_judged,
 )
-from fsdpo_bench.prm_truth import (
+from fsdpo_bench.prm.truth import (
     ScoredSolution,
     best_of,
     expected_best,
@@ -31,17 +31,17 @@ from fsdpo_bench.prm_truth import (
 from helpers import build_spec
 from typer.testing import CliRunner
 
-from fsdpo_data.build import build
-from fsdpo_data.console import LineProgress
-from fsdpo_data.derive import derive
-from fsdpo_data.embedded import demonstration, make_problems
-from fsdpo_data.errors import InputError
-from fsdpo_data.identity import ModelRef, SourceRef
-from fsdpo_data.prompts import get_template
-from fsdpo_data.samplers.scripted import FixedSampler
-from fsdpo_data.score import ScoreStage
-from fsdpo_data.scorers import SteppedText, TableScorer
-from fsdpo_data.sources import ProblemSet
+from fsdpo_data.cli.console import LineProgress
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import ModelRef, SourceRef
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.engines.samplers.scripted import FixedSampler
+from fsdpo_data.engines.scorers import SteppedText, TableScorer
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.problems.embedded import demonstration, make_problems
+from fsdpo_data.problems.load import ProblemSet
+from fsdpo_data.stages.sample import build
+from fsdpo_data.stages.score import ScoreStage
 
 
 def test_the_first_step_below_the_threshold_is_the_error() -> None:

@@ -7,10 +7,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.published import is_backbone, published, published_for, shipped
-from fsdpo_bench.tasks import SUITES
+from fsdpo_bench.results.published import is_backbone, published, published_for, shipped
+from fsdpo_bench.tasks.table import SUITES
 
-from fsdpo_data.errors import Unavailable
+from fsdpo_data.core.errors import Unavailable
 
 ROOT = Path(__file__).parents[1]
 PAPER = ROOT.parent / "shared" / "reference" / "paper.tex"

@@ -10,9 +10,8 @@ from pathlib import Path
 import click
 import pytest
 import typer
-from fsdpo_bench.cli import app as bench_app
-from fsdpo_bench.published import published
-from fsdpo_bench.recipe import (
+from fsdpo_bench.cli.app import app as bench_app
+from fsdpo_bench.recipes.recipe import (
     PEAK,
     UTILISATION,
     WRITES,
@@ -25,13 +24,14 @@ from fsdpo_bench.recipe import (
     recipe_names,
     run_stages,
 )
+from fsdpo_bench.results.published import published
 from typer.testing import CliRunner
 
-from fsdpo_data.cli import app as data_app
-from fsdpo_data.errors import FsdpoError, InputError
-from fsdpo_data.models import MODELS
-from fsdpo_data.prompts import get_template
-from fsdpo_train.cli import app as train_app
+from fsdpo_data.cli.app import app as data_app
+from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.models.resolve import MODELS
+from fsdpo_train.cli.app import app as train_app
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = {"fsdpo-data": data_app, "fsdpo-train": train_app, "fsdpo-bench": bench_app}
@@ -44,7 +44,7 @@ def parsed(stage: Stage) -> tuple[str, click.Context] | None:
     argv = stage.argv
     if argv[0] == "torchrun":
         assert argv[1] == "--nproc-per-node" and int(argv[2]) == stage.gpus
-        assert argv[3:5] == ["-m", "fsdpo_train.cli"]
+        assert argv[3:5] == ["-m", "fsdpo_train"]
         argv = ["fsdpo-train", *argv[5:]]
     if argv[0] == "python":
         assert (ROOT / argv[1]).is_file()

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from bench_runs import written
-from fsdpo_bench.cli import app
-from fsdpo_bench.records import read_records
-from fsdpo_bench.replay import question_key, read_recording
+from fsdpo_bench.cli.app import app
+from fsdpo_bench.recorded.replay import question_key, read_recording
+from fsdpo_bench.runs.records import read_records
 from test_answers_oracles import NEMO_0, NEMO_1, TORA, float_equal
 from typer.testing import CliRunner
 
-from fsdpo_data.errors import InputError
+from fsdpo_data.core.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 from bench_runs import HOSTILE, QWEN, config, make_records, qwen_run, write_run
-from fsdpo_bench.browse import browsable
-from fsdpo_bench.cli import app
-from fsdpo_bench.explain import explain
-from fsdpo_bench.report import read_results, write_report
-from fsdpo_bench.report_html import render_html
-from fsdpo_bench.summary import summarise
-from fsdpo_bench.svg import Axis
+from fsdpo_bench.cli.app import app
+from fsdpo_bench.report.browse import browsable
+from fsdpo_bench.report.explain import explain
+from fsdpo_bench.report.html import render_html
+from fsdpo_bench.report.svg import Axis
+from fsdpo_bench.report.write import read_results, write_report
+from fsdpo_bench.results.summary import summarise
 from typer.testing import CliRunner
 
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.errors import InputError
+from fsdpo_data.core.errors import InputError
 
 TASKS = {"math": 20, "ocw": 12, "gsm_ic2": 14}
 

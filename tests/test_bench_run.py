@@ -15,26 +15,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fsdpo_bench.cli import app
+from fsdpo_bench.cli.app import app
 from fsdpo_bench.decode.beam import BeamSpec
-from fsdpo_bench.judge import judge
-from fsdpo_bench.load import Loaded, load_task
-from fsdpo_bench.plan import Plan, make_plan
-from fsdpo_bench.prm_check import check_tokenizer
-from fsdpo_bench.records import read_config, read_records, record_file
-from fsdpo_bench.regrade import regrade_run
-from fsdpo_bench.report import write_report
-from fsdpo_bench.run import RunSpec, limited, run
-from fsdpo_bench.tasks import TASKS
+from fsdpo_bench.decode.plan import Plan, make_plan
+from fsdpo_bench.prm.tokenizer import check_tokenizer
+from fsdpo_bench.report.write import write_report
+from fsdpo_bench.runs.records import read_config, read_records, record_file
+from fsdpo_bench.runs.regrade import regrade_run
+from fsdpo_bench.runs.run import RunSpec, limited, run
+from fsdpo_bench.tasks.judge import judge
+from fsdpo_bench.tasks.load import Loaded, load_task
+from fsdpo_bench.tasks.table import TASKS
 from random_model import save_random_model, save_random_prm
 from test_decode import Judge, Writer
 from typer.testing import CliRunner
 
-from fsdpo_data.console import LineProgress
-from fsdpo_data.errors import InputError, RunMismatch
-from fsdpo_data.models import EMBEDDED, resolve
-from fsdpo_data.prompts import get_template
-from fsdpo_data.samplers import SamplingSpec
+from fsdpo_data.cli.console import LineProgress
+from fsdpo_data.core.errors import InputError, RunMismatch
+from fsdpo_data.engines.samplers import SamplingSpec
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.models.resolve import CHECKPOINT, resolve
 
 KS = (1, 2, 4)
 PLAN = Plan(("greedy", "sc", "weighted", "bon", "sbs"), KS, "min", (BeamSpec(b1=2, b2=1),))
@@ -357,7 +357,7 @@ def test_a_prm_with_the_wrong_tokenizer_is_refused(
     wrong = tmp_path / "wrong"
     shutil.copytree(prm, wrong)
     for file in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(EMBEDDED / file, wrong / file)
+        shutil.copy(CHECKPOINT / file, wrong / file)
     done = with_prm(policy, wrong, tmp_path / "run", "--decode", "bon")
     assert "its tokenizer has ids up to 752, its weights know" in str(done.exception)
 
@@ -372,7 +372,7 @@ def test_a_prm_of_another_vocabulary_is_remarked_upon(
 
 
 def bench(out: Path, *more: str) -> list[str]:
-    line = [sys.executable, "-m", "fsdpo_bench.cli", "run", "--task", "embedded", "--limit", "40"]
+    line = [sys.executable, "-m", "fsdpo_bench", "run", "--task", "embedded", "--limit", "40"]
     line += ["--model", "tiny", "--decode", "greedy,sc", "--k", "2", "--k", "4", "--batch", "4"]
     return [*line, "--max-tokens", "96", "--out", str(out), *more]
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from fsdpo_bench.stats import (
+from fsdpo_bench.results.intervals import (
     Share,
     clustered_mcnemar,
     macro,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from bench_runs import config, make_records
-from fsdpo_bench.stats import share
-from fsdpo_bench.summary import summarise
-from fsdpo_bench.tasks import SUITES
+from fsdpo_bench.results.intervals import share
+from fsdpo_bench.results.summary import summarise
+from fsdpo_bench.tasks.table import SUITES
 
-from fsdpo_data.manifest import wilson_interval
+from fsdpo_data.dataset.manifest import wilson_interval
 
 
 def summary(tasks: dict[str, int], **options: Any) -> dict[str, Any]:

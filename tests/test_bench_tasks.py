@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.load import find_file, load_task, read_problems
-from fsdpo_bench.rows import read_rows
-from fsdpo_bench.tasks import SUITES, TASKS, get_suite, get_task, select_tasks
+from fsdpo_bench.tasks.load import find_file, load_task, read_problems
+from fsdpo_bench.tasks.rows import read_rows
+from fsdpo_bench.tasks.table import SUITES, TASKS, get_suite, get_task, select_tasks
 from hub_server import client_env, run_client, running_hub
 
-from fsdpo_data.answers.equal import equivalent
-from fsdpo_data.errors import InputError
-from fsdpo_data.records import Record
-from fsdpo_data.sources import problems_digest
+from fsdpo_data.answers.comparing.equal import equivalent
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.rows import Record
+from fsdpo_data.problems.load import problems_digest
 
 #: The paper's counts.
 COUNTS = {
@@ -277,8 +277,8 @@ def test_every_split_asked_for_is_one_the_hub_has() -> None:
 
 HUB_CLIENT = """
 from dataclasses import replace
-from fsdpo_bench.load import load_task
-from fsdpo_bench.tasks import TASKS
+from fsdpo_bench.tasks.load import load_task
+from fsdpo_bench.tasks.table import TASKS
 loaded = load_task(replace(TASKS["svamp"], count=3))
 print([(p.question, p.answer) for p in loaded.problems], loaded.ref.name, len(loaded.ref.revision))
 """

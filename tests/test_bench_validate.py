@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.cli import main
-from fsdpo_bench.golds import GoldNote
-from fsdpo_bench.judge import judge
-from fsdpo_bench.tasks import SUITES, TASKS
-from fsdpo_bench.validate import validate_task
+from fsdpo_bench.cli.app import main
+from fsdpo_bench.tasks.golds import GoldNote
+from fsdpo_bench.tasks.judge import judge
+from fsdpo_bench.tasks.table import SUITES, TASKS
+from fsdpo_bench.tasks.validate import validate_task
 
-from fsdpo_data.schema import Problem
+from fsdpo_data.dataset.schema import Problem
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

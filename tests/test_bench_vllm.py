@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fsdpo_bench.jobs import run_job
-from fsdpo_bench.records import read_records
-from fsdpo_bench.run_options import RunOptions
+from fsdpo_bench.cli.run_options import RunOptions
+from fsdpo_bench.runs.records import read_records
+from fsdpo_bench.runs.start import run_job
 from random_model import save_random_prm
 from test_vllm import TIE, gap
 
-from fsdpo_data.models import EMBEDDED
+from fsdpo_data.models.resolve import CHECKPOINT
 
 # vLLM's own imports warn.
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
@@ -35,7 +35,7 @@ def test_greedy_by_both_engines(tmp_path: Path) -> None:
     for one, other in differing:
         print(one["problem_id"], one["decoded"]["greedy"]["answer"], "and", end=" ")
         print(other["decoded"]["greedy"]["answer"], "for", one["gold"])
-        assert gap(str(EMBEDDED), one["prompt"], text(one), text(other)) < TIE
+        assert gap(str(CHECKPOINT), one["prompt"], text(one), text(other)) < TIE
     print(f"{len(differing)} of {len(ours)} greedy solutions differ")
     assert len(ours) == 500 and len(differing) <= 5
 
@@ -45,7 +45,7 @@ def text(record: dict[str, Any]) -> str:
 
 
 def test_every_decoder_beside_a_reward_model(tmp_path: Path) -> None:
-    prm = save_random_prm(tmp_path / "prm", EMBEDDED)
+    prm = save_random_prm(tmp_path / "prm", CHECKPOINT)
     plan = {"decode": ("greedy,sc,weighted,bon,sbs",), "k": (2,), "b1": 2, "prm": str(prm)}
     found = decoded(tmp_path / "run", "vllm", limit=4, max_tokens=128, **plan)
     for record in found:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from bench_runs import config, make_records, write_run
-from fsdpo_bench.cli import app
-from fsdpo_bench.report import read_results, write_report
-from fsdpo_bench.summary import summarise
+from fsdpo_bench.cli.app import app
+from fsdpo_bench.report.write import read_results, write_report
+from fsdpo_bench.results.summary import summarise
 from fsdpo_cards import benchmark_card
 from fsdpo_cards.bench_command import measure
 from hub_server import TOKEN, client_env, run_client, running_hub

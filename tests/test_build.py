@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 from helpers import SILENT, TEXTS, build_spec, fixed_sampler, problem_set, small_build
 
-from fsdpo_data.errors import RunMismatch, StoreError
-from fsdpo_data.manifest import clustered_interval, wilson_interval
-from fsdpo_data.store import COMPLETIONS, MANIFEST
-from fsdpo_data.validate import validate
+from fsdpo_data.core.errors import RunMismatch, StoreError
+from fsdpo_data.dataset.manifest import clustered_interval, wilson_interval
+from fsdpo_data.dataset.run import COMPLETIONS, MANIFEST
+from fsdpo_data.dataset.validate import validate
 
 
 def hashes(root: Path) -> dict[str, str]:
@@ -85,9 +85,9 @@ def test_another_temperature_is_refused(tmp_path: Path) -> None:
 
 
 def test_workers_write_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsdpo_data.build.SHARD_SOLUTIONS", 8)
+    monkeypatch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 8)
     small_build(tmp_path / "one", problem_set(7))
-    monkeypatch.setattr("fsdpo_data.annotate.WORTH_A_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.stages.annotate.WORTH_A_POOL", 0)
     small_build(tmp_path / "two", problem_set(7), workers=2)
     assert len(list((tmp_path / "one/solutions").iterdir())) == 4
     assert hashes(tmp_path / "one") == hashes(tmp_path / "two")
@@ -135,7 +135,7 @@ def test_other_readers_need_no_code_of_ours(
 def test_the_quarantine_is_kept_and_counted(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from fsdpo_data.sources import Quarantined
+    from fsdpo_data.problems.load import Quarantined
 
     rows = [Quarantined("x.jsonl", 3, "no answer", '{"question": "?"}')]
     manifest = small_build(tmp_path / "run", replace(problem_set(), quarantined=rows))
@@ -146,7 +146,7 @@ def test_the_quarantine_is_kept_and_counted(tmp_path: Path) -> None:
 
 
 def test_no_problem_left_is_an_error(tmp_path: Path) -> None:
-    from fsdpo_data.errors import InputError
+    from fsdpo_data.core.errors import InputError
 
     with pytest.raises(InputError, match="no problem"):
         small_build(tmp_path / "run", problem_set(0))
@@ -184,7 +184,7 @@ def test_alike_samples_widen_the_interval() -> None:
 
 def test_fixed_sampler_is_a_sampler() -> None:
     source = problem_set(1)
-    from fsdpo_data.samplers import SamplingSpec
+    from fsdpo_data.engines.samplers import SamplingSpec
 
     prompt = build_spec().template.render(source.problems[0].question)
     texts = [each.text for each in fixed_sampler(source).sample([prompt], SamplingSpec(n=2))[0]]

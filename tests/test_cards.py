@@ -20,7 +20,7 @@ from hub_server import TOKEN, client_env, run_client, running_hub
 from jinja2 import UndefinedError
 from paired_data import SOLUTIONS, paired_dataset
 
-from fsdpo_data.schema import CONFIGS, arrow_schema
+from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
 
 
 @pytest.fixture(scope="module")

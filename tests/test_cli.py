@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers import problem_set, small_build
 
-from fsdpo_data.cli import main
+from fsdpo_data.cli.app import main
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

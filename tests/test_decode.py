@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from fsdpo_bench.decode.beam import BeamSpec, beam_search
 from fsdpo_bench.decode.choose import answer_classes, best, majority, weighted_majority
-from fsdpo_bench.decode.cuts import kept_of, step_stops
 from fsdpo_bench.decode.draw import draw, greedy, with_rewards
 from fsdpo_bench.decode.solution import Cost, value
 
-from fsdpo_data.errors import InputError
-from fsdpo_data.identity import ModelRef
-from fsdpo_data.rewards import AGGREGATES
-from fsdpo_data.samplers import Completion, SamplingSpec
-from fsdpo_data.samplers.scripted import FixedSampler
-from fsdpo_data.samplers.tokens import cut_at_stop
-from fsdpo_data.scorers import SteppedText, TableScorer
-from fsdpo_data.segment import SEGMENTERS, newline
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.engines.samplers import Completion, SamplingSpec
+from fsdpo_data.engines.samplers.scripted import FixedSampler
+from fsdpo_data.engines.samplers.tokens import cut_at_stop
+from fsdpo_data.engines.scorers import SteppedText, TableScorer
+from fsdpo_data.steps.rewards import AGGREGATES
+from fsdpo_data.steps.segment import SEGMENTERS, newline
+from fsdpo_data.steps.stops import kept_of, step_stops
 
 CASES = 2_000
 

@@ -9,24 +9,24 @@ from pathlib import Path
 import pytest
 from paired_data import paired_dataset
 
-from fsdpo_data.cli import main
-from fsdpo_data.console import LineProgress
-from fsdpo_data.decontaminate import (
+from fsdpo_data.cli.app import main
+from fsdpo_data.cli.console import LineProgress
+from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.exchange.import_rows import import_rows
+from fsdpo_data.problems.load import load_problems
+from fsdpo_data.problems.overlap import Text, overlaps
+from fsdpo_data.stages.decontaminate import (
     Contamination,
     DecontaminateStage,
     hold_against,
     read_benchmark,
     sealed_problems,
 )
-from fsdpo_data.derive import derive
-from fsdpo_data.errors import InputError, SchemaError
-from fsdpo_data.identity import file_sha256
-from fsdpo_data.import_rows import import_rows
-from fsdpo_data.overlap import Text, overlaps
-from fsdpo_data.pair import PairSpec, PairStage
-from fsdpo_data.schema import Problem
-from fsdpo_data.sources import load_problems
-from fsdpo_data.validate import validate
+from fsdpo_data.stages.pair import PairSpec, PairStage
 
 LONG = "Ann has twelve red apples and gives five of them to her brother Tom on Monday morning"
 

@@ -15,13 +15,14 @@ from random_model import save_random_model
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
-from fsdpo_data.errors import InputError, RunMismatch, SchemaError, StoreError  # noqa: E402
-from fsdpo_train import dpo, reference  # noqa: E402
+from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError, StoreError  # noqa: E402
+from fsdpo_data.engines.policy import check_architecture  # noqa: E402
 from fsdpo_train.config import DpoConfig  # noqa: E402
-from fsdpo_train.dpo_data import prepare  # noqa: E402
-from fsdpo_train.losses import LOSSES  # noqa: E402
-from fsdpo_train.pair_rows import by_prompt, open_pairs  # noqa: E402
-from fsdpo_train.policy import check_architecture  # noqa: E402
+from fsdpo_train.preference import reference  # noqa: E402
+from fsdpo_train.preference import train as dpo  # noqa: E402
+from fsdpo_train.preference.data import prepare  # noqa: E402
+from fsdpo_train.preference.loss import LOSSES  # noqa: E402
+from fsdpo_train.preference.pairs import by_prompt, open_pairs  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -409,7 +410,7 @@ def test_other_mistakes_are_named(policy: Path, tmp_path: Path) -> None:
 def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
-    from fsdpo_train.cli import app
+    from fsdpo_train.cli.app import app
 
     arguments = ["dpo", "--data", data, "--out", tmp_path / "out", "--model", policy]
     arguments += ["--max-steps", "2", "--lr", "1e-3", "--loss", "dpo", "--no-share-prompt"]

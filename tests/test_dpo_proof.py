@@ -37,7 +37,7 @@ def command(folder: Path, data: Path | str, out: Path, *options: object) -> list
     given = ["--data", data, "--model", folder / "policy", "--out", out]
     fixed = ["--lr", "1e-3", "--log-every", 1, "--max-steps", STEPS, "--save-every", STEPS]
     every = [*given, *fixed, "--no-group-by-length", *options]
-    return ["-m", "fsdpo_train.cli", "dpo", *map(str, every)]
+    return ["-m", "fsdpo_train", "dpo", *map(str, every)]
 
 
 def environment() -> dict[str, str]:
@@ -82,12 +82,12 @@ def test_published_pairs_train_to_the_losses_of_the_local_ones(
     main = "import sys\nfrom {0} import main\nsys.argv = {1!r}\nmain()\n"
     with running_hub() as hub:
         env = client_env(hub.url, tmp_path / "home", HF_TOKEN=TOKEN, PYTHONWARNINGS="default")
-        push = main.format("fsdpo_data.cli", ["fsdpo-data", "push", "o/r", str(dataset)])
+        push = main.format("fsdpo_data", ["fsdpo-data", "push", "o/r", str(dataset)])
         trained = []
         for data in (dataset, "o/r@v1.0"):
             out = tmp_path / f"out-{len(trained)}"
             arguments = command(folder, data, out, "--batch-size", 2)[2:]
-            trained.append(main.format("fsdpo_train.cli", ["fsdpo-train", *arguments]))
+            trained.append(main.format("fsdpo_train", ["fsdpo-train", *arguments]))
         for code in (push, *trained):
             ran = run_client(code, env)
             assert ran.returncode == 0, ran.stderr[-3000:]

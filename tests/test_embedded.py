@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsdpo_data.embedded import (
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import digest
+from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.problems.embedded import (
     CHECKPOINT,
     SPLITS,
     demonstration,
@@ -19,10 +22,7 @@ from fsdpo_data.embedded import (
     first_wrong_step,
     make_problems,
 )
-from fsdpo_data.embedded.world import split_of
-from fsdpo_data.errors import InputError
-from fsdpo_data.identity import digest
-from fsdpo_data.schema import Problem
+from fsdpo_data.problems.embedded.world import split_of
 
 PROBLEMS = make_problems("train", 400)
 
@@ -193,7 +193,7 @@ def test_any_text_has_a_verdict(steps, tail):
 
 def test_the_world_needs_no_heavy_library():
     code = (
-        "import sys, fsdpo_data.embedded as e; e.make_problems('test', 3); "
+        "import sys, fsdpo_data.problems.embedded as e; e.make_problems('test', 3); "
         "assert not {'torch', 'transformers', 'datasets', 'pyarrow', 'sympy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,9 +12,9 @@ import pytest
 from helpers import problem_set, small_build
 from paired_data import paired_dataset
 
-from fsdpo_data.errors import InputError, SchemaError
-from fsdpo_data.export import export
-from fsdpo_data.formats import FORMATS, NotExpressible, distinct, math_shepherd, step_dpo
+from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.exchange.export import export
+from fsdpo_data.exchange.formats import FORMATS, NotExpressible, distinct, math_shepherd, step_dpo
 
 
 @pytest.fixture(scope="module")

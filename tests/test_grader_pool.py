@@ -13,8 +13,8 @@ from helpers import problem_set, small_build
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.errors import Unavailable
-from fsdpo_data.grader_pool import CHUNK, LOST, GraderPool, grade_all
+from fsdpo_data.answers.pool import CHUNK, LOST, GraderPool, grade_all
+from fsdpo_data.core.errors import Unavailable
 
 
 class Fragile:
@@ -94,7 +94,7 @@ def test_leaving_the_pool_ends_its_processes() -> None:
 def test_few_pairs_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     items = pairs(5)
     assert grade_all(Fragile, items, workers=2) == Fragile().grade(items)
-    monkeypatch.setattr("fsdpo_data.grader_pool.WORTH_A_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.answers.pool.WORTH_A_POOL", 0)
     assert grade_all(Fragile, [*items, ("5", "kill")], workers=2)[-1] == LOST
 
 
@@ -109,8 +109,8 @@ def test_one_large_shard_is_graded_by_all_workers(
             return super().grade(items)
 
     small_build(tmp_path / "one", problem_set(7))
-    monkeypatch.setattr("fsdpo_data.annotate.WORTH_A_POOL", 0)
-    monkeypatch.setattr("fsdpo_data.annotate.GraderPool", Watched)
+    monkeypatch.setattr("fsdpo_data.stages.annotate.WORTH_A_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.stages.annotate.GraderPool", Watched)
     manifest = small_build(tmp_path / "two", problem_set(7), workers=2)
     assert used == [2]
     assert manifest["outcomes"] == {"correct": 7, "incorrect": 14, "no_answer": 7}

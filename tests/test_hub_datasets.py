@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hub_server import HubServer, client_env, run_client, running_hub
 
-from fsdpo_data.hub_datasets import DATASETS
-from fsdpo_data.schema import Problem
-from fsdpo_data.sources import problems_digest
+from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.problems.hub_datasets import DATASETS
+from fsdpo_data.problems.load import problems_digest
 
 GSM8K = [{"question": f"Add {i} and {i}.", "answer": f"Easy.\n#### {2000 * i:,}"} for i in range(5)]
 
@@ -40,9 +40,9 @@ configs:
 CLIENT = """
 import dataclasses, json, logging
 logging.disable()
-from fsdpo_data.errors import FsdpoError
-from fsdpo_data.hub_datasets import DATASETS
-from fsdpo_data.sources import load_problems
+from fsdpo_data.core.errors import FsdpoError
+from fsdpo_data.problems.hub_datasets import DATASETS
+from fsdpo_data.problems.load import load_problems
 DATASETS = dict(DATASETS)
 for name, known in {known!r}.items():
     DATASETS[name] = dataclasses.replace(DATASETS[name], **known)

@@ -34,7 +34,7 @@ COMMANDS = [
 RUN = """
 import sys
 sys.argv = {argv!r}
-from {package}.cli import main
+from {package}.cli.app import main
 try:
     main()
 finally:

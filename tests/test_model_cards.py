@@ -17,8 +17,8 @@ from huggingface_hub import ModelCard
 from jinja2 import UndefinedError
 from paired_data import paired_dataset
 
-from fsdpo_data.embedded import CHECKPOINT
-from fsdpo_train.cli import app
+from fsdpo_data.problems.embedded import CHECKPOINT
+from fsdpo_train.cli.app import app
 
 ROWS = [{"prompt": f"Problem: {i}\nSolution:\n", "completion": f"It is {i}."} for i in range(8)]
 COMMIT = "0123456789" * 4
@@ -134,7 +134,7 @@ def test_what_is_on_the_hub_is_linked_and_pinned() -> None:
     assert card.data.base_model == "org/base" and card.data.datasets == ["org/rows"]
     line = " ".join(card.content.partition("torchrun")[2].partition("```")[0].split())
     assert line == (
-        "--nnodes 2 --nproc-per-node 8 -m fsdpo_train.cli sft \\ "
+        "--nnodes 2 --nproc-per-node 8 -m fsdpo_train sft \\ "
         f"--data org/rows@{COMMIT} \\ --model org/base@{COMMIT} \\ --bf16 \\ --out runs/sft"
     )
 

@@ -13,10 +13,10 @@ import pytest
 from hub_server import TOKEN, HubServer, client_env, run_client, running_hub
 from small_tokenizer import save_tokenizer
 
-from fsdpo_data import models
-from fsdpo_data.errors import InputError, Unavailable
-from fsdpo_data.models import MODELS, content_revision, resolve
-from fsdpo_data.prompts import TEMPLATES
+from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.models import resolve as models
+from fsdpo_data.models.prompts import TEMPLATES
+from fsdpo_data.models.resolve import MODELS, content_revision, resolve
 
 SFT = "xinlai/Qwen2-7B-SFT"
 
@@ -24,9 +24,9 @@ CLIENT = """
 import json, logging, time
 logging.basicConfig(format="%(message)s")
 logging.getLogger("httpx").disabled = True
-from fsdpo_data import hub
-from fsdpo_data.errors import FsdpoError
-from fsdpo_data.models import resolve
+from fsdpo_data.hub import client as hub
+from fsdpo_data.core.errors import FsdpoError
+from fsdpo_data.models.resolve import resolve
 hub.TIMEOUT = {timeout}
 for name in {names!r}:
     start = time.monotonic()
@@ -125,7 +125,7 @@ def test_local_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         resolve("qwen2-7b-stf")
     with pytest.raises(InputError, match=r"name no public checkpoint.*fsdpo-train sft"):
         resolve("llama-3-8b-sft")
-    monkeypatch.setattr(models, "EMBEDDED", tmp_path / "nowhere")
+    monkeypatch.setattr(models, "CHECKPOINT", tmp_path / "nowhere")
     with pytest.raises(Unavailable, match=r"--model tiny: .*nowhere is missing"):
         resolve("tiny")
 

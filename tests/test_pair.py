@@ -15,16 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 from helpers import build_spec, fixed_sampler, problem_set, small_build
 
-from fsdpo_data.console import LineProgress
-from fsdpo_data.derive import derive
-from fsdpo_data.errors import InputError, RunMismatch, SchemaError
-from fsdpo_data.identity import file_sha256
-from fsdpo_data.pair import PairSpec, PairStage, choose
-from fsdpo_data.rewards import AGGREGATES, aggregate, aggregated
-from fsdpo_data.samplers import Completion, SamplingSpec
-from fsdpo_data.samplers.scripted import FixedSampler
-from fsdpo_data.schema import arrow_schema
-from fsdpo_data.validate import validate
+from fsdpo_data.cli.console import LineProgress
+from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError
+from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines.samplers import Completion, SamplingSpec
+from fsdpo_data.engines.samplers.scripted import FixedSampler
+from fsdpo_data.stages.pair import PairSpec, PairStage, choose
+from fsdpo_data.steps.rewards import AGGREGATES, aggregate, aggregated
 
 
 def right(i: int, steps: int = 2) -> str:
@@ -376,7 +376,7 @@ def test_other_readers_see_the_pairs(scored: Scored, tmp_path: Path) -> None:
 def test_the_command_shows_lengths_beside_each_other(
     scored: Scored, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fsdpo_data.cli import main
+    from fsdpo_data.cli.app import main
 
     source = scored(REWARDS)
     out = source.parent / "pairs"

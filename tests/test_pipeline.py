@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from helpers import RIGHT, TEXTS, WRONG, build_spec, fixed_sampler, problem_set, small_build
 
-from fsdpo_data.console import LineProgress
-from fsdpo_data.derive import derive
-from fsdpo_data.errors import RunMismatch, Unavailable
-from fsdpo_data.pair import PairSpec, PairStage
-from fsdpo_data.pipeline import build_and_derive
-from fsdpo_data.score import ScoreStage
-from fsdpo_data.scorers import TableScorer
-from fsdpo_data.validate import validate
+from fsdpo_data.cli.console import LineProgress
+from fsdpo_data.core.errors import RunMismatch, Unavailable
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines.scorers import TableScorer
+from fsdpo_data.stages.pair import PairSpec, PairStage
+from fsdpo_data.stages.pipeline import build_and_derive
+from fsdpo_data.stages.score import ScoreStage
 
 TABLE = TableScorer({RIGHT: [0.75, 0.875], WRONG: [0.5, 0.125], TEXTS[2]: [0.25], "": []})
 ENGINE = {"name": "table", "dtype": "auto"}

@@ -6,18 +6,18 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fsdpo_data.errors import InputError  # noqa: E402
-from fsdpo_train.groups import Group, collate_groups, to_table  # noqa: E402
-from fsdpo_train.logprobs import token_logprobs  # noqa: E402
-from fsdpo_train.losses import (  # noqa: E402
+from fsdpo_data.core.errors import InputError  # noqa: E402
+from fsdpo_data.engines.logprobs import token_logprobs  # noqa: E402
+from fsdpo_data.engines.step_tokens import PROMPT, Encoded  # noqa: E402
+from fsdpo_data.engines.tree_attention import use_tree_attention  # noqa: E402
+from fsdpo_train.preference.groups import Group, collate_groups, to_table  # noqa: E402
+from fsdpo_train.preference.loss import (  # noqa: E402
     LOSSES,
     PreferenceSpec,
     Solutions,
     preference_loss,
     step_weights,
 )
-from fsdpo_train.tokenize import PROMPT, Encoded  # noqa: E402
-from fsdpo_train.tree_attention import use_tree_attention  # noqa: E402
 
 EOS, PAD, VOCABULARY = 1, 0, 50
 ARCHITECTURES = ("Qwen2", "Llama", "Mistral")

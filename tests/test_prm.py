@@ -16,11 +16,11 @@ from random_model import save_random_model
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
-from fsdpo_data.errors import InputError, RunMismatch, SchemaError, Unavailable  # noqa: E402
-from fsdpo_train import prm  # noqa: E402
+from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError, Unavailable  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
-from fsdpo_train.losses import at_readouts, prm_loss  # noqa: E402
-from fsdpo_train.prm_data import (  # noqa: E402
+from fsdpo_train.preference.loss import at_readouts, prm_loss  # noqa: E402
+from fsdpo_train.prm import train as prm  # noqa: E402
+from fsdpo_train.prm.data import (  # noqa: E402
     NO_STEP,
     class_weights,
     collate,
@@ -151,7 +151,7 @@ def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from fsdpo_data.schema import arrow_schema
+    from fsdpo_data.dataset.schema import arrow_schema
 
     small_build(tmp_path / "run", problem_set(1))
     file = tmp_path / "run/solutions/train-00000-of-00001.parquet"
@@ -370,7 +370,7 @@ def test_an_unsealed_dataset_is_refused(policy: Path, tmp_path: Path) -> None:
 def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
-    from fsdpo_train.cli import app
+    from fsdpo_train.cli.app import app
 
     arguments = ["prm", "--data", data, "--out", tmp_path / "prm", "--model", policy]
     arguments += ["--max-steps", "2", "--lr", "1e-3", "--reduce", "mean", "--save-every", "0"]

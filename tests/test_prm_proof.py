@@ -32,7 +32,7 @@ def command(folder: Path, out: Path, *options: str) -> list[str]:
     given = ["--data", folder / "rows.jsonl", "--model", folder / "start", "--out", out]
     fixed = ["--lr", "1e-3", "--max-steps", STEPS, "--log-every", 1, "--grad-accum", 1]
     fixed += ["--held-out", "0.1", "--no-group-by-length"]
-    return ["-m", "fsdpo_train.cli", "prm", *map(str, [*given, *fixed]), *options]
+    return ["-m", "fsdpo_train", "prm", *map(str, [*given, *fixed]), *options]
 
 
 def environment() -> dict[str, str]:

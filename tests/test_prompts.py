@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_tokenizer import CHAT, save_tokenizer
 
-from fsdpo_data.errors import InputError
-from fsdpo_data.prompts import TEMPLATES, Template, get_template
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.models.prompts import TEMPLATES, Template, get_template
 
 ALPACA = (
     "Below is an instruction that describes a task. Write a response that appropriately completes "
@@ -184,7 +184,8 @@ def test_chat_templates_of_public_models(shared: Path) -> None:
 
 def test_plain_templates_load_no_heavy_library() -> None:
     code = (
-        "import json, sys; from fsdpo_data.prompts import get_template; get_template('alpaca'); "
+        "import json, sys; from fsdpo_data.models.prompts import get_template; "
+        "get_template('alpaca'); "
         "print(json.dumps([m for m in ('transformers', 'torch', 'huggingface_hub') "
         "if m in sys.modules]))"
     )

@@ -22,11 +22,11 @@ from hub_repo import Repo
 from hub_server import READ_TOKEN, TOKEN, HubServer, client_env, run_client, running_hub
 from paired_data import paired_dataset
 
-from fsdpo_data.schema import CONFIGS
+from fsdpo_data.dataset.schema import CONFIGS
 
 COMMANDS = """
 import contextlib, io, json, sys
-from fsdpo_data.cli import main
+from fsdpo_data.cli.app import main
 for arguments in {commands!r}:
     sys.argv = ["fsdpo-data", *arguments]
     out, err, code = io.StringIO(), io.StringIO(), 0
@@ -364,5 +364,5 @@ def plain(value: Any) -> Any:
 
 
 def test_help_loads_no_hub_client() -> None:
-    code = "import sys, fsdpo_data.cli; assert 'huggingface_hub' not in sys.modules"
+    code = "import sys, fsdpo_data.cli.app; assert 'huggingface_hub' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fsdpo_data.errors import InputError
-from fsdpo_data.hub_datasets import DATASETS
-from fsdpo_data.identity import file_sha256
-from fsdpo_data.sources import ProblemSet, load_problems, problems_digest
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.problems.hub_datasets import DATASETS
+from fsdpo_data.problems.load import ProblemSet, load_problems, problems_digest
 
 
 def test_gsm8k_as_published(shared: Path) -> None:

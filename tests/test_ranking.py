@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from fsdpo_data.ranking import auc, mean_interval, ranking_auc
+from fsdpo_data.core.statistics import auc, mean_interval, ranking_auc
 
 
 def test_auc_is_the_share_of_ordered_pairs() -> None:

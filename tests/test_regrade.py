@@ -15,15 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 from helpers import TEXTS, build_spec, problem_set, small_build
 
-from fsdpo_data.annotate import get_grader
 from fsdpo_data.answers import Grader, Verdict
-from fsdpo_data.cli import main
-from fsdpo_data.console import LineProgress
-from fsdpo_data.derive import derive
-from fsdpo_data.errors import InputError, RunMismatch, SchemaError
-from fsdpo_data.regrade import GradeStage
-from fsdpo_data.schema import arrow_schema
-from fsdpo_data.validate import validate
+from fsdpo_data.cli.app import main
+from fsdpo_data.cli.console import LineProgress
+from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.stages.annotate import get_grader
+from fsdpo_data.stages.grade import GradeStage
 
 #: Columns that grading decides.
 VERDICTS = ["answer", "outcome", "labels"]
@@ -46,8 +46,8 @@ def old_grader(version: str | None = None) -> Grader:
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make a dataset of seven problems, graded by the old grader."""
     with monkeypatch.context() as patch:
-        patch.setattr("fsdpo_data.annotate.get_grader", old_grader)
-        patch.setattr("fsdpo_data.build.SHARD_SOLUTIONS", 8)
+        patch.setattr("fsdpo_data.stages.annotate.get_grader", old_grader)
+        patch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 8)
         spec = replace(build_spec(), grader="math@0")
         small_build(tmp_path / "old", problem_set(7), spec=spec, workers=1)
     return tmp_path / "old"
@@ -119,7 +119,7 @@ def test_what_changed_is_counted_by_old_and_new_outcome(built: Path, tmp_path: P
 def test_many_workers_write_the_same_bytes(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fsdpo_data.grader_pool.WORTH_A_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.answers.pool.WORTH_A_POOL", 0)
     grade(built, tmp_path / "one", workers=1)
     grade(built, tmp_path / "two", workers=2)
     assert hashes(tmp_path / "one") == hashes(tmp_path / "two")
@@ -137,11 +137,11 @@ def test_stopped_halfway_it_ends_in_the_same_bytes(
             raise KeyboardInterrupt
         return original(*arguments)
 
-    import fsdpo_data.regrade
+    import fsdpo_data.stages.grade
 
-    original = fsdpo_data.regrade.regraded
+    original = fsdpo_data.stages.grade.regraded
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("fsdpo_data.regrade.regraded", stop)
+        patch.setattr("fsdpo_data.stages.grade.regraded", stop)
         grade(built, tmp_path / "new")
     assert not (tmp_path / "new" / "manifest.json").exists()
     with pytest.raises(RunMismatch, match="--resume"):
@@ -178,7 +178,7 @@ class Scores:
 
 
 def test_rewards_stay_and_pairs_go(built: Path, tmp_path: Path) -> None:
-    from fsdpo_data.pair import PairSpec, PairStage
+    from fsdpo_data.stages.pair import PairSpec, PairStage
 
     grade(built, tmp_path / "graded")
     stages = [Scores("step_rewards", 0.5), PairStage(PairSpec(top=1))]

@@ -11,14 +11,14 @@ import polars as pl
 import pytest
 from helpers import RIGHT, WRONG, problem_set, small_build
 
-from fsdpo_data.console import LineProgress
-from fsdpo_data.continuations import Continuer, continuation_sampling
-from fsdpo_data.derive import derive
-from fsdpo_data.errors import InputError, Unavailable
-from fsdpo_data.identity import ModelRef
-from fsdpo_data.rollouts import LabelStage, check_rollouts
-from fsdpo_data.samplers import Completion, SamplingSpec
-from fsdpo_data.validate import validate
+from fsdpo_data.cli.console import LineProgress
+from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines.samplers import Completion, SamplingSpec
+from fsdpo_data.stages.continuations import Continuer, continuation_sampling
+from fsdpo_data.stages.label import LabelStage, check_rollouts
 
 END = "Step 2: So it is {}. The answer is: {}"
 

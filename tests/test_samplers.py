@@ -10,12 +10,12 @@ import pytest
 import torch
 from random_model import save_random_model
 
-from fsdpo_data.errors import InputError, Unavailable
-from fsdpo_data.identity import ModelRef
-from fsdpo_data.samplers import Completion, SamplingSpec
-from fsdpo_data.samplers.cache import make_cache
-from fsdpo_data.samplers.tokens import cut_at_stop, encode_prompt
-from fsdpo_data.samplers.transformers import InverseCdf, TransformersSampler
+from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.engines.samplers import Completion, SamplingSpec
+from fsdpo_data.engines.samplers.cache import make_cache
+from fsdpo_data.engines.samplers.tokens import cut_at_stop, encode_prompt
+from fsdpo_data.engines.samplers.transformers import InverseCdf, TransformersSampler
 
 PROMPTS = [
     "Problem: 20 + 22?\nSolution:\n",
@@ -106,7 +106,7 @@ def test_rounds_change_no_sample(
 ) -> None:
     spec = SamplingSpec(n=6, temperature=1, max_tokens=50, stop=stop)
     at_once = babbler.sample(PROMPTS, spec)
-    monkeypatch.setattr("fsdpo_data.samplers.transformers.ROUND", 3)
+    monkeypatch.setattr("fsdpo_data.engines.samplers.transformers.ROUND", 3)
     in_rounds = babbler.sample(PROMPTS, spec)
     pairs = [
         (one, other)

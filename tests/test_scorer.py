@@ -17,18 +17,18 @@ from random_model import save_random_model, save_random_prm
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
-from fsdpo_data.console import LineProgress  # noqa: E402
-from fsdpo_data.derive import derive  # noqa: E402
-from fsdpo_data.errors import InputError, Unavailable  # noqa: E402
-from fsdpo_data.identity import ModelRef  # noqa: E402
-from fsdpo_data.pair import PairSpec, PairStage  # noqa: E402
-from fsdpo_data.score import ScoreStage  # noqa: E402
-from fsdpo_data.scorers import SteppedText, TableScorer  # noqa: E402
-from fsdpo_data.validate import validate  # noqa: E402
+from fsdpo_data.cli.console import LineProgress  # noqa: E402
+from fsdpo_data.core.errors import InputError, Unavailable  # noqa: E402
+from fsdpo_data.core.identity import ModelRef  # noqa: E402
+from fsdpo_data.dataset.derive import derive  # noqa: E402
+from fsdpo_data.dataset.validate import validate  # noqa: E402
+from fsdpo_data.engines.scorers import SteppedText, TableScorer  # noqa: E402
+from fsdpo_data.engines.scorers.heads import PrmScorer, by_length, resolve_prm  # noqa: E402
+from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
+from fsdpo_data.stages.pair import PairSpec, PairStage  # noqa: E402
+from fsdpo_data.stages.score import ScoreStage  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
-from fsdpo_train.prm_data import prepare, step_rows  # noqa: E402
-from fsdpo_train.scorer import PrmScorer, by_length, resolve_prm  # noqa: E402
-from fsdpo_train.tokenize import StepTokenizer  # noqa: E402
+from fsdpo_train.prm.data import prepare, step_rows  # noqa: E402
 
 REF = ModelRef("prm", "0")
 
@@ -235,7 +235,7 @@ def test_scoring_again_leaves_the_old_pairs_out(tmp_path: Path) -> None:
 def test_stopped_between_files_it_goes_on_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fsdpo_data.build.SHARD_SOLUTIONS", 4)
+    monkeypatch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 4)
     small_build(tmp_path / "run", problem_set(3))
     whole = scored(tmp_path / "run", tmp_path / "whole")
 
@@ -276,7 +276,7 @@ def test_the_command_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_likelihoods_are_those_of_plain_forward_passes(policy: Path) -> None:
-    from fsdpo_train.likelihood import LikelihoodScorer
+    from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
     net = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()

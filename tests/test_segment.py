@@ -12,8 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsdpo_data.errors import InputError
-from fsdpo_data.segment import SEGMENTERS, auto, blank_line, get_segmenter, newline, step_marker
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.steps.segment import (
+    SEGMENTERS,
+    auto,
+    blank_line,
+    get_segmenter,
+    newline,
+    step_marker,
+)
 
 PIECES = [
     "Step 1:",

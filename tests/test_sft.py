@@ -10,9 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
-from fsdpo_data.errors import InputError, RunMismatch, Unavailable  # noqa: E402
-from fsdpo_train import batching, sft, sft_data  # noqa: E402
+from fsdpo_data.core.errors import InputError, RunMismatch, Unavailable  # noqa: E402
 from fsdpo_train.config import SftConfig  # noqa: E402
+from fsdpo_train.sft import data as sft_data  # noqa: E402
+from fsdpo_train.sft import train as sft  # noqa: E402
+from fsdpo_train.trainer import batching  # noqa: E402
 
 ROWS = [
     {"prompt": f"Problem: {a} plus {b}\nSolution:\n", "completion": f"Step 1: {a} + {b} = {a + b}"}
@@ -256,7 +258,7 @@ def test_a_used_directory_is_refused(architecture, data, tmp_path):
 
 
 def run(*arguments):
-    command = [sys.executable, "-m", "fsdpo_train.cli", *arguments]
+    command = [sys.executable, "-m", "fsdpo_train", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -270,7 +272,7 @@ def test_help_shows_examples_and_stays_light():
     done = run("sft", "--help")
     assert done.returncode == 0 and "fsdpo-train sft --data" in done.stdout
     code = (
-        "import sys; from typer.testing import CliRunner; from fsdpo_train.cli import app; "
+        "import sys; from typer.testing import CliRunner; from fsdpo_train.cli.app import app; "
         "assert CliRunner().invoke(app, ['sft', '--help']).exit_code == 0; "
         "assert not {'torch', 'transformers', 'datasets', 'sympy'} & set(sys.modules)"
     )

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fsdpo_data.errors import InputError
-from fsdpo_data.forms import NotAProblem, answer_text
-from fsdpo_data.sources import ProblemSet, load_problems, problems_digest
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.problems.forms import NotAProblem, answer_text
+from fsdpo_data.problems.load import ProblemSet, load_problems, problems_digest
 
 PLAIN = [{"question": f"{i}+{i}?", "answer": str(2 * i)} for i in range(5)]
 GSM8K = [{"question": f"Add {i} and {i}.", "answer": f"Easy.\n#### {2000 * i:,}"} for i in range(5)]

@@ -13,17 +13,17 @@ import pytest
 from helpers import build_spec, problem_set, small_build
 from test_pair import Rewards, rewrite
 
-from fsdpo_data.console import LineProgress
-from fsdpo_data.continuations import Continuer, continuation_sampling
-from fsdpo_data.derive import derive
-from fsdpo_data.errors import InputError, SchemaError, Unavailable
-from fsdpo_data.export import export
-from fsdpo_data.identity import ModelRef
-from fsdpo_data.prompts import get_template
-from fsdpo_data.samplers import Completion, SamplingSpec
-from fsdpo_data.schema import arrow_schema
-from fsdpo_data.step_pairs import StepPairSpec, StepPairStage
-from fsdpo_data.validate import validate
+from fsdpo_data.cli.console import LineProgress
+from fsdpo_data.core.errors import InputError, SchemaError, Unavailable
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines.samplers import Completion, SamplingSpec
+from fsdpo_data.exchange.export import export
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.stages.continuations import Continuer, continuation_sampling
+from fsdpo_data.stages.pair_steps import StepPairSpec, StepPairStage
 
 RIGHT = "Step 1: 20 + 22 = 42.\nStep 2: The answer is: 42"
 LATE = "Step 1: 20 + 22 = 42.\nStep 2: So it is 43. The answer is: 43"
@@ -263,7 +263,7 @@ def test_the_command_line_with_the_embedded_model(
     from test_cli import run
 
     from fsdpo_train.config import DpoConfig
-    from fsdpo_train.dpo import train_dpo
+    from fsdpo_train.preference.train import train_dpo
 
     base, marked, steps = (tmp_path / name for name in ("base", "marked", "steps"))
     engine = ["--engine", "transformers", "--device", "cpu"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fsdpo_data.errors import RunMismatch, StoreError
-from fsdpo_data.samplers import Completion
-from fsdpo_data.store import COMPLETIONS, RunDir, differing_keys
+from fsdpo_data.core.errors import RunMismatch, StoreError
+from fsdpo_data.dataset.run import COMPLETIONS, RunDir, differing_keys
+from fsdpo_data.engines.samplers import Completion
 
 CONFIG: dict[str, Any] = {"sampling": {"n": 2, "temperature": 0.8, "stop": ("x",)}, "model": "m"}
 

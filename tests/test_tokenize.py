@@ -12,9 +12,9 @@ from small_tokenizer import save_tokenizer
 
 pytest.importorskip("transformers")
 
-from fsdpo_data.errors import InputError
-from fsdpo_data.segment import auto, newline
-from fsdpo_train.tokenize import PROMPT, Encoded, StepTokenizer
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.step_tokens import PROMPT, Encoded, StepTokenizer
+from fsdpo_data.steps.segment import auto, newline
 
 PLAIN = "Problem: What is 2 + 2?\nSolution:\n"
 

@@ -10,8 +10,8 @@ import pytest
 from hub_server import TOKEN, HubServer, client_env, run_client, running_hub
 from paired_data import paired_dataset
 
-from fsdpo_data.embedded import CHECKPOINT
-from fsdpo_data.export import export
+from fsdpo_data.exchange.export import export
+from fsdpo_data.problems.embedded import CHECKPOINT
 
 pytestmark = pytest.mark.proof
 pytest.importorskip("trl", reason="needs TRL (the extra dev)")

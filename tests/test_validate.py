@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from helpers import small_build
 
-from fsdpo_data.errors import SchemaError
-from fsdpo_data.identity import file_sha256
-from fsdpo_data.schema import arrow_schema
-from fsdpo_data.validate import validate
+from fsdpo_data.core.errors import SchemaError
+from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.validate import validate
 
 Rows = list[dict[str, Any]]
 

@@ -12,16 +12,16 @@ import pytest
 from helpers import small_build
 from paired_data import paired_dataset
 
-from fsdpo_data.cli import main
-from fsdpo_data.console import LineProgress
-from fsdpo_data.derive import derive
-from fsdpo_data.diff import Difference, changed_specs, diff
-from fsdpo_data.errors import InputError, SchemaError
-from fsdpo_data.manifest import read_manifest
-from fsdpo_data.migrate import migrate
-from fsdpo_data.pair import PairSpec, PairStage
-from fsdpo_data.schema import SCHEMA_VERSION
-from fsdpo_data.validate import validate
+from fsdpo_data.cli.app import main
+from fsdpo_data.cli.console import LineProgress
+from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.diff import Difference, changed_specs, diff
+from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.migrate import migrate
+from fsdpo_data.dataset.schema import SCHEMA_VERSION
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.stages.pair import PairSpec, PairStage
 
 DATA = Path(__file__).parent / "data"
 #: Digests of the frozen datasets, by schema version.

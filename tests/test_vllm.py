@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fsdpo_data.models import ResolvedModel, resolve
-from fsdpo_data.samplers import Completion, SamplingSpec
-from fsdpo_data.sources import load_problems
+from fsdpo_data.engines.samplers import Completion, SamplingSpec
+from fsdpo_data.models.resolve import ResolvedModel, resolve
+from fsdpo_data.problems.load import load_problems
 
 # vLLM's own imports warn.
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
@@ -28,7 +28,7 @@ def tiny() -> ResolvedModel:
 
 @pytest.fixture(scope="module")
 def engine(tiny: ResolvedModel) -> Any:
-    from fsdpo_data.samplers.vllm import VllmSampler
+    from fsdpo_data.engines.samplers.vllm import VllmSampler
 
     return VllmSampler(tiny.path, tiny.ref)
 
@@ -46,7 +46,7 @@ def texts(results: list[list[Completion]]) -> list[list[str]]:
 def test_greedy_agrees_with_transformers_or_was_a_tie(
     engine: Any, tiny: ResolvedModel, prompts: list[str]
 ) -> None:
-    from fsdpo_data.samplers.transformers import TransformersSampler
+    from fsdpo_data.engines.samplers.transformers import TransformersSampler
 
     spec = SamplingSpec(n=1, temperature=0, max_tokens=256)
     ours = TransformersSampler(tiny.path, tiny.ref, device="cpu").sample(prompts, spec)
@@ -100,7 +100,7 @@ def test_stop_strings_length_and_context(engine: Any, prompts: list[str]) -> Non
 
 
 def build(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fsdpo_data.cli", "build", "--engine", "vllm"]
+    command = [sys.executable, "-m", "fsdpo_data", "build", "--engine", "vllm"]
     return subprocess.run(
         [*command, "--out", str(out), *arguments], capture_output=True, text=True, check=False
     )
@@ -138,7 +138,7 @@ def test_two_copies_of_the_model_draw_what_one_draws(engine: Any, tmp_path: Path
 def check_dataset(root: Path, rows: int) -> None:
     import datasets
 
-    from fsdpo_data.validate import validate
+    from fsdpo_data.dataset.validate import validate
 
     assert validate(root)["spec"]["engine"]["name"] == "vllm"
     cache = str(root.parent / "cache")

@@ -8,7 +8,7 @@ import pytest
 from helpers import build_spec
 from random_model import save_random_model, save_random_prm
 
-from fsdpo_data.sources import load_problems
+from fsdpo_data.problems.load import load_problems
 
 # vLLM's own imports warn.
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 def test_vllm_gives_the_rewards_of_transformers(tmp_path: Path) -> None:
     from test_scorer import REF, solutions, worst
 
-    from fsdpo_data.scorers import SteppedText
-    from fsdpo_train.scorer import PrmScorer
-    from fsdpo_train.vllm_scorer import VllmPrmScorer
+    from fsdpo_data.engines.scorers import SteppedText
+    from fsdpo_data.engines.scorers.heads import PrmScorer
+    from fsdpo_data.engines.scorers.vllm import VllmPrmScorer
 
     model = save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy"))
     odd = [SteppedText("p", []), SteppedText("p", ["x" * 300])]
@@ -32,15 +32,15 @@ def test_vllm_gives_the_rewards_of_transformers(tmp_path: Path) -> None:
 
 def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) -> None:
     """On a GPU either takes nearly all memory: one has to end before the other begins."""
-    from fsdpo_data.console import LineProgress
-    from fsdpo_data.models import resolve
-    from fsdpo_data.pipeline import build_and_derive
-    from fsdpo_data.samplers import Sampler
-    from fsdpo_data.samplers.vllm import VllmSampler
-    from fsdpo_data.score import ScoreStage
-    from fsdpo_data.scorers import Scorer
-    from fsdpo_train.scorer import resolve_prm
-    from fsdpo_train.vllm_scorer import VllmPrmScorer
+    from fsdpo_data.cli.console import LineProgress
+    from fsdpo_data.engines.samplers import Sampler
+    from fsdpo_data.engines.samplers.vllm import VllmSampler
+    from fsdpo_data.engines.scorers import Scorer
+    from fsdpo_data.engines.scorers.heads import resolve_prm
+    from fsdpo_data.engines.scorers.vllm import VllmPrmScorer
+    from fsdpo_data.models.resolve import resolve
+    from fsdpo_data.stages.pipeline import build_and_derive
+    from fsdpo_data.stages.score import ScoreStage
 
     before = engines()
     alive: list[int] = []

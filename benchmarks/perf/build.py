@@ -30,11 +30,11 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fsdpo_data.annotate import SHARD_SOLUTIONS, get_grader, write_parquet
-from fsdpo_data.models import resolve
-from fsdpo_data.samplers import Completion
-from fsdpo_data.schema import Problem
-from fsdpo_data.segment import auto
+from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.engines.samplers import Completion
+from fsdpo_data.models.resolve import resolve
+from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, get_grader, write_parquet
+from fsdpo_data.steps.segment import auto
 
 Base = tuple[str, str, list[str]]  # question, gold, responses
 
@@ -75,7 +75,7 @@ def real(outputs: Path) -> Iterator[Base]:
 
 def embedded() -> Iterator[Base]:
     """Yield problems of the embedded world with demonstrations, some of them wrong."""
-    from fsdpo_data.embedded import demonstration, make_problems
+    from fsdpo_data.problems.embedded import demonstration, make_problems
 
     rng = random.Random(0)
     for problem in make_problems("train", 1000):
@@ -134,7 +134,7 @@ def inside(folder: Path) -> dict[str, float]:
 
 def timed_build(folder: Path, samples: int) -> tuple[float, int, dict[str, float]]:
     """Run the build in a child process; return seconds, peak bytes and seconds by phase."""
-    command = [sys.executable, "-m", "fsdpo_data.cli", "build", "--problems"]
+    command = [sys.executable, "-m", "fsdpo_data", "build", "--problems"]
     command += [str(folder / "problems.jsonl"), "--samples", str(samples)]
     command += ["--engine", "scripted", "--replay", str(folder / "recorded.jsonl")]
     command += ["--out", str(folder / "out")]

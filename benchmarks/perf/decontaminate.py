@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 import time
 
-from fsdpo_data.decontaminate import read_benchmark
-from fsdpo_data.overlap import Text, overlaps
-from fsdpo_data.sources import load_problems
+from fsdpo_data.problems.load import load_problems
+from fsdpo_data.problems.overlap import Text, overlaps
+from fsdpo_data.stages.decontaminate import read_benchmark
 
 
 def main() -> None:

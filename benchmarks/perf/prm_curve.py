@@ -73,7 +73,7 @@ def by_rollouts(options: argparse.Namespace, test: Path) -> list[Row]:
         if not (labelled / "manifest.json").exists():
             some = sampled(options, "train", options.problems, m)
             given = [some, "--rollouts", n, "--engine", "transformers", "--out", labelled]
-            run(options, "fsdpo_data.cli", "label", *given, *resuming(labelled))
+            run(options, "fsdpo_data", "label", *given, *resuming(labelled))
         prm = trained(options, f"prm-m{m}-n{n}", labelled, "--labels", "rollouts")
         rows.append((m, n, cost(labelled), measured(options, test, "--prm", prm)))
     return rows
@@ -84,7 +84,7 @@ def sampled(options: argparse.Namespace, split: str, problems: int, samples: int
     if not (out / "manifest.json").exists():
         given = ["--split", split, "--limit", problems, "--samples", samples, "--max-tokens", 256]
         given += ["--engine", "transformers", "--out", out, *resuming(out)]
-        run(options, "fsdpo_data.cli", "build", *given)
+        run(options, "fsdpo_data", "build", *given)
     return out
 
 
@@ -94,13 +94,13 @@ def trained(options: argparse.Namespace, name: str, data: Path, *labels: object)
         given = ["--data", data, "--out", out, "--max-steps", options.steps, "--lr", options.lr]
         given += ["--batch-size", options.batch_size, "--grad-accum", 1, "--adam-beta2", 0.98]
         given += ["--held-out", 0, "--log-every", 100]
-        run(options, "fsdpo_train.cli", "prm", *given, *labels, *resuming(out))
+        run(options, "fsdpo_train", "prm", *given, *labels, *resuming(out))
     return out
 
 
 def measured(options: argparse.Namespace, test: Path, *model: object) -> dict[str, Any]:
     given = [*model, "--dataset", test, "--engine", "transformers", "--json"]
-    report: dict[str, Any] = json.loads(run(options, "fsdpo_bench.cli", "prm", *given))["dataset"]
+    report: dict[str, Any] = json.loads(run(options, "fsdpo_bench", "prm", *given))["dataset"]
     return report
 
 

@@ -17,16 +17,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fsdpo_data.annotate import get_grader
-from fsdpo_data.build import BuildSpec, sample_owed
-from fsdpo_data.console import LineProgress
-from fsdpo_data.jobs import BATCH
-from fsdpo_data.models import resolve
-from fsdpo_data.samplers import SamplingSpec
-from fsdpo_data.samplers.tokens import encode_prompt
-from fsdpo_data.samplers.vllm import VllmSampler
-from fsdpo_data.sources import ProblemSet, load_problems
-from fsdpo_data.store import RunDir
+from fsdpo_data.cli.console import LineProgress
+from fsdpo_data.dataset.run import RunDir
+from fsdpo_data.engines.load import BATCH
+from fsdpo_data.engines.samplers import SamplingSpec
+from fsdpo_data.engines.samplers.tokens import encode_prompt
+from fsdpo_data.engines.samplers.vllm import VllmSampler
+from fsdpo_data.models.resolve import resolve
+from fsdpo_data.problems.load import ProblemSet, load_problems
+from fsdpo_data.stages.annotate import get_grader
+from fsdpo_data.stages.sample import BuildSpec, sample_owed
 
 
 def main() -> None:

@@ -28,11 +28,11 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
 
-from fsdpo_data.embedded import CHECKPOINT, PROMPT, demonstration, make_problems
-from fsdpo_data.identity import ModelRef
-from fsdpo_data.scorers import SteppedText
-from fsdpo_train.scorer import PrmScorer
-from fsdpo_train.tokenize import Encoded
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers.heads import PrmScorer
+from fsdpo_data.engines.step_tokens import Encoded
+from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT, demonstration, make_problems
 
 Rewards = list[list[float] | None]
 

@@ -205,12 +205,13 @@ def make_ours(options: argparse.Namespace) -> Any:
     """Build the trainer of `fsdpo-train dpo`, one part of it left out."""
     import transformers
 
-    from fsdpo_train import dpo, logprobs
+    from fsdpo_data.engines import logprobs
     from fsdpo_train.config import DpoConfig
-    from fsdpo_train.dpo_data import prepare
-    from fsdpo_train.pair_rows import by_prompt, open_pairs
-    from fsdpo_train.reference import made_by, reference_logprobs
-    from fsdpo_train.reference_store import ReferenceStore
+    from fsdpo_train.preference import train as dpo
+    from fsdpo_train.preference.data import prepare
+    from fsdpo_train.preference.pairs import by_prompt, open_pairs
+    from fsdpo_train.preference.reference import made_by, reference_logprobs
+    from fsdpo_train.preference.reference_store import ReferenceStore
 
     way, folder = options.run, options.folder
     config = DpoConfig(
@@ -250,7 +251,7 @@ def make_ours(options: argparse.Namespace) -> Any:
 
 def every_pair_apart(data: Any, reference: Any) -> tuple[Any, Any]:
     """Give every pair solutions of its own, as trainers that know only pairs do."""
-    from fsdpo_train.groups import Group
+    from fsdpo_train.preference.groups import Group
 
     found, values = [], []
     for group, arrays in zip(data.groups, reference, strict=True):
@@ -268,8 +269,8 @@ def compute_reference(trainer: Any, policy: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from fsdpo_train.groups import to_table
-    from fsdpo_train.policy import model_inputs, return_logprobs
+    from fsdpo_data.engines.policy import model_inputs, return_logprobs
+    from fsdpo_train.preference.groups import to_table
 
     second = return_logprobs(AutoModelForCausalLM.from_pretrained(policy).eval())
     given = trainer.compute_loss

@@ -15,7 +15,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.prompts import get_template
+from fsdpo_data.models.prompts import get_template
 
 #: Repository, and the columns that hold question and solution.
 METAMATH = ("meta-math/MetaMathQA", "query", "response")

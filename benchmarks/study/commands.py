@@ -107,11 +107,11 @@ class Commands:
 
     def _sealed(self, name: str, *words: object, threads: int | None = None) -> Path:
         """Make a sealed dataset with ``fsdpo-data``."""
-        return self._made(name, "manifest.json", "fsdpo_data.cli", words, threads)
+        return self._made(name, "manifest.json", "fsdpo_data", words, threads)
 
     def _model(self, name: str, *words: object) -> Path:
         """Train a model with ``fsdpo-train``, which writes its card last."""
-        return self._made(name, "README.md", "fsdpo_train.cli", words)
+        return self._made(name, "README.md", "fsdpo_train", words)
 
     def _made(
         self,

@@ -45,7 +45,7 @@ def train(run: Run) -> str:
     start = f"fsdpo-train {run.stage}"
     if every > 1:
         nodes = f"--nnodes {every // local} " if every > local else ""
-        start = f"torchrun {nodes}--nproc-per-node {local} -m fsdpo_train.cli {run.stage}"
+        start = f"torchrun {nodes}--nproc-per-node {local} -m fsdpo_train {run.stage}"
     data = run.data if run.manifest is None else _made_in(run.manifest["spec"])
     model = {"model": run.model} if run.model else {}  # random weights have none
     flags = dict(_flag(name, value) for name, value in run.changed.items())

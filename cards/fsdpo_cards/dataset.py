@@ -39,7 +39,7 @@ def dataset_card(
     Raises:
         jinja2.UndefinedError: if the manifest lacks a field that the card shows.
     """
-    from fsdpo_data.summary import summary_rows
+    from fsdpo_data.cli.summary import summary_rows
 
     body = render(
         "dataset.md",

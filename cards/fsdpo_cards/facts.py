@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.schema import CONFIGS, arrow_schema
+from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_cards.bars import bars, histogram, shares
-from fsdpo_data.rewards import aggregated
+from fsdpo_data.steps.rewards import aggregated
 
 if TYPE_CHECKING:
     import polars as pl

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fsdpo_data.answers import Verdict
-from fsdpo_data.answers.equal import Options, equivalent, is_words
-from fsdpo_data.answers.extract import Extraction, extract
-from fsdpo_data.answers.stated import states
+from fsdpo_data.answers.comparing.equal import Options, equivalent, is_words
+from fsdpo_data.answers.finding.extract import Extraction, extract
+from fsdpo_data.answers.finding.stated import states
 
 
 class MathGrader:

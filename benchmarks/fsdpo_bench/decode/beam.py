@@ -19,13 +19,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from fsdpo_bench.decode.cuts import kept_of, step_stops
 from fsdpo_bench.decode.solution import Cost, Solution, value
-from fsdpo_data.errors import InputError
-from fsdpo_data.rewards import check_aggregate
-from fsdpo_data.samplers import Completion, Sampler, SamplingSpec
-from fsdpo_data.scorers import Scorer, SteppedText
-from fsdpo_data.segment import get_segmenter
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.samplers import Completion, Sampler, SamplingSpec
+from fsdpo_data.engines.scorers import Scorer, SteppedText
+from fsdpo_data.steps.rewards import check_aggregate
+from fsdpo_data.steps.segment import get_segmenter
+from fsdpo_data.steps.stops import kept_of, step_stops
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from fsdpo_data.answers.equal import equivalent
+from fsdpo_data.answers.comparing.equal import equivalent
 
 
 def answer_classes(answers: Sequence[str | None]) -> list[int | None]:

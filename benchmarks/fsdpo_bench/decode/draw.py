@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fsdpo_bench.decode.solution import Solution
-from fsdpo_data.samplers import Sampler, SamplingSpec
-from fsdpo_data.scorers import Scorer, SteppedText
-from fsdpo_data.segment import Segmenter
+from fsdpo_data.engines.samplers import Sampler, SamplingSpec
+from fsdpo_data.engines.scorers import Scorer, SteppedText
+from fsdpo_data.steps.segment import Segmenter
 
 
 def draw(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fsdpo_data.rewards import aggregate
-from fsdpo_data.samplers import FinishReason
+from fsdpo_data.engines.samplers import FinishReason
+from fsdpo_data.steps.rewards import aggregate
 
 
 @dataclass(frozen=True, slots=True)

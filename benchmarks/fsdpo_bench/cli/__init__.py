@@ -1,0 +1,1 @@
+"""The ``fsdpo-bench`` command line."""

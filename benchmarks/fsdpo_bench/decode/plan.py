@@ -1,0 +1,126 @@
+"""What is decoded of every problem: which decoders, at which K, chosen how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fsdpo_bench.decode.beam import BeamSpec
+from fsdpo_data.core.errors import InputError, nearest
+from fsdpo_data.steps.rewards import check_aggregate
+
+#: What each decoder does, by its name on the command line.
+DECODERS: Mapping[str, str] = {
+    "greedy": "the most likely token at every step",
+    "sc": "self-consistency: the majority of K samples",
+    "weighted": "a majority weighted by the aggregated step rewards",
+    "bon": "best-of-N: the sample with the best aggregated step rewards",
+    "sbs": "step-wise beam search",
+}
+_OF_SAMPLES = ("sc", "weighted", "bon")
+_WITH_PRM = ("weighted", "bon", "sbs")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Decoders and their settings.
+
+    Attributes:
+        decoders: Names of ``DECODERS``.
+        ks: Numbers of samples to decide among; one set of samples serves all.
+        aggregate: How step rewards become one number for ``weighted`` and ``bon``.
+        beams: The beam searches to run; none without ``sbs``.
+    """
+
+    decoders: tuple[str, ...] = ("greedy",)
+    ks: tuple[int, ...] = (5,)
+    aggregate: str = "min"
+    beams: tuple[BeamSpec, ...] = ()
+
+    @property
+    def samples(self) -> int:
+        """Samples of each problem; 0 if no decoder needs them."""
+        return max(self.ks) if set(self.decoders) & set(_OF_SAMPLES) else 0
+
+    @property
+    def needs_prm(self) -> bool:
+        """Whether anything is to be rewarded."""
+        return bool(set(self.decoders) & set(_WITH_PRM))
+
+    @property
+    def models(self) -> int:
+        """Models that run side by side: the policy, and its reward model."""
+        return 2 if self.needs_prm else 1
+
+    @property
+    def rewards_samples(self) -> bool:
+        """Whether whole samples are to be rewarded."""
+        return bool({"weighted", "bon"} & set(self.decoders))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the results, such as ``greedy``, ``sc@5``, ``bon@5:min`` and ``sbs@5,1``."""
+        found = []
+        for each in self.decoders:
+            if each in _OF_SAMPLES:
+                found += [sampled_name(each, k, self.aggregate) for k in self.ks]
+            elif each == "sbs":
+                found += [beam_name(beam) for beam in self.beams]
+            else:
+                found.append(each)
+        return found
+
+    def beam_config(self) -> dict[str, Any] | None:
+        """Return what the searches have in common beside their widths, for the run's config."""
+        if not self.beams:
+            return None
+        common = asdict(self.beams[0])
+        return {key: common[key] for key in common if key not in ("b1", "b2")}
+
+
+def sampled_name(decoder: str, k: int, aggregate: str) -> str:
+    """Name the result of a decoder that chooses one of K samples."""
+    return f"sc@{k}" if decoder == "sc" else f"{decoder}@{k}:{aggregate}"
+
+
+def beam_name(beam: BeamSpec) -> str:
+    """Name the result of a beam search."""
+    return f"sbs@{beam.b1},{beam.b2}"
+
+
+def make_plan(
+    decode: Sequence[str],
+    ks: Sequence[int],
+    aggregate: str,
+    beams: Sequence[BeamSpec],
+) -> Plan:
+    """Check the options of the command line and freeze them.
+
+    Args:
+        decode: Names of decoders, several of them separated by commas.
+        ks: Numbers of samples.
+        aggregate: How step rewards become one number.
+        beams: The searches that ``sbs`` stands for.
+
+    Raises:
+        InputError: for a name or a number that cannot be.
+    """
+    names = [name.strip() for each in decode for name in each.split(",") if name.strip()]
+    for name in names:
+        _check_decoder(name)
+    for k in ks:
+        if k < 1:
+            raise InputError(f"--k {k}: expected at least 1.")
+    return Plan(
+        tuple(name for name in DECODERS if name in names),
+        tuple(sorted(set(ks))),
+        check_aggregate(aggregate),
+        tuple(dict.fromkeys(beams)) if "sbs" in names else (),
+    )
+
+
+def _check_decoder(name: str) -> None:
+    if name not in DECODERS:
+        known = "; ".join(f"{key} ({says})" for key, says in DECODERS.items())
+        raise InputError(f"--decode {name}: expected some of {known}.{nearest(name, DECODERS)}")

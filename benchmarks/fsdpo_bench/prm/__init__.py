@@ -1,0 +1,1 @@
+"""What a process reward model is worth."""

@@ -1,0 +1,190 @@
+"""Finding the first wrong step: ProcessBench and files of its form.
+
+ProcessBench (Zheng et al. 2024) asks where a solution goes wrong first. A reward model answers
+with the first step whose reward is below a threshold, or that there is none. The score is the
+harmonic mean of the accuracies on solutions with and without an error. The threshold is chosen on
+a part of the rows that the score is not taken on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.rows import read_records
+from fsdpo_data.dataset.manifest import wilson_interval
+from fsdpo_data.engines.scorers import Scorer, SteppedText
+from fsdpo_data.models.prompts import Template
+
+#: What says that no step is wrong.
+NO_ERROR = -1
+#: Thresholds tried: as many quantiles of the rewards.
+_CANDIDATES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A solution whose first wrong step is known.
+
+    Attributes:
+        key: Id of the row.
+        problem: The problem's text.
+        steps: The steps, without separators.
+        first_error: Index of the first wrong step, or ``NO_ERROR``.
+    """
+
+    key: str
+    problem: str
+    steps: tuple[str, ...]
+    first_error: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstErrors:
+    """How often the first wrong step was found.
+
+    Attributes:
+        f1: Harmonic mean of the two accuracies.
+        found: Solutions with an error whose first wrong step was named.
+        with_error: Solutions with an error.
+        passed: Solutions without an error that were called right.
+        without_error: Solutions without an error.
+        threshold: Rewards below it call a step wrong.
+        tuned_on: Rows the threshold was chosen on, which are not counted here.
+        unscored: Rows too long for the model; they count as missed.
+    """
+
+    f1: float
+    found: int
+    with_error: int
+    passed: int
+    without_error: int
+    threshold: float
+    tuned_on: int = 0
+    unscored: int = 0
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return (name, value) for a person; every share with its interval and denominator."""
+        return [
+            ("F1 of finding the first error", f"{100 * self.f1:.1f}"),
+            ("error found", _share(self.found, self.with_error)),
+            ("correct passed", _share(self.passed, self.without_error)),
+            ("threshold", f"{self.threshold:.3f}, chosen on {self.tuned_on} other rows"),
+            ("too long", f"{self.unscored}"),
+        ]
+
+
+def _share(part: int, whole: int) -> str:
+    interval = wilson_interval(part, whole)
+    if interval is None:
+        return "none"
+    low, high = (100 * bound for bound in interval)
+    return f"{100 * part / whole:.1f} %  [{low:.1f}, {high:.1f}]  ({part} of {whole})"
+
+
+def read_judged(file: Path) -> list[Judged]:
+    """Read rows of ``problem``, ``steps`` and ``label`` (index of the first wrong step, or -1).
+
+    Raises:
+        InputError: if a row lacks one of them or its label is no step.
+    """
+    rows = []
+    for record in read_records(file):
+        fields = record.fields
+        problem, steps, label = (fields.get(name) for name in ("problem", "steps", "label"))
+        if not isinstance(problem, str) or not isinstance(steps, list) or not steps:
+            raise InputError(
+                f"{file}, row {record.row}: {record.broken or 'no problem or no steps'}. Expected "
+                "problem, steps (a list) and label, as in ProcessBench."
+            )
+        if not isinstance(label, int) or not NO_ERROR <= label < len(steps):
+            raise InputError(
+                f"{file}, row {record.row}: label {label!r} of {len(steps)} steps. Expected the "
+                "index of the first wrong step, or -1."
+            )
+        key = str(fields.get("id", record.row))
+        rows.append(Judged(key, problem, tuple(map(str, steps)), label))
+    return rows
+
+
+def score_judged(
+    rows: Sequence[Judged], scorer: Scorer, template: Template
+) -> list[list[float] | None]:
+    """Reward every step; steps are joined by a blank line, as they were written."""
+    items = []
+    for row in rows:
+        *before, last = row.steps
+        steps = [step.rstrip("\n") + "\n\n" for step in before]
+        items.append(SteppedText(template.render(row.problem), [*steps, last]))
+    return scorer.score(items)
+
+
+def measure_first_errors(
+    rows: Sequence[Judged], rewards: Sequence[Sequence[float] | None], tune: float = 0.2
+) -> FirstErrors:
+    """Choose the threshold on a share of the rows and count on the others.
+
+    Args:
+        rows: The solutions.
+        rewards: Their step rewards; None where the model could not read them.
+        tune: Share of the rows that chooses the threshold, drawn by the rows' keys.
+
+    Raises:
+        InputError: if either part would lack solutions with or without an error.
+    """
+    drawn = sorted(range(len(rows)), key=lambda i: hashlib.sha256(rows[i].key.encode()).hexdigest())
+    cut = round(tune * len(rows))
+    chosen, counted = drawn[:cut], drawn[cut:]
+    for part in (chosen, counted):
+        if len({rows[i].first_error == NO_ERROR for i in part}) < 2:
+            raise InputError(
+                f"{len(rows)} rows: both the {cut} that choose the threshold and the others need "
+                "solutions with and without an error. Give more rows."
+            )
+    labels = [row.first_error for row in rows]
+    threshold = best_threshold([rewards[i] for i in chosen], [labels[i] for i in chosen])
+    counts = count_first_errors(
+        [rewards[i] for i in counted], [labels[i] for i in counted], threshold
+    )
+    unscored = sum(rewards[i] is None for i in counted)
+    return replace(counts, tuned_on=cut, unscored=unscored)
+
+
+def first_below(rewards: Sequence[float], threshold: float) -> int:
+    """Return the first step whose reward is below the threshold, or ``NO_ERROR``."""
+    return next((i for i, reward in enumerate(rewards) if reward < threshold), NO_ERROR)
+
+
+def count_first_errors(
+    rewards: Sequence[Sequence[float] | None], labels: Sequence[int], threshold: float
+) -> FirstErrors:
+    """Count right answers at a threshold."""
+    right = [
+        each is not None and first_below(each, threshold) == label
+        for each, label in zip(rewards, labels, strict=True)
+    ]
+    with_error = [ok for ok, label in zip(right, labels, strict=True) if label != NO_ERROR]
+    without = [ok for ok, label in zip(right, labels, strict=True) if label == NO_ERROR]
+    found, passed = (sum(part) / max(1, len(part)) for part in (with_error, without))
+    return FirstErrors(
+        f1=2 * found * passed / (found + passed) if found + passed else 0.0,
+        found=sum(with_error),
+        with_error=len(with_error),
+        passed=sum(without),
+        without_error=len(without),
+        threshold=threshold,
+    )
+
+
+def best_threshold(rewards: Sequence[Sequence[float] | None], labels: Sequence[int]) -> float:
+    """Return the quantile of the rewards that gives the highest F1, the lowest of equals."""
+    every = sorted(reward for each in rewards if each for reward in each)
+    if not every:
+        return 0.5
+    steps = min(_CANDIDATES, len(every))
+    candidates = sorted({every[len(every) * i // steps] for i in range(steps)})
+    scores = [count_first_errors(rewards, labels, each).f1 for each in candidates]
+    return candidates[scores.index(max(scores))]

@@ -1,0 +1,101 @@
+"""``fsdpo-bench prm``: everything that is measured of a process reward model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fsdpo_bench.prm.first_error import (
+    FirstErrors,
+    measure_first_errors,
+    read_judged,
+    score_judged,
+)
+from fsdpo_bench.prm.truth import ScoredSolution, load_scored, load_unscored, report
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.scorers import Scorer, SteppedText
+from fsdpo_data.models.prompts import get_template
+
+
+@dataclass(slots=True)
+class Measured:
+    """What was measured.
+
+    Attributes:
+        dataset: See :func:`fsdpo_bench.prm.truth.report`; None without ``--dataset``.
+        first_errors: By file name.
+    """
+
+    dataset: dict[str, Any] | None = None
+    first_errors: dict[str, FirstErrors] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "dataset": self.dataset,
+            "first_errors": {name: asdict(found) for name, found in self.first_errors.items()},
+        }
+
+
+def measure_prm(
+    make_scorer: Callable[[], Scorer] | None,
+    dataset: Path | None,
+    files: Sequence[Path],
+    template: str | None,
+    tune: float,
+) -> Measured:
+    """Measure a process reward model, or the rewards a dataset holds already.
+
+    Args:
+        make_scorer: Loads the model; None to take the dataset's own rewards.
+        dataset: A sealed dataset of graded solutions.
+        files: ProcessBench files.
+        template: Prompt template for their problems.
+        tune: Share of a file's rows that chooses the threshold.
+
+    Raises:
+        InputError: if there is nothing to measure, or a file cannot be used.
+        Unavailable: if the model cannot be run here.
+    """
+    _check(make_scorer is not None, dataset, files, template)
+    rows = {file.name: read_judged(file) for file in files}
+    solutions = None if dataset is None else _solutions(dataset, scored=make_scorer is None)
+    scorer = None if make_scorer is None else make_scorer()
+    measured = Measured()
+    if solutions is not None:
+        measured.dataset = report(solutions if scorer is None else _rewarded(solutions, scorer))
+    if scorer is not None and template is not None:
+        prompt = get_template(template)
+        for name, judged in rows.items():
+            rewards = score_judged(judged, scorer, prompt)
+            measured.first_errors[name] = measure_first_errors(judged, rewards, tune)
+    return measured
+
+
+def _check(
+    has_model: bool, dataset: Path | None, files: Sequence[Path], template: str | None
+) -> None:
+    if dataset is None and not files:
+        raise InputError("nothing to measure: give --dataset DIR or --first-errors FILE, or both.")
+    if files and not has_model:
+        raise InputError("--first-errors needs a model to find them: give --prm PATH.")
+    if files and template is None:
+        raise InputError(
+            "--first-errors needs --template: the prompt that the model's training data had."
+        )
+
+
+def _solutions(dataset: Path, *, scored: bool) -> list[ScoredSolution]:
+    from fsdpo_data.dataset.manifest import read_manifest
+
+    read_manifest(dataset)
+    return load_scored(dataset) if scored else load_unscored(dataset)
+
+
+def _rewarded(solutions: Sequence[ScoredSolution], scorer: Scorer) -> list[ScoredSolution]:
+    """Give the solutions the scorer's rewards; those it cannot read are left out."""
+    rewards = scorer.score([SteppedText(each.prompt, each.steps) for each in solutions])
+    pairs = zip(solutions, rewards, strict=True)
+    return [replace(each, rewards=found) for each, found in pairs if found]

@@ -1,0 +1,208 @@
+"""What step rewards are worth on a dataset of solutions: ranking, best-of-N, and step truth.
+
+Ranking and best-of-N need outcomes only. Where the problems are the embedded world's, it is known
+of every step whether it is right, and rewards before and after the first wrong step are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.statistics import Ranking, auc, mean_interval, ranking_auc
+from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.steps.rewards import AGGREGATES, aggregate
+
+#: Sizes of the best-of-N curve, as far as there are samples.
+SIZES = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredSolution:
+    """A graded solution with its rewards.
+
+    Attributes:
+        problem: Id of its problem.
+        prompt: The rendered prompt.
+        steps: The steps.
+        rewards: One per step.
+        right: Whether the answer is.
+        first_wrong: Index of the first wrong step, None if every step is right; -1 where that is
+            not known.
+    """
+
+    problem: str
+    prompt: str
+    steps: Sequence[str]
+    rewards: Sequence[float]
+    right: bool
+    first_wrong: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepTruth:
+    """Rewards of steps before the first wrong one against those from it on.
+
+    Attributes:
+        auc: Chance that a step before (or of a solution without a wrong step) is above one after.
+        margin: Mean reward before less mean reward from it on, within a solution: mean over
+            problems.
+        ci95: Normal 95 % interval of the margin, over problems.
+        problems: Problems with a solution that goes wrong after a right step.
+        solutions: Such solutions.
+    """
+
+    auc: float | None
+    margin: float | None
+    ci95: tuple[float, float] | None
+    problems: int
+    solutions: int
+
+
+def load_scored(root: Path) -> list[ScoredSolution]:
+    """Read the scored, graded solutions of a sealed dataset.
+
+    Raises:
+        InputError: if it has no rewards.
+    """
+    solutions = [each for each in load_unscored(root) if each.rewards]
+    if not solutions:
+        raise InputError(
+            f"{root} has no step rewards. Score it with fsdpo-data score, or give --prm PATH."
+        )
+    return solutions
+
+
+def load_unscored(root: Path) -> list[ScoredSolution]:
+    """Read the graded solutions of a sealed dataset, with no rewards where there are none."""
+    import polars as pl
+
+    truth = dict(_embedded_problems(root))
+    rows = (
+        pl.scan_parquet(root / "solutions" / "*.parquet")
+        .filter(
+            (pl.col("completions").list.len() > 0)
+            & pl.col("outcome").is_in(["correct", "incorrect", "no_answer"])
+        )
+        .select("problem_id", "prompt", "completions", "step_rewards", "outcome")
+        .collect()
+    )
+    return [
+        ScoredSolution(
+            row["problem_id"],
+            row["prompt"],
+            row["completions"],
+            row["step_rewards"] or [],
+            row["outcome"] == "correct",
+            _first_wrong(truth.get(row["problem_id"]), row["completions"]),
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def _embedded_problems(root: Path) -> Iterator[tuple[str, Problem]]:
+    import polars as pl
+
+    for row in pl.read_parquet(root / "problems" / "*.parquet").iter_rows(named=True):
+        metadata = json.loads(row["metadata"])
+        if "nodes" in metadata and "world" in metadata:
+            yield (
+                row["problem_id"],
+                Problem(row["question"], row["answer"], row["source"], row["split"], metadata),
+            )
+
+
+def _first_wrong(problem: Problem | None, steps: Sequence[str]) -> int | None:
+    from fsdpo_data.problems.embedded import first_wrong_step
+
+    return -1 if problem is None else first_wrong_step(problem, steps)
+
+
+def rankings(solutions: Sequence[ScoredSolution]) -> dict[str, Ranking]:
+    """Return, by aggregate, how well rewards put right solutions of a problem above wrong ones."""
+    problems, right = [s.problem for s in solutions], [s.right for s in solutions]
+    return {
+        how: ranking_auc(problems, [aggregate(s.rewards, how) for s in solutions], right)
+        for how in AGGREGATES
+    }
+
+
+def step_truth(solutions: Sequence[ScoredSolution]) -> StepTruth | None:
+    """Compare rewards before and after the first wrong step; None where it is not known."""
+    known = [each for each in solutions if each.first_wrong != -1]
+    if not known:
+        return None
+    scores: list[float] = []
+    right: list[bool] = []
+    margins: dict[str, list[float]] = defaultdict(list)
+    for each in known:
+        end = len(each.rewards) if each.first_wrong is None else each.first_wrong
+        scores += each.rewards
+        right += [index < end for index in range(len(each.rewards))]
+        if 0 < end < len(each.rewards):
+            before, after = each.rewards[:end], each.rewards[end:]
+            margins[each.problem].append(
+                math.fsum(before) / len(before) - math.fsum(after) / len(after)
+            )
+    means = [math.fsum(values) / len(values) for values in margins.values()]
+    margin, interval = mean_interval(means) if means else (None, None)
+    count = sum(map(len, margins.values()))
+    return StepTruth(auc(scores, right), margin, interval, len(means), count)
+
+
+def best_of(solutions: Sequence[ScoredSolution]) -> dict[str, dict[int, float]]:
+    """Return the accuracy of best-of-N, by aggregate and N; ``pass`` is that of a perfect judge.
+
+    It is the expectation over which N of a problem's samples are drawn, worked out exactly, so
+    there is no luck in it. Equal scores go to the earliest sample. Every problem counts the same.
+    """
+    groups: dict[str, list[ScoredSolution]] = defaultdict(list)
+    for each in solutions:
+        groups[each.problem].append(each)
+    smallest = min(map(len, groups.values()))
+    sizes = [size for size in SIZES if size <= smallest]
+    curves: dict[str, dict[int, float]] = {}
+    for how in (*AGGREGATES, "pass"):
+        ranked = [_right_by_rank(group, how) for group in groups.values()]
+        curves[how] = {
+            size: math.fsum(expected_best(right, size) for right in ranked) / len(ranked)
+            for size in sizes
+        }
+    return curves
+
+
+def _right_by_rank(group: Sequence[ScoredSolution], how: str) -> list[bool]:
+    if how == "pass":
+        return sorted((each.right for each in group), reverse=True)
+    scored = [(aggregate(each.rewards, how), each.right) for each in group]
+    return [right for _, right in sorted(scored, key=lambda each: -each[0])]
+
+
+def expected_best(right: Sequence[bool], size: int) -> float:
+    """Return the chance that the best of ``size`` samples, drawn without replacement, is right.
+
+    Args:
+        right: Whether each sample is right, best first.
+        size: Samples drawn.
+    """
+    n, total = len(right), math.comb(len(right), size)
+    ways = (math.comb(n - 1 - rank, size - 1) for rank in range(n))
+    return sum(way for way, ok in zip(ways, right, strict=True) if ok) / total
+
+
+def report(solutions: Sequence[ScoredSolution]) -> dict[str, Any]:
+    """Return everything about the rewards of ``solutions`` as plain values."""
+    truth = step_truth(solutions)
+    return {
+        "solutions": len(solutions),
+        "problems": len({each.problem for each in solutions}),
+        "ranking_auc": {how: asdict(found) for how, found in rankings(solutions).items()},
+        "best_of": best_of(solutions),
+        "steps": None if truth is None else asdict(truth),
+    }

@@ -1,0 +1,1 @@
+"""Rows of the paper's tables as command lines."""

@@ -1,0 +1,211 @@
+"""Recipes: a row of the paper's tables as command lines, with what they cost.
+
+A recipe knows nothing but command lines, so that measuring never depends on training code.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from fsdpo_bench.results.published import shipped
+from fsdpo_data.core.errors import FsdpoError, InputError, nearest
+
+Kind = Literal["generate", "score", "train", "pairs", "none"]
+
+#: Tokens per second that one GPU writes with a model of 7 billion parameters. The paper's own
+#: figure: 8.5 A100-hours for 32 solutions of 10,795 problems, at 300 tokens each.
+WRITES = 3_400.0
+#: Dense bfloat16 FLOP per second of an A100, and the share of it that training and scoring reach.
+PEAK, UTILISATION = 312e12, 0.4
+
+ASSUMPTIONS = (
+    "GPU-hours are of an A100-80GB. Generation: tokens written / (3,400 per second x 7 / billions "
+    "of parameters). Training: 8 x parameters x tokens FLOP (forward, backward, and forward again "
+    "for gradient checkpointing); scoring and reference log-probabilities: 2 x; both at 40 % of "
+    "312 TFLOP/s. Token counts per text are estimates, those of sequences are upper bounds."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How much a stage computes.
+
+    Attributes:
+        kind: ``generate`` writes the completions, ``score`` reads prompt and completion once,
+            ``train`` learns from both, ``pairs`` does so with a reference model, its prompts
+            counted once; ``none`` needs no GPU.
+        sequences: Completions.
+        prompts: Different prompts, for ``pairs``.
+        prompt_tokens: Tokens of a prompt.
+        tokens: Tokens of a completion.
+        parameters: Billions of parameters of the model.
+        epochs: Passes over the sequences.
+    """
+
+    kind: Kind
+    sequences: int = 0
+    prompts: int = 0
+    prompt_tokens: int = 0
+    tokens: int = 0
+    parameters: float = 0.0
+    epochs: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One command of a recipe.
+
+    Attributes:
+        name: Short name, for ``--stage``.
+        does: What it is for, and where it departs from the paper.
+        run: The command line.
+        done: File that is there once it has ended; empty for one that is always run.
+        gpus: GPUs it uses.
+        work: How much it computes.
+    """
+
+    name: str
+    does: str
+    run: str
+    done: str
+    gpus: int
+    work: Work
+
+    @property
+    def argv(self) -> list[str]:
+        """The command line, split as a shell would."""
+        return shlex.split(self.run)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A row of the paper's tables as commands.
+
+    Attributes:
+        name: Name of its file.
+        title: What it makes.
+        about: What to know before starting.
+        backbone: The row's model as the paper's tables have it; empty for none.
+        method: The row's method.
+        stages: In order.
+    """
+
+    name: str
+    title: str
+    about: str
+    backbone: str
+    method: str
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a stage costs, by the formulas of ``ASSUMPTIONS``."""
+
+    tokens: float
+    gpu_hours: float
+
+
+def recipe_names() -> list[str]:
+    """Return the names of all recipes."""
+    return sorted(file.stem for file in shipped("recipes").glob("*.toml"))
+
+
+def load_recipe(name: str) -> Recipe:
+    """Load a recipe by its name, or from a file.
+
+    Raises:
+        InputError: if there is none, with the nearest names, or its file is malformed.
+    """
+    file = Path(name) if name.endswith(".toml") else shipped("recipes") / f"{name}.toml"
+    if not file.is_file():
+        near = nearest(name, recipe_names())
+        raise InputError(f"no recipe {name!r}.{near} `fsdpo-bench recipe` lists them.")
+    try:
+        return _recipe(file.stem, tomllib.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{file} is not a recipe: {error!r}. Compare it with the others."
+        ) from None
+
+
+def _recipe(name: str, fields: dict[str, Any]) -> Recipe:
+    row = fields.get("row", {})
+    stages = tuple(_stage(each) for each in fields["stage"])
+    about = " ".join(fields["about"].split())
+    return Recipe(
+        name, fields["title"], about, row.get("backbone", ""), row.get("method", ""), stages
+    )
+
+
+def _stage(fields: dict[str, Any]) -> Stage:
+    work = Work(**fields["work"])
+    if work.kind not in get_args(Kind):
+        raise ValueError(f"work kind {work.kind!r}: expected one of {', '.join(get_args(Kind))}")
+    run, does = " ".join(fields["run"].split()), " ".join(fields["does"].split())
+    return Stage(fields["name"], does, run, fields["done"], fields["gpus"], work)
+
+
+def estimate(work: Work) -> Estimate:
+    """Estimate what a stage costs."""
+    parameters = work.parameters * 1e9
+    match work.kind:
+        case "generate":
+            tokens = float(work.sequences * work.tokens)
+            return Estimate(tokens, tokens / (WRITES * 7 / work.parameters) / 3600)
+        case "score":
+            tokens, passes = float(work.sequences * (work.prompt_tokens + work.tokens)), 2
+        case "train":
+            tokens, passes = work.sequences * (work.prompt_tokens + work.tokens) * work.epochs, 8
+        case "pairs":
+            once = work.prompts * work.prompt_tokens + work.sequences * work.tokens
+            tokens, reference = once * work.epochs, 2 * once
+            flop = (8 * tokens + reference) * parameters
+            return Estimate(tokens, flop / (PEAK * UTILISATION) / 3600)
+        case "none":
+            return Estimate(0.0, 0.0)
+    return Estimate(tokens, passes * parameters * tokens / (PEAK * UTILISATION) / 3600)
+
+
+def owed(stage: Stage) -> list[str] | None:
+    """Return the command that a stage still needs; None if it is done.
+
+    One that was stopped goes on with ``--resume``.
+    """
+    if stage.done and Path(stage.done).exists():
+        return None
+    argv = stage.argv
+    started = "--out" in argv and Path(argv[argv.index("--out") + 1]).is_dir()
+    return [*argv, "--resume"] if started else argv
+
+
+def run_stages(stages: Sequence[Stage], say: Callable[[str], None]) -> None:
+    """Run the stages that are not done, in order.
+
+    Raises:
+        FsdpoError: at the first that fails.
+    """
+    for stage in stages:
+        command = owed(stage)
+        if command is None:
+            say(f"{stage.name}: done ({stage.done})")
+            continue
+        say(f"{stage.name}: {shlex.join(command)}")
+        try:
+            code = subprocess.run(command, check=False).returncode
+        except FileNotFoundError:
+            raise InputError(
+                f"stage {stage.name}: no program {command[0]!r}. Install fsdpo, and for torchrun "
+                "its extra `train`."
+            ) from None
+        if code:
+            raise FsdpoError(
+                f"stage {stage.name} ended with exit code {code}. Mend what it says above; the "
+                "same command goes on from there."
+            )

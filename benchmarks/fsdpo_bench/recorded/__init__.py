@@ -1,0 +1,1 @@
+"""Responses that were made elsewhere."""

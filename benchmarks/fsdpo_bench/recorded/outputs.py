@@ -1,0 +1,207 @@
+"""Responses that others recorded, in the forms they published them in."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fsdpo_bench.tasks.rows import after_hashes
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.rows import Record, read_records
+from fsdpo_data.problems.forms import NotAProblem, boxed_gold
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One response, its gold, and what its publisher says of it.
+
+    Attributes:
+        gold: The gold answer.
+        response: The text.
+        correct: The publisher's verdict; None if there is none.
+        series: Which model or sample of the row it is; empty where there is one.
+        question: The question; empty where the file does not have it.
+        model: Which of the models in the file it is from; empty where there is one.
+        reward: What a reward model gave it, in [0, 1]; None if there is none.
+        row: Line of the file, from 1.
+    """
+
+    gold: str
+    response: str
+    correct: bool | None
+    series: str = ""
+    question: str = ""
+    model: str = ""
+    reward: float | None = None
+    row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutputForm:
+    """One way to write responses down.
+
+    Attributes:
+        says: Whose form it is.
+        fields: The fields that tell it from others.
+        read: Takes the responses out of a row.
+        repeats: Whether a document may have several rows, each with the same responses.
+    """
+
+    says: str
+    fields: frozenset[str]
+    read: Callable[[Fields], Iterator[Recorded]]
+    repeats: bool = False
+
+
+def _openai(row: Fields) -> Iterator[Recorded]:
+    # A gold solution may say "at Job A: …" before the "A: 8400" it ends on.
+    gold = row["ground_truth"].rpartition("\nA:")[2].strip()
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            text, verdict = value["solution"], value["is_correct"]
+            yield Recorded(gold, text, verdict, name, row["question"], model=name)
+
+
+def _samples(row: Fields) -> Iterator[Recorded]:
+    """Read ToRA's form, and Qwen's, which has a verdict and a logit for each sample as well."""
+    texts = row["code"]
+    verdicts = row.get("score") or [None] * len(texts)
+    logits = row.get("pred_score") or [None] * len(texts)
+    question = row.get("question", "")
+    for index, (text, verdict, logit) in enumerate(zip(texts, verdicts, logits, strict=True)):
+        reward = None if logit is None else 1 / (1 + math.exp(-logit[0]))
+        yield Recorded(row["gt"], text, verdict, f"sample {index}", question, reward=reward)
+
+
+def _abel(row: Fields) -> Iterator[Recorded]:
+    question = row.get("prompt", "").removeprefix("Question:\n").rpartition("\nAnswer:")[0]
+    yield Recorded(row["gold"], row["response"], row["result"], question=question)
+
+
+def _nemo(row: Fields) -> Iterator[Recorded]:
+    verdict = row["symbolic_correct"]
+    question = row.get("problem", "")
+    yield Recorded(row["expected_answer"], row["generation"], verdict, question=question)
+
+
+def _lm_eval(row: Fields) -> Iterator[Recorded]:
+    texts = [text for request in row["resps"] for text in request]
+    if not all(isinstance(text, str) for text in texts):
+        raise NotAProblem("resps holds log-likelihoods; only tasks that generate have responses")
+    gold, question = _lm_eval_gold(row["target"]), _lm_eval_question(row.get("doc") or {})
+    # Of several samples the score is that of the first, or of their vote: the filter decides.
+    verdict = _lm_eval_verdict(row) if len(texts) == 1 else None
+    for index, text in enumerate(texts):
+        yield Recorded(gold, text, verdict, f"sample {index}", question)
+
+
+def _lm_eval_verdict(row: Fields) -> bool | None:
+    """Take the score of the task's own metric; None where only texts were asked for."""
+    scores = [row[name] for name in ("exact_match", "acc") if name in row]
+    return bool(scores[0]) if scores else None
+
+
+def _lm_eval_gold(target: str) -> str:
+    """Take the gold of a target, which is the whole reference solution for some tasks."""
+    return boxed_gold(target) if "\\boxed" in target else after_hashes(target)
+
+
+def _lm_eval_question(doc: Fields) -> str:
+    found = (names for names in _LM_EVAL_QUESTIONS if all(name in doc for name in names))
+    return " ".join(str(doc[name]) for name in next(found, ()))
+
+
+def _plain(row: Fields) -> Iterator[Recorded]:
+    gold, question = str(row["answer"]), str(row.get("question", ""))
+    yield Recorded(gold, row["response"], row.get("correct"), question=question)
+
+
+#: What the question is made of, by the data set of the task.
+_LM_EVAL_QUESTIONS = (
+    ("body", "question"),
+    ("Body", "Question"),
+    ("question",),
+    ("problem",),
+    ("input",),
+)
+
+#: The first whose fields a row has reads it.
+FORMS = (
+    OutputForm("OpenAI's GSM8K solutions", frozenset({"question", "ground_truth"}), _openai),
+    OutputForm("ToRA and Qwen", frozenset({"gt", "code"}), _samples),
+    OutputForm("Abel", frozenset({"gold", "response", "result"}), _abel),
+    OutputForm("NeMo-Skills", frozenset({"generation", "expected_answer"}), _nemo),
+    OutputForm("lm-evaluation-harness samples", frozenset({"resps", "target"}), _lm_eval, True),
+    OutputForm("plain", frozenset({"answer", "response"}), _plain),
+)
+
+
+def read_outputs(file: Path) -> list[Recorded]:
+    """Read recorded responses, whoever published them.
+
+    lm-evaluation-harness writes every document once for each of its filters, with the same
+    responses; they are read once, with the score of the first filter.
+
+    Raises:
+        InputError: if a row cannot be read, or is of no known form.
+    """
+    found: list[Recorded] = []
+    seen: set[str] = set()
+    for record in read_records(file):
+        form = _form_of(record.fields)
+        if record.broken or form is None:
+            known = "; ".join(f"{form.says} ({', '.join(sorted(form.fields))})" for form in FORMS)
+            why = record.broken or f"fields {', '.join(sorted(record.fields))}"
+            raise InputError(f"{file}, row {record.row}: {why}. Expected one of: {known}.")
+        if not form.repeats or _is_new(record.fields, seen):
+            found += _responses(file, form, record)
+    if not found:
+        raise InputError(f"{file}: no response in it.")
+    return found
+
+
+def _is_new(row: Fields, seen: set[str]) -> bool:
+    """Whether a document was not there before; where files are joined, a number is of several."""
+    if "doc_id" not in row:
+        return True
+    key = json.dumps([row["doc_id"], row.get("doc")], sort_keys=True)
+    new = key not in seen
+    seen.add(key)
+    return new
+
+
+def _responses(file: Path, form: OutputForm, record: Record) -> list[Recorded]:
+    where = f"{file}, row {record.row}"
+    try:
+        found = [replace(each, row=record.row) for each in form.read(record.fields)]
+    except NotAProblem as reason:
+        raise InputError(f"{where}: {reason}.") from None
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        raise InputError(f"{where}: not the form of {form.says} ({error!r}).") from None
+    if not found:
+        raise InputError(f"{where}: no response in it, expected one in the form of {form.says}.")
+    for each in found:
+        for name, value in (("gold", each.gold), ("response", each.response)):
+            if not isinstance(value, str):
+                raise InputError(f"{where}: the {name} is {value!r}, expected text.")
+    return found
+
+
+def is_outputs(file: Path) -> bool:
+    """Whether a file's first row has one of the forms.
+
+    Raises:
+        InputError: if there is no such file.
+    """
+    first = next(iter(read_records(file)), None)
+    return first is not None and _form_of(first.fields) is not None
+
+
+def _form_of(fields: Fields) -> OutputForm | None:
+    return next((form for form in FORMS if form.fields <= fields.keys()), None)

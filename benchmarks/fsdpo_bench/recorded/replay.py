@@ -1,0 +1,170 @@
+"""Responses that were made elsewhere, run through the harness as if a model gave them now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fsdpo_bench.recorded.outputs import Recorded, is_outputs, read_outputs
+from fsdpo_bench.tasks.load import Loaded
+from fsdpo_bench.tasks.table import Task
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import ModelRef, SourceRef, file_sha256
+from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.engines.samplers import Completion, SamplingSpec
+from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.models.prompts import Template
+from fsdpo_data.problems.load import problems_digest
+
+#: How recorded responses are "asked": what they were really asked is not in the files.
+QUESTION = Template("recorded@1", "{question}")
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A file of responses by question.
+
+    Attributes:
+        file: Where it is.
+        model: The file as the model that answers, its contents as the revision.
+        rows: The responses to each question, in the file's order, by :func:`question_key`.
+    """
+
+    file: Path
+    model: ModelRef
+    rows: Mapping[str, Sequence[Recorded]]
+
+    def check(self, samples: int, *, rewards: bool) -> None:
+        """Refuse what the file cannot serve.
+
+        Raises:
+            InputError: if a question has fewer responses than asked for, or rewards are missing.
+        """
+        for found in self.rows.values():
+            if len(found) < samples:
+                raise InputError(
+                    f"--k {samples}: {self.file} holds {len(found)} responses to the question "
+                    f"{found[0].question[:60]!r}. Use --k {len(found)} or less."
+                )
+            if rewards and any(each.reward is None for each in found):
+                raise InputError(
+                    f"{self.file} holds no reward for row {found[0].row}: weighted and bon need "
+                    "them. Use --decode sc."
+                )
+
+    def loaded(self) -> Loaded:
+        """Return the file's own questions and golds as a benchmark of their own."""
+        problems = [
+            Problem(found[0].question, found[0].gold, self.file.stem, "test")
+            for found in self.rows.values()
+        ]
+        ids = [each.id for each in problems]
+        known = problems_digest(ids)
+        task = Task(self.file.stem, self.file.stem, len(problems), known, ())
+        return Loaded(task, problems, ids, self._ref(), known)
+
+    def of_task(self, loaded: Loaded) -> Loaded:
+        """Return the problems of a benchmark that the file has responses to, with its golds.
+
+        Raises:
+            InputError: if there is none.
+        """
+        places = [
+            place
+            for place, problem in enumerate(loaded.problems)
+            if question_key(problem.question) in self.rows
+        ]
+        if not places:
+            raise InputError(
+                f"{self.file} has no response to any problem of {loaded.task.title}. Leave "
+                "--task out to grade it by the golds it holds."
+            )
+        warnings = [*loaded.warnings]
+        if len(places) < len(loaded.problems):
+            warnings.append(
+                f"{self.file.name} has responses to {len(places):,} of the "
+                f"{len(loaded.problems):,} problems of {loaded.task.title}; the others are left out"
+            )
+        return replace(
+            loaded,
+            problems=[loaded.problems[place] for place in places],
+            ids=[loaded.ids[place] for place in places],
+            warnings=warnings,
+        )
+
+    def _ref(self) -> SourceRef:
+        return SourceRef(self.file.name, self.model.revision, "test")
+
+
+def question_key(question: str) -> str:
+    """Return what a question is matched by: its text, white space aside."""
+    return "".join(question.split())
+
+
+def read_recording(file: Path, series: str | None) -> Recording | None:
+    """Read a file of responses; None if it is one of completions by prompt.
+
+    Args:
+        file: In any form of :mod:`fsdpo_bench.recorded.outputs`.
+        series: Only of this model, where a file holds several.
+
+    Raises:
+        InputError: if it cannot be read, holds no questions, or several models and none is named.
+    """
+    if not is_outputs(file):
+        return None
+    recorded = _of_series(file, read_outputs(file), series)
+    rows: dict[str, list[Recorded]] = {}
+    for each in recorded:
+        if not each.question:
+            raise InputError(f"--replay {file}, row {each.row}: the question is missing.")
+        rows.setdefault(question_key(each.question), []).append(each)
+    name = f"{file.stem}/{series}" if series else file.stem
+    return Recording(file, ModelRef(name, f"sha256:{file_sha256(file)}"), rows)
+
+
+def _of_series(file: Path, recorded: Sequence[Recorded], series: str | None) -> list[Recorded]:
+    """Keep one model's responses; samples of one model all belong to it."""
+    models = list(dict.fromkeys(each.model for each in recorded))
+    if series is None and len(models) > 1:
+        raise InputError(f"{file} holds several models: choose one by --series {models[0]}.")
+    found = [each for each in recorded if series in (None, each.model)]
+    if not found:
+        known = ", ".join(each for each in models if each) or "no names"
+        raise InputError(f"--series {series}: {file} has {known}.")
+    return found
+
+
+class RecordedSampler:
+    """Gives the recorded responses as completions; a prompt is the bare question."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.model = recording.model
+        self._rows = recording.rows
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        """Return the first ``spec.n`` responses to each prompt; what they took is not known."""
+        return [
+            [Completion(each.response, "stop", 0) for each in found[: spec.n]]
+            for found in (self._rows[question_key(prompt)] for prompt in prompts)
+        ]
+
+
+class RecordedScorer:
+    """Gives the recorded rewards: one for a whole response, so that each of its steps has it."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.model = recording.model
+        self._rows = recording.rows
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        """Return the reward of each response, once per step."""
+        return [self._one(item) for item in items]
+
+    def _one(self, item: SteppedText) -> list[float] | None:
+        if not item.steps:
+            return []
+        found = self._rows[question_key(item.prompt)]
+        reward = next(each.reward for each in found if each.response == "".join(item.steps))
+        return None if reward is None else [reward] * len(item.steps)

@@ -1,0 +1,163 @@
+"""Problems and solutions for the report's browser, within a budget of bytes.
+
+A run over nine benchmarks holds hundreds of megabytes of text. The report keeps what a reader asks
+for first (the solutions that decoders chose), and says what it leaves out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fsdpo_bench.report.explain import explain
+from fsdpo_bench.results.outcomes import GROUPS, Record
+
+#: Bytes of text in a report.
+BUDGET = 16_000_000
+#: Bytes that a problem needs to be worth showing; with more problems, only every n-th is shown.
+LEAST = 2_500
+#: Characters of one question, prompt or solution; the rest is cut.
+LONGEST = 6_000
+
+
+@dataclass(slots=True)
+class Browsable:
+    """What the browser shows.
+
+    Attributes:
+        problems: Each as the page's script reads it.
+        explanations: Why, in words, by status and rule.
+        of: Problems of the run.
+        solutions_left_out: Solutions of the shown problems that there was no room for.
+    """
+
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    explanations: dict[str, str] = field(default_factory=dict)
+    of: int = 0
+    solutions_left_out: int = 0
+
+    @property
+    def left_out(self) -> str:
+        """What is not there, in words; empty if everything is."""
+        parts = []
+        if self.of > len(self.problems):
+            parts.append(f"{self.of - len(self.problems):,} of {self.of:,} problems")
+        if self.solutions_left_out:
+            parts.append(f"{self.solutions_left_out:,} solutions of the shown problems")
+        return " and ".join(parts)
+
+
+def browsable(records: Iterable[Record], total: int, budget: int = BUDGET) -> Browsable:
+    """Choose what the browser shows.
+
+    Args:
+        records: All of a run's.
+        total: How many there are.
+        budget: Bytes of JSON, about.
+    """
+    stride = max(1, -(-total * LEAST // budget))
+    room = budget // max(1, -(-total // stride))
+    shown = Browsable(of=total)
+    for index, record in enumerate(records):
+        if index % stride == 0:
+            problem, left_out = _problem(record, room)
+            shown.problems.append(problem)
+            shown.solutions_left_out += left_out
+            _explain(shown.explanations, problem)
+    return shown
+
+
+def _problem(record: Record, room: int) -> tuple[dict[str, Any], int]:
+    """Return a problem for the page, and how many of its solutions there was no room for."""
+    metadata = record["metadata"]
+    problem: dict[str, Any] = {
+        "task": record["task"],
+        "id": record["problem_id"],
+        "question": _cut(record["question"], min(LONGEST, room // 4)),
+        "gold": _cut(record["gold"], min(LONGEST, room // 8)),
+        **{group: str(metadata[group]) for group in GROUPS if metadata.get(group) is not None},
+    }
+    solutions, decoded = _solutions(record)
+    kept, left_out = _fit(solutions, decoded, room - _size(problem) - _size(decoded))
+    for each in decoded.values():
+        each["solution"] = kept.get(each["solution"])
+    problem["decoded"] = decoded
+    problem["solutions"] = [_solution(*solutions[index], room) for index in kept]
+    return problem, left_out
+
+
+def _solutions(record: Record) -> tuple[list[tuple[str, Record]], dict[str, dict[str, Any]]]:
+    """Return all solutions with their names, and by decoder which of them it chose."""
+    solutions = [(f"sample {i + 1}", each) for i, each in enumerate(record["samples"])]
+    decoded = {}
+    for name, each in record["decoded"].items():
+        chosen = each.get("sample")
+        if each.get("solution"):
+            chosen = len(solutions)
+            solutions.append((name, each["solution"]))
+        decoded[name] = {
+            "status": each["status"],
+            "rule": each["rule"],
+            "answer": _cut(each["answer"], 300),
+            "solution": chosen,
+        }
+    return solutions, decoded
+
+
+def _fit(
+    solutions: list[tuple[str, Record]], decoded: Mapping[str, Mapping[str, Any]], room: int
+) -> tuple[dict[int, int], int]:
+    """Return {index: place} of the solutions that fit, chosen ones first, and how many do not."""
+    chosen = [each["solution"] for each in decoded.values() if each["solution"] is not None]
+    order = list(dict.fromkeys([*chosen, *range(len(solutions))]))
+    kept: list[int] = []
+    for index in order:
+        needed = min(_size(solutions[index][1]["steps"]), 2 * LONGEST) + 200
+        if kept and needed > room:
+            continue
+        kept.append(index)
+        room -= needed
+    return {index: place for place, index in enumerate(sorted(kept))}, len(order) - len(kept)
+
+
+def _solution(name: str, solution: Record, room: int) -> dict[str, Any]:
+    steps = list(_cut_steps(solution["steps"], max(800, min(LONGEST, room // 2))))
+    rewards = solution["rewards"]
+    return {
+        "name": name,
+        "steps": steps,
+        "rewards": None if rewards is None else [round(reward, 3) for reward in rewards],
+        "hidden": len(solution["text"]) - sum(map(len, steps)),
+        "answer": _cut(solution["answer"], 300),
+        "status": solution["status"],
+        "rule": solution["rule"],
+        "tokens": solution["n_tokens"],
+        "finish": solution["finish_reason"],
+    }
+
+
+def _cut_steps(steps: Iterable[str], most: int) -> Iterator[str]:
+    for step in steps:
+        if most <= 0:
+            return
+        yield step[:most]
+        most -= len(step)
+
+
+def _cut(text: str | None, most: int) -> str | None:
+    if text is None or len(text) <= most:
+        return text
+    return f"{text[:most]} … ({len(text) - most:,} more characters)"
+
+
+def _size(value: Any) -> int:
+    return len(json.dumps(value))
+
+
+def _explain(explanations: dict[str, str], problem: Mapping[str, Any]) -> None:
+    for each in (*problem["decoded"].values(), *problem["solutions"]):
+        key = f"{each['status']} {each['rule']}"
+        if key not in explanations:
+            explanations[key] = explain(each["status"], each["rule"])

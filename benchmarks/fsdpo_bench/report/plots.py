@@ -1,0 +1,213 @@
+"""The plots of the report: accuracy, cost, calibration, rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fsdpo_bench.report.svg import Axis, Drawing
+from fsdpo_bench.results.published import Published, is_backbone, published_for
+
+_FAMILIES = ("greedy", "sc", "weighted", "bon", "sbs")
+#: Accuracy plot: height of a decoder, space between benchmarks, ends of the axis.
+_ROW, _GAP, _LEFT, _RIGHT = 15, 14, 220, 770
+_WIDTH = 830
+
+Results = Mapping[str, Any]
+
+
+def colour(decoder: str) -> str:
+    """Return the style class of a decoder's family."""
+    family = decoder.partition("@")[0]
+    return f"c{_FAMILIES.index(family) + 1}" if family in _FAMILIES else "c6"
+
+
+def points(share: Results) -> str:
+    """Write an accuracy with its interval in points, e.g. ``58.3 [54.1, 62.4]``."""
+    if share["accuracy"] is None:
+        return "–"
+    low, high = share["ci95"]
+    return f"{100 * share['accuracy']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def accuracy_plot(results: Results) -> str:
+    """Draw every decoder's accuracy with its interval, by benchmark, over the published ones."""
+    tasks = results["tasks"]
+    rows = sum(len(task["decoders"]) for task in tasks.values())
+    height = 20 + rows * _ROW + len(tasks) * _GAP + 24
+    drawing = Drawing(_WIDTH, height, "Accuracy by benchmark and decoder, with 95 % intervals")
+    axis = Axis(0, 100, _LEFT, _RIGHT)
+    _grid(drawing, axis, 16, height - 24, "%")
+    top = 20.0
+    for name, task in tasks.items():
+        bottom = top + len(task["decoders"]) * _ROW
+        _published(drawing, axis, top, bottom, published_for(name), results["run"]["model"]["name"])
+        drawing.text(0, top + _ROW - 4, task["title"], "label")
+        for index, (decoder, share) in enumerate(task["decoders"].items()):
+            _interval(drawing, axis, top + (index + 0.5) * _ROW, decoder, share)
+        top = bottom + _GAP
+    return drawing.render()
+
+
+def _published(
+    drawing: Drawing,
+    axis: Axis,
+    top: float,
+    bottom: float,
+    rows: Sequence[Published],
+    model: str,
+) -> None:
+    for each in rows:
+        style = "own" if is_backbone(each.backbone, model) else "theirs"
+        drawing.bar(
+            axis(each.value) - 1, top, 2, bottom - top, style, f"{each.label}: {each.value}"
+        )
+
+
+def _interval(drawing: Drawing, axis: Axis, y: float, decoder: str, share: Results) -> None:
+    style = colour(decoder)
+    drawing.text(_LEFT - 8, y + 4, decoder, "small", "end")
+    if share["accuracy"] is None:
+        drawing.text(_LEFT, y + 4, "no problem counts", "small")
+        return
+    low, high = (axis(100 * bound) for bound in share["ci95"])
+    drawing.line(low, y, high, y, f"whisker {style}")
+    tip = f"{decoder}: {points(share)}, {share['correct']:g} of {share['n']}"
+    drawing.dot(axis(100 * share["accuracy"]), y, 4, f"fill {style}", tip)
+    drawing.text(_RIGHT + 8, y + 4, f"{100 * share['accuracy']:.1f}", "small")
+
+
+def _grid(drawing: Drawing, axis: Axis, top: float, bottom: float, unit: str = "") -> None:
+    for value in axis.ticks():
+        drawing.line(axis(value), top, axis(value), bottom, "grid")
+        drawing.text(axis(value), bottom + 14, f"{value:g}{unit}", "small", "middle")
+
+
+def cost_plot(task: Results) -> str:
+    """Draw accuracy against tokens per problem, by decoder; empty if no tokens were counted."""
+    decoders = [
+        (name, share)
+        for name, share in task["decoders"].items()
+        if share["cost"]["tokens"] and share["accuracy"] is not None
+    ]
+    if not decoders:
+        return ""
+    spent = {name: share["cost"]["tokens"] / task["problems"] for name, share in decoders}
+    bounds = [bound for _, share in decoders for bound in share["ci95"]]
+    x = Axis(min(spent.values()) / 1.4, max(spent.values()) * 2.2, 46, 350, log=True)
+    y = Axis(100 * max(0, min(bounds) - 0.02), 100 * min(1, max(bounds) + 0.02), 196, 26)
+    drawing = Drawing(360, 236, f"{task['title']}: accuracy against tokens per problem")
+    _frame(drawing, x, y, "tokens per problem", f"{task['title']}, accuracy in %")
+    heights = {name: y(100 * share["accuracy"]) for name, share in decoders}
+    # Decoders of one budget stand side by side; their names, one below the other.
+    places = {name: x(spent[name]) for name in spent}
+    for name, at in _apart(places, heights, 0, 9).items():
+        _cost_bar(drawing, at, y, name, spent[name], task["decoders"][name])
+    for name, height in _apart(heights, places, 60, 12).items():
+        drawing.text(places[name] + 16, height + 4, name, f"small {colour(name)} word")
+    return drawing.render()
+
+
+def _cost_bar(
+    drawing: Drawing, at: float, y: Axis, name: str, spent: float, share: Results
+) -> None:
+    low, high = (y(100 * bound) for bound in share["ci95"])
+    calls = share["cost"]["prm_calls"]
+    tip = f"{name}: {points(share)}, {spent:,.0f} tokens per problem, {calls:,} PRM calls"
+    drawing.line(at, low, at, high, f"whisker {colour(name)}")
+    drawing.dot(at, y(100 * share["accuracy"]), 4, f"fill {colour(name)}", tip)
+
+
+def _apart(
+    values: Mapping[str, float], others: Mapping[str, float], near: float, gap: float
+) -> dict[str, float]:
+    """Move values at least ``gap`` apart among those whose other coordinate is ``near``."""
+    placed: dict[str, float] = {}
+    for name in sorted(values, key=values.__getitem__):
+        taken = [
+            at for each, at in placed.items() if not near or abs(others[each] - others[name]) < near
+        ]
+        at = values[name]
+        while any(abs(at - each) < gap for each in taken):
+            at = max(each for each in taken if abs(at - each) < gap) + gap
+        placed[name] = at
+    return placed
+
+
+def _frame(drawing: Drawing, x: Axis, y: Axis, below: str, above: str) -> None:
+    for value in y.ticks():
+        drawing.line(x.start, y(value), x.end, y(value), "grid")
+        drawing.text(x.start - 6, y(value) + 4, f"{value:g}", "small", "end")
+    for value in x.ticks():
+        drawing.text(x(value), y.start + 15, f"{value:g}", "small", "middle")
+    drawing.line(x.start, y.start, x.end, y.start, "axis")
+    drawing.text((x.start + x.end) / 2, y.start + 33, below, "small", "middle")
+    drawing.text(x.start - 40, y.end - 12, above, "label")
+
+
+def calibration_plot(rewards: Results) -> str:
+    """Draw how often solutions are correct against the reward of their steps."""
+    drawing = Drawing(360, 236, "Calibration of the step rewards")
+    x, y = Axis(0, 1, 46, 350), Axis(0, 1, 196, 26)
+    _frame(drawing, x, y, "step reward", "Share of correct solutions")
+    drawing.path([(x(0), y(0)), (x(1), y(1))], "ideal")
+    most = max(each["steps"] for each in rewards["calibration"]["bins"])
+    for each in rewards["calibration"]["bins"]:
+        at = x(each["reward"])
+        drawing.bar(x(each["from"]) + 1, y(0.12 * each["steps"] / most), x(0.1) - x(0) - 2,
+                    y(0) - y(0.12 * each["steps"] / most), "mass")  # fmt: skip
+        drawing.line(at, y(each["ci95"][0]), at, y(each["ci95"][1]), "whisker c1")
+        tip = f"{each['steps']:,} steps with mean reward {each['reward']:.3f}: "
+        tip += f"{100 * each['correct']:.1f} % in correct solutions"
+        drawing.dot(at, y(each["correct"]), 4, "fill c1", tip)
+    return drawing.render()
+
+
+def distribution_plot(rewards: Results) -> str:
+    """Draw the rewards of correct and of wrong solutions."""
+    shown = rewards["distribution"]
+    totals = {kind: max(1, sum(shown[kind])) for kind in ("correct", "wrong")}
+    shares = {kind: [n / totals[kind] for n in shown[kind]] for kind in totals}
+    top = max(max(values) for values in shares.values()) or 1
+    drawing = Drawing(360, 236, "Rewards of correct and of wrong solutions")
+    x, y = Axis(0, 1, 46, 350), Axis(0, 100 * top, 196, 26)
+    _frame(drawing, x, y, f"{shown['aggregate']} of the step rewards", "% of the solutions")
+    width = (x(1) - x(0)) / len(shown["correct"])
+    for offset, (kind, style) in enumerate((("correct", "good"), ("wrong", "bad"))):
+        for index, part in enumerate(shares[kind]):
+            left = x(0) + index * width + 1 + offset * (width / 2 - 1)
+            height = y(0) - y(100 * part)
+            tip = f"{kind}: {shown[kind][index]:,} solutions"
+            drawing.bar(left, y(100 * part), width / 2 - 1, height, style, tip)
+    _key(drawing)
+    return drawing.render()
+
+
+def step_plot(rewards: Results) -> str:
+    """Draw the mean reward by the number of the step."""
+    steps = rewards["by_step"]
+    last = max(i for kind in steps for i, each in enumerate(steps[kind]) if each)
+    drawing = Drawing(360, 236, "Mean reward by step")
+    x, y = Axis(1, max(2, last + 1), 56, 340), Axis(0, 1, 196, 26)
+    for value in y.ticks():
+        drawing.line(46, y(value), 350, y(value), "grid")
+        drawing.text(40, y(value) + 4, f"{value:g}", "small", "end")
+    for number in range(1, last + 2):
+        more = "+" if number == len(steps["correct"]) else ""
+        drawing.text(x(number), y(0) + 15, f"{number}{more}", "small", "middle")
+    drawing.text(198, 229, "number of the step", "small", "middle")
+    drawing.text(6, 14, "Mean reward", "label")
+    for kind, style in (("correct", "good"), ("wrong", "bad")):
+        known = [(i + 1, each) for i, each in enumerate(steps[kind]) if each]
+        drawing.path([(x(i), y(each["reward"])) for i, each in known], f"curve {style}")
+        for i, each in known:
+            tip = f"step {i} of {each['steps']:,} {kind} solutions: {each['reward']:.3f}"
+            drawing.dot(x(i), y(each["reward"]), 3, style, tip)
+    _key(drawing)
+    return drawing.render()
+
+
+def _key(drawing: Drawing) -> None:
+    for at, (name, style) in ((216, ("correct", "good")), (286, ("wrong", "bad"))):
+        drawing.bar(at, 5, 10, 10, style)
+        drawing.text(at + 14, 14, name, "small")

@@ -1,0 +1,67 @@
+"""From the records of a finished run to ``results.json``, reports, and a card for the Hub."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fsdpo_bench.report.browse import BUDGET, browsable
+from fsdpo_bench.report.html import render_html
+from fsdpo_bench.report.markdown import render_markdown
+from fsdpo_bench.results.summary import RESULTS_VERSION, summarise
+from fsdpo_bench.runs.records import read_config, read_records
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.files import explained, write_atomic
+
+RESULTS = "results.json"
+
+
+def write_report(run: Path, budget: int = BUDGET) -> dict[str, Any]:
+    """Write ``report.md``, ``report.html`` and the card, ``README.md``; ``results.json`` last.
+
+    Args:
+        run: The directory.
+        budget: Bytes of problems and solutions in the page, about.
+
+    Returns:
+        The content of ``results.json``.
+
+    Raises:
+        InputError: if it holds no records.
+    """
+    from fsdpo_cards import benchmark_card
+
+    results = summarise(read_records(run), read_config(run))
+    total = sum(task["problems"] for task in results["tasks"].values())
+    if not total:
+        raise InputError(f"{run} holds no records. Finish it with fsdpo-bench run and --resume.")
+    _write(run / "report.md", render_markdown(results))
+    _write(run / "report.html", render_html(results, browsable(read_records(run), total, budget)))
+    _write(run / "README.md", benchmark_card(results))
+    _write(run / RESULTS, json.dumps(results, indent=1) + "\n")
+    return results
+
+
+def read_results(run: Path) -> dict[str, Any]:
+    """Read the results of a finished run.
+
+    Raises:
+        InputError: if there are none, or they are of another version.
+    """
+    file = run / RESULTS
+    if not file.is_file():
+        raise InputError(f"{run} has no {RESULTS}: finish it with fsdpo-bench run and --resume.")
+    results: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if results.get("version") != RESULTS_VERSION:
+        raise InputError(
+            f"{file} is of version {results.get('version')}; this release reads version "
+            f"{RESULTS_VERSION}. Make it again: fsdpo-bench report {run}."
+        )
+    return results
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file whole or not at all; a lone surrogate in a name is no reason to fail."""
+    with explained(file, saved=0):
+        write_atomic(file, text.encode("utf-8", "backslashreplace"))

@@ -1,0 +1,1 @@
+"""From records to numbers with their uncertainty."""

@@ -1,0 +1,258 @@
+"""Two runs on the same problems: paired differences, and the problems that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fsdpo_bench.results.intervals import (
+    Interval,
+    cluster_sums,
+    clustered_mcnemar,
+    mcnemar,
+    paired_bootstrap,
+)
+from fsdpo_bench.results.outcomes import Facts, by_task, clusters_of, read_facts
+from fsdpo_bench.runs.records import read_config, read_records
+from fsdpo_data.core.errors import InputError
+
+Problems = Mapping[str, Mapping[tuple[str, int], Facts]]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A problem that one of the two solves and the other does not.
+
+    Attributes:
+        task: Its benchmark.
+        problem_id: Its id.
+        question: Its text.
+        gold: Its gold answer.
+        answer_a: The first run's answer.
+        answer_b: The second's.
+        better: ``a`` or ``b``: who is right.
+    """
+
+    task: str
+    problem_id: str
+    question: str
+    gold: str
+    answer_a: str | None
+    answer_b: str | None
+    better: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """How much better the second run is on a benchmark.
+
+    Attributes:
+        task: The benchmark.
+        decoder_a: The first run's decoder.
+        decoder_b: The second's.
+        n: Problems that count in both.
+        correct_a: Solved by the first.
+        correct_b: Solved by the second.
+        only_a: Solved by the first alone.
+        only_b: Solved by the second alone.
+        difference: Accuracy of the second less that of the first.
+        ci95: Its 95 % interval: paired bootstrap over problems, or over clusters of them.
+        p: Exact McNemar, by sign patterns of clusters where problems share a base problem.
+        clusters: Independent clusters of problems; None if the problems are independent.
+    """
+
+    task: str
+    decoder_a: str
+    decoder_b: str
+    n: int
+    correct_a: int
+    correct_b: int
+    only_a: int
+    only_b: int
+    difference: float
+    ci95: Interval
+    p: float
+    clusters: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {**asdict(self), "ci95": list(self.ci95)}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two runs compared.
+
+    Attributes:
+        deltas: By benchmark and decoder.
+        changed: Problems whose verdict changed, for the first pair of decoders of each benchmark.
+        notes: What a reader should know: problems left out, graders or prompts that differ.
+    """
+
+    deltas: Sequence[Delta]
+    changed: Sequence[Changed]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to compare.
+
+    Attributes:
+        task: Only this benchmark.
+        decoder_a: The first run's decoder; all that both runs have if None.
+        decoder_b: The second's; the same as the first's if None.
+        common: Whether to compare the problems both have, where the sets differ.
+        seed: Of the bootstrap.
+    """
+
+    task: str | None = None
+    decoder_a: str | None = None
+    decoder_b: str | None = None
+    common: bool = False
+    seed: int = 0
+
+
+def compare_runs(run_a: Path, run_b: Path, wanted: Wanted) -> Comparison:
+    """Compare two runs problem by problem.
+
+    Raises:
+        InputError: if they have no benchmark or decoder in common, or other problems of one
+            without ``common``.
+    """
+    configs = read_config(run_a), read_config(run_b)
+    first, second = _problems(run_a), _problems(run_b)
+    tasks = [name for name in first if name in second and wanted.task in (None, name)]
+    if not tasks:
+        raise InputError(
+            f"no benchmark to compare: {run_a} has {', '.join(first)}, {run_b} has "
+            f"{', '.join(second)}" + (f", and --task is {wanted.task}." if wanted.task else ".")
+        )
+    notes = _differences(configs)
+    deltas: list[Delta] = []
+    changed: list[Changed] = []
+    for task in tasks:
+        pairs, note = _paired(task, first[task], second[task], wanted.common)
+        notes += note
+        found = [
+            _delta(task, pairs, decoders, wanted.seed) for decoders in _decoders(pairs, wanted)
+        ]
+        deltas += found
+        changed += _changed(pairs, found[0])
+    return Comparison(deltas, changed, notes)
+
+
+def _problems(run: Path) -> dict[str, dict[tuple[str, int], Facts]]:
+    tasks = by_task(read_facts(read_records(run)))
+    if not tasks:
+        raise InputError(f"{run} holds no records. Finish it with fsdpo-bench run and --resume.")
+    return {name: {each.key: each for each in facts} for name, facts in tasks.items()}
+
+
+def _differences(configs: tuple[Mapping[str, Any], Mapping[str, Any]]) -> list[str]:
+    """Name what differs besides the models and makes numbers hard to compare."""
+    notes = []
+    for key, what in (("grader", "graders"), ("template", "prompt templates")):
+        first, second = (config.get(key) for config in configs)
+        if first != second:
+            notes.append(f"the {what} differ: {_name(first)} and {_name(second)}")
+    return notes
+
+
+def _name(value: Any) -> str:
+    return str(value["name"]) if isinstance(value, Mapping) else str(value)
+
+
+def _paired(
+    task: str,
+    first: Mapping[tuple[str, int], Facts],
+    second: Mapping[tuple[str, int], Facts],
+    common: bool,
+) -> tuple[list[tuple[Facts, Facts]], list[str]]:
+    pairs = [(each, second[key]) for key, each in first.items() if key in second]
+    alone = (len(first) - len(pairs), len(second) - len(pairs))
+    told = (
+        f"{task}: {len(pairs)} problems are in both runs, {alone[0]} only in the first and "
+        f"{alone[1]} only in the second"
+    )
+    if not pairs:
+        raise InputError(f"{told}. Runs compare on the same problems: check --data and --limit.")
+    if any(alone) and not common:
+        raise InputError(f"{told}. Give --common to compare those in both.")
+    return pairs, [told] if any(alone) else []
+
+
+def _decoders(pairs: Sequence[tuple[Facts, Facts]], wanted: Wanted) -> list[tuple[str, str]]:
+    first, second = pairs[0][0].decoded, pairs[0][1].decoded
+    if wanted.decoder_a is None and wanted.decoder_b is None:
+        both = [(name, name) for name in first if name in second]
+    else:
+        one = wanted.decoder_a or wanted.decoder_b or ""
+        both = [(one, wanted.decoder_b or one)]
+    for a, b in both:
+        if a not in first or b not in second:
+            raise InputError(
+                f"no decoder {a!r} in the first run or {b!r} in the second: they have "
+                f"{', '.join(first)} and {', '.join(second)}."
+            )
+    if not both:
+        raise InputError(
+            f"no decoder is in both runs ({', '.join(first)}; {', '.join(second)}). Give "
+            "--decoder and --decoder-b."
+        )
+    return both
+
+
+def _delta(
+    task: str, pairs: Sequence[tuple[Facts, Facts]], decoders: tuple[str, str], seed: int
+) -> Delta:
+    counted = _counted(pairs, decoders)
+    if not counted:
+        raise InputError(f"{task}: no problem counts in both runs; their golds are unreadable.")
+    right = [(int(a), int(b)) for _, a, b in counted]
+    gains = [b - a for a, b in right]
+    clusters = clusters_of(facts for facts, _, _ in counted)
+    only_a, only_b = gains.count(-1), gains.count(1)
+    if clusters is None:
+        p = mcnemar(only_a, only_b)
+    else:
+        p = clustered_mcnemar([int(total) for total, _ in cluster_sums(gains, clusters).values()])
+    return Delta(
+        task,
+        *decoders,
+        len(counted),
+        sum(a for a, _ in right),
+        sum(b for _, b in right),
+        only_a,
+        only_b,
+        sum(gains) / len(gains),
+        paired_bootstrap(gains, clusters, seed=seed),
+        p,
+        None if clusters is None else len(set(clusters)),
+    )
+
+
+def _counted(
+    pairs: Sequence[tuple[Facts, Facts]], decoders: tuple[str, str]
+) -> list[tuple[Facts, bool, bool]]:
+    """Return the problems that count in both runs, with both verdicts."""
+    verdicts = (
+        (first, first.decoded[decoders[0]].correct, second.decoded[decoders[1]].correct)
+        for first, second in pairs
+    )
+    return [(facts, a, b) for facts, a, b in verdicts if a is not None and b is not None]
+
+
+def _changed(pairs: Sequence[tuple[Facts, Facts]], delta: Delta) -> list[Changed]:
+    found = []
+    for first, second in pairs:
+        a, b = first.decoded[delta.decoder_a], second.decoded[delta.decoder_b]
+        if a.correct is None or b.correct is None or a.correct == b.correct:
+            continue
+        change = Changed(
+            first.task, first.key[0], first.question, first.gold, a.answer, b.answer, "a"
+        )
+        found.append(change if a.correct else replace(change, better="b"))
+    return found

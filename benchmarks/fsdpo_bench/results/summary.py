@@ -1,0 +1,161 @@
+"""From per-problem records to ``results.json``: every number with denominator and interval."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fsdpo_bench.results.intervals import Share, macro, pass_at_k, share
+from fsdpo_bench.results.outcomes import (
+    COSTS,
+    GROUPS,
+    Decoded,
+    Facts,
+    Record,
+    by_task,
+    clusters_of,
+    read_facts,
+)
+from fsdpo_bench.results.rewards import RewardTally
+from fsdpo_bench.tasks.table import SUITES
+
+#: Version of the form of ``results.json``; raised when a field changes its meaning.
+RESULTS_VERSION = 1
+
+#: Sizes at which pass@k is given, as far as there are samples; and the number of samples itself.
+PASS_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
+
+
+def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Summarise a finished run.
+
+    Args:
+        records: One per problem, by benchmark.
+        config: What decided the output; it becomes ``run`` and names the benchmarks.
+
+    Returns:
+        The content of ``results.json``.
+    """
+    rewards = RewardTally()
+    facts = by_task(read_facts(rewards.watch(records)))
+    tasks = {name: _task(each, config["tasks"].get(name, {})) for name, each in facts.items()}
+    return {
+        "version": RESULTS_VERSION,
+        "run": dict(config),
+        "tasks": tasks,
+        "suites": _suites(facts),
+        "cost": _total_cost(tasks),
+        "rewards": rewards.as_dict(),
+    }
+
+
+def _task(facts: Sequence[Facts], described: Mapping[str, Any]) -> dict[str, Any]:
+    names = facts[0].decoded
+    tolerant = described.get("tolerance") is not None
+    return {
+        "title": described.get("title", facts[0].task),
+        "problems": len(facts),
+        "of": described.get("rows", len(facts)),
+        "decoders": {name: _decoder(facts, name, tolerant) for name in names},
+        "groups": {group: _group(facts, group) for group in GROUPS if group in facts[0].groups},
+        **_sampling(facts),
+        "maj_at_k": {
+            name.removeprefix("sc@"): as_dict(decoder_share(facts, name))
+            for name in names
+            if name.startswith("sc@")
+        },
+    }
+
+
+def as_dict(found: Share) -> dict[str, Any]:
+    """Write a share of right answers as ``results.json`` has it."""
+    return {
+        "correct": round(found.total, 6),
+        "n": found.n,
+        "accuracy": None if found.value is None else round(found.value, 6),
+        "ci95": None if found.ci95 is None else [round(bound, 6) for bound in found.ci95],
+        "clusters": found.clusters,
+    }
+
+
+def counted(facts: Sequence[Facts], decoder: str) -> list[tuple[Facts, Decoded]]:
+    """Return the problems that count, with the decoder's answers: those whose gold can be read."""
+    pairs = ((each, each.decoded[decoder]) for each in facts if decoder in each.decoded)
+    return [(each, decoded) for each, decoded in pairs if decoded.correct is not None]
+
+
+def decoder_share(facts: Sequence[Facts], decoder: str, strict: bool = False) -> Share:
+    """Return the accuracy of a decoder; clustered where problems share a base problem."""
+    pairs = counted(facts, decoder)
+    verdicts = [decoded.strict if strict else decoded.correct for _, decoded in pairs]
+    return share([int(bool(verdict)) for verdict in verdicts], clusters_of(f for f, _ in pairs))
+
+
+def _decoder(facts: Sequence[Facts], name: str, tolerant: bool) -> dict[str, Any]:
+    answers = [each.decoded[name] for each in facts if name in each.decoded]
+    outcomes = Counter(answer.status for answer in answers)
+    found = as_dict(decoder_share(facts, name))
+    if tolerant:
+        found["strict"] = as_dict(decoder_share(facts, name, strict=True))
+    cost = {what: round(sum(answer.cost[what] for answer in answers), 3) for what in COSTS}
+    return {**found, "outcomes": dict(sorted(outcomes.items())), "cost": cost}
+
+
+def _group(facts: Sequence[Facts], group: str) -> dict[str, Any]:
+    # Levels are numbers: 2 comes before 10.
+    found = {each.groups[group] for each in facts if group in each.groups}
+    labels = sorted(found, key=lambda label: (label.isdecimal() and len(label), label))
+    members = {
+        label: [each for each in facts if each.groups.get(group) == label] for label in labels
+    }
+    return {
+        label: {name: as_dict(decoder_share(part, name)) for name in part[0].decoded}
+        for label, part in members.items()
+    }
+
+
+def _sampling(facts: Sequence[Facts]) -> dict[str, Any]:
+    """Return avg@k and pass@k over the problems that have samples."""
+    sampled = [each for each in facts if each.samples]
+    if not sampled:
+        return {"avg_at_k": {}, "pass_at_k": {}}
+    most, clusters = min(each.samples for each in sampled), clusters_of(sampled)
+    means = share([each.right / each.samples for each in sampled], clusters, trials=most)
+    sizes = sorted({size for size in PASS_SIZES if size <= most} | {most})
+    return {
+        "avg_at_k": {str(most): as_dict(means)},
+        "pass_at_k": {
+            str(k): as_dict(
+                share([pass_at_k(f.samples, f.right, k) for f in sampled], clusters, trials=most)
+            )
+            for k in sizes
+        },
+    }
+
+
+def _suites(facts: Mapping[str, Sequence[Facts]]) -> dict[str, Any]:
+    """Average over benchmarks, each counting the same, for the suites that are whole."""
+    several = {name: tasks for name, tasks in SUITES.items() if len(tasks) > 1}
+    whole = {name: tasks for name, tasks in several.items() if set(tasks) <= set(facts)}
+    if len(facts) > 1 and all(set(tasks) != set(facts) for tasks in whole.values()):
+        whole["this run"] = tuple(facts)
+    found = {}
+    for name, tasks in whole.items():
+        decoders = [d for d in facts[tasks[0]][0].decoded]
+        averages = {d: macro([decoder_share(facts[task], d) for task in tasks]) for d in decoders}
+        found[name] = {
+            "tasks": list(tasks),
+            "decoders": {d: as_dict(average) for d, average in averages.items()},
+        }
+    return found
+
+
+def _total_cost(tasks: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    totals: dict[str, dict[str, float]] = {}
+    for task in tasks.values():
+        for name, decoder in task["decoders"].items():
+            total = totals.setdefault(name, dict.fromkeys(COSTS, 0))
+            for what in COSTS:
+                total[what] = round(total[what] + decoder["cost"][what], 3)
+    return totals

@@ -1,0 +1,1 @@
+"""Runs: decode every problem, durably, and keep what came out."""

@@ -1,0 +1,256 @@
+"""The runner: decode every problem of some benchmarks, durably, and keep what came out.
+
+The unit that survives a stop is a problem with everything decoded of it. Problems are decoded in
+batches that begin at fixed places; one that was broken off is decoded again whole, so that its
+make-up, and with it the last bit of every number, is what it would have been.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fsdpo_bench.decode.beam import beam_search
+from fsdpo_bench.decode.decide import Row, cost_row, decide_samples, entry, solution_row
+from fsdpo_bench.decode.draw import draw, greedy, with_rewards
+from fsdpo_bench.decode.plan import Plan, beam_name
+from fsdpo_bench.decode.solution import Cost, Solution
+from fsdpo_bench.runs.records import encode, open_records, record_key
+from fsdpo_bench.tasks.judge import TOLERANT, judge
+from fsdpo_bench.tasks.load import Loaded
+from fsdpo_bench.tasks.table import Task
+from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.core.identity import ModelRef, canonical_json
+from fsdpo_data.dataset.run import claim
+from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.engines.samplers import Sampler, SamplingSpec
+from fsdpo_data.engines.scorers import Scorer
+from fsdpo_data.models.prompts import Template
+from fsdpo_data.problems.load import problems_digest
+from fsdpo_data.stages.sample import Progress
+from fsdpo_data.steps.segment import get_segmenter
+
+#: Raised when the meaning of a run's config or records changes.
+RUN_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """Everything that decides what a run contains; its digest is the run's identity.
+
+    Attributes:
+        model: The policy, as resolved.
+        template: How it is asked.
+        sampling: How it samples; ``n`` is ``max(1, plan.samples)``.
+        engine: What runs it, and in which precision.
+        segmenter: What a step is; full name.
+        plan: What is decoded.
+        prm: The process reward model with what runs it; None without one.
+    """
+
+    model: ModelRef
+    template: Template
+    sampling: SamplingSpec
+    engine: Mapping[str, str]
+    segmenter: str
+    plan: Plan
+    prm: Mapping[str, Any] | None = None
+
+    def config(self, parts: Sequence[Loaded]) -> dict[str, Any]:
+        """Return the spec as plain JSON, with the benchmarks it is run on."""
+        config = {
+            "kind": "bench",
+            "version": RUN_VERSION,
+            "model": self.model,
+            "template": {"name": self.template.name, "digest": self.template.digest},
+            "sampling": self.sampling,
+            "engine": dict(self.engine),
+            "segmenter": self.segmenter,
+            "grader": MathGrader().version,
+            "prm": None if self.prm is None else dict(self.prm),
+            "decoders": self.plan.names,
+            "beam": self.plan.beam_config(),
+            "tasks": {part.task.name: _task_config(part) for part in parts},
+        }
+        plain: dict[str, Any] = json.loads(canonical_json(config))
+        return plain
+
+
+def _task_config(part: Loaded) -> dict[str, Any]:
+    return {
+        "title": part.task.title,
+        "version": part.task.version,
+        "rows": part.task.count,
+        "digest": part.digest,
+        "problems": len(part.problems),
+        "decoded": problems_digest(part.ids),
+        "tolerance": TOLERANT if part.task.tolerant else None,
+        "source": part.ref,
+    }
+
+
+def limited(loaded: Loaded, limit: int | None) -> Loaded:
+    """Return the first ``limit`` problems of a benchmark; all if None."""
+    return replace(loaded, problems=loaded.problems[:limit], ids=loaded.ids[:limit])
+
+
+def run(
+    spec: RunSpec,
+    parts: Sequence[Loaded],
+    make_sampler: Callable[[], Sampler],
+    make_scorer: Callable[[], Scorer],
+    out: Path,
+    *,
+    resume: bool = False,
+    batch: int = 32,
+    workers: int | None = None,
+    progress: Progress,
+) -> None:
+    """Decode every problem that is owed, and keep the records.
+
+    Args:
+        spec: What to do.
+        parts: The benchmarks, each with the problems to decode.
+        make_sampler: Called only if something is owed: loading a model is slow.
+        make_scorer: Called only if something is owed and the plan needs rewards.
+        out: Run directory.
+        resume: Whether to go on with a run that is there.
+        batch: Problems per durable batch.
+        workers: Processes for grading; the cores at hand if None.
+        progress: Told of every batch.
+
+    Raises:
+        RunMismatch: if ``out`` holds another run.
+        StoreError: if the disk fails; what was written stays valid.
+    """
+    decoding = _Decoding(spec, cache(make_sampler), cache(make_scorer), workers)
+    with claim(out, spec.config(parts), resume=resume):
+        for part in parts:
+            with open_records(out, part.task.name) as records:
+                done = len(records.spans)
+                progress.phase(part.task.name, len(part.problems), done=done)
+                for rows in _owed(part, records.spans.keys(), batch):
+                    found = decoding.records(part, rows)
+                    new = {record_key(each): each for each in found}
+                    fresh = {key: new[key] for key in new if key not in records.spans}
+                    records.append({key: encode(each) for key, each in fresh.items()})
+                    progress.advance(len(fresh), sum(map(_tokens, fresh.values())))
+
+
+def _owed(part: Loaded, there: Any, batch: int) -> Iterator[range]:
+    """Yield the rows of every batch that is not whole yet."""
+    for start in range(0, len(part.ids), batch):
+        rows = range(start, min(start + batch, len(part.ids)))
+        if any(f"{part.ids[row]}/{row}" not in there for row in rows):
+            yield rows
+
+
+def _tokens(record: Mapping[str, Any]) -> int:
+    """Return the tokens that were generated for a problem, each once."""
+    sampled: int = sum(each["n_tokens"] for each in record["samples"])
+    own = [name for name, found in record["decoded"].items() if found["sample"] is None]
+    return sampled + sum(int(record["cost"][name]["tokens"]) for name in own)
+
+
+class _Decoding:
+    """Runs the decoders of a plan on batches of problems."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        sampler: Callable[[], Sampler],
+        scorer: Callable[[], Scorer],
+        workers: int | None,
+    ) -> None:
+        self._spec = spec
+        self._sampler = sampler
+        self._scorer = scorer
+        self._workers = workers
+        _, self._segment = get_segmenter(spec.segmenter)
+
+    def records(self, part: Loaded, rows: range) -> list[dict[str, Any]]:
+        """Decode the problems in some rows of a benchmark, grade, and return their records."""
+        problems = [part.problems[row] for row in rows]
+        prompts = [self._spec.template.render(each.question) for each in problems]
+        samples = self._samples(prompts)
+        own = self._own(prompts)
+        solutions = [
+            [*drawn, *(found[place][0] for found in own.values())]
+            for place, drawn in enumerate(samples)
+        ]
+        graded = self._graded(part.task, problems, solutions)
+        records = []
+        for place, row in enumerate(rows):
+            n = len(samples[place])
+            costs = {name: found[place][1] for name, found in own.items()}
+            record = record_of(part, row, prompts[place])
+            record |= self._decided(graded[place][:n], graded[place][n:], costs)
+            records.append(record)
+        return records
+
+    def _samples(self, prompts: Sequence[str]) -> list[list[Solution]]:
+        """Draw the samples that several decoders share, with rewards if any of them needs them."""
+        plan = self._spec.plan
+        if not plan.samples:
+            return [[] for _ in prompts]
+        drawn = draw(prompts, self._sampler(), self._spec.sampling, self._segment)
+        return with_rewards(prompts, drawn, self._scorer()) if plan.rewards_samples else drawn
+
+    def _own(self, prompts: Sequence[str]) -> dict[str, list[tuple[Solution, Cost]]]:
+        """Return the solutions of decoders that make their own, by the name of the result."""
+        spec = self._spec
+        found = {}
+        if "greedy" in spec.plan.decoders:
+            alone = greedy(prompts, self._sampler(), spec.sampling, self._segment)
+            found["greedy"] = [(each, Cost(each.n_tokens, 0, each.seconds)) for each in alone]
+        for beam in spec.plan.beams:
+            found[beam_name(beam)] = beam_search(
+                prompts, self._sampler(), self._scorer(), spec.sampling, spec.segmenter, beam
+            )
+        return found
+
+    def _graded(
+        self, task: Task, problems: Sequence[Problem], solutions: Sequence[Sequence[Solution]]
+    ) -> list[list[Row]]:
+        items = [
+            (problem, each.text)
+            for problem, group in zip(problems, solutions, strict=True)
+            for each in group
+        ]
+        verdicts = iter(judge(task, items, self._workers))
+        return [
+            [solution_row(each, next(verdicts), tolerant=task.tolerant) for each in group]
+            for group in solutions
+        ]
+
+    def _decided(
+        self, samples: Sequence[Row], own: Sequence[Row], costs: Mapping[str, Cost]
+    ) -> dict[str, Any]:
+        """Return the samples, and the answer and cost of every decoder in the plan's order."""
+        entries, spent = decide_samples(self._spec.plan, samples) if samples else ({}, {})
+        for (name, cost), row in zip(costs.items(), own, strict=True):
+            entries[name], spent[name] = entry(row, None), cost_row(cost)
+        names = self._spec.plan.names
+        return {
+            "samples": list(samples),
+            "decoded": {name: entries[name] for name in names},
+            "cost": {name: spent[name] for name in names},
+        }
+
+
+def record_of(part: Loaded, row: int, prompt: str) -> dict[str, Any]:
+    """Return the head of a record: which problem, and how it was asked."""
+    problem = part.problems[row]
+    return {
+        "task": part.task.name,
+        "row": row,
+        "problem_id": part.ids[row],
+        "question": problem.question,
+        "gold": problem.answer,
+        "metadata": part.task.facets(problem.metadata),
+        "prompt": prompt,
+    }

@@ -1,0 +1,177 @@
+"""Options of ``fsdpo-bench run`` to a spec, engines and benchmarks."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fsdpo_bench.cli.run_options import RunOptions
+from fsdpo_bench.prm.tokenizer import check_tokenizer
+from fsdpo_bench.recorded.replay import (
+    QUESTION,
+    RecordedSampler,
+    RecordedScorer,
+    Recording,
+    read_recording,
+)
+from fsdpo_bench.runs.run import RunSpec, limited, run
+from fsdpo_bench.tasks.load import Loaded, load_task
+from fsdpo_bench.tasks.table import select_tasks
+from fsdpo_data.cli.console import progress
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import digest
+from fsdpo_data.engines.load import copies, make_sampler, pick_engine
+from fsdpo_data.engines.load_scorer import ScoreOptions, make_scorer, resolve_scorer
+from fsdpo_data.engines.samplers import Sampler, SamplingSpec
+from fsdpo_data.engines.scorers import Scorer
+from fsdpo_data.models.resolve import ResolvedModel, resolve
+from fsdpo_data.steps.segment import get_segmenter
+
+#: Share of a GPU's memory that vLLM may take for the policy where a reward model needs some too.
+POLICY_SHARE = 0.6
+#: Problems per durable batch, by engine.
+BATCH = {"vllm": 256, "transformers": 16, "scripted": 256}
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A run that is ready to start."""
+
+    spec: RunSpec
+    parts: list[Loaded]
+    make_sampler: Callable[[], Sampler]
+    make_scorer: Callable[[], Scorer]
+
+
+def run_job(options: RunOptions) -> Path:
+    """Check the options, decode, and return the run's directory.
+
+    Raises:
+        InputError: if an option cannot be used.
+        Unavailable: if a library, a GPU, a model or the Hub is not here.
+    """
+    options.check()
+    recording = _recording(options)
+    job = _live(options) if recording is None else _recorded(options, recording)
+    for part in job.parts:
+        for warning in part.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+    out = options.out or _default_out(job)
+    models = options.plan.models
+    batch = options.batch or BATCH[job.spec.engine["name"]] * copies(options, models)
+    with progress() as shown:
+        run(
+            job.spec,
+            job.parts,
+            job.make_sampler,
+            job.make_scorer,
+            out,
+            resume=options.resume,
+            batch=batch,
+            workers=options.workers,
+            progress=shown,
+        )
+    return out
+
+
+def _recording(options: RunOptions) -> Recording | None:
+    """Return what ``--replay`` holds if it is a file of responses; None for completions by prompt.
+
+    Those are what ``fsdpo-data build`` records, and replay without anything known of problems.
+    """
+    return None if options.replay is None else read_recording(options.replay, options.series)
+
+
+def _live(options: RunOptions) -> _Job:
+    """Make a run that samples, or replays completions by prompt."""
+    plan = options.plan
+    if options.model is None:
+        raise InputError("--model is missing: give a short name, org/name or a directory.")
+    if plan.needs_prm and options.prm is None:
+        raise InputError(
+            f"--decode {','.join(plan.decoders)} ranks by step rewards: give a process reward "
+            "model with --prm, as `fsdpo-train prm` writes it, or leave weighted, bon and sbs out."
+        )
+    model = resolve(options.model, options.template)
+    engine = pick_engine(options.engine, options.device)
+    load_scorer, scoring = (
+        _scoring(options, engine, model) if plan.needs_prm else (_no_scorer, None)
+    )
+    spec = RunSpec(
+        model.ref,
+        model.template,
+        replace(_sampling(options), stop=model.stop),
+        {"name": engine, "dtype": options.dtype},
+        get_segmenter(options.segmenter)[0],
+        plan,
+        scoring,
+    )
+    tasks = select_tasks(options.suite, options.task)
+    parts = [limited(load_task(task, options.data), options.limit) for task in tasks]
+
+    # The reward model stands beside the policy on its GPU; by itself, vLLM leaves it no room.
+    # Under Ray each has GPUs of its own.
+    if plan.needs_prm and options.engine != "ray":
+        share = f"gpu_memory_utilization={POLICY_SHARE}"
+        options = replace(options, engine_arg=(share, *options.engine_arg))
+    return _Job(spec, parts, lambda: make_sampler(engine, model, options, plan.models), load_scorer)
+
+
+def _no_scorer() -> Scorer:
+    raise AssertionError("a plan without rewards asked for a scorer")
+
+
+def _scoring(
+    options: RunOptions, engine: str, model: ResolvedModel
+) -> tuple[Callable[[], Scorer], dict[str, Any]]:
+    """Check the process reward model; return what loads it and how the run names it."""
+    # Beside a policy that samples, a second vLLM would claim the same memory.
+    scores = {"scripted": "auto", "ray": "ray"}.get(options.engine, "transformers")
+    score = ScoreOptions(
+        str(options.prm), scores, options.device, options.dtype, actors=options.actors
+    )
+    picked, prm = resolve_scorer(score)
+    check_tokenizer(prm, model)
+    named = {**asdict(prm.ref), "engine": {"name": picked, "dtype": options.dtype}}
+    return partial(make_scorer, picked, prm, score, options.plan.models), named
+
+
+def _recorded(options: RunOptions, recording: Recording) -> _Job:
+    """Make a run over responses that were made elsewhere."""
+    plan = options.plan
+    if plan.beams:
+        raise InputError("--decode sbs needs a model: recorded responses cannot be continued.")
+    recording.check(max(1, plan.samples), rewards=plan.needs_prm)
+    tasks = select_tasks(options.suite, options.task) if options.suite or options.task else []
+    parts = [recording.of_task(load_task(task, options.data)) for task in tasks]
+    parts = [limited(part, options.limit) for part in parts or [recording.loaded()]]
+    spec = RunSpec(
+        recording.model,
+        QUESTION,
+        _sampling(options),
+        {"name": "scripted", "dtype": "auto"},
+        get_segmenter(options.segmenter)[0],
+        plan,
+        {**asdict(recording.model), "engine": {"name": "scripted"}} if plan.needs_prm else None,
+    )
+    return _Job(spec, parts, lambda: RecordedSampler(recording), lambda: RecordedScorer(recording))
+
+
+def _sampling(options: RunOptions) -> SamplingSpec:
+    return SamplingSpec(
+        n=max(1, options.plan.samples),
+        temperature=options.temperature,
+        top_p=options.top_p,
+        max_tokens=options.max_tokens,
+        seed=options.seed,
+    )
+
+
+def _default_out(job: _Job) -> Path:
+    name = re.sub(r"[^\w.-]+", "-", job.spec.model.name).strip("-.") or "model"
+    return Path("runs") / f"bench-{name}-{digest(job.spec.config(job.parts))[:8]}"

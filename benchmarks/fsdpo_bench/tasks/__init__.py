@@ -1,0 +1,1 @@
+"""Benchmarks: their rows, their golds, how their answers are judged."""

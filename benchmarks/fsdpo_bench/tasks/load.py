@@ -1,0 +1,167 @@
+"""Load a benchmark from local files or from the Hub, and hold it against what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fsdpo_bench.tasks.rows import read_rows
+from fsdpo_bench.tasks.table import Task
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import SourceRef, file_sha256
+from fsdpo_data.core.rows import SUFFIXES, Record, data_files
+from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.hub.client import HubRepo
+from fsdpo_data.problems.embedded import WORLD_VERSION
+from fsdpo_data.problems.forms import NotAProblem
+from fsdpo_data.problems.hub_datasets import HubSource, load_hub
+from fsdpo_data.problems.load import problems_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A benchmark in memory.
+
+    Attributes:
+        task: Its table entry.
+        problems: In the order of the source. ASDiv asks one question twice, so ids can repeat.
+        ids: Their ids with the golds as the source has them: the keys of ``Task.notes``.
+        ref: Where they came from.
+        digest: ``problems_digest`` of these ids.
+        warnings: What a reader of the results should know.
+    """
+
+    task: Task
+    problems: list[Problem]
+    ids: list[str]
+    ref: SourceRef
+    digest: str
+    warnings: list[str] = field(default_factory=list)
+
+
+def load_task(task: Task, data: Path | None = None) -> Loaded:
+    """Load all problems of a benchmark.
+
+    Args:
+        task: Which one.
+        data: Its file, or a directory with a folder or file for each benchmark; the Hub if None.
+
+    Raises:
+        InputError: if it is not there, or has more or fewer rows than it should.
+        Unavailable: if the Hub cannot be reached, or refuses.
+    """
+    ref, problems = _found(task, data)
+    if len(problems) != task.count:
+        raise InputError(
+            f"{ref.name}: {len(problems)} problems, expected the {task.count} of {task.title}. "
+            "Give the whole benchmark; --limit takes a part of it."
+        )
+    ids = [problem.id for problem in problems]
+    digest = problems_digest(ids)
+    warnings = []
+    if digest != task.digest:
+        warnings.append(
+            f"{task.title} from {ref.name}: texts or golds differ from the known ones somewhere "
+            f"(digest {digest}, expected {task.digest}); numbers may not compare."
+        )
+    noted = [_with_note(task, problem) for problem in problems]
+    return Loaded(task, noted, ids, ref, digest, warnings)
+
+
+def _found(task: Task, data: Path | None) -> tuple[SourceRef, list[Problem]]:
+    if task.make is not None:
+        return SourceRef(task.name, str(WORLD_VERSION), "test"), task.make()
+    ref, records = _from_hub(task) if data is None else _from_files(task, data)
+    return ref, read_problems(task, records, ref.name)
+
+
+def read_problems(task: Task, records: Iterable[Record], where: str) -> list[Problem]:
+    """Read the rows of a benchmark, in any of its forms.
+
+    Raises:
+        InputError: at the first row that is no problem: a benchmark is whole or not at all.
+    """
+    problems = []
+    for record in records:
+        try:
+            if record.broken:
+                raise NotAProblem(record.broken)
+            if task.belongs(record.fields):
+                problems.append(_read(task, record.fields))
+        except NotAProblem as reason:
+            raise InputError(
+                f"{where}, row {record.row}: {reason}. Expected the rows of {task.title}."
+            ) from None
+    return problems
+
+
+def _read(task: Task, fields: Any) -> Problem:
+    form = next((form for form in task.forms if form.fits(fields)), None)
+    if form is None:
+        expected = "; or ".join(form.says for form in task.forms)
+        raise NotAProblem(f"fields {', '.join(fields)}, expected {expected}")
+    rest = {key: value for key, value in fields.items() if key not in form.question}
+    if task.cluster:
+        rest["cluster"] = fields[task.cluster]
+    return Problem(
+        question=task.question(form.question_text(fields)),
+        answer=form.gold(fields[form.answer]).strip(),
+        source=task.name,
+        split="test",
+        metadata=rest,
+    )
+
+
+def _with_note(task: Task, problem: Problem) -> Problem:
+    note = task.notes.get(problem.id)
+    if note is None:
+        return problem
+    metadata = {**problem.metadata, "also": list(note.also), "gold_note": note.why}
+    return replace(problem, answer=note.gold or problem.answer, metadata=metadata)
+
+
+def _from_files(task: Task, data: Path) -> tuple[SourceRef, list[Record]]:
+    file = find_file(task, data)
+    revision = f"sha256:{file_sha256(file)}"
+    return SourceRef(f"{task.name}/{file.name}", revision, "test"), list(read_rows(file))
+
+
+def find_file(task: Task, data: Path) -> Path:
+    """Return the benchmark's file in ``data``: that file itself, or in a folder of its name.
+
+    Raises:
+        InputError: if there is none.
+    """
+    if data.is_file():
+        return data
+    folder = data / task.name
+    if folder.is_dir():
+        files = data_files(str(folder), "test")
+        if len(files) > 1:
+            names = ", ".join(file.name for file in files[:3])
+            raise InputError(f"{folder} holds several files ({names}): give one of them as --data.")
+        return files[0]
+    beside = [data / f"{task.name}{suffix}" for suffix in SUFFIXES]
+    found = next((file for file in beside if file.is_file()), None)
+    if found is None:
+        raise InputError(
+            f"{data} holds no {task.title}: expected {folder}/test.jsonl or {beside[0].name}. "
+            "Check --data" + ("." if task.hub is None else ", or leave it out to use the Hub.")
+        )
+    return found
+
+
+def _from_hub(task: Task) -> tuple[SourceRef, list[Record]]:
+    if task.hub is None:
+        raise InputError(
+            f"no repository on the Hub is known to hold {task.title} as it is scored here. "
+            "Give its file, or a directory with it, as --data."
+        )
+    way_out = "give local files with --data DIR, or use --task embedded, which needs no network"
+    repo = HubRepo(task.hub.repo, "dataset", way_out=way_out)
+    configs = task.hub.configs or (None,)
+    commit, parts = load_hub(HubSource("", repo, configs, task.hub), task.hub_split)
+    records = [record for _, part in parts for record in part]
+    return SourceRef(task.hub.repo, commit, task.hub_split), records

@@ -1,0 +1,136 @@
+"""Check benchmarks without any model: rows, digests, and that every gold is right about itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fsdpo_bench.tasks.judge import judge
+from fsdpo_bench.tasks.load import Loaded, load_task
+from fsdpo_bench.tasks.table import Task
+from fsdpo_data.answers.comparing.equal import rule_of
+from fsdpo_data.answers.reading.read import read
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.dataset.schema import Problem
+
+#: Right for no gold: what a grader accepts that takes a damaged gold for an empty one, or a part
+#: of an answer for the whole.
+DECOYS = ("I have no idea.", "The answer is -98765432.125", "The answer is: None of these words")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about one gold that a reader must know.
+
+    Attributes:
+        row: Its row in the source, from 0.
+        gold: The gold.
+        what: What is the matter with it.
+        surprise: Whether it is new; known things are listed, but no failure.
+    """
+
+    row: int
+    gold: str
+    what: str
+    surprise: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found out about one benchmark.
+
+    Attributes:
+        task: The benchmark.
+        golds: Golds checked.
+        right: Golds that are right about themselves, and about nothing else that was tried.
+        digest: Digest of the problems.
+        kinds: Golds by the kind they are read as.
+        findings: In the order of the rows.
+        error: Why it could not be loaded; then all counts are zero.
+    """
+
+    task: Task
+    golds: int = 0
+    right: int = 0
+    digest: str = ""
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    error: str = ""
+
+    @property
+    def known_digest(self) -> bool:
+        """Whether these are the problems that the table expects."""
+        return self.digest == self.task.digest
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is nothing in it that was not known before."""
+        surprises = any(finding.surprise for finding in self.findings)
+        return not self.error and self.known_digest and not surprises
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return {
+            "task": self.task.name,
+            "passed": self.passed,
+            "golds": self.golds,
+            "right": self.right,
+            "digest": self.digest,
+            "kinds": dict(self.kinds),
+            "error": self.error,
+            "findings": [asdict(finding) for finding in self.findings],
+        }
+
+
+def validate_task(task: Task, data: Path | None = None) -> Report:
+    """Load a benchmark and check every gold of it; never raises for what the data hold."""
+    try:
+        loaded = load_task(task, data)
+    except InputError as error:
+        return Report(task, error=str(error))
+    with_gold = [each for each in enumerate(loaded.problems) if each[1].answer]
+    wrong = [*_not_itself(task, with_gold), *_accepts_decoys(task, with_gold)]
+    findings = sorted([*_known(loaded), *wrong], key=lambda finding: finding.row)
+    bad = {finding.row for finding in wrong}
+    kinds = dict(Counter(kind_of(problem.answer) for _, problem in with_gold).most_common())
+    right = len(with_gold) - len(bad)
+    return Report(task, len(with_gold), right, loaded.digest, kinds, tuple(findings))
+
+
+def kind_of(gold: str) -> str:
+    """Return what kind of answer a gold is read as, e.g. ``number`` or ``set``."""
+    return rule_of(read(gold))
+
+
+def _known(loaded: Loaded) -> Iterator[Finding]:
+    """List missing golds, of which the table says how many there are, and golds with a note."""
+    missing = [row for row, problem in enumerate(loaded.problems) if not problem.answer]
+    for row in missing:
+        surprise = len(missing) != loaded.task.missing_golds
+        yield Finding(row, "", "the source has no answer; it is left out of the score", surprise)
+    for row, problem in enumerate(loaded.problems):
+        note = loaded.task.notes.get(loaded.ids[row])
+        if note is not None:
+            also = f"; {' and '.join(note.also)} also counts" if note.also else ""
+            yield Finding(row, problem.answer, note.why + also, surprise=False)
+
+
+def _not_itself(task: Task, golds: Sequence[tuple[int, Problem]]) -> Iterator[Finding]:
+    for form in ("$\\boxed{{{}}}$", "The answer is: {}"):
+        items = [(problem, form.format(problem.answer)) for _, problem in golds]
+        for (row, problem), judged in zip(golds, judge(task, items), strict=True):
+            if {judged.verdict.status, judged.strict.status} != {"correct"}:
+                said = f"answered as {form.format('…')} it is judged {judged.verdict.status}"
+                yield Finding(row, problem.answer, said, surprise=True)
+
+
+def _accepts_decoys(task: Task, golds: Sequence[tuple[int, Problem]]) -> Iterator[Finding]:
+    for decoy in DECOYS:
+        items = [(problem, decoy) for _, problem in golds]
+        for (row, problem), judged in zip(golds, judge(task, items), strict=True):
+            if judged.verdict.status not in ("incorrect", "no_answer"):
+                said = f"for {decoy!r} the verdict is {judged.verdict.status}"
+                yield Finding(row, problem.answer, said, surprise=True)

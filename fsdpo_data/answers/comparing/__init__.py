@@ -1,0 +1,1 @@
+"""From two trees to a verdict."""

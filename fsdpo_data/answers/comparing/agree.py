@@ -1,0 +1,273 @@
+"""Whether two expressions are equal: structure, then residues, then 60 digits."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+
+from fsdpo_data.answers.budget import Budget, TooLarge
+from fsdpo_data.answers.comparing.modular import PRIMES, Residues, Undefined, rational_value
+from fsdpo_data.answers.comparing.numeric import Evaluator, Real, context, has_imaginary, symbols
+from fsdpo_data.answers.lexicon.numbers import MIN_DIGITS_OTHER, agree, rounds_to, stands_for
+from fsdpo_data.answers.tree import Const, Mul, Node, Num, Pow, Sym, multiply, substitute
+
+#: Points tried for expressions with symbols, and how many must agree.
+POINTS = (0, 7, 2, 4, 3, 1, 8, 5, 6)
+ENOUGH = 4
+FEW = 2
+#: Most parameters that an equation may have been multiplied by.
+MAX_PARAMETERS = 6
+_RELATIVE = 45  # digits in which two values must agree
+_CANCELLED = 53  # digits below the largest term at which a difference is rounding
+
+
+def same_node(left: Node, right: Node, budget: Budget) -> bool:
+    """Whether two expressions have the same value wherever both have one.
+
+    Raises:
+        OutOfBudget: Deciding takes more operations than are granted.
+        TooLarge: Both are too large to be evaluated.
+    """
+    if left == right:
+        return True
+    if isinstance(left, Num) and isinstance(right, Num):
+        return agree(left, right)
+    ends = infinite(left), infinite(right)
+    if ends != (0, 0):
+        return ends[0] == ends[1]
+    known = _by_residues(left, right, budget)
+    if known is True:
+        return True
+    if _is_shown(left, right) or _is_shown(right, left):
+        return _to_shown_digits(left, right, budget)
+    return _by_digits(left, right, budget) if known is None else known
+
+
+def infinite(node: Node) -> int:
+    """Return the sign of an infinite ``node``, 0 if it is finite."""
+    if isinstance(node, Const):
+        return int(node.name == "inf")
+    if isinstance(node, Mul) and len(node.factors) == 2:
+        sign, inner = node.factors
+        if isinstance(sign, Num) and inner == Const("inf"):
+            return 1 if sign.value > 0 else -1
+    return 0
+
+
+def _by_residues(left: Node, right: Node, budget: Budget) -> bool | None:
+    """Compare modulo primes: True if equal, False if unequal, None if that is not known."""
+    exact = True
+    for point, prime in enumerate(PRIMES):
+        sides = Residues(prime, point, budget), Residues(prime, point, budget)
+        try:
+            values = sides[0].value(left), sides[1].value(right)
+        except (Undefined, TooLarge):
+            return None
+        exact = exact and sides[0].exact and sides[1].exact
+        if values[0] != values[1]:
+            return False if exact else None
+    return True
+
+
+def _is_shown(number: Node, other: Node) -> bool:
+    """Whether ``number`` is a decimal that may stand for the constant ``other``."""
+    return isinstance(number, Num) and number.places is not None and not symbols(other)
+
+
+def _to_shown_digits(left: Node, right: Node, budget: Budget) -> bool:
+    shown, other = (left, right) if _is_shown(left, right) else (right, left)
+    if not isinstance(shown, Num) or shown.digits < MIN_DIGITS_OTHER:
+        return False
+    exact = rational_value(other)
+    if exact is not None:
+        return agree(shown, Num(exact))
+    value = constant(other, budget)
+    if value is None or context().im(value) != 0:
+        return False
+    return stands_for(shown, fraction(value), exact=False)
+
+
+def within(gold: Num, answer: Node, relative: Fraction, budget: Budget) -> bool:
+    """The tolerant rule for a constant ``answer``; see ``rounds_to``."""
+    if isinstance(answer, Num):
+        return rounds_to(answer.value, gold, relative)
+    value = constant(answer, budget)
+    return (
+        value is not None
+        and context().im(value) == 0
+        and rounds_to(fraction(value), gold, relative)
+    )
+
+
+def fraction(value: Real) -> Fraction:
+    """Return a real of 60 digits as a fraction."""
+    mp = context()
+    man, exp = mp.re(value).man_exp
+    return Fraction(int(man)) * Fraction(2) ** int(exp) if abs(exp) < 100_000 else Fraction(0)
+
+
+@lru_cache(maxsize=2_048)
+def _constant(node: Node) -> tuple[Real, Real, int] | None:
+    """Return value, scale and cost of an expression without symbols, None if it has no value."""
+    budget = Budget(100_000)
+    for complex_plane in (has_imaginary(node), True):
+        evaluator = Evaluator(0, budget, complex_plane)
+        try:
+            value = evaluator.value(node)
+        except Undefined:
+            continue
+        return value, evaluator.scale, 100_000 - budget.left
+    return None
+
+
+def constant(node: Node, budget: Budget) -> Real | None:
+    """Return the value of ``node`` if it is a constant that has one."""
+    if symbols(node):
+        return None
+    found = _constant(node)
+    if found is None:
+        return None
+    budget.spend(found[2])
+    return found[0]
+
+
+def _by_digits(left: Node, right: Node, budget: Budget) -> bool:
+    names = symbols(left) | symbols(right)
+    if not names:
+        return _same_constant(left, right, budget)
+    imaginary = has_imaginary(left) or has_imaginary(right)
+    for complex_plane in (imaginary, True):
+        checked = _at_points(left, right, budget, complex_plane)
+        if checked is not None:
+            return checked
+    return False
+
+
+def _at_points(left: Node, right: Node, budget: Budget, complex_plane: bool) -> bool | None:
+    """Compare at points; None if too few lie in both domains."""
+    agreed = 0
+    points = POINTS[:4] if complex_plane else POINTS
+    for point in points:
+        sides = Evaluator(point, budget, complex_plane), Evaluator(point, budget, complex_plane)
+        try:
+            values = sides[0].value(left), sides[1].value(right)
+        except (Undefined, TooLarge):
+            continue
+        if not close(*values, max(sides[0].scale, sides[1].scale)):
+            return False
+        agreed += 1
+        if agreed == ENOUGH + 1:
+            break
+    return True if agreed >= FEW else None
+
+
+def close(left: Real, right: Real, scale: Real) -> bool:
+    """Whether two values agree in all digits that can be trusted."""
+    mp = context()
+    difference = abs(left - right)
+    if difference <= mp.mpf(10) ** -_RELATIVE * max(abs(left), abs(right)):
+        return True
+    return bool(difference <= mp.mpf(10) ** -_CANCELLED * scale)
+
+
+def _same_constant(left: Node, right: Node, budget: Budget) -> bool:
+    found: list[tuple[Real, Real, int] | None] = []
+    large = 0
+    for node in (left, right):
+        try:
+            found.append(_constant(node))
+        except TooLarge:
+            large += 1
+    if large == 2:
+        raise TooLarge("both sides")
+    if large or found[0] is None or found[1] is None:
+        return False
+    (value, scale, cost), (other, other_scale, other_cost) = found[0], found[1]
+    budget.spend(cost + other_cost)
+    return close(value, other, max(scale, other_scale))
+
+
+def constant_ratio(left: Node, right: Node, budget: Budget) -> int:
+    """Return the sign of ``left / right`` if that is the same constant everywhere, else 0.
+
+    The sign is 2 if the ratio is not real.
+    """
+    if not _same_ratio_of_residues(left, right, budget):
+        return 0
+    return _ratio_of_digits(left, right, budget)
+
+
+#: Names of unknowns; an equation is not divided by them.
+_UNKNOWNS = frozenset("xyztuvwnk")
+
+
+def parameter_ratio(left: Node, right: Node, budget: Budget) -> bool:
+    """Whether ``left / right`` is a product of powers of parameters, as ``L C`` is."""
+    names = sorted(symbols(left) | symbols(right))
+    names = [name for name in names if name[0] not in _UNKNOWNS and "'" not in name]
+    if not 0 < len(names) <= MAX_PARAMETERS:
+        return False
+    start = _ratios(left, right, budget, False)[:1]
+    factor: list[Node] = []
+    for name in names if start else ():
+        doubled = multiply([Num(Fraction(2)), Sym(name)])
+        moved = [substitute(side, name, doubled) for side in (left, right)]
+        ratios = _ratios(moved[0], moved[1], budget, False)[:1]
+        power = _power_of_two(ratios[0] / start[0]) if ratios else None
+        if power is None:
+            return False
+        factor.append(Pow(Sym(name), Num(Fraction(power))))
+    return bool(factor) and constant_ratio(left, multiply([right, *factor]), budget) != 0
+
+
+def _power_of_two(ratio: Real) -> int | None:
+    mp = context()
+    if mp.im(ratio) != 0 or mp.re(ratio) <= 0:
+        return None
+    power = int(mp.nint(mp.log(ratio, 2)))
+    close_enough = abs(ratio - mp.mpf(2) ** power) < mp.mpf(10) ** -30 * abs(ratio)
+    return power if close_enough and abs(power) <= 4 else None
+
+
+def _same_ratio_of_residues(left: Node, right: Node, budget: Budget) -> bool:
+    """Cheap refusal: the ratios of residues at two points differ."""
+    ratios = []
+    for point in (0, 1):
+        sides = Residues(PRIMES[0], point, budget), Residues(PRIMES[0], point, budget)
+        try:
+            top, bottom = sides[0].value(left), sides[1].value(right)
+        except (Undefined, TooLarge):
+            return True
+        if not (sides[0].exact and sides[1].exact) or not bottom:
+            return True
+        ratios.append(top * pow(bottom, -1, PRIMES[0]) % PRIMES[0])
+    return ratios[0] == ratios[1]
+
+
+def _ratio_of_digits(left: Node, right: Node, budget: Budget) -> int:
+    mp = context()
+    imaginary = has_imaginary(left) or has_imaginary(right)
+    ratios = _ratios(left, right, budget, imaginary) or _ratios(left, right, budget, True)
+    if len(ratios) < FEW or ratios[0] == 0:
+        return 0
+    if any(abs(ratio - ratios[0]) > mp.mpf(10) ** -30 * abs(ratios[0]) for ratio in ratios):
+        return 0
+    if mp.im(ratios[0]) != 0:
+        return 2
+    return 1 if mp.re(ratios[0]) > 0 else -1
+
+
+def _ratios(left: Node, right: Node, budget: Budget, complex_plane: bool) -> list[Real]:
+    """Return ``left / right`` at the first points where both have values."""
+    ratios: list[Real] = []
+    for point in POINTS:
+        try:
+            top = Evaluator(point, budget, complex_plane).value(left)
+            bottom = Evaluator(point, budget, complex_plane).value(right)
+        except (Undefined, TooLarge):
+            continue
+        if bottom != 0:
+            ratios.append(top / bottom)
+        if len(ratios) == ENOUGH:
+            break
+    return ratios

@@ -1,0 +1,398 @@
+"""Compare two answers by what the gold is: a number, a list, an interval, a relation, words."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from fsdpo_data.answers.budget import Budget
+from fsdpo_data.answers.comparing import reals, relations
+from fsdpo_data.answers.comparing.agree import constant_ratio, parameter_ratio, same_node, within
+from fsdpo_data.answers.comparing.reals import NotASet, real_set
+from fsdpo_data.answers.finding.variants import expand, has_variants
+from fsdpo_data.answers.lexicon import units
+from fsdpo_data.answers.show import show
+from fsdpo_data.answers.tree import (
+    Based,
+    Builder,
+    Call,
+    Const,
+    Items,
+    Join,
+    Matrix,
+    Member,
+    Moment,
+    Node,
+    Num,
+    Quantity,
+    Ratio,
+    Relation,
+    Sym,
+    Text,
+    Unit,
+    Value,
+    children,
+    divide,
+    is_node,
+    multiply,
+)
+
+#: Longest lists that are compared.
+MAX_ITEMS = 200
+_ORDERED = ("()", "[]", "(]", "[)")
+_HALF_DAY = 12 * 3600
+_STATEMENTS = (Relation, Member, Join, Builder)
+
+
+class Comparison:
+    """Compares one gold with one answer within one budget.
+
+    Args:
+        budget: Counts operations.
+        tolerance: Relative error that numbers may have, or None.
+    """
+
+    def __init__(self, budget: Budget, tolerance: float | None = None) -> None:
+        self.budget = budget
+        self._listed = False
+        self.tolerance = None if tolerance is None else Fraction(tolerance)
+
+    def same(self, gold: Value, answer: Value) -> bool:
+        """Whether ``answer`` deserves the mark for ``gold``.
+
+        Raises:
+            OutOfBudget: Deciding takes too many operations.
+            TooLarge: Both sides are too large to be calculated with.
+        """
+        if isinstance(gold, Text) or isinstance(answer, Text):
+            return False  # words were compared as words
+        if gold == answer:
+            return True
+        if isinstance(gold, Moment) or isinstance(answer, Moment):
+            return same_moment(gold, answer)
+        if _is_statement(gold) or _is_statement(answer):
+            return self._statements(gold, answer)
+        gold, answer = expand(gold), expand(answer)
+        if isinstance(gold, Items | Matrix) or isinstance(answer, Items | Matrix):
+            return self._collections(gold, answer)
+        return self._scalars(gold, answer)
+
+    def _scalars(self, gold: Value, answer: Value) -> bool:
+        if isinstance(gold, Based) or isinstance(answer, Based):
+            return _same_digits(gold, answer)
+        if isinstance(gold, Ratio) or isinstance(answer, Ratio):
+            return self._ratios(gold, answer)
+        if isinstance(gold, Quantity) and isinstance(answer, Quantity):
+            return self._quantities(gold, answer)
+        if isinstance(gold, Quantity):
+            return self._measured(gold, answer)
+        if isinstance(answer, Quantity):
+            return self._measured(answer, gold)
+        return self._nodes(_node(gold), _node(answer))
+
+    def _nodes(self, gold: Node, answer: Node) -> bool:
+        if same_node(gold, answer, self.budget):
+            return True
+        return (
+            self.tolerance is not None
+            and isinstance(gold, Num)
+            and within(gold, answer, self.tolerance, self.budget)
+        )
+
+    def _quantities(self, gold: Quantity, answer: Quantity) -> bool:
+        size = units.ratio(answer.unit, gold.unit)
+        if (
+            size is None
+            or units.opposed(gold.unit, answer.unit)
+            or (self._listed and not _same_things(gold.unit, answer.unit))
+        ):
+            return False
+        if size == 1:
+            return self._nodes(gold.node, answer.node)
+        return self._nodes(gold.node, multiply([_exactly(answer.node), Num(size)]))
+
+    def _measured(self, quantity: Quantity, other: Value) -> bool:
+        """Compare a quantity with a value that states no unit."""
+        node = _node(other)
+        if quantity.unit.dims == units.PLACE and quantity.unit.label != "th":
+            return False  # "seventh grade" is not 7
+        if quantity.unit.dims == units.PART:
+            whole = multiply([_exactly(quantity.node), Num(quantity.unit.factor)])
+            return self._nodes(whole, node)
+        if self._nodes(quantity.node, node):
+            return True
+        in_radians = quantity.unit == units.DEGREE and _mentions_pi(node)
+        return in_radians and self._nodes(Call("deg", (quantity.node,)), node)
+
+    def _ratios(self, gold: Value, answer: Value) -> bool:
+        first, second = _parts(gold), _parts(answer)
+        if len(first) != len(second):
+            return False
+        if len(first) == 1:
+            return self._nodes(first[0], second[0])
+        return all(
+            self._nodes(divide(first[0], a), divide(second[0], b))
+            for a, b in zip(first[1:], second[1:], strict=True)
+        )
+
+    def _collections(self, gold: Value, answer: Value) -> bool:
+        if isinstance(gold, Matrix) or isinstance(answer, Matrix):
+            return self._matrices(gold, answer)
+        if not (isinstance(gold, Items) and isinstance(answer, Items)):
+            return self._one_of_one(gold, answer)
+        if max(len(gold.items), len(answer.items)) > MAX_ITEMS:
+            return False
+        left, right = gold.brackets, answer.brackets
+        if left in _ORDERED or right in _ORDERED:
+            if not _brackets_agree(left, right, len(gold.items)):
+                return False
+            return self._in_order(gold.items, _in_order_of_names(answer.items))
+        names = relations.assignments(gold), relations.assignments(answer)
+        if names[0] and names[1]:
+            return names[0].keys() == names[1].keys() and all(
+                self.same(value, names[1][name]) for name, value in names[0].items()
+            )
+        if names[0]:
+            if any(isinstance(item, Relation) for item in answer.items):
+                return False
+            return self._in_order(tuple(names[0].values()), answer.items)
+        if self._unordered(_values(gold), _values(answer)):
+            return True
+        return any(map(_is_interval, gold.items)) and self._as_sets(gold, answer)
+
+    def _one_of_one(self, gold: Value, answer: Value) -> bool:
+        """Compare a list of one, or one value in several forms, with a value that stands alone."""
+        if isinstance(answer, Items) and answer.brackets == "" and answer.items:
+            values = _values(answer)
+            same_number = len({value.value for value in values if isinstance(value, Num)}) < 2
+            return same_number and all(self.same(gold, value) for value in values)
+        for items, other in ((gold, answer), (answer, gold)):
+            if isinstance(items, Items) and len(items.items) == 1:
+                return self.same(items.items[0], other)
+        return False
+
+    def _in_order(self, gold: tuple[Value, ...], answer: tuple[Value, ...]) -> bool:
+        return len(gold) == len(answer) and all(map(self.same, gold, answer))
+
+    def _unordered(self, gold: tuple[Value, ...], answer: tuple[Value, ...]) -> bool:
+        """Every value of one side occurs on the other; how often does not matter."""
+        if not gold or not answer:
+            return not gold and not answer
+        if len(gold) * len(answer) > MAX_ITEMS * MAX_ITEMS // 4:
+            return set(gold) == set(answer)
+        self._listed = True
+        met = [[self.same(a, b) for b in answer] for a in gold]
+        self._listed = False
+        return all(map(any, met)) and all(map(any, zip(*met, strict=True)))
+
+    def _matrices(self, gold: Value, answer: Value) -> bool:
+        first, second = _rows(gold), _rows(answer)
+        if first is None or second is None:
+            return False
+        if not (isinstance(gold, Matrix) and isinstance(answer, Matrix)):
+            # A tuple may be meant as a row or as a column.
+            first, second = _flat(first), _flat(second)
+        return len(first) == len(second) and all(
+            self._in_order(a, b) for a, b in zip(first, second, strict=True)
+        )
+
+    def _statements(self, gold: Value, answer: Value) -> bool:
+        if self._as_sets(gold, answer):
+            return True
+        if isinstance(gold, Relation) and isinstance(answer, Relation):
+            return self._relations(gold, answer)
+        if not _is_statement(gold):
+            said = relations.assigned(answer)
+            return said is not None and self._said(gold, answer, said)
+        if not _is_statement(answer):
+            said = relations.assigned(gold) if relations.names_value(gold) else None
+            return said is not None and self.same(said[-1], answer)
+        for said, other in ((relations.assigned(answer), gold), (relations.assigned(gold), answer)):
+            if said is not None and self.same(other, said[-1]):
+                return True
+        return relations.same_structure(gold, answer, self)
+
+    def _said(self, gold: Value, answer: Value, said: tuple[Value, ...]) -> bool:
+        """Compare a gold with the value that ``x = ...`` gives."""
+        if isinstance(answer, Relation) and "~" in answer.ops:
+            return any(self.same(gold, part) for part in said)
+        return any(self.same(gold, part) for part in said) and all(
+            self.same(gold, part) or self._same_percentage(gold, part) for part in said
+        )
+
+    def _same_percentage(self, gold: Value, part: Value) -> bool:
+        """Whether a step says ``3/4 = 75%``: there, and only there, 75% is 0.75."""
+        if not (isinstance(part, Quantity) and part.unit == units.PERCENT):
+            return False
+        return self.same(gold, multiply([_exactly(part.node), Num(Fraction(1, 100))]))
+
+    def _as_sets(self, gold: Value, answer: Value) -> bool:
+        try:
+            first, second = real_set(gold, self.budget), real_set(answer, self.budget)
+        except NotASet:
+            return relations.same_generated(gold, answer, self.budget)
+        if first.variable and second.variable and first.variable != second.variable:
+            return False
+        return reals.same_set(first, second, self.budget)
+
+    def _relations(self, gold: Relation, answer: Relation) -> bool:
+        definitions = relations.same_definition(gold, answer)
+        if definitions is not None:
+            return self.same(*definitions)
+        if set(gold.ops) == set(answer.ops) == {"="} and len(gold.parts) == len(answer.parts) == 2:
+            return self._equations(gold, answer)
+        if len(gold.parts) == len(answer.parts) == 2:
+            return self._inequalities(gold, answer)
+        return relations.same_chain(gold, answer, self)
+
+    def _equations(self, gold: Relation, answer: Relation) -> bool:
+        if all(self.same(a, b) for a, b in zip(gold.parts, answer.parts, strict=True)):
+            return True
+        if relations.is_constant_assignment(gold) and relations.is_constant_assignment(answer):
+            return False
+        sides = relations.difference(gold), relations.difference(answer)
+        if sides[0] is None or sides[1] is None:
+            return False
+        if constant_ratio(sides[0], sides[1], self.budget):
+            return True
+        if parameter_ratio(sides[0], sides[1], self.budget):
+            return True
+        bare = relations.unapplied(sides[0]), relations.unapplied(sides[1])
+        return bare != sides and constant_ratio(*bare, self.budget) != 0
+
+    def _inequalities(self, gold: Relation, answer: Relation) -> bool:
+        sides = relations.difference(gold), relations.difference(answer)
+        if sides[0] is None or sides[1] is None:
+            return False
+        sign = constant_ratio(sides[0], sides[1], self.budget)
+        if gold.ops == answer.ops:
+            return sign == 1 or (sign != 0 and gold.ops[0] in ("!=", "~", "=="))
+        return sign == -1 and relations.FLIPPED.get(gold.ops[0]) == answer.ops[0]
+
+
+def same_moment(gold: Value, answer: Value) -> bool:
+    """Whether two clock times or dates agree in everything both state."""
+    if isinstance(answer, Num) and isinstance(gold, Moment):
+        if gold.seconds is None or gold.day is not None or gold.half not in ("am", "pm"):
+            return False
+        return gold.seconds % 3600 == 0 and answer.value % 12 == gold.seconds // 3600 % 12
+    if not (isinstance(gold, Moment) and isinstance(answer, Moment)):
+        return False
+    for left, right in ((gold.day, answer.day), (gold.month, answer.month)):
+        if left != right and (gold.seconds is None or (left is not None and right is not None)):
+            return False
+    if gold.year is not None and answer.year is not None and gold.year != answer.year:
+        return False
+    if gold.seconds is None or answer.seconds is None:
+        return gold.seconds == answer.seconds
+    if gold.seconds == answer.seconds:
+        return True
+    # "3:30" without a.m. or p.m. may be either.
+    return abs(gold.seconds - answer.seconds) == _HALF_DAY and (
+        (gold.half == "" and gold.seconds < _HALF_DAY + 3600 and answer.half in ("am", "pm"))
+        or (answer.half == "" and answer.seconds < _HALF_DAY + 3600 and gold.half in ("am", "pm"))
+    )
+
+
+def _same_things(left: Unit, right: Unit) -> bool:
+    """Whether two names of counted things are the same: "9 red and 5 blue"."""
+    return bool(left.dims or right.dims) or left.label.lower() == right.label.lower()
+
+
+def _same_digits(gold: Value, answer: Value) -> bool:
+    """Compare numbers in a base; the answer may leave out the gold's base."""
+    if isinstance(gold, Based) and isinstance(answer, Based):
+        same_digits = gold.digits.lstrip("0") == answer.digits.lstrip("0")
+        return gold.base == answer.base and same_digits
+    for based, other in ((gold, answer), (answer, gold)):
+        if isinstance(based, Based) and based.base == 10 and isinstance(other, Num):
+            return Fraction(based.digits) == other.value
+    if isinstance(gold, Based) and isinstance(answer, Num):
+        return gold.digits.lstrip("0") == show(answer).lstrip("0")
+    return False
+
+
+def _exactly(node: Node) -> Node:
+    return Num(node.value) if isinstance(node, Num) else node
+
+
+def _node(value: Value) -> Node:
+    if not is_node(value):
+        raise TypeError(f"{type(value).__name__} is no expression")
+    return value  # type: ignore[return-value]
+
+
+def _parts(value: Value) -> tuple[Node, ...]:
+    """Return the parts of a ratio; a ratio of two is its quotient."""
+    if isinstance(value, Ratio):
+        if len(value.parts) == 2:
+            return (divide(*value.parts),)
+        return value.parts
+    return (value.node if isinstance(value, Quantity) else _node(value),)
+
+
+def _mentions_pi(node: Node) -> bool:
+    return node == Const("pi") or any(map(_mentions_pi, children(node)))
+
+
+def _is_statement(value: Value) -> bool:
+    if isinstance(value, Items) and value.brackets == "":
+        return any(isinstance(item, Member) or _is_inequality(item) for item in value.items)
+    return isinstance(value, _STATEMENTS) or (isinstance(value, Sym) and value.name == "RR")
+
+
+def _is_inequality(value: Value) -> bool:
+    return isinstance(value, Relation) and value.ops != ("=",)
+
+
+def _is_interval(value: Value) -> bool:
+    return isinstance(value, Items) and value.brackets in _ORDERED
+
+
+def _brackets_agree(left: str, right: str, length: int) -> bool:
+    if left == right:
+        return True
+    pair = {left, right}
+    if pair == {"()", "[]"}:
+        return length > 2
+    return "" in pair and bool(pair & {"()", "[]"}) and (length != 2 or pair == {"", "()"})
+
+
+def _rows(value: Value) -> tuple[tuple[Value, ...], ...] | None:
+    if isinstance(value, Matrix):
+        return value.rows
+    if isinstance(value, Items) and value.brackets in ("()", "[]", ""):
+        if all(isinstance(item, Items) and item.brackets in ("()", "[]") for item in value.items):
+            return tuple(item.items for item in value.items if isinstance(item, Items))
+        return (value.items,)
+    return None
+
+
+def _flat(rows: tuple[tuple[Value, ...], ...]) -> tuple[tuple[Value, ...], ...]:
+    if all(len(row) == 1 for row in rows):
+        return (tuple(row[0] for row in rows),)
+    return rows
+
+
+def _values(items: Items) -> tuple[Value, ...]:
+    """Return the values of a list: assignments give theirs, ``±`` gives two."""
+    found: list[Value] = []
+    for item in items.items:
+        said = relations.assigned(item)
+        value = expand(item if said is None else said[-1])
+        if isinstance(value, Items) and value.brackets == "" and has_variants(item):
+            found.extend(value.items)
+        else:
+            found.append(value)
+    return tuple(found)
+
+
+def _in_order_of_names(items: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Return the values of ``y = 2, x = 1`` in the order of the names, other values as is."""
+    named = [
+        (item.parts[0].name, item.parts[-1])
+        for item in items
+        if isinstance(item, Relation) and isinstance(item.parts[0], Sym) and item.ops == ("=",)
+    ]
+    if len(named) != len(items) or len({name for name, _ in named}) != len(items):
+        return items
+    return tuple(value for _, value in sorted(named, key=lambda pair: pair[0]))

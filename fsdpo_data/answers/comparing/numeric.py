@@ -1,0 +1,307 @@
+"""Evaluation in 60 digits: roots, powers, logarithms, trigonometry at fixed points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from fsdpo_data.answers.budget import Budget, TooLarge
+from fsdpo_data.answers.comparing.modular import Undefined
+from fsdpo_data.answers.tree import (
+    Add,
+    Call,
+    Const,
+    Div,
+    Mul,
+    Node,
+    Num,
+    PlusMinus,
+    Pow,
+    Sym,
+    children,
+)
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+DIGITS = 60
+#: Largest logarithm of a power that is evaluated.
+MAX_LOG = 10**15
+#: Largest argument of a trigonometric function or a factorial.
+MAX_ARGUMENT = 10**12
+#: What one operation in 60 digits costs, in operations modulo a prime.
+COST = 8
+
+Real: TypeAlias = Any  # mpmath's mpf and mpc carry no types
+
+
+@cache
+def context() -> Any:
+    """Return mpmath's arithmetic in 60 digits, apart from its global one."""
+    from mpmath import MPContext  # type: ignore[import-untyped]
+
+    arithmetic = MPContext()
+    arithmetic.dps = DIGITS
+    return arithmetic
+
+
+class Evaluator:
+    """Evaluates trees at one point.
+
+    Args:
+        point: Which of the fixed points the symbols take.
+        budget: Counts operations.
+        complex_plane: Whether roots and logarithms of negative numbers have values.
+
+    Attributes:
+        scale: The largest term of any sum so far; what cancelled is known to this scale only.
+    """
+
+    def __init__(self, point: int, budget: Budget, complex_plane: bool = False) -> None:
+        self.point, self.budget, self.complex_plane = point, budget, complex_plane
+        self.mp = context()
+        self.scale = self.mp.mpf(0)
+
+    def value(self, node: Node) -> Real:
+        """Return the value of ``node``.
+
+        Raises:
+            Undefined: It has none at this point.
+            TooLarge: A power, factorial or argument is out of bounds.
+            OutOfBudget: Too many operations.
+        """
+        self.budget.spend(COST)
+        match node:
+            case Num():
+                return _rational(node.value)
+            case Add():
+                terms = [self.value(term) for term in node.terms]
+                self.scale = max(self.scale, *(abs(term) for term in terms))
+                return self.mp.fsum(terms)
+            case Mul():
+                return self.mp.fprod([self.value(factor) for factor in node.factors])
+            case Div():
+                bottom = self.value(node.bottom)
+                if bottom == 0:
+                    raise Undefined("division by zero")
+                return self.value(node.top) / bottom
+            case Pow():
+                return self.power(self.value(node.base), self.value(node.exponent))
+            case Sym():
+                return _symbol(node.name, self.point)
+            case Const():
+                return self._constant(node.name)
+            case Call():
+                return self._call(node)
+            case PlusMinus():
+                raise Undefined("two values")
+
+    def _constant(self, name: str) -> Real:
+        if name == "i":
+            return self.mp.mpc(0, 1)
+        if name == "inf":
+            raise Undefined("infinity")
+        return +(self.mp.pi if name == "pi" else self.mp.e)
+
+    def power(self, base: Real, exponent: Real) -> Real:
+        """Return ``base`` to ``exponent``; odd roots of negative numbers are real."""
+        mp = self.mp
+        if base == 0:
+            if mp.re(exponent) <= 0:
+                raise Undefined("power of zero")
+            return mp.mpf(0)
+        if abs(exponent) * (abs(mp.log(abs(base))) + 1) > MAX_LOG:
+            raise TooLarge("power")
+        if mp.im(exponent) == 0 and mp.isint(mp.re(exponent)):
+            return base ** int(mp.re(exponent))
+        negative = mp.im(base) == 0 and mp.re(base) < 0
+        if negative and not self.complex_plane:
+            return self._odd_root(base, exponent)
+        return mp.power(base, exponent)
+
+    def _odd_root(self, base: Real, exponent: Real) -> Real:
+        """Return a negative number to a power with a small odd denominator."""
+        for denominator in (3, 5, 7, 9, 11):
+            top = exponent * denominator
+            nearest = self.mp.nint(top)
+            if abs(top - nearest) < self.mp.mpf(10) ** (5 - DIGITS) * max(1, abs(top)):
+                root = -(self.mp.root(-base, denominator))
+                return root ** int(nearest)
+        raise Undefined("power of a negative number")
+
+    def _call(self, node: Call) -> Real:
+        args = [self.value(arg) for arg in node.args]
+        function = _FUNCTIONS.get(node.name)
+        if function is None and node.name in _library():
+            return self._library_call(node.name, args)
+        if function is None:
+            key = f"{node.name} {[self.mp.nstr(arg, 40) for arg in args]}"
+            return _symbol(key, 0)
+        return function(self, *args)
+
+    def _library_call(self, name: str, args: list[Real]) -> Real:
+        if len(args) != 1:
+            raise Undefined("arguments")
+        if abs(args[0]) > MAX_ARGUMENT:
+            raise TooLarge("argument")
+        try:
+            result = _library()[name](args[0])
+        except (ZeroDivisionError, ValueError):
+            raise Undefined(name) from None
+        if not self.mp.isfinite(result):
+            raise Undefined(name)
+        left_the_line = self.mp.im(result) != 0 and self.mp.im(args[0]) == 0
+        if left_the_line and not self.complex_plane:
+            raise Undefined(name)
+        return result
+
+    def root(self, base: Real, degree: Real) -> Real:
+        """Return the real root where there is one."""
+        mp = self.mp
+        if degree == 0 or mp.im(degree) != 0 or not mp.isint(mp.re(degree)):
+            return self.power(base, 1 / degree) if degree != 0 else _undefined()
+        n = int(mp.re(degree))
+        if mp.im(base) == 0 and mp.re(base) < 0:
+            if n % 2:
+                return -mp.root(-base, n)
+            if not self.complex_plane:
+                raise Undefined("even root of a negative number")
+        if not 0 < n <= 1_000:
+            return self.power(base, 1 / degree)
+        return mp.root(base, n) if base != 0 else mp.mpf(0)
+
+    def log(self, argument: Real, base: Real | None = None) -> Real:
+        """Return the logarithm; without a base, the natural one."""
+        if argument == 0 or (not self.complex_plane and self.mp.re(argument) < 0):
+            raise Undefined("logarithm")
+        result = self.mp.log(argument)
+        if base is None:
+            return result
+        below = self.log(base)
+        return result / below if below != 0 else _undefined()
+
+
+def _undefined() -> Real:
+    raise Undefined("no value")
+
+
+@cache
+def _library() -> dict[str, Callable[[Real], Real]]:
+    """Return the functions of one argument that mpmath has."""
+    mp = context()
+    return {
+        "sin": mp.sin,
+        "cos": mp.cos,
+        "tan": mp.tan,
+        "cot": mp.cot,
+        "sec": mp.sec,
+        "csc": mp.csc,
+        "sinh": mp.sinh,
+        "cosh": mp.cosh,
+        "tanh": mp.tanh,
+        "coth": mp.coth,
+        "asin": mp.asin,
+        "acos": mp.acos,
+        "atan": mp.atan,
+        "acot": mp.acot,
+        "asec": mp.asec,
+        "acsc": mp.acsc,
+        "asinh": mp.asinh,
+        "acosh": mp.acosh,
+        "atanh": mp.atanh,
+        "acoth": mp.acoth,
+        "factorial": mp.factorial,
+        "floor": mp.floor,
+        "ceil": mp.ceil,
+    }
+
+
+def _binomial(evaluator: Evaluator, n: Real, k: Real) -> Real:
+    if max(abs(n), abs(k)) > MAX_ARGUMENT:
+        raise TooLarge("binomial")
+    try:
+        result = evaluator.mp.binomial(n, k)
+    except (ZeroDivisionError, ValueError):
+        raise Undefined("binomial") from None
+    return result if evaluator.mp.isfinite(result) else _undefined()
+
+
+def _permutations(evaluator: Evaluator, n: Real, k: Real) -> Real:
+    return _binomial(evaluator, n, k) * evaluator.mp.factorial(k)
+
+
+def _real_part(choose: Callable[..., Real]) -> Callable[..., Real]:
+    def call(evaluator: Evaluator, *args: Real) -> Real:
+        if any(evaluator.mp.im(arg) != 0 for arg in args):
+            raise Undefined("order of complex numbers")
+        return choose(*(evaluator.mp.re(arg) for arg in args))
+
+    return call
+
+
+def _sign(evaluator: Evaluator, argument: Real) -> Real:
+    return evaluator.mp.sign(argument)
+
+
+_FUNCTIONS: dict[str, Callable[..., Real]] = {
+    "root": Evaluator.root,
+    "ln": Evaluator.log,
+    "log": lambda e, x, base=None: e.log(x, e.mp.mpf(10) if base is None else base),
+    "lg": lambda e, x: e.log(x, e.mp.mpf(10)),
+    "abs": lambda e, x: abs(x),
+    "deg": lambda e, x: x * e.mp.pi / 180,
+    "ordinal": lambda e, x: x,
+    "binom": _binomial,
+    "perm": _permutations,
+    "max": _real_part(max),
+    "min": _real_part(min),
+    "sgn": _sign,
+}
+
+
+def is_unknown(name: str) -> bool:
+    """Whether ``name`` is no function that can be evaluated."""
+    return name not in _FUNCTIONS and name not in _library()
+
+
+@lru_cache(maxsize=8_192)
+def _rational(value: Fraction) -> Real:
+    mp = context()
+    return mp.mpf(value.numerator) / value.denominator
+
+
+#: Points at which symbols may be negative; at the others all are positive.
+_SIGNED = frozenset((1, 3, 6))
+#: The point at which symbols are positive and grow in alphabetic order.
+ORDERED = -1
+#: Where the points lie that are not in (0.2, 2.5).
+_RANGES = {2: (0.05, 0.9), 5: (0.05, 0.9), 3: (3, 40), 7: (3, 40)}
+
+
+@lru_cache(maxsize=8_192)
+def _symbol(name: str, point: int) -> Real:
+    """Return the value of a symbol: up to 2.5, below 1 or signed at some points."""
+    if point == ORDERED:
+        return context().mpf(sum(map(ord, name))) / 37
+    digest = blake2b(f"{name} {point}".encode("utf-8", "replace"), digest_size=9).digest()
+    mp = context()
+    value = mp.mpf(int.from_bytes(digest[:8])) / 2**64
+    low, width = _RANGES.get(point, (0.2, 2.3))
+    value = value * width + low
+    return -value if point in _SIGNED and digest[8] % 2 else value
+
+
+def has_imaginary(node: Node) -> bool:
+    """Whether ``i`` occurs in ``node``."""
+    if isinstance(node, Const):
+        return node.name == "i"
+    return any(has_imaginary(child) for child in children(node))
+
+
+def symbols(node: Node) -> frozenset[str]:
+    """Return the names of all symbols of ``node``."""
+    if isinstance(node, Sym):
+        return frozenset((node.name,))
+    return frozenset().union(*(symbols(child) for child in children(node)))

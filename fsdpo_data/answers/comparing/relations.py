@@ -1,0 +1,255 @@
+"""Equations, inequalities, function definitions and sets given by a parameter."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from fsdpo_data.answers.budget import Budget
+from fsdpo_data.answers.comparing.agree import same_node
+from fsdpo_data.answers.comparing.numeric import is_unknown, symbols
+from fsdpo_data.answers.tree import (
+    Builder,
+    Call,
+    Items,
+    Join,
+    Member,
+    Mul,
+    Node,
+    Num,
+    Quantity,
+    Ratio,
+    Relation,
+    Sym,
+    Value,
+    add,
+    is_node,
+    multiply,
+    negate,
+    rebuild,
+    substitute,
+)
+
+if TYPE_CHECKING:
+    from fsdpo_data.answers.comparing.compare import Comparison
+
+FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
+_SHIFTS = range(-3, 4)
+
+
+def assigned(value: Value) -> tuple[Value, ...] | None:
+    """Return the values that ``x = 2 + 3 = 5`` gives to a name, None if it is no such thing."""
+    if isinstance(value, Member | Builder):
+        return _finite(value)
+    if not isinstance(value, Relation) or not set(value.ops) <= {"=", "~", "=="}:
+        return None
+    first, rest = value.parts[0], value.parts[1:]
+    if _is_head(first) or _is_name(first) or _is_point(first):
+        while len(rest) > 1 and isinstance(rest[0], Sym):  # x = y = 5
+            rest = rest[1:]
+        return rest
+    if isinstance(rest[-1], Sym) and len(rest) == 1 and not _letters(first):
+        return (first,)
+    if not _letters(first):
+        return value.parts
+    return rest if _is_long(first) else None
+
+
+def _is_head(value: Value) -> bool:
+    """Whether ``value`` is ``x``, ``f(2)`` or ``sin A``: not a number itself."""
+    if isinstance(value, Call):
+        return is_unknown(value.name) or bool(symbols(value))
+    return isinstance(value, Sym)
+
+
+def _finite(value: Member | Builder) -> tuple[Value, ...] | None:
+    """Return the set that ``x in {1, 2}`` or ``{x : x = 1 or x = 2}`` lists."""
+    if isinstance(value, Member):
+        listed = isinstance(value.right, Items) and value.right.brackets == "{}"
+        return (value.right,) if listed and not value.negated else None
+    given = [_given(part, value.head) for part in value.conditions]
+    known = [part for part in given if part is not None]
+    return (Items("{}", tuple(known)),) if len(known) == len(given) > 0 else None
+
+
+def _given(condition: Value, head: Value) -> Value | None:
+    if isinstance(condition, Relation) and condition.ops == ("=",) and condition.parts[0] == head:
+        return condition.parts[1]
+    return None
+
+
+def names_value(value: Value) -> bool:
+    """Whether ``value`` is ``x = ...`` or ``f(x) = ...``, or gives a number to a longer name."""
+    if not isinstance(value, Relation):
+        return False
+    first = value.parts[0]
+    return isinstance(first, Sym | Call | Items) or (
+        _is_name(first) and not _letters(value.parts[-1])
+    )
+
+
+def assignments(value: Items) -> dict[str, Value]:
+    """Return the values of ``a = 2, b = 3`` by name; empty unless all names are different."""
+    named = {
+        item.parts[0].name: item.parts[-1]
+        for item in value.items
+        if isinstance(item, Relation) and isinstance(item.parts[0], Sym) and item.ops == ("=",)
+    }
+    return named if len(named) == len(value.items) > 1 else {}
+
+
+def _letters(value: Value) -> frozenset[str]:
+    if isinstance(value, Quantity):
+        return symbols(value.node)
+    return symbols(value) if is_node(value) else frozenset("?")  # type: ignore[arg-type]
+
+
+def _is_name(value: Value) -> bool:
+    """Whether ``value`` is the name of a segment or an angle: ``AB``, ``angle ABC``."""
+    return isinstance(value, Mul) and all(
+        isinstance(factor, Sym) and (factor.name.isupper() or factor.name in ("angle", "triangle"))
+        for factor in value.factors
+    )
+
+
+def _is_point(value: Value) -> bool:
+    """Whether ``value`` is ``(x, y)``, ``x:y`` or ``M \u2229 N``: names, no values."""
+    if isinstance(value, Join):
+        return all(_is_point(part) or isinstance(part, Sym) for part in value.parts)
+    if isinstance(value, Ratio):
+        return all(isinstance(part, Sym) for part in value.parts)
+    return isinstance(value, Items) and all(isinstance(item, Sym) for item in value.items)
+
+
+def _is_long(value: Value) -> bool:
+    """Whether a left side is a calculation whose result follows, as in ``a + b + c = 5``."""
+    return False if not is_node(value) else len(_letters(value)) > 1
+
+
+def is_constant_assignment(relation: Relation) -> bool:
+    """Whether ``relation`` is ``name = number``."""
+    return isinstance(relation.parts[0], Sym) and not _letters(relation.parts[-1])
+
+
+def same_definition(gold: Relation, answer: Relation) -> tuple[Value, Value] | None:
+    """Return the right sides of ``f(x) = ...`` and ``y = ...`` to compare, or None."""
+    if gold.ops != ("=",) or answer.ops != ("=",):
+        return None
+    left, right = gold.parts[0], answer.parts[0]
+    if not isinstance(left, Call) and not isinstance(right, Call):
+        return None
+    if not isinstance(left, Call | Sym) or not isinstance(right, Call | Sym):
+        return None
+    if left.name != right.name and "y" not in (left.name, right.name):
+        return None
+    body = answer.parts[1]
+    variables = [_argument(left), _argument(right)]
+    if all(variables) and variables[0] != variables[1] and is_node(body):
+        body = substitute(body, variables[1], Sym(variables[0]))  # type: ignore[arg-type]
+    return gold.parts[1], body
+
+
+def _argument(head: Value) -> str:
+    if isinstance(head, Call) and len(head.args) == 1 and isinstance(head.args[0], Sym):
+        return head.args[0].name
+    return ""
+
+
+def difference(relation: Relation) -> Node | None:
+    """Return left side minus right side."""
+    left, right = (part.node if isinstance(part, Quantity) else part for part in relation.parts[:2])
+    if not is_node(left) or not is_node(right):
+        return None
+    return add([left, negate(right)])  # type: ignore[list-item, arg-type]
+
+
+def unapplied(node: Node) -> Node:
+    """Write ``y`` for ``y(t)``: equations of motion leave the time out as often as not."""
+    if isinstance(node, Call) and is_unknown(node.name) and isinstance(node.args[0], Sym):
+        return Sym(node.name)
+    return rebuild(node, unapplied)
+
+
+def same_chain(gold: Relation, answer: Relation, comparison: Comparison) -> bool:
+    """Whether ``a < b < c`` and ``c > b > a`` say the same."""
+    if len(gold.parts) != len(answer.parts):
+        return False
+    for parts, ops in ((answer.parts, answer.ops), _turned(answer)):
+        if gold.ops == ops and all(map(comparison.same, gold.parts, parts)):
+            return True
+    return False
+
+
+def _turned(relation: Relation) -> tuple[tuple[Value, ...], tuple[str, ...]]:
+    ops = tuple(FLIPPED.get(op, op) for op in reversed(relation.ops))
+    return tuple(reversed(relation.parts)), ops
+
+
+def same_structure(gold: Value, answer: Value, comparison: Comparison) -> bool:
+    """Compare statements part by part."""
+    match gold, answer:
+        case Member(), Member():
+            return (
+                gold.negated == answer.negated
+                and comparison.same(gold.left, answer.left)
+                and comparison.same(gold.right, answer.right)
+            )
+        case Join(), Join() if gold.op == "minus":
+            return answer.op == "minus" and all(map(comparison.same, gold.parts, answer.parts))
+        case Join(), Join():
+            return gold.op == answer.op and _same_parts(gold.parts, answer.parts, comparison)
+        case Items(), Items():
+            return _same_parts(gold.items, answer.items, comparison)
+        case Join(), Items() if gold.op == "and":
+            return _same_parts(gold.parts, answer.items, comparison)
+        case Items(), Join() if answer.op == "and":
+            return _same_parts(gold.items, answer.parts, comparison)
+        case Builder(), Builder():
+            return comparison.same(gold.head, answer.head) and _same_parts(
+                gold.conditions, answer.conditions, comparison
+            )
+    return False
+
+
+def _same_parts(gold: tuple[Value, ...], answer: tuple[Value, ...], comparison: Comparison) -> bool:
+    """Whether two short lists of statements hold the same ones in any order."""
+    if len(gold) != len(answer) or len(gold) > 20:
+        return False
+    return all(any(comparison.same(a, b) for b in answer) for a in gold) and all(
+        any(comparison.same(a, b) for a in gold) for b in answer
+    )
+
+
+def same_generated(gold: Value, answer: Value, budget: Budget) -> bool:
+    """Whether two sets run over the same values of a parameter: ``{3k | k in Z}``."""
+    left, right = _generated(gold), _generated(answer)
+    if left is None or right is None or left[2] != right[2]:
+        return False
+    (body, name, domain), (other, other_name, _) = left, right
+    shifts = _SHIFTS if domain == Sym("ZZ") else (0,)
+    signs = (1, -1) if domain in (Sym("ZZ"), Sym("RR"), Sym("QQ")) else (1,)
+    for sign in signs:
+        for shift in shifts:
+            moved = add([multiply([Num(Fraction(sign)), Sym(name)]), Num(Fraction(shift))])
+            if same_node(body, substitute(other, other_name, moved), budget):
+                return True
+    return False
+
+
+def _generated(value: Value) -> tuple[Node, str, Value] | None:
+    """Return the expression of a parameter, its name and its domain."""
+    if isinstance(value, Builder):
+        parts = (value.head, *value.conditions)
+    elif isinstance(value, Items | Join):
+        parts = value.items if isinstance(value, Items) else value.parts
+    else:
+        return None
+    domains = [part for part in parts if isinstance(part, Member) and isinstance(part.left, Sym)]
+    if len(domains) != 1 or not isinstance(domains[0].left, Sym):
+        return None
+    name = domains[0].left.name
+    for part in parts:
+        body = part.parts[-1] if isinstance(part, Relation) and part.ops == ("=",) else part
+        if is_node(body) and name in symbols(body):  # type: ignore[arg-type]
+            return body, name, domains[0].right  # type: ignore[return-value]
+    return None

@@ -1,0 +1,1 @@
+"""Where a response says its answer: boxes, announced answers, unannounced ones."""

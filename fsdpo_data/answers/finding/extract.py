@@ -1,0 +1,170 @@
+r"""Find the answer in a response: the last ``\boxed``, then spoken markers, then the last number.
+
+Every scan is linear and looks at the end of the text first, so a megabyte of braces costs the
+same as a page. Nothing here decides whether an answer is right.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from fsdpo_data.answers.finding.boxes import TAIL, Box, ending, find_boxes, truncated_box
+from fsdpo_data.answers.finding.unmarked import (
+    CONJUNCTION,
+    JOINT,
+    last_sentence,
+    settled_value,
+    unmarked,
+)
+from fsdpo_data.answers.lexicon.spoken import first_announced, last_announced
+
+#: The rules by which a response marks its answer; their result is the strict one.
+MARKED = frozenset(("boxed", "boxed-list", "hash", "final-answer", "answer-is", "choice", "label"))
+#: Most characters between two boxes that can be one answer.
+_APART = 80
+#: Headings looked at; a text of nothing but headings costs no more.
+_HEADINGS_TRIED = 8
+#: A line that starts another problem: what follows was not asked.
+_NEXT_PROBLEM = re.compile(
+    r"\n[ \t]*(?:#+ *(?:Instruction|Question|Problem)|<\|im_start\|>|Below is an instruction"
+    r"|\**(?:Question|Problem|Exercise|Example|Q)\b ?(?P<number>\d*)[^\n]{0,12}?[:.](?:\s|\**\s)"
+    r"|(?:Human|User):\s)"
+)
+_NUMBERED_PART = re.compile(r"(?:^|\n)[ \t]*\**(?:Question|Problem|Exercise|Example|Q)\b ?\d")
+#: Where a turn ended, for samplers that keep the token.
+_END_TOKENS = (
+    *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
+    "<｜end▁of▁sentence｜>",
+)
+#: Zero-width characters and marks of writing direction.
+_UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
+#: Words between boxes that offer one more candidate instead of correcting the last.
+_ONE_MORE = re.compile(
+    r"(?:[\s\W]|\b(?:or|maybe|perhaps|possibly|alternatively|else|either|it|this|could|might|may"
+    r"|also|be|is|the|answer|another|option|possibility|and)\b)*",
+    re.I,
+)
+#: Nothing, the number of an item, or "Option 2:" between two boxes.
+_LISTED = re.compile(
+    r"[\s$\\,;.*()\-]*+(?:\d{1,2}[.):]"
+    r"|(?:[a-z]+ )?(?:option|possibility|candidate|alternative|guess) ?\d{0,2}:)?[\s$\\*(]*",
+    re.I,
+)
+_OFFER = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|could|might|may|also)\b", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """The answer of a response.
+
+    Attributes:
+        answer: The answer by the first rule that fired, or None: the lenient result.
+        rule: That rule: ``boxed``, ``boxed-list`` (several boxes that are one answer, or several
+            candidates), ``hash`` (``####``), ``final-answer``, ``answer-is``, ``choice``,
+            ``label`` ("Answer:", "A:"), ``boxed-truncated`` (a box never closed), ``whole`` (a
+            response that is nothing but its answer), ``last-maths``, ``last-number``,
+            ``last-sentence`` or ``none``.
+        strict: The answer if the response marks it as such (a rule of ``MARKED``).
+        boxes: Contents of all boxes of the tail, in order.
+        sentence: The last sentence of a response that marks no answer, for golds that are words.
+        value: The formula or number that the answer's words settle on ("5 apples are left" gives
+            5), to be tried where the words are not the gold; None if they offer several.
+    """
+
+    answer: str | None
+    rule: str
+    strict: str | None = None
+    boxes: tuple[str, ...] = ()
+    sentence: str = ""
+    value: str | None = None
+
+
+def extract(response: str) -> Extraction:
+    """Find the answer of ``response``; never raises, whatever the text holds."""
+    text = own_part(response)
+    boxes = [box for box in find_boxes(text) if box.content]
+    if boxes:
+        return _from_boxes(text, boxes)
+    said = last_announced(text)
+    cut_off = truncated_box(text) if said is None or "box" in said.answer else None
+    if said is not None and cut_off is None:
+        value = settled_value(said.answer)
+        return Extraction(said.answer, said.rule, said.answer, value=value)
+    sentence = last_sentence(text)
+    answer, rule = (cut_off, "boxed-truncated") if cut_off else unmarked(text, sentence)
+    value = settled_value(answer) if answer else None
+    return Extraction(answer, rule, sentence=sentence, value=value)
+
+
+def extract_strict(response: str) -> Extraction:
+    """Find only an answer that the response marks as such."""
+    found = extract(response)
+    return replace(found, answer=found.strict, value=found.value if found.strict else None)
+
+
+def is_marked(rule: str) -> bool:
+    """Whether a verdict's rule, e.g. ``boxed/number``, rests on an answer marked as such."""
+    return rule.partition("/")[0] in MARKED
+
+
+def own_part(response: str) -> str:
+    """Return the end of a response, without what follows a finished answer as another problem."""
+    text = _plain(_end_of(response))
+    for heading in islice(_NEXT_PROBLEM.finditer(text), _HEADINGS_TRIED):
+        before = text[: heading.start()]
+        part = heading["number"] and _NUMBERED_PART.search(before)
+        # "Question 2:" after "Question 1:" goes on with the parts of the same problem.
+        if not part and (find_boxes(before) or first_announced(before)):
+            return before
+    return text
+
+
+def _plain(text: str) -> str:
+    """Give lines one kind of end, and drop characters that nobody sees."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text if text.isascii() else _UNSEEN.sub("", text)
+
+
+def _end_of(response: str) -> str:
+    text = ending(response, TAIL)
+    if len(response) > TAIL and "box" not in text:
+        far = max(response.rfind("\\boxed"), response.rfind("\\fbox"))
+        if far >= 0:
+            text = response[far : far + TAIL]
+    return _first_turn(text).rstrip()
+
+
+def _first_turn(text: str) -> str:
+    """Cut a text at the first token that ends a turn, unless nothing comes before it."""
+    if "</s>" not in text and "<|" not in text and "<｜" not in text:
+        return text
+    ends = [text.find(token) for token in _END_TOKENS]
+    return text[: min((end for end in ends if text[: max(end, 0)].strip()), default=len(text))]
+
+
+def _from_boxes(text: str, boxes: list[Box]) -> Extraction:
+    """Take the last box, or the run of boxes that ends the answer as one list."""
+    run = [boxes[-1]]
+    for box in reversed(boxes[:-1]):
+        if not _one_answer(text[box.end : run[0].start]):
+            break
+        run.insert(0, box)
+    contents = tuple(box.content for box in boxes)
+    distinct = list(dict.fromkeys(box.content for box in run))
+    rule = "boxed" if len(distinct) == 1 else "boxed-list"
+    answer = " , ".join(distinct)
+    value = settled_value(answer) if rule == "boxed" else None
+    return Extraction(answer, rule, answer, contents, value=value)
+
+
+def _one_answer(between: str) -> bool:
+    """Whether the text between two boxes makes them one answer, or two candidates."""
+    if len(between) > _APART:
+        return False
+    if _LISTED.fullmatch(between):
+        return True
+    joined = JOINT.fullmatch(between) and CONJUNCTION.search(between)
+    return bool(joined or (_ONE_MORE.fullmatch(between) and _OFFER.search(between)))

@@ -1,0 +1,215 @@
+"""Answers that nothing announces: the last formula or number of the last sentence that has one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from fsdpo_data.answers.finding.boxes import ending
+from fsdpo_data.answers.lexicon.spoken import SENTENCE_END
+
+#: Characters at the end that are searched.
+_NEAR = 4_000
+#: Longest response that can be nothing but its answer.
+_WHOLE = 300
+
+_NUMBER = re.compile(
+    r"(?<![\w.^_:])\d{1,4}(?::\d{1,4})+(?:\s?[ap]\.?m\b\.?)?|"  # a ratio, or a time of day
+    r"(?<![\w.^_])[-−–]?\s?(?:\\?[$£€]\s?)?[-−]?"
+    r"(?:(?:\d{1,3}(?:(?:,|\{,\}|,\\!|\\,)\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
+    r"(?:\s?/\s?\d+(?:\.\d+)?)?(?:\\?%)?",
+    re.I,
+)
+_MATHS = re.compile(r"\$\$?([^$\n]{1,400})\$\$?|\\\(([^\n]{1,400}?)\\\)|\\\[([^\]]{1,400}?)\\\]")
+_COUNT = re.compile(r"(?<![\w.,^_])\d[\d,.]{0,20} *$")
+_LATEX = re.compile(r"\\(?![$%!,;])")
+_HAS_WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
+_SAYS = re.compile(r"(?:\b(?:is|are|be|get|gives)|[=:,])\s*\**$")
+_LETTER = re.compile(r"\\?[A-Za-z]")
+#: What may stand between two values that are one answer: "3 and 5", "$x=$ 3, or $x=$ 5".
+JOINT = re.compile(
+    r"(?:[\s$,;&]|\\[()\[\],;:! ]|\\q?quad|\\text\{[\s,]*(?:and|or)?[\s,]*\}|\band\b|\bor\b"
+    r"|\b[a-zA-Z](?:_\{?\w\}?)?\s*=)*"
+)
+CONJUNCTION = re.compile(r"\b(?:and|or)\b|[,;&]")
+_OR = re.compile(r"([^\d]*?),?\s*\bor\b\s*[^\d]*")
+_PERHAPS = re.compile(r"\b(?:could|might|may|maybe|perhaps|possibly)\b", re.I)
+_AFTER = re.compile(r"\s*([A-Za-z]+)")
+#: A bound, a guess and a denial are no value.
+_BOUND = re.compile(
+    r"(?:(?:less|more|fewer|greater|larger|smaller)\s+than|at\s+(?:least|most)"
+    r"|(?:\bnot|n't|\bcannot|\bnever|\bmight|\bcould|\bmay)(?:\s+also)?(?:\s+(?:be|equal))?"
+    r"|rule\s+out)"
+    r"(?:\s+or\s+equal)?(?:\s+to)?\s*[$\\(]*$|\b(?:between|range)\b(?:(?!\bis\b|=).)*$",
+    re.I,
+)
+#: The same value, said again.
+_AGAIN = re.compile(r",?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b", re.I)
+#: What comes before the words that a sentence ends on: "so the fastest of them is Evelyn".
+_VERBS = frozenset(("is", "are", "was", "were"))
+_POLAR = re.compile(r"[\W_]*(yes|no)\b(?=\**\s*[,.;:!])", re.I)
+_POLAR_WORD = re.compile(r"\b(?:yes|no)\b", re.I)
+#: Most words that can be an answer at the end of a sentence.
+_NAME_WORDS = 5
+_NUMBERED = re.compile(r"\s*(?:\**(?:step|part|case)\s*\d+\s*\**\s*[:.]|\d+[.)]\s|[-*]\s)", re.I)
+#: Nothing but the announcement of an answer that never comes.
+_NOTHING = re.compile(r"(?:[^\w∞∅]|_|\b(?:f?box(?:ed)?|so|the|final|answers?|is|are)\b)*", re.I)
+#: What makes words with a value a sentence: "9 apples" is an answer, "she has 9 apples" is none.
+_SENTENCE = re.compile(
+    r"\b(?:so|thus|hence|therefore|is|are|was|were|equals?|has|have|had|gets?|gives?|makes?|needs?"
+    r"|takes?|pays?|costs?|there)\b",
+    re.I,
+)
+_PLEASANTRY = re.compile(
+    r"(?:I\s+)?hope\b|let\s+me\s+know|(?:please\s+)?feel\s+free|is\s+there\s+anything", re.I
+)
+
+
+def settled_value(statement: str) -> str | None:
+    """Return the formula or number that a statement in words ends on, or the words after "is".
+
+    None for a statement without words, which is a value as it stands, and for one that offers
+    several values, or only bounds one.
+    """
+    if not _HAS_WORD.search(statement):
+        return None
+    statement = _AGAIN.split(statement, maxsplit=1)[0]
+    values = _values(statement)
+    if values:
+        return _settled(statement, values)[0]
+    return _named(statement)
+
+
+def _named(statement: str) -> str | None:
+    """Return the "yes" or "no" that a statement opens with, or the words after its last "is"."""
+    polar = _POLAR.match(statement)
+    if polar and not _POLAR_WORD.search(statement, polar.end()):
+        return polar.group(1)
+    words = statement[-200:].rstrip(".!* ").split()[-_NAME_WORDS - 1 :]
+    verbs = [at for at, word in enumerate(words[:-1]) if word in _VERBS]
+    return " ".join(words[verbs[-1] + 1 :]).strip("*") if verbs else None
+
+
+def _values(statement: str) -> list[re.Match[str]]:
+    """List formulas, and numbers outside of formulas, in order."""
+    formulas = list(_MATHS.finditer(statement))
+    numbers = _NUMBER.finditer(_MATHS.sub(_blank, statement) if formulas else statement)
+    values = sorted([*formulas, *numbers], key=re.Match.start)
+    # "3 possible values of $n$" does not end on n; "therefore it is $n$" does.
+    return [
+        each
+        for each in values
+        if not _LETTER.fullmatch(_content(each)) or _SAYS.search(statement, 0, each.start())
+    ]
+
+
+def _blank(formula: re.Match[str]) -> str:
+    return "\0" * len(formula.group())
+
+
+def _content(value: re.Match[str]) -> str:
+    if value.re is _NUMBER:
+        return value.group().strip()
+    return next(part for part in value.groups() if part).strip()
+
+
+def _settled(statement: str, values: list[re.Match[str]]) -> tuple[str | None, str]:
+    """Return what a statement's values come to, and by which rule; None if that is open."""
+    last = values[-1]
+    if last.re is _NUMBER:
+        return _settled_number(statement, values), "last-number"
+    run = [last]
+    for each in reversed(values[:-1]):
+        if each.re is _NUMBER or not _joined(statement[each.end() : run[0].start()]):
+            break
+        run.insert(0, each)
+    counted = _COUNT.search(statement, 0, run[0].start())  # 20 $cm^2$
+    listed = " , ".join(_content(each) for each in run)
+    return (counted.group() if counted else "") + listed, "last-maths"
+
+
+def _settled_number(statement: str, values: list[re.Match[str]]) -> str | None:
+    last = values[-1]
+    # A number inside LaTeX is a part of something: \frac{1}{2} does not end on 2.
+    if _LATEX.search(_MATHS.sub("", statement)) or _BOUND.search(statement, 0, last.start()):
+        return None
+    if len(values) > 1:
+        between = statement[values[-2].end() : last.start()]
+        if _joined(between) or _PERHAPS.search(between):
+            return None
+        if _either(between, statement[last.end() :]):
+            return None
+    return _content(last)
+
+
+def _joined(between: str) -> bool:
+    return bool(JOINT.fullmatch(between) and CONJUNCTION.search(between))
+
+
+def _either(between: str, after: str) -> bool:
+    """Whether "… or …" offers two candidates; "300 minutes, or 5 hours" says one thing twice."""
+    offered = _OR.fullmatch(between)
+    if not offered:
+        return False
+    first, second = offered.group(1).split(), _AFTER.match(after)
+    return not (first and second and first[0].strip(",") != second.group(1))
+
+
+def last_sentence(text: str) -> str:
+    """Return the last sentence that says something about the problem."""
+    lines = [line.strip() for line in ending(text, _NEAR).splitlines() if line.strip()]
+    for line in reversed(lines[-20:]):
+        for sentence in reversed(_sentences(line)):
+            if not _PLEASANTRY.match(sentence):
+                return sentence
+    return ""
+
+
+def _sentences(line: str) -> list[str]:
+    ends = [match.end() for match in SENTENCE_END.finditer(line)]
+    cuts = [0, *ends, len(line)]
+    parts = [line[start:end].strip() for start, end in pairwise(cuts)]
+    return [part for part in parts if part]
+
+
+def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
+    """Return the answer that a text without markers gives, and by which rule.
+
+    Args:
+        text: The response.
+        sentence: Its ``last_sentence``.
+    """
+    stripped = text.strip()
+    if _NOTHING.fullmatch(stripped):
+        return None, "none"
+    alone = len(stripped) <= _WHOLE and "\n" not in stripped and stripped == sentence
+    if alone and not _SENTENCE.search(stripped):
+        return stripped, "whole"
+    display = _closing_display(stripped)
+    if display is not None:
+        return display, "last-maths"
+    for said in _sentences_from_the_end(text):
+        said = _AGAIN.split(said, maxsplit=1)[0]
+        values = _values(said)
+        if values:
+            answer, rule = _settled(said, values)
+            return (answer, rule) if answer else (sentence, "last-sentence")
+    return (sentence, "last-sentence") if sentence else (None, "none")
+
+
+def _sentences_from_the_end(text: str) -> Iterator[str]:
+    """Yield the last sentences, without the numbers of steps and items, the last one first."""
+    for line in reversed(ending(text, _NEAR).splitlines()[-40:]):
+        number = _NUMBERED.match(line)
+        yield from reversed(_sentences(line[number.end() :] if number else line))
+
+
+def _closing_display(text: str) -> str | None:
+    """Return the displayed formula a text ends on."""
+    text = ending(text, _NEAR).rstrip(". ")
+    for opener, closer in (("\\[", "\\]"), ("$$", "$$")):
+        start = text.rfind(opener, 0, len(text) - 2)
+        if text.endswith(closer) and start >= 0:
+            return text[start + 2 : -2].strip().rstrip(".,").strip() or None
+    return None

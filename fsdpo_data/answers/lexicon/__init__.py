@@ -1,0 +1,1 @@
+"""What words mean in answers: numbers, units, phrases."""

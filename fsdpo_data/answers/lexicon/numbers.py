@@ -1,0 +1,158 @@
+r"""Plain numbers: how they are written, and when a decimal stands for another value.
+
+``read_number`` is the fast path in front of the parser: one regular expression decides whether a
+short text is a plain number (``1,000``, ``-3.50``, ``7/9``, ``\frac{3}{4}``, ``25\%``).
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from fsdpo_data.answers.lexicon.units import DOLLAR, PERCENT
+from fsdpo_data.answers.tree import MAX_POWER_OF_TEN, Num, Quantity
+
+#: Numbers with more digits are compared as text only.
+MAX_DIGITS = 1_000
+
+#: Significant digits a decimal must show before it stands for a value it does not equal.
+MIN_DIGITS_RECURRING = 4  # 0.3333 for 1/3
+MIN_DIGITS_OTHER = 6  # 1.41421 for \sqrt 2
+#: Digits from which a difference in the last places is float noise: 14.999999999999998 is 15.
+FLOAT_DIGITS = 15
+FLOAT_NOISE = Fraction(1, 10**15)
+
+_INTEGER = r"\d{1,3}(?:(?:,|\{,\}|,\\!|\\,)\d{3})+(?!\d)|\d+"
+_PLAIN = re.compile(
+    rf"(?P<sign>[-+]?)\s?(?P<money>\\\$)?\s?(?P<sign2>-?)(?:"
+    rf"(?P<whole>{_INTEGER})?(?:\.(?P<places>\d*))?(?:[eE](?P<power>[-+]?\d{{1,6}}))?"
+    rf"(?P<percent>\s?\\?%)?"
+    rf"|(?P<top>\d+)\s?/\s?(?P<bottom>\d+)"
+    rf"|\\[dt]?frac\s?(?:\{{\s?(?P<num>-?\d+)\s?\}}|(?P<num1>\d))\s?"
+    rf"(?:\{{\s?(?P<den>\d+)\s?\}}|(?P<den1>\d)))"
+)
+_SEPARATOR = re.compile(r"[,{}\\!]")
+
+
+def read_number(text: str) -> Num | Quantity | None:
+    """Read ``text`` if all of it is one plain number, sum of money or percentage."""
+    if len(text) > MAX_DIGITS:
+        return None
+    text = text.strip()
+    if len(text) > 2 and text[0] == "$" == text[-1]:
+        text = text[1:-1].strip()
+    if text.endswith("."):
+        text = text[:-1]
+    match = _PLAIN.fullmatch(text)
+    number = _from_match(match) if match else None
+    if match is None or number is None:
+        return None
+    if match["money"]:
+        return None if match["percent"] else Quantity(number, DOLLAR)
+    return Quantity(number, PERCENT) if match["percent"] else number
+
+
+def _from_match(match: re.Match[str]) -> Num | None:
+    part = match.groupdict()
+    negative = (part["sign"] == "-") != bool(part["sign2"])
+    top = part["top"] or part["num"] or part["num1"]
+    if top is not None:
+        bottom = int(part["bottom"] or part["den"] or part["den1"])
+        if bottom == 0:
+            return None
+        value = Fraction(int(top), bottom)
+        return Num(-value if negative else value)
+    whole, places = part["whole"] or "", part["places"] or ""
+    if not whole and not places:
+        return None
+    if not places and part["power"] is None:
+        number: Num | None = Num(Fraction(int(_SEPARATOR.sub("", whole))))
+    else:
+        number = decimal(_SEPARATOR.sub("", whole), places, int(part["power"] or 0))
+    if number is None or not negative:
+        return number
+    return Num(-number.value, number.places, number.digits)
+
+
+def decimal(whole: str, places: str, power: int = 0) -> Num | None:
+    """Return ``whole.places`` times ten to ``power``, or None if that is out of bounds."""
+    if abs(power) > MAX_POWER_OF_TEN or len(whole) + len(places) > MAX_DIGITS:
+        return None
+    digits = whole + places
+    exponent = power - len(places)
+    value = Fraction(int(digits or 0) * 10 ** max(exponent, 0), 10 ** max(-exponent, 0))
+    return Num(value, -exponent, len(digits.strip("0")))
+
+
+def repeating(whole: str, places: str, cycle: str) -> Num:
+    """Return ``whole.places`` followed by ``cycle`` for ever."""
+    scale = 10 ** len(places)
+    head = Fraction(int((whole or "0") + places), scale)
+    return Num(head + Fraction(int(cycle), scale * (10 ** len(cycle) - 1)))
+
+
+def agree(left: Num, right: Num) -> bool:
+    """Compare by value; a decimal may stand for another value to the precision it shows."""
+    if left.value == right.value:
+        return True
+    if left.places is None and right.places is None:
+        return False
+    return any(
+        stands_for(shown, other.value, other.places is None)
+        for shown, other in ((left, right), (right, left))
+    )
+
+
+def stands_for(shown: Num, value: Fraction, exact: bool) -> bool:
+    """Whether the decimal ``shown`` is ``value`` rounded or cut to the digits it shows.
+
+    Args:
+        shown: The decimal.
+        value: What it may stand for.
+        exact: Whether ``value`` is written exactly, not as another decimal.
+    """
+    if shown.places is None:
+        return False
+    if shown.digits >= FLOAT_DIGITS and abs(value) < FLOAT_NOISE.denominator:
+        return abs(shown.value - value) <= FLOAT_NOISE * abs(value)
+    needed = MIN_DIGITS_RECURRING if exact and _recurs(value) else MIN_DIGITS_OTHER
+    if value.denominator == 1 or shown.value.denominator == 1:
+        return False  # integers are exact, "145.0" too
+    return shown.digits >= needed and is_rounded(shown, value, may_cut=not exact or _recurs(value))
+
+
+def is_rounded(shown: Num, value: Fraction, may_cut: bool) -> bool:
+    """Whether ``shown`` is ``value`` rounded, or with ``may_cut`` cut, to its digits."""
+    beyond = abs(value) - abs(shown.value)
+    same_sign = (value < 0) == (shown.value < 0)
+    most = last_place(shown) if may_cut else last_place(shown) / 2
+    return same_sign and -last_place(shown) / 2 <= beyond < most
+
+
+def last_place(shown: Num) -> Fraction:
+    """Return the size of one unit in the last place that a decimal shows."""
+    return Fraction(10) ** -(shown.places or 0)
+
+
+def _recurs(value: Fraction) -> bool:
+    """Whether the decimals of ``value`` never end."""
+    rest = value.denominator
+    if rest.bit_length() > 4 * MAX_DIGITS:
+        return True
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return rest > 1
+
+
+def rounds_to(number: Fraction, gold: Num, relative: Fraction) -> bool:
+    """The tolerant rule: ``number`` rounds to the gold at its digits, or is close relatively.
+
+    Args:
+        number: The value to judge.
+        gold: The gold with the digits it shows; an exact gold shows all its digits.
+        relative: Largest relative error accepted.
+    """
+    if gold.places is not None and abs(number - gold.value) <= last_place(gold) / 2:
+        return True
+    return abs(number - gold.value) <= relative * abs(gold.value)

@@ -1,0 +1,211 @@
+"""Answers that a response announces: "The answer is …", "#### …", "Answer: …", "A: …"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fsdpo_data.answers.finding.boxes import MAX_ANSWER
+
+#: Markers looked at, from the end; a text of nothing but markers costs no more.
+_MARKERS_TRIED = 8
+#: Markers looked at where the first one is wanted.
+_TRIED_FROM_START = 200
+#: A line with more words is a sentence of the reasoning, unless it is the last one.
+_ANSWER_WORDS = 8
+
+#: What follows a choice that is named before: "Hence option (B) is correct".
+_CHOSEN = (" is correct", " is the correct", " is right", " is the right")
+_CHOICE = re.compile(r"\b(?:option|choice|answer)\s*\**(\(?[A-K]\)?)\**$", re.I)
+#: What every marker holds: quick to find, and only then looked at more closely.
+_TRIGGERS = ("nswer", "NSWER", "####", "A:")
+_CHOICES = ("ption is", "hoice is", *_CHOSEN)
+#: What makes a marker of "(A)nswer".
+_ANSWER = re.compile(
+    r"nswers?(?:(?P<tag>>)|(?P<label>[\"'\s]*(?:\*\*)?\s*[:：=])|(?P<line>[ \t]*(?:\*\*)?[ \t]*\n)"
+    r"|(?:\s+to\s+[^.\n]{1,80}?)?\s+(?:is|are|was|should\s+be|must\s+be|would\s+be|will\s+be)\b"
+    r"\s*[:：]?)",
+    re.I,
+)
+_CHINESE = re.compile(r"答案(?:[是为]\s*[:：]?|\s*[:：])")
+_HEADS_LINE = re.compile(
+    r"(?:^|\n)[ \t]*(?:#{1,6}|\*\*)[ \t]*(?:the[ \t]+)?(?:final[ \t]+)?$", re.I
+)
+#: Characters before a trigger that decide what it is.
+_BEFORE = 24
+#: A line that is a number and nothing else, as most are.
+_PLAIN = re.compile(r"[ \t]*([-+]?\$?\d[\d,]*(?:\.\d+)?)\.?[ \t]*(?=\n|\Z)")
+_LEAD = re.compile(
+    r"(?:[\s:：>}]|\*\*|(?:that|simply|just|therefore|thus|indeed|exactly|equal\s+to|given\s+by"
+    r"|as\s+follows|then|actually|clearly|hence|is|about|approximately|roughly|around|probably"
+    r"|likely)\b)+",
+    re.I,
+)
+#: Where the answer stops and its explanation starts.
+_STOP = re.compile(
+    r"[,;]?\s+(?:because|since|so\s+(?:the|we|that|it)"
+    r"|as\s+(?:we|the|it|there|required|shown|desired|needed|expected|wanted)"
+    r"|which|where|when|obtained|rounded|I\s+hope|hope\s+(?:this|it)|if\s+(?:we|you))\b"
+    r"|,?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b"
+    r"|,\s+(?:not|so|but)\b|\s+\((?:since|because|not|rounded)\b|\\\\\s*\n|</answer>",
+    re.I,
+)
+#: The end of a sentence. A thin space (``\\!``), a factorial and "Mrs. Hilt" end none.
+SENTENCE_END = re.compile(
+    r"[.?!](?<!\b[A-Za-z][.?!])(?<!\b(?:Mr|Ms|Dr|St|vs|ft|in|sq)[.?!])(?<!\b(?:Mrs|yds)[.?!])"
+    r"(?<!\b[ap]\.m[.?!])(?:(?<=[.?])[*$)\]]*(?=\s+[A-Z\\$(\[*]|\s*$)|(?<=\?)\s"
+    r"|(?<=!)(?<!\\!)\**(?=\s+[A-Z]|\s*$))"
+)
+#: What takes an answer back, or offers another beside it.
+_OR_ELSE = re.compile(
+    r"\W*(?:or\b|alternatively\b|(?:but\s+)?(?:it|this|the\s+answer)\s+(?:could|might|may)\b)", re.I
+)
+_DENIED = re.compile(r"(?:not|never|unlikely|wrong)\b", re.I)
+_HEADING = re.compile(r"(?:\d+\.\s|\W*(?:step|part|case)\s*\d)", re.I)
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
+_VALUE = re.compile(r"[\d$\\]")
+_QUOTED = re.compile(r"[\"'`_]([^\"'`_]*)[\"'`_]\s*[}\]]*")
+_DISPLAYS = (("\\[", "\\]"), ("$$", "$$"), ("\\(", "\\)"))
+_CONJUNCTION = re.compile(r"\s*(?:and\b|or\b|[,;&])")
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """An announced answer, and the rule that found it."""
+
+    answer: str
+    rule: str
+
+
+def last_announced(text: str) -> Announced | None:
+    """Return the last answer that ``text`` announces."""
+    return _first_usable(text, _triggers(text, _MARKERS_TRIED))
+
+
+def first_announced(text: str) -> Announced | None:
+    """Return the first answer that ``text`` announces."""
+    return _first_usable(text, reversed(_triggers(text, _TRIED_FROM_START)))
+
+
+def _triggers(text: str, tried: int) -> list[tuple[int, str]]:
+    """List the last triggers of a text, the last one first."""
+    triggers: tuple[str, ...] = _TRIGGERS if text.isascii() else (*_TRIGGERS, "答案")
+    if "orrect" in text or "right" in text:
+        triggers += _CHOICES
+    found: list[tuple[int, str]] = []
+    for trigger in triggers:
+        at = text.rfind(trigger)
+        for _ in range(tried):
+            if at < 0:
+                break
+            found.append((at, trigger))
+            at = text.rfind(trigger, 0, at)
+    return sorted(found, reverse=True)[:tried]
+
+
+def _first_usable(text: str, triggers: Iterable[tuple[int, str]]) -> Announced | None:
+    for at, trigger in triggers:
+        if trigger in _CHOSEN:
+            chosen = _CHOICE.search(text[max(at - _BEFORE, 0) : at])
+            found = Announced(chosen.group(1), "choice") if chosen else None
+        else:
+            marker = _marker(text, at, trigger)
+            found = _read(text, *marker) if marker else None
+        if found is not None:
+            return found
+    return None
+
+
+def _marker(text: str, at: int, trigger: str) -> tuple[str, int] | None:
+    """Return the rule of the marker at a trigger and where it ends; None if it is no marker."""
+    before = text[max(at - _BEFORE, 0) : at]
+    if trigger == "####":
+        return None if "#" in (before[-1:], text[at + 4 : at + 5]) else ("hash", at + 4)
+    if trigger == "A:":
+        return ("label", at + 2) if _starts_line(before) else None
+    if trigger == "答案":
+        chinese = _CHINESE.match(text, at)
+        return ("label", chinese.end()) if chinese else None
+    if trigger in ("ption is", "hoice is"):
+        word = before[:-1].rstrip().lower()
+        return ("choice", at + 8) if word.endswith(("correct", "right")) else None
+    return _answer_marker(text, at, before)
+
+
+def _starts_line(before: str) -> bool:
+    """Whether what stands before a marker is the start of its line; item marks do not count."""
+    whole = "\n" in before or len(before) < _BEFORE
+    return whole and not before[before.rfind("\n") + 1 :].strip(" \t*")
+
+
+def _answer_marker(text: str, at: int, before: str) -> tuple[str, int] | None:
+    marker = _ANSWER.match(text, at)
+    if marker is None or before[-1:] not in ("a", "A") or before[-2:-1].isalnum():
+        return None
+    before = before[:-1]
+    if marker["line"] is not None:
+        return ("final-answer", marker.end()) if _HEADS_LINE.search(before) else None
+    if marker["tag"] is not None:
+        return ("label", marker.end()) if before.endswith("<") else None
+    if before.rstrip().lower().endswith("final"):
+        return "final-answer", marker.end()
+    if marker["label"] is None:
+        return "answer-is", marker.end()
+    return None if marker["label"].endswith("=") else ("label", marker.end())
+
+
+def _read(text: str, rule: str, end: int) -> Announced | None:
+    """Read the answer after a marker; None if what follows is none."""
+    plain = _PLAIN.match(text, end)
+    if plain:
+        return Announced(plain.group(1), rule)
+    rest = text[end : end + MAX_ANSWER]
+    answer, used = _statement(rest)
+    if not answer or _DENIED.match(answer):
+        return None
+    prose = len(_WORD.findall(answer)) > _ANSWER_WORDS or _HEADING.match(answer)
+    # "#### Check of the result" is a heading; GSM8K's "#### 18" is none.
+    heading = rule == "hash" and not _VALUE.search(answer)
+    if (prose or heading) and rest[used:].strip():
+        return None
+    return Announced(answer, rule)
+
+
+def _statement(rest: str) -> tuple[str, int]:
+    """Return the answer at the start of ``rest``, and how much of ``rest`` its line takes."""
+    lead = _LEAD.match(rest)
+    start = lead.end() if lead else 0
+    for opener, closer in _DISPLAYS:
+        if rest.startswith(opener, start):
+            end = rest.find(closer, start + 2)
+            if end > 0 and not _CONJUNCTION.match(rest, end + 2):
+                return rest[start + 2 : end].strip().rstrip(".,").strip(), end + 2
+    line = _line(rest[start:])
+    return _without_explanation(line), start + len(line)
+
+
+def _line(text: str) -> str:
+    r"""Return the first line; a line break inside braces, ``\text{a\nb}``, is none."""
+    end = text.find("\n")
+    for _ in range(4):
+        if end < 0:
+            return text
+        if text.count("{", 0, end) <= text.count("}", 0, end):
+            break
+        end = text.find("\n", end + 1)
+    return text if end < 0 else text[:end]
+
+
+def _without_explanation(line: str) -> str:
+    stop = _STOP.search(line)
+    if stop:
+        line = line[: stop.start()]
+    sentence = SENTENCE_END.search(line)
+    if sentence and not _OR_ELSE.match(line, sentence.end()):
+        line = line[: sentence.start()] + "$" * ("$" in sentence.group())
+    line = line.strip().rstrip(".").strip("* ")
+    if line.endswith("}") and line.count("}") > line.count("{"):  # it closes what holds the answer
+        line = line[:-1].rstrip()
+    quoted = _QUOTED.fullmatch(line)
+    return quoted.group(1).strip() if quoted else line

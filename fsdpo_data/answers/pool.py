@@ -1,0 +1,201 @@
+"""Grade on all cores, in processes that may hang, be killed or run out of memory.
+
+Grading is bounded by construction; this is for the day when that is not enough. A thread cannot
+be killed, so each worker is a process that the parent replaces. Only the pair that did the harm
+is lost: its verdict is ``timed_out``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Self
+
+from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.core.errors import Unavailable
+
+Pair = tuple[str, str]
+
+#: Pairs sent to a worker at once.
+CHUNK = 200
+#: Fewer pairs than this are graded in this process: starting workers takes longer.
+WORTH_A_POOL = 10_000
+#: Memory a worker may have, in bytes.
+MEMORY = 4 << 30
+
+#: Time a worker may take to start.
+START_SECONDS = 120
+
+#: The verdict for a pair that killed its worker or held it up.
+LOST = Verdict("timed_out", None, "worker-lost")
+
+
+@dataclass(slots=True)
+class _Worker:
+    """A worker process, and what it is at: positions of its pairs, and when it is given up."""
+
+    process: BaseProcess
+    pipe: Connection
+    ready: bool = False
+    span: range = range(0)
+    deadline: float = 0.0
+
+
+class GraderPool:
+    """A grader that spreads its pairs over worker processes; use it as a context manager.
+
+    Args:
+        make: Makes the grader, here and in every worker; must be importable there.
+        workers: Processes; the cores at hand if None.
+        seconds: Wall-clock time a worker may take for one answer before it is replaced.
+    """
+
+    def __init__(
+        self, make: Callable[[], Grader], workers: int | None = None, seconds: float = 20.0
+    ) -> None:
+        self.version = make().version
+        self.replaced = 0
+        self._make = make
+        self._seconds = seconds
+        # Spawned, not forked: the parent may hold a model, a GPU and running threads.
+        self._context = get_context("spawn")
+        self._count = workers or len(os.sched_getaffinity(0))
+        self._workers: list[_Worker] = []
+
+    def __enter__(self) -> Self:
+        self._workers = [self._start() for _ in range(self._count)]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for worker in self._workers:
+            _stop(worker)
+        self._workers = []
+
+    def grade(self, items: Sequence[Pair]) -> list[Verdict]:
+        """Grade (gold, response) pairs, in order."""
+        spans = (range(at, min(at + CHUNK, len(items))) for at in range(0, len(items), CHUNK))
+        owed = deque(spans)
+        verdicts: list[Verdict] = [LOST] * len(items)
+        while owed or any(worker.span for worker in self._workers):
+            for worker in self._workers:
+                if owed and not worker.span:
+                    self._send(worker, owed.popleft(), items)
+            for index in self._ready():
+                self._receive(index, owed, verdicts)
+        return verdicts
+
+    def _send(self, worker: _Worker, span: range, items: Sequence[Pair]) -> None:
+        _await_start(worker)
+        worker.span = span
+        worker.deadline = time.monotonic() + self._seconds
+        try:
+            worker.pipe.send(items[span.start : span.stop])
+        except OSError:
+            worker.deadline = 0.0  # it is dead, and is replaced when its answer is asked for
+
+    def _ready(self) -> list[int]:
+        """Wait until workers have answered, died or used up their time; return which."""
+        busy = [worker for worker in self._workers if worker.span]
+        nearest = min(worker.deadline for worker in busy)
+        answered = wait([each.pipe for each in busy], max(nearest - time.monotonic(), 0.0))
+        now = time.monotonic()
+        return [
+            index
+            for index, worker in enumerate(self._workers)
+            if worker.span and (worker.pipe in answered or now >= worker.deadline)
+        ]
+
+    def _receive(self, index: int, owed: deque[range], verdicts: list[Verdict]) -> None:
+        """Take a worker's answer; replace it and owe its pairs one by one if there is none."""
+        worker = self._workers[index]
+        span = worker.span
+        try:
+            if not worker.pipe.poll():
+                raise EOFError
+            verdicts[span.start : span.stop] = worker.pipe.recv()
+            worker.span = range(0)
+        except (EOFError, OSError):
+            _stop(worker)
+            self._workers[index] = self._start()
+            self.replaced += 1
+            if len(span) > 1:
+                owed.extendleft(range(at, at + 1) for at in reversed(span))
+
+    def _start(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_work, args=(theirs, self._make), daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+
+def _await_start(worker: _Worker) -> None:
+    """Wait for a worker's first sign of life, so that starting up is not charged to a pair."""
+    try:
+        if not worker.ready and not worker.pipe.poll(START_SECONDS):
+            raise EOFError
+        worker.ready = worker.ready or worker.pipe.recv()
+    except (EOFError, OSError):
+        raise Unavailable(
+            f"a grading process did not start within {START_SECONDS} seconds, most likely for want "
+            "of memory. Run again with --workers 1."
+        ) from None
+
+
+def _stop(worker: _Worker) -> None:
+    worker.pipe.close()
+    worker.process.kill()
+    worker.process.join()
+
+
+def _work(pipe: Connection, make: Callable[[], Grader]) -> None:
+    """Grade what comes in, until the parent closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to act on
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    grader = make()
+    pipe.send(True)
+    with contextlib.suppress(EOFError, MemoryError):
+        while True:
+            pipe.send(grader.grade(pipe.recv()))
+
+
+def grade_all(
+    make: Callable[[], Grader], items: Sequence[Pair], workers: int | None = None
+) -> list[Verdict]:
+    """Grade (gold, response) pairs, in order; on all cores if they are many."""
+    with pooled(make, len(items), workers) as grader:
+        return grader.grade(items)
+
+
+@contextlib.contextmanager
+def pooled(make: Callable[[], Grader], pairs: int, workers: int | None = None) -> Iterator[Grader]:
+    """Give a grader for so many pairs: in this process if they are few, else in several.
+
+    Args:
+        make: Makes the grader; must be importable in other processes.
+        pairs: What there is to grade.
+        workers: Processes; the cores at hand if None.
+    """
+    workers = workers or len(os.sched_getaffinity(0))
+    if workers == 1 or pairs < WORTH_A_POOL:
+        yield make()
+        return
+    with GraderPool(make, workers) as pool:
+        yield pool

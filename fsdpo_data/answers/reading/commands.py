@@ -1,0 +1,318 @@
+r"""Commands and brackets: fractions, roots, accents, functions, absolute values, groups."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from fractions import Fraction
+from math import gcd, lcm
+
+from fsdpo_data.answers.lexicon.units import SIGNS
+from fsdpo_data.answers.lexicon.vocabulary import ACCENTS, CONSTANTS, FUNCTIONS, SYMBOLS, TRIG
+from fsdpo_data.answers.reading.lex import Token, Unreadable, exact
+from fsdpo_data.answers.reading.names import NameParser, as_node
+from fsdpo_data.answers.show import show
+from fsdpo_data.answers.tree import (
+    Call,
+    Const,
+    Div,
+    Items,
+    Node,
+    Num,
+    PlusMinus,
+    Pow,
+    Relation,
+    Sym,
+    Value,
+    divide,
+    multiply,
+    negate,
+)
+
+_CLOSERS = {"(": (")", "]"), "[": ("]", ")", "["), "]": ("[", "]"), "langle": ("rangle",)}
+_DERIVATIVE_TOP = re.compile(r"(?:d|partial)(?:\^\{?(\d)\}?)?([A-Za-z].*)")
+_DERIVATIVE_BOTTOM = re.compile(r"(?:d|partial)([A-Za-z]+)(?:\^\{?\d\}?)?")
+
+
+class CommandParser(NameParser):
+    """Reads commands and brackets."""
+
+    #: Whether ``|`` closes what is being read.
+    bars_close = False
+    #: Whether ``[`` closes what is being read, as in ``]0,1[``.
+    square_closes = False
+
+    @abstractmethod
+    def factor(self) -> Value:
+        """Read a power with signs before it."""
+
+    @abstractmethod
+    def product(self) -> Value:
+        """Read a product."""
+
+    @abstractmethod
+    def juxtaposed(self) -> bool:
+        """Whether the next token begins a further factor."""
+
+    @abstractmethod
+    def marks(self) -> str:
+        """Step over raised marks that are no exponent."""
+
+    def command(self, name: str) -> Value:
+        """Read on after a command."""
+        if name == "frac":
+            return self.fraction()
+        if name in ("sqrt", "surd"):
+            return self.root()
+        if name in ("cbrt", "qdrt"):
+            return Call("root", (as_node(self.primary()), exact("3" if name == "cbrt" else "4")))
+        if name in FUNCTIONS:
+            return self.function(FUNCTIONS[name])
+        if name in CONSTANTS:
+            return CONSTANTS[name]
+        if name in SIGNS and name != "%":
+            self.currency = SIGNS[name]
+            return self.factor()
+        if name == "binom":
+            return Call("binom", (self._argument(), self._argument()))
+        if name in ("lfloor", "lceil"):
+            argument = self.arguments("rfloor" if name == "lfloor" else "rceil")
+            return Call("floor" if name == "lfloor" else "ceil", argument)
+        if name in ACCENTS:
+            return self._accented(name)
+        if name == "mathbb":
+            return self._number_set(self.raw_group() * 2)
+        if name == "emptyset":
+            return Items("{}", ())
+        if name in ("langle", "lset", "|"):
+            return self.bracket(name)
+        if name == "pm" or name == "mp":
+            return PlusMinus(1 if name == "pm" else -1, as_node(self.power()))
+        if name in ("angle", "triangle"):
+            return self._figure(name)
+        if name in ("sum", "prod", "int"):
+            return self._big_operator(name)
+        if name == "partial":
+            return self._partial()
+        if name in SYMBOLS:
+            symbol = Sym(name)
+            return self.applied(symbol) if self.sign() == "(" else symbol
+        raise Unreadable(f"the command {name}")
+
+    def _number_set(self, name: str) -> Value:
+        r"""Read on after ``\mathbb{R}``: its positive and negative halves."""
+        if name != "RR" or self.sign() not in ("^", "_") or self.sign(1) not in ("{", "+", "-"):
+            return Sym(name)
+        self.at += 1
+        sign = self.raw_group()
+        if sign == "+":
+            return Items("()", (Num(Fraction(0)), Const("inf")))
+        if sign == "-":
+            return Items("()", (negate(Const("inf")), Num(Fraction(0))))
+        raise Unreadable("a space of several dimensions")
+
+    def _figure(self, name: str) -> Node:
+        r"""Read ``\angle ABC``: one name, the same from either end."""
+        if self.sign() == "{":
+            letters = self.raw_group()
+        else:
+            letters = ""
+            while self.peek().kind in ("let", "word") and self.peek().text.isupper():
+                letters += self.take().text
+        if name == "triangle":
+            return Sym(f"triangle {''.join(sorted(letters))}")
+        return Sym(f"angle {min(letters, letters[::-1])}")
+
+    def _big_operator(self, name: str) -> Node:
+        r"""Read ``\sum_{k=1}^{n} k^2``: the same only if all its parts are."""
+        parts: list[Node] = []
+        while self.sign() in ("_", "^"):
+            self.at += 1
+            bound = self.value() if self.accept("{") else self.primary()
+            if self.tokens[self.at - 1].text != "}" and self.sign() == "}":
+                self.at += 1
+            sides = bound.parts if isinstance(bound, Relation) else (bound,)
+            parts.extend(as_node(side) for side in sides)
+        return Call(name, (*parts, as_node(self.product())))
+
+    def _partial(self) -> Node:
+        r"""Read ``\partial f/\partial x``."""
+        top = self.raw_group()
+        if self.sign() == "/" and self.sign(1) == "partial":
+            self.at += 2
+            return Sym(f"{top}'{self.raw_group()}")
+        raise Unreadable("a lone partial")
+
+    def _argument(self) -> Node:
+        r"""Read the argument of a command: a braced group or one token (``\frac12``)."""
+        if self.sign() == "{":
+            return as_node(self.primary())
+        token = self.peek()
+        if token.kind == "num" and len(token.text) > 1 and token.text.isdigit():
+            first, rest = token.text[0], token.text[1:]
+            self.tokens[self.at : self.at + 1] = [
+                Token("num", digits, number=exact(digits)) for digits in (first, rest)
+            ]
+        if token.kind == "word" and not token.upright and len(token.text) > 1:
+            rest = token.text[1:]
+            self.tokens[self.at : self.at + 1] = [
+                Token("let", token.text[0]),
+                Token("let" if len(rest) == 1 else "word", rest),
+            ]
+        return as_node(self.primary())
+
+    def fraction(self) -> Node:
+        """Read the two arguments of a fraction, or a derivative."""
+        start = self.at
+        derivative = self._derivative()
+        if derivative is not None:
+            return derivative
+        self.at = start
+        top = self._argument()
+        bottom = self._argument()
+        if isinstance(top, Num) and top.places is not None and isinstance(bottom, Num):
+            return Div(top, bottom)
+        return divide(top, bottom)
+
+    def _derivative(self) -> Node | None:
+        r"""Read ``\frac{d^2 x}{dt^2}``."""
+        if self.sign() != "{" or self.peek(1).text[:1] not in ("d", "p"):
+            return None
+        top = _DERIVATIVE_TOP.fullmatch(self.raw_group())
+        if top is None or self.sign() != "{":
+            return None
+        bottom = _DERIVATIVE_BOTTOM.fullmatch(self.raw_group())
+        if bottom is None:
+            return None
+        below = bottom[1] if "partial" in bottom[0] else ""
+        return Sym(top[2] + "'" * int(top[1] or 1) + below)
+
+    def root(self) -> Node:
+        r"""Read the degree and the argument of a root; of ``\sqrt13`` the whole number."""
+        degree: Node | None = None
+        if self.accept("["):
+            degree = as_node(self.value())
+            self.expect("]")
+        if self.sign() == "{" or self.peek().kind == "cmd" or self.sign() == "(":
+            inner = as_node(self.primary())
+        elif self.peek().kind == "num":
+            inner = self.take().number or exact("0")
+        else:
+            inner = self._argument()
+        return Call("root", (inner, degree or exact("2")))
+
+    def _accented(self, name: str) -> Value:
+        text = self.raw_group()
+        if name in ("dot", "ddot"):
+            symbol = Sym(text + ("'" if name == "dot" else "''"))
+            return self.applied(symbol) if self.sign() == "(" else symbol
+        if name == "overline" and len(text) == 2 and text.isupper():
+            return multiply([Sym(letter) for letter in text])
+        if name in ("vec", "overrightarrow"):
+            return Sym(text if len(text) == 1 else f"vec({text})")
+        return Sym(f"{name}({text})")
+
+    def function(self, name: str) -> Value:
+        r"""Read ``\sin^2 x``, ``\log_2 8``, ``\arctan(y/x)``."""
+        base: Node | None = None
+        exponent: Node | None = None
+        while self.sign() in ("_", "^"):
+            if self.take().text == "_":
+                base = self.script()
+            elif self.marks() == "circ":
+                raise Unreadable("degrees of a function")
+            else:
+                exponent = self.script()
+        args = self._function_arguments()
+        if exponent == Num(Fraction(-1)) and name in TRIG:
+            name, exponent = "a" + name, None
+        node: Node
+        if name in ("gcd", "lcm"):
+            node = divisor_or_multiple(name, args)
+        elif name == "exp":
+            node = Pow(Const("e"), args[0])
+        else:
+            node = Call(name, args if base is None else (*args, base))
+        return node if exponent is None else Pow(node, exponent)
+
+    def _function_arguments(self) -> tuple[Node, ...]:
+        if self.accept("("):
+            return self.arguments(")")
+        if self.accept("["):
+            return self.arguments("]")
+        factors = [as_node(self.factor())]
+        while self.juxtaposed() and not self._function_ahead():
+            if self.sign() == "(" and not isinstance(factors[-1], Num):
+                break  # "\\sin x (y + 1)" is a product
+            factors.append(as_node(self.power()))
+        argument = multiply(factors)
+        if self.sign() == "/" and self.peek(1).kind == "num" and Const("pi") in factors:
+            self.at += 1
+            argument = divide(argument, as_node(self.power()))
+        return (argument,)
+
+    def _function_ahead(self) -> bool:
+        token = self.peek()
+        return token.kind in ("cmd", "word") and token.text in FUNCTIONS
+
+    def bracket(self, opener: str) -> Value:
+        """Read on after an opening bracket or bar."""
+        if opener == "|":
+            inner = as_node(self.inside(bars_close=True))
+            self.expect("|")
+            return Call("abs", (inner,))
+        if opener == "{":
+            return self._braced()
+        if opener == "_":
+            return self._choose()
+        if opener not in _CLOSERS:
+            raise Unreadable(f"unexpected {opener}")
+        before, self.square_closes = self.square_closes, opener in "[]"
+        inner_value = self.inside(bars_close=False)
+        self.square_closes = before
+        closer = self.expect(*_CLOSERS[opener])
+        return bracketed(opener, inner_value, closer)
+
+    def _choose(self) -> Node:
+        """Read ``_{10}C_3``."""
+        top = self.script()
+        self.currency = None
+        if self.word() != "c" or self.sign(1) != "_":
+            raise Unreadable("a subscript of nothing")
+        self.at += 2
+        return Call("binom", (top, self.script()))
+
+    def _braced(self) -> Value:
+        inner = self.inside(bars_close=False)
+        self.expect("}")
+        if isinstance(inner, Items) and not inner.brackets:
+            return Items("{}", inner.items)
+        return inner
+
+    def inside(self, bars_close: bool) -> Value:
+        """Read what stands in brackets in which ``|`` closes, or not."""
+        before, self.bars_close = self.bars_close, bars_close
+        value = self.value()
+        self.bars_close = before
+        return value
+
+
+def divisor_or_multiple(name: str, args: tuple[Node, ...]) -> Node:
+    """Return the greatest common divisor or the least common multiple, in any order."""
+    numbers = [
+        int(arg.value) for arg in args if isinstance(arg, Num) and arg.value.denominator == 1
+    ]
+    if len(numbers) < len(args):
+        return Call(name, tuple(sorted(args, key=show)))
+    return Num(Fraction(gcd(*numbers) if name == "gcd" else lcm(*numbers)))
+
+
+def bracketed(opener: str, inner: Value, closer: str) -> Value:
+    """Return what a bracket holds: a group, a tuple, an interval."""
+    left = {"(": "(", "langle": "(", "[": "[", "]": "("}[opener]
+    right = {")": ")", "rangle": ")", "]": "]", "[": ")"}[closer]
+    if isinstance(inner, Items) and not inner.brackets:
+        return Items(left + right, inner.items)
+    if left + right not in ("()", "[]"):
+        raise Unreadable("brackets do not match")
+    return inner

@@ -1,0 +1,102 @@
+"""A position in a list of tokens, with the bounds that keep parsing short."""
+
+from __future__ import annotations
+
+from fsdpo_data.answers.reading.lex import EOF, Token, Unreadable
+
+#: Deepest nesting that is read; every level may cost seventeen stack frames.
+MAX_DEPTH = 40
+#: Most operands of one answer.
+MAX_NODES = 2_000
+
+
+class Cursor:
+    """Walks over tokens.
+
+    Args:
+        tokens: What to read.
+        letter_units: Whether a letter such as ``m`` after a number is a unit.
+    """
+
+    def __init__(self, tokens: list[Token], letter_units: bool = False) -> None:
+        self.tokens = tokens
+        self.letter_units = letter_units
+        self.at = 0
+        self.depth = 0
+        self.nodes = 0
+
+    def peek(self, ahead: int = 0) -> Token:
+        """Return the token ``ahead`` of the position."""
+        index = self.at + ahead
+        return self.tokens[index] if index < len(self.tokens) else EOF
+
+    def take(self) -> Token:
+        """Return the next token and step over it."""
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def sign(self, ahead: int = 0) -> str:
+        """Return the next sign or command, or "" if the next token is neither."""
+        token = self.peek(ahead)
+        return token.text if token.kind in ("op", "cmd") else ""
+
+    def accept(self, *signs: str) -> str:
+        """Step over the next token if it is one of ``signs``; return it or ""."""
+        found = self.sign()
+        if found and found in signs:
+            self.at += 1
+            return found
+        return ""
+
+    def expect(self, *signs: str) -> str:
+        """Step over one of ``signs``.
+
+        Raises:
+            Unreadable: Something else follows.
+        """
+        found = self.accept(*signs)
+        if not found:
+            raise Unreadable(f"expected {signs[0]}")
+        return found
+
+    def word(self, ahead: int = 0) -> str:
+        """Return the next word or letter, lower-case, or ""."""
+        token = self.peek(ahead)
+        return token.text.lower() if token.kind in ("word", "let") else ""
+
+    def accept_word(self, *words: str) -> str:
+        """Step over the next token if it is one of ``words``; return it or ""."""
+        found = self.word()
+        if found and found in words:
+            self.at += 1
+            return found
+        return ""
+
+    def at_end(self) -> bool:
+        """Whether all tokens are read."""
+        return self.at >= len(self.tokens)
+
+    def count(self) -> None:
+        """Count one operand.
+
+        Raises:
+            Unreadable: Too many.
+        """
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise Unreadable("too long")
+
+    def enter(self) -> None:
+        """Go one level of nesting down.
+
+        Raises:
+            Unreadable: Too deep.
+        """
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Unreadable("nested too deep")
+
+    def leave(self) -> None:
+        """Come back up."""
+        self.depth -= 1

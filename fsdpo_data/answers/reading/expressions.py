@@ -1,0 +1,354 @@
+r"""Expressions: sums, products, powers, in LaTeX or plain text.
+
+Recursive descent over the tokens of ``lex``. Juxtaposition multiplies, ``12\frac35`` and
+``8 1/3`` are mixed numbers, ``\sin 2x`` takes the whole product.
+"""
+
+from __future__ import annotations
+
+from fsdpo_data.answers.lexicon.units import is_letter_unit, unit_named
+from fsdpo_data.answers.lexicon.vocabulary import (
+    ACCENTS,
+    CONSTANTS,
+    FUNCTION_LETTERS,
+    FUNCTIONS,
+    KEYWORDS,
+    ORDINAL_MARKS,
+    SHORT_NOUNS,
+    SYMBOLS,
+    is_known,
+    is_texty,
+)
+from fsdpo_data.answers.reading.commands import CommandParser
+from fsdpo_data.answers.reading.lex import Token, Unreadable
+from fsdpo_data.answers.reading.names import as_node
+from fsdpo_data.answers.show import show
+from fsdpo_data.answers.tree import (
+    Call,
+    Matrix,
+    Node,
+    Num,
+    PlusMinus,
+    Pow,
+    Sym,
+    Value,
+    add,
+    divide,
+    is_node,
+    multiply,
+    negate,
+)
+
+#: Commands that begin a factor.
+_OPENERS = frozenset(("frac", "sqrt", "surd", "cbrt", "qdrt", "binom", "lfloor", "lceil", "mathbb"))
+#: Most exponents, factorials and primes behind one operand.
+MAX_POSTFIX = 20
+_SETS = frozenset(("RR", "ZZ", "QQ", "NN", "CC"))
+
+
+class ExpressionParser(CommandParser):
+    """Reads expressions; brackets are read by ``value``, which a subclass widens."""
+
+    def value(self) -> Value:
+        """Read what stands in brackets."""
+        return self.sum()
+
+    def sum(self) -> Value:
+        """Read ``a + b - c``; a value that is no expression is returned as it is."""
+        first = self._term(self.accept("+", "-", "pm", "mp"))
+        if not _is_number_like(first):
+            return first
+        terms = [as_node(first)]
+        while sign := self.accept("+", "-", "pm", "mp"):
+            terms.append(as_node(self._term(sign)))
+        if self.accept("over"):
+            return divide(add(terms), as_node(self.sum()))
+        if self.accept("choose"):
+            return Call("binom", (add(terms), as_node(self.sum())))
+        return add(terms)
+
+    def _term(self, sign: str) -> Value:
+        value = self.product()
+        if sign in ("", "+"):
+            return value
+        node = as_node(value)
+        if sign == "-":
+            return negate(node)
+        return PlusMinus(1 if sign == "pm" else -1, node)
+
+    def product(self) -> Value:
+        """Read ``a * b / c`` and juxtaposition."""
+        first = self.factor()
+        if not is_node(first):
+            return first
+        factors = [as_node(first)]
+        divisors: list[Node] = []
+        while True:
+            if self._vectors() and self.accept("times"):
+                factors = [Call("cross", (multiply(factors), as_node(self.factor())))]
+            elif self.accept("*", "times", "cdot") or self._accept_cross():
+                factors.append(as_node(self.factor()))
+            elif (
+                self.sign() in ("/", "div") and self.word(1) not in ("", "x") and self.unit_ahead(1)
+            ):
+                break
+            elif self.accept("/", "div") or self._accept_out_of():
+                divisors.append(as_node(self.factor()))
+            elif self.accept("bmod"):
+                factors = [remainder(multiply(factors), as_node(self.factor()))]
+            elif self.peek().kind == "begin":
+                return scaled(multiply(factors), self.primary())
+            elif self.juxtaposed():
+                factors.append(as_node(self.power()))
+            else:
+                break
+        product = multiply(factors)
+        return divide(product, multiply(divisors)) if divisors else product
+
+    def _vectors(self) -> bool:
+        """Whether a product of vectors may follow: its order matters."""
+        return self.sign() == "times" and any(
+            token.text in ("vec", "overrightarrow") for token in self.tokens
+        )
+
+    def _accept_out_of(self) -> bool:
+        """Step over the words of "5 out of 6"."""
+        if self.word() == "out" and self.word(1) == "of":
+            self.at += 2
+            return True
+        return False
+
+    def _accept_cross(self) -> bool:
+        """Step over the x of "3.8 x 10^5"."""
+        if self.word() == "x" and self.peek(1).kind == "num" and self.at:
+            before = self.tokens[self.at - 1]
+            if before.kind == "num":
+                self.at += 1
+                return True
+        return False
+
+    def juxtaposed(self) -> bool:
+        """Whether the next token begins a further factor."""
+        token = self.peek()
+        if token.kind == "num":
+            return self.tokens[self.at - 1].kind not in ("num", "word")
+        if token.kind == "let":
+            if token.text in ("C", "F") and self._after_degrees():
+                return False
+            return not self.letter_is_unit(token)
+        if token.kind == "word":
+            if token.text in ("min", "max") and self.sign(1) not in ("(", "{"):
+                return False
+            return not token.upright and not self._is_noun(token) and self._multiplies(token.text)
+        if token.kind == "op":
+            if token.text == "(":
+                if self.word(1) == "mod" or self.sign(1) in ("mod", "bmod"):
+                    return False
+                return not self.unit_in_brackets()
+            if token.text == "[":
+                return not self.square_closes
+            return token.text == "{" or (token.text == "|" and not self.bars_close)
+        if token.text == "frac" and self.sign(1) == "{" and self.unit_ahead(2):
+            return False
+        return token.kind == "cmd" and self._begins_factor(token.text)
+
+    def _after_degrees(self) -> bool:
+        before = [token.text for token in self.tokens[max(self.at - 2, 0) : self.at]]
+        return before[-1:] == ["circ"] or before == ["circ", "}"]
+
+    def _begins_factor(self, name: str) -> bool:
+        if name == "|":
+            return not self.bars_close
+        return any(name in known for known in (SYMBOLS, FUNCTIONS, CONSTANTS, ACCENTS, _OPENERS))
+
+    def letter_is_unit(self, token: Token) -> bool:
+        """Whether a letter after a number is a unit, not a variable."""
+        if not is_letter_unit(token.text):
+            return False
+        if self.sign(1) == "^" and token.text != "m":
+            return token.upright  # "3s^2" is no time
+        if self.letter_units or token.upright:
+            return True
+        if token.space == 2:
+            return self.peek(1).kind == "eof" or (
+                self.sign(1) == "^" and self.at + 5 >= len(self.tokens)
+            )
+        # "5 m": a number and a letter in plain text.
+        return token.space == 1 and len(self.tokens) == 2 and self.tokens[0].kind == "num"
+
+    def _is_noun(self, token: Token) -> bool:
+        """Whether a word after a number names what was counted: "32 CDs"."""
+        if self.letter_units:
+            return not is_known(token.text)
+        return token.space == 1 and token.text.lower() in SHORT_NOUNS
+
+    def _multiplies(self, word: str) -> bool:
+        """Whether ``word`` is a function, a constant, or letters to multiply."""
+        if is_known(word):
+            return True
+        return word.lower() not in KEYWORDS and unit_named(word) is None and not is_texty(word)
+
+    def unit_in_brackets(self) -> bool:
+        """Whether "(apples)" follows: words in brackets at the end, after a number."""
+        ahead = 1
+        words = 0
+        while self.peek(ahead).kind in ("word", "let") or self.sign(ahead) in ("-", ".", "'"):
+            words += self.peek(ahead).kind == "word"
+            ahead += 1
+        closed = self.sign(ahead) == ")" and (
+            self.peek(ahead + 1).kind == "eof" or self.sign(ahead + 1) in (",", ";")
+        )
+        if not closed or ahead == 1:
+            return False
+        if words == 0:
+            return ahead == 2 and len(self.tokens) == 4 and self.peek().space > 0
+        return self.at == 1 or any(
+            is_texty(self.peek(k).text) or self.unit_ahead(k) for k in range(1, ahead)
+        )
+
+    def factor(self) -> Value:
+        """Read a power with signs before it."""
+        sign = self.accept("-", "+")
+        if not sign:
+            return self.power()
+        self.enter()
+        value = self.factor()
+        self.leave()
+        return negate(as_node(value)) if sign == "-" else value
+
+    def power(self) -> Value:
+        """Read a primary with its exponents, subscripts, factorials and primes."""
+        self.count()
+        value = self.primary()
+        return self.postfix(value) if is_node(value) else value
+
+    def postfix(self, value: Value) -> Value:
+        """Read exponents, subscripts, factorials and primes behind ``value``."""
+        for _ in range(MAX_POSTFIX):
+            sign = self.sign()
+            if sign == "^":
+                self.at += 1
+                raised = self._raised(as_node(value))
+                value = self._inverse(value, raised)
+            elif sign == "_" and isinstance(value, Sym):
+                self.at += 1
+                value = self.subscripted(value)
+            elif sign == "!":
+                self.at += 1
+                value = Call("factorial", (as_node(value),))
+            elif sign == "'" and isinstance(value, Sym):
+                self.at += 1
+                value = Sym(value.name + "'")
+                if self.sign() == "(":
+                    value = self.applied(value)
+            else:
+                return value
+        raise Unreadable("too many marks")
+
+    def _inverse(self, function: Value, raised: Node) -> Value:
+        """Read ``f^{-1}(2)`` as a value of the inverse of f."""
+        is_function = isinstance(function, Sym) and function.name in FUNCTION_LETTERS
+        if not is_function or self.sign() != "(" or not isinstance(raised, Pow):
+            return raised
+        self.at += 1
+        return Call(f"{show(function)}^{show(raised.exponent)}", self.arguments(")"))
+
+    def _raised(self, base: Node) -> Node:
+        """Read what follows ``^``."""
+        primes = self.marks()
+        if primes == "circ":
+            return Call("deg", (base,))
+        if primes:
+            if not isinstance(base, Sym):
+                raise Unreadable("prime of an expression")
+            return Sym(base.name + "'" * primes.count("'"))
+        if isinstance(base, Num) and self._ordinal_mark():
+            return Call("ordinal", (base,))
+        return Pow(base, self.script())
+
+    def _ordinal_mark(self) -> bool:
+        """Step over the th of ``6^{th}``."""
+        braced = int(self.sign() == "{")
+        if self.word(braced) not in ORDINAL_MARKS:
+            return False
+        self.at += 1 + braced
+        if braced:
+            self.expect("}")
+        return True
+
+    def marks(self) -> str:
+        r"""Step over ``\circ``, ``{\circ}``, ``\prime``, ``{\prime\prime}``."""
+        braced = self.sign() == "{"
+        ahead = int(braced)
+        if self.sign(ahead) == "circ":
+            marks, ahead = "circ", ahead + 1
+        else:
+            start = ahead
+            while self.sign(ahead) in ("prime", "'"):
+                ahead += 1
+            marks = "'" * (ahead - start)
+        if not marks or (braced and self.sign(ahead) != "}"):
+            return ""
+        self.at += ahead + int(braced)
+        return marks
+
+    def script(self) -> Node:
+        """Read an exponent: a braced group or one signed primary."""
+        self.enter()
+        self.count()
+        if self.accept("-"):
+            node = negate(self.script())
+        else:
+            self.accept("+")
+            if self.peek().kind == "word" and self.sign(1) == "^":
+                self.split_word()  # "e^xe^y" is a product
+            bare = self.take().number if self.peek().kind == "num" else None
+            node = as_node(self.primary()) if bare is None else bare
+            if self.accept("^"):
+                node = self._raised(node)
+            elif self.sign() == "!":
+                node = as_node(self.postfix(node))
+        self.leave()
+        return node
+
+    def primary(self) -> Value:
+        """Read a number, a letter, a word, a command or a bracket."""
+        self.enter()
+        value = self._begin(self.take())
+        self.leave()
+        return value
+
+    def _begin(self, token: Token) -> Value:
+        """Read on after the first token of a primary."""
+        if token.kind == "num" and token.number is not None:
+            return self.number(token.number)
+        if token.kind == "let":
+            return self.letter(token)
+        if token.kind == "word":
+            return self.named(token)
+        if token.kind == "cmd":
+            return self.command(token.text)
+        if token.kind == "op":
+            return self.bracket(token.text)
+        raise Unreadable(f"unexpected {token.text or 'end'}")
+
+
+def remainder(number: Node, modulus: Node) -> Node:
+    """Return ``number`` modulo ``modulus``."""
+    if isinstance(number, Num) and isinstance(modulus, Num) and modulus.value > 0:
+        return Num(number.value % modulus.value)
+    return Call("mod", (number, modulus))
+
+
+def scaled(factor: Node, matrix: Value) -> Value:
+    """Return a matrix times a number."""
+    if not isinstance(matrix, Matrix):
+        raise Unreadable("a factor that is no number")
+    return Matrix(
+        tuple(tuple(multiply([factor, as_node(entry)]) for entry in row) for row in matrix.rows)
+    )
+
+
+def _is_number_like(value: Value) -> bool:
+    """Whether one can calculate with ``value``; not with lists or the set of all reals."""
+    return is_node(value) and not (isinstance(value, Sym) and value.name in _SETS)

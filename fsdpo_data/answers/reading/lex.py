@@ -1,0 +1,327 @@
+r"""Cut an answer into tokens: numbers, letters, words, commands and signs, in one linear pass.
+
+Styling leaves no token: ``\left``, ``\displaystyle``, spacing commands. ``\text{...}`` and
+``\mathrm{...}`` are opened up; their letters are marked as upright.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from fsdpo_data.answers.lexicon.numbers import MAX_DIGITS, decimal, repeating
+from fsdpo_data.answers.tree import Num
+
+#: More tokens than this is not an answer.
+MAX_TOKENS = 1_500
+
+
+class Unreadable(ValueError):
+    """The text is not an answer this grammar knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    r"""One token.
+
+    Attributes:
+        kind: ``num``, ``let`` (a letter), ``word`` (several), ``cmd`` (a backslash command),
+            ``op`` (a sign), ``begin``, ``end`` (of an environment) or ``eof``.
+        text: The letters, the command without its backslash, or the sign.
+        space: 0 directly after the token before, 1 after white space, 2 after a spacing command.
+        upright: In ``\text`` or ``\mathrm``.
+        number: The value of a ``num``.
+    """
+
+    kind: str
+    text: str
+    space: int = 0
+    upright: bool = False
+    number: Num | None = None
+
+
+EOF = Token("eof", "")
+
+_GROUPED = r"\d{1,3}(?:(?:,\s?\\!\s?|\{,\}\s?|\\[,;:! ]\s?|,)\d{3})+(?![\d]|\{,\})"
+_SPACED = r"\d{1,3}(?: \d{3})+(?!\d)"
+_REPEAT = r"(?:\\(?:overline|bar|dot)\s*(?:\{\s*(?P<cycle>\d+)\s*\}|(?P<cycle1>\d)))"
+_TOKEN = re.compile(
+    rf"(?P<space>[\s~]+)"
+    rf"|(?P<thin>\\[,;: !>]|\\(?:q?quad|thinspace|enspace|enskip|negthinspace)(?![A-Za-z]))"
+    rf"|(?P<num>(?P<whole>{_GROUPED}|{_SPACED}|\d+)?(?:\.(?P<places>\d*)|(?<=\d)){_REPEAT}"
+    rf"|(?P<whole2>{_GROUPED}|{_SPACED}|\d+)(?:(?P<point>\.)(?P<places2>\d*))?"
+    rf"(?P<power>[eE][-+]?\d{{1,6}}(?![\d.A-Za-z\\]))?(?P<dots>\s?\\[lc]?dots(?![A-Za-z])|\.\.+)?"
+    rf"|\.(?P<places3>\d+)(?P<power3>[eE][-+]?\d{{1,6}})?(?P<dots3>\s?\\[lc]?dots|\.\.+)?)"
+    rf"|\\begin\s*\{{(?P<begin>\w+)\*?\}}(?:\s*\{{[lcr|\s@]*\}})?|\\end\s*\{{(?P<end>\w+)\*?\}}"
+    rf"|\\(?P<cmd>[A-Za-z]+|[\s\S])"
+    rf"|(?P<word>[A-Za-z]+)"
+    rf"|(?P<dots4>\.\.+)"
+    rf"|(?P<op><=|>=|!=|==|<>|\*\*|->|[\s\S])"
+)
+_GROUPED_PLAIN = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)")
+_SPACED_COMMA = re.compile(r"(?<!\\),(?:\s|\\[,;: ]|~)*\s")
+_SEPARATORS = re.compile(r"[,{}\\!;: ]")
+
+#: Commands that only style what follows.
+_STYLE = frozenset(
+    [
+        "left",
+        "right",
+        "big",
+        "Big",
+        "bigg",
+        "Bigg",
+        "bigl",
+        "bigr",
+        "Bigl",
+        "Bigr",
+        "biggl",
+        "biggr",
+        "Biggl",
+        "Biggr",
+        "middle",
+        "displaystyle",
+        "textstyle",
+        "scriptstyle",
+        "limits",
+        "nolimits",
+        "nonumber",
+        "rm",
+        "bf",
+        "it",
+        "sf",
+        "tt",
+        "cal",
+        "boldmath",
+        "large",
+        "Large",
+        "normalsize",
+        "small",
+        "hfill",
+        "noindent",
+        "mathstrut",
+        "strut",
+        "allowbreak",
+        "nobreak",
+        "relax",
+    ]
+)
+#: Commands whose argument is opened up; True where letters in it stand upright.
+_WRAPPERS = {
+    name: upright
+    for upright, names in (
+        (True, "text mbox hbox mathrm textrm textbf textit textsf texttt textnormal operatorname "
+               "emph mathsf mathtt unit"),
+        (False, "mathbf boldsymbol mathit bm pmb boxed fbox mathcal mathscr "
+                "mathfrak underline ensuremath mathop mathbin mathrel bold textcolor"),
+    )
+    for name in names.split()
+}  # fmt: skip
+_DROPPED_ARGUMENT = re.compile(r"\s*\{[^{}]{0,40}\}")
+
+
+def tokenize(text: str) -> list[Token]:
+    """Cut cleaned ``text`` into tokens.
+
+    Raises:
+        Unreadable: Too many tokens, a number beyond bounds, or unbalanced braces of a wrapper.
+    """
+    return _Lexer(text).run()
+
+
+def spelling(text: str) -> tuple[str, ...]:
+    """Return the tokens of ``text`` as written, without spaces and braces around single tokens.
+
+    Raises:
+        Unreadable: See ``tokenize``.
+    """
+    tokens = [token.text for token in tokenize(text)]
+    spelled: list[str] = []
+    for index, token in enumerate(tokens):
+        opens = token == "{" and tokens[index + 2 : index + 3] == ["}"]
+        closes = token == "}" and index > 1 and tokens[index - 2] == "{"
+        if not opens and not closes:
+            spelled.append(token)
+    return tuple(spelled)
+
+
+class _Lexer:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[Token] = []
+        self.space = 0
+        self.braces: list[tuple[bool, bool]] = []  # (emitted, upright) of every open brace
+        self.wrap: bool | None = None  # a wrapper waits for its brace; its letters are upright
+        self.depth = 0  # of brackets other than braces
+        self.spaced_commas = _SPACED_COMMA.search(text) is not None
+
+    def run(self) -> list[Token]:
+        at, text = 0, self.text
+        while at < len(text):
+            match = _TOKEN.match(text, at)
+            if match is None or len(self.tokens) > MAX_TOKENS:
+                raise Unreadable("too long")
+            at = self._take(match)
+        return self.tokens
+
+    def _take(self, match: re.Match[str]) -> int:
+        kind = match.lastgroup or ""
+        if kind == "space":
+            self.space = max(self.space, 1)
+        elif kind == "thin":
+            if match.group() != "\\!":
+                self.space = 2
+        elif match.group("num"):
+            return self._number(match)
+        elif match.group("begin"):
+            self._emit("begin", match["begin"])
+        elif match.group("end"):
+            self._emit("end", match["end"])
+        elif match.group("cmd"):
+            return self._command(match)
+        elif match.group("word"):
+            word = match.group()
+            self._emit("let" if len(word) == 1 else "word", word)
+        elif match.group("dots4"):
+            self._emit("cmd", "ldots")
+        else:
+            self._sign(match.group())
+        return match.end()
+
+    def _emit(self, kind: str, text: str, number: Num | None = None) -> None:
+        upright = bool(self.braces) and self.braces[-1][1]
+        self.tokens.append(Token(kind, text, self.space, upright, number))
+        self.space, self.wrap = 0, None
+
+    def _sign(self, sign: str) -> None:
+        if sign == "{":
+            upright = bool(self.braces) and self.braces[-1][1]
+            wrapper, self.wrap = self.wrap, None
+            self.braces.append((wrapper is None, upright if wrapper is None else wrapper))
+            if wrapper is None:
+                self._emit("op", "{")
+            else:
+                self.space = max(self.space, int(wrapper))
+            return
+        if sign == "}" and self.braces:
+            emitted, upright = self.braces[-1]
+            if emitted:
+                self._emit("op", "}")
+            elif upright:
+                self.space = max(self.space, 1)
+            self.braces.pop()
+            return
+        if sign in "([":
+            self.depth += 1
+        elif sign in ")]":
+            self.depth = max(self.depth - 1, 0)
+        self._emit("op", _SAME.get(sign, sign))
+
+    def _command(self, match: re.Match[str]) -> int:
+        name, end = match["cmd"], match.end()
+        if name in _WRAPPERS:
+            if name == "textcolor":
+                end = _skip_argument(self.text, end)
+            self.wrap = _WRAPPERS[name]
+            self.space = max(self.space, int(self.wrap))
+        elif name in ("color", "hspace", "vspace", "phantom", "label", "tag"):
+            end = _skip_argument(self.text, end)
+        elif name in _STYLE:
+            if name in ("left", "right") and self.text[end : end + 1] == ".":
+                end += 1
+        elif name in "()[]":
+            self.space = max(self.space, 1)
+        elif name in ("{", "lbrace"):
+            self.depth += 1
+            self._emit("cmd", "lset")
+        elif name in ("}", "rbrace"):
+            self.depth = max(self.depth - 1, 0)
+            self._emit("cmd", "rset")
+        elif name == "%":
+            self._emit("op", "%")
+        elif name in ("lbrack", "rbrack"):
+            self._sign("[" if name == "lbrack" else "]")
+        elif name == "\n":
+            self.space = max(self.space, 1)
+        else:
+            self._emit("cmd", _SAME.get(name, name))
+        return end
+
+    def _number(self, match: re.Match[str]) -> int:
+        whole = match["whole"] or match["whole2"] or ""
+        if "," in whole and self.depth and not self.spaced_commas:
+            plain = _GROUPED_PLAIN.match(whole)
+            if plain:  # "(12,102)" holds two numbers
+                first = whole.split(",", 1)[0]
+                self._emit("num", first, exact(first))
+                return match.start() + len(first)
+        if " " in whole and "," not in whole and self.tokens and self.tokens[-1].text in "_^":
+            first = whole.split(" ", 1)[0]  # "\log_2 256" is not the logarithm to base 2256
+            self._emit("num", first, exact(first))
+            return match.start() + len(first)
+        places = match["places"] or match["places2"] or match["places3"] or ""
+        power = match["power"] or match["power3"]
+        cycle = match["cycle"] or match["cycle1"]
+        digits = _SEPARATORS.sub("", whole)
+        if len(digits) + len(places) + len(cycle or "") > MAX_DIGITS:
+            raise Unreadable("number too long")
+        if cycle is not None:
+            number = repeating(digits, places, cycle)
+        elif match["dots"] or match["dots3"]:
+            if not places:  # "1, 2, 3, \ldots": the dots are not part of the number
+                number, dots = exact(digits), match["dots"] or match["dots3"]
+                self._emit("num", digits, number)
+                self._emit("cmd", "ldots")
+                return match.start() + match.group().index(dots) + len(dots)
+            number = _continued(digits, places)
+        elif places or power:
+            number = _bounded(decimal(digits, places, int(power[1:]) if power else 0))
+        else:
+            number = exact(digits)
+        self._emit("num", match.group(), number)
+        return match.end()
+
+
+_SAME = {
+    "**": "^", "<=": "le", ">=": "ge", "!=": "ne", "==": "=", "<>": "ne",
+    "leq": "le", "leqslant": "le", "leqq": "le", "geq": "ge", "geqslant": "ge", "geqq": "ge",
+    "neq": "ne", "lt": "<", "gt": ">", "dfrac": "frac", "tfrac": "frac", "cfrac": "frac",
+    "sfrac": "frac", "nicefrac": "frac",
+    "dbinom": "binom", "tbinom": "binom", "mid": "|", "vert": "|", "lvert": "|", "rvert": "|",
+    "backslash": "setminus", "smallsetminus": "setminus", "degree": "circ", "bigcup": "cup",
+    "bigcap": "cap", "varnothing": "emptyset", "to": "to", "rightarrow": "to", "land": "wedge",
+    "lor": "vee", "dots": "ldots", "cdots": "ldots", "dotsc": "ldots", "varepsilon": "epsilon",
+    "varphi": "phi", "vartheta": "theta", "infin": "infty", "isin": "in", "ast": "*",
+    "plusmn": "pm", "colon": ":", "&": "&", "dotsb": "ldots",
+}  # fmt: skip
+
+
+def _skip_argument(text: str, at: int) -> int:
+    match = _DROPPED_ARGUMENT.match(text, at)
+    return match.end() if match else at
+
+
+def exact(digits: str) -> Num:
+    """Return the integer ``digits``."""
+    if len(digits) > MAX_DIGITS:
+        raise Unreadable("number too long")
+    return Num(Fraction(int(digits)))
+
+
+def _continued(whole: str, places: str) -> Num:
+    """Read ``0.1666...``: if its digits end in a cycle seen twice, that goes on for ever."""
+    for length in range(1, len(places) // 2 + 1):
+        cycle = places[-length:]
+        seen = 1
+        while places[: len(places) - seen * length].endswith(cycle):
+            seen += 1
+        if seen >= 2:
+            return repeating(whole, places[: len(places) - seen * length], cycle)
+    return _bounded(decimal(whole, places))
+
+
+def _bounded(number: Num | None) -> Num:
+    if number is None:
+        raise Unreadable("exponent too large")
+    return number

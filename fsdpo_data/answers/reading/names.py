@@ -1,0 +1,319 @@
+"""Letters and words in expressions: variables with subscripts, named functions, number words."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from fractions import Fraction
+
+from fsdpo_data.answers.lexicon.numbers import decimal
+from fsdpo_data.answers.lexicon.units import DEGREE, DOLLAR, is_letter_unit, unit_named
+from fsdpo_data.answers.lexicon.vocabulary import (
+    CONSTANTS,
+    FIGURES,
+    FUNCTION_LETTERS,
+    FUNCTIONS,
+    GREEK,
+    KEYWORDS,
+    ORDINAL_MARKS,
+    PART_WORDS,
+    SCRIPT_WORDS,
+    is_texty,
+)
+from fsdpo_data.answers.lexicon.words import (
+    ORDINALS,
+    SCALES,
+    SMALL,
+    is_number_word,
+    read_number_words,
+)
+from fsdpo_data.answers.reading.cursor import Cursor
+from fsdpo_data.answers.reading.lex import Token, Unreadable, exact
+from fsdpo_data.answers.tree import (
+    Based,
+    Call,
+    Items,
+    Node,
+    Num,
+    Pow,
+    Quantity,
+    Sym,
+    Unit,
+    Value,
+    is_node,
+    multiply,
+    negate,
+)
+
+
+class NameParser(Cursor):
+    """Reads numbers, letters and words."""
+
+    #: The currency whose sign was met.
+    currency: Unit | None = None
+
+    @abstractmethod
+    def value(self) -> Value:
+        """Read what stands in brackets."""
+
+    @abstractmethod
+    def primary(self) -> Value:
+        """Read a number, a letter, a word, a command or a bracket."""
+
+    @abstractmethod
+    def power(self) -> Value:
+        """Read a primary with what is raised and lowered behind it."""
+
+    @abstractmethod
+    def postfix(self, value: Value) -> Value:
+        """Read what is raised and lowered behind ``value``."""
+
+    @abstractmethod
+    def fraction(self) -> Node:
+        """Read the two arguments of a fraction."""
+
+    @abstractmethod
+    def root(self) -> Node:
+        """Read the argument of a root."""
+
+    @abstractmethod
+    def function(self, name: str) -> Value:
+        """Read a function's exponent and arguments."""
+
+    @abstractmethod
+    def script(self) -> Node:
+        """Read an exponent or a subscript."""
+
+    def unit_ahead(self, ahead: int) -> bool:
+        """Whether the token ``ahead`` is the name of a unit."""
+        token = self.peek(ahead)
+        if token.kind == "let":
+            return token.upright and is_letter_unit(token.text)
+        return token.kind == "word" and unit_named(token.text) is not None
+
+    def split_word(self) -> None:
+        """Cut the next word after its first letter, unless it is one name."""
+        token = self.peek()
+        if token.kind == "word" and not token.upright and token.text not in SCRIPT_WORDS:
+            rest = token.text[1:]
+            self.tokens[self.at : self.at + 1] = [
+                Token("let", token.text[0]),
+                Token("let" if len(rest) == 1 else "word", rest),
+            ]
+
+    def raw_group(self) -> str:
+        """Return the letters of a subscript, without spaces and braces."""
+        if not self.accept("{"):
+            self.split_word()  # "m_pc" is m_p times c, "v_max" one name
+            return self.take().text
+        depth, parts = 1, []
+        while depth:
+            token = self.take()
+            if token.kind == "eof":
+                raise Unreadable("unbalanced braces")
+            depth += (token.text == "{") - (token.text == "}") if token.kind == "op" else 0
+            parts.append("" if token.text in "{}" else token.text)
+        return "".join(parts)
+
+    def number(self, number: Num) -> Value:
+        """Read on after a number: "6th", mixed fractions and "2.5 million"."""
+        if self.sign() == "_":
+            return self._based(self.tokens[self.at - 1].text)
+        if self.word() in ORDINAL_MARKS and not self.peek().space:
+            self.at += 1
+            return Call("ordinal", (number,))
+        if self.sign() == "(" and SMALL.get(self.word(1)) == number.value and self.sign(2) == ")":
+            self.at += 3  # "3 (three)"
+            return number
+        following = self._after_number(number)
+        if following is not None:
+            return following
+        scale = SCALES.get(self.word())
+        if scale is not None and self.peek().kind == "word":
+            self.at += 1
+            places = None if number.places is None else number.places - len(str(scale)) + 1
+            if scale == 12:
+                places = None
+            return Num(number.value * scale, places, number.digits)
+        if number.places is None and number.value.denominator == 1:
+            part = self._fraction_part()
+            if part is not None:
+                return Num(number.value + part)
+        return number
+
+    def _based(self, digits: str) -> Value:
+        """Read on after digits with a subscript: a number in a base."""
+        self.at += 1
+        base = self.raw_group()
+        if not base.isdigit() or not digits.replace(".", "").isdigit() or int(base[:3]) < 2:
+            raise Unreadable("a subscript of a number")
+        return Based(digits, int(base[:3]))
+
+    def _after_number(self, number: Num) -> Value | None:
+        """Read "5 squared", "5 factorial", "5 thirds"."""
+        word = self.word()
+        if word in ("squared", "cubed"):
+            self.at += 1
+            return Pow(number, exact("2" if word == "squared" else "3"))
+        if word == "factorial":
+            self.at += 1
+            return Call("factorial", (number,))
+        return None
+
+    def _fraction_part(self) -> Fraction | None:
+        r"""Read the ``\frac35`` of ``12\frac35`` or the ``1/3`` of ``8 1/3``."""
+        start = self.at
+        self.accept_word("and") if self.peek(1).kind == "num" and self.sign(2) == "/" else None
+        if self.sign() == "frac" and not (self.sign(1) == "{" and self.unit_ahead(2)):
+            self.at += 1
+            part = self.fraction()
+            if isinstance(part, Num) and 0 < part.value < 1 and part.places is None:
+                return part.value
+        elif self.peek().kind == "num" and self.peek().space and self.sign(1) == "/":
+            top, bottom = self.take().number, self.peek(1).number
+            self.at += 2
+            if top is not None and bottom is not None and bottom.value > top.value > 0:
+                part_value = top.value / bottom.value
+                if top.places is None and bottom.places is None:
+                    return part_value
+        self.at = start
+        return None
+
+    def letter(self, token: Token) -> Value:
+        """Read on after a letter."""
+        if token.text in ("e", "i"):
+            return CONSTANTS[token.text]
+        symbol = Sym(token.text)
+        if token.text in ("a", "A") and (self.word() in SCALES or self.word() in PART_WORDS):
+            return self._number_words()
+        if token.text == "C" and self.sign() == "(" and self.sign(2) == ",":
+            self.at += 1
+            return Call("binom", self.arguments(")"))
+        return self.applied(symbol) if self.sign() == "(" and not self.peek().space else symbol
+
+    def applied(self, symbol: Sym) -> Value:
+        """Read ``f(x)``: any argument of f, g, h; a letter or number of any other name."""
+        closing = self.sign(2) == ")"
+        bare = closing and self.peek(1).kind in ("num", "let")
+        if symbol.name.rstrip("'") in FUNCTION_LETTERS or bare or symbol.name.endswith("'"):
+            self.at += 1
+            return Call(symbol.name, self.arguments(")"))
+        return symbol
+
+    def arguments(self, closer: str) -> tuple[Node, ...]:
+        """Read arguments up to ``closer``."""
+        inner = self.value()
+        self.expect(closer)
+        values = inner.items if isinstance(inner, Items) and not inner.brackets else (inner,)
+        return tuple(as_node(value) for value in values)
+
+    def subscripted(self, symbol: Sym) -> Value:
+        r"""Read ``x_1``; ``C_n^k`` is a binomial coefficient."""
+        name = self.raw_group()
+        if symbol.name == "C" and name in ("n", "m", "N") and self.accept("^"):
+            return Call("binom", (Sym(name), self.script()))
+        if symbol.name in ("C", "P", "A") and name.isdigit() and self.sign() == "^":
+            at = self.at
+            self.at += 1
+            top, chosen = int(name), self.script()
+            if isinstance(chosen, Num) and 1 <= chosen.value <= top:
+                kind = "binom" if symbol.name == "C" else "perm"
+                return Call(kind, (exact(name), chosen))
+            self.at = at
+        stem = symbol.name.rstrip("'")
+        primes = symbol.name[len(stem) :]
+        result = Sym(f"{stem}_{name}{primes}")
+        return self.applied(result) if self.sign() == "(" else result
+
+    def named(self, token: Token) -> Value:
+        """Read on after a word."""
+        word, lower = token.text, token.text.lower()
+        if lower in CONSTANTS:
+            return CONSTANTS[lower]
+        if word in ("sqrt", "Sqrt"):
+            return self.root()
+        if lower in FUNCTIONS and not (token.upright and lower in ("max", "min")):
+            return self.function(FUNCTIONS[lower])
+        if word in ("np", "math") and self.accept("."):
+            return self.primary()
+        if lower in GREEK:
+            return Sym(word if word in GREEK else lower)
+        if is_number_word(word) or lower in ORDINALS or lower in ("a", "an"):
+            return self._number_words()
+        if lower in ("negative", "minus"):
+            return negate(as_node(self.power()))
+        if re.fullmatch("d[a-z]", word) and self.sign() == "/" and self.word(1)[:1] == "d":
+            self.at += 2
+            return Sym(word[1:] + "'")
+        if lower in FIGURES and self.peek().text.isupper():
+            return self.primary()
+        if lower in ("usd", "us") and self.peek().kind in ("num", "cmd"):
+            self.currency = DOLLAR
+            return self.primary()
+        if token.upright and word.isupper() and len(self.tokens) > 1:
+            return self._letters(word)
+        if token.upright or lower in KEYWORDS or is_texty(word):
+            raise Unreadable(f"the word {word}")
+        if unit_named(word) is not None and word.lower() == word and len(word) > 2:
+            raise Unreadable(f"the unit {word}")
+        return self._letters(word)
+
+    def _letters(self, word: str) -> Value:
+        """Multiply the letters of ``word``; an exponent belongs to the last one."""
+        letters: list[Node] = [CONSTANTS.get(c, Sym(c)) if c in "ei" else Sym(c) for c in word]
+        if self.sign() in ("^", "_", "!", "'"):
+            letters[-1] = as_node(self.postfix(letters[-1]))
+        elif self.sign() == "(" and isinstance(letters[-1], Sym):
+            letters[-1] = as_node(self.applied(letters[-1]))
+        return multiply(letters)
+
+    def _decimal_words(self, whole: int) -> Value:
+        """Read on after "one point"."""
+        self.at += 1
+        places = ""
+        while SMALL.get(self.word(), 10) < 10:
+            places += str(SMALL[self.word()])
+            self.at += 1
+        return decimal(str(whole), places) or Num(Fraction(whole))
+
+    def _number_words(self) -> Value:
+        """Read a number in words from the word just taken."""
+        self.at -= 1
+        words: list[str] = []
+        ends: list[int] = []
+        index = self.at
+        while len(words) < 20 and index < len(self.tokens):
+            token = self.tokens[index]
+            index += 1
+            if token.kind in ("word", "let"):
+                words.append(token.text.lower())
+                ends.append(index)
+            elif token.text == "," and words and words[-1] in ("thousand", "million", "billion"):
+                continue
+            elif token.text != "-" or token.space:
+                break
+        found = read_number_words(words)
+        if found is None:
+            raise Unreadable(f"the word {words[0] if words else ''}")
+        number, used, ordinal = found
+        self.at = ends[used - 1]
+        if ordinal:
+            return Call("ordinal", (Num(number),))
+        if self.word() == "point":
+            return self._decimal_words(int(number))
+        if self.sign() == "(" and self.peek(1).number == Num(number) and self.sign(2) == ")":
+            self.at += 3  # "three (3)"
+        return Num(number)
+
+
+def as_node(value: Value) -> Node:
+    """Return ``value`` as an expression.
+
+    Raises:
+        Unreadable: It is a list, a set or another value that cannot be calculated with.
+    """
+    if isinstance(value, Quantity) and value.unit == DEGREE:
+        return Call("deg", (value.node,))
+    if not is_node(value):
+        raise Unreadable("not an expression")
+    return value  # type: ignore[return-value]

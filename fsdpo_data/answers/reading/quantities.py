@@ -1,0 +1,333 @@
+"""Quantities: the unit after a number, and numbers of several units ("5 feet 6 inches")."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from fsdpo_data.answers.lexicon.units import (
+    DEGREE,
+    DOLLAR,
+    PART,
+    SIGNS,
+    UNITS,
+    is_letter_unit,
+    noun,
+    ordinal,
+    product,
+    qualified,
+    raised,
+    unit_named,
+)
+from fsdpo_data.answers.lexicon.vocabulary import KEYWORDS
+from fsdpo_data.answers.lexicon.words import is_number_word, part_named
+from fsdpo_data.answers.reading.expressions import ExpressionParser
+from fsdpo_data.answers.reading.lex import Unreadable
+from fsdpo_data.answers.reading.names import as_node
+from fsdpo_data.answers.tree import Call, Node, Num, Quantity, Unit, Value, add, is_node, multiply
+
+#: Most words that may name what was counted.
+MAX_WORDS = 8
+_TWO_WORDS = {
+    ("electron", "volt"): "eV",
+    ("light", "year"): "ly",
+    ("astronomical", "unit"): "au",
+}
+_MARKS = {'"': "inch", "'": "foot"}
+_SQUARES = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
+#: Words that would change what the number before them means.
+_NO_NOUN = (KEYWORDS - {"in", "of", "per", "from", "over", "by"}) | {
+    "minus", "plus", "but", "except", "than", "approximately", "mod", "half", "base",
+    "equals", "because", "since", "so", "cannot", "maybe", "either", "neither", "then",
+}  # fmt: skip
+
+
+class QuantityParser(ExpressionParser):
+    """Reads an expression and the unit that may follow it."""
+
+    def quantity(self) -> Value:
+        """Read a sum with its currency or unit."""
+        before, self.currency = self.currency, None
+        value = self.sum()
+        currency = self._currency_since(before)
+        if not is_node(value):
+            return value
+        node = as_node(value)
+        if isinstance(node, Call) and node.name == "deg" and self.peek().text in ("C", "F"):
+            return Quantity(node.args[0], self._degrees())
+        unit = self._unit(node)
+        if currency is not None and unit is not None:
+            unit = qualified(currency, unit.words)
+        measured = _measured(node, unit or currency)
+        if isinstance(measured, Quantity) and measured.unit.dims:
+            return self._compound(measured)
+        return measured
+
+    def _currency_since(self, before: Unit | None) -> Unit | None:
+        """Return the currency sign met since ``before`` was put aside, and put it back."""
+        found, self.currency = self.currency, before
+        return found
+
+    def _compound(self, first: Quantity) -> Quantity:
+        """Read on: "5 feet 6 inches", "2 hours and 30 minutes"."""
+        start, depth = self.at, self.depth
+        self.accept_word("and")
+        if self.peek().kind == "num":
+            self.enter()
+            try:
+                second = self.quantity()
+            except Unreadable:
+                second = first.node
+            self.depth = depth
+            whole = compound((first, second))
+            if whole is not None:
+                return whole
+        self.at = start
+        return first
+
+    def _unit(self, node: Node) -> Unit | None:
+        """Read a unit, or the name of what was counted; None if there is none."""
+        start = self.at
+        modulus = self._modulus()
+        if modulus is not None:
+            return modulus
+        if self.sign() == "(" and self.unit_in_brackets():
+            self.at += 1
+            unit = self._named_unit()
+            self.expect(")")
+            return unit
+        if self.accept("-") and self.peek().kind != "word":
+            self.at = start
+        unit = self._named_unit()
+        if unit is None:
+            self.at = start
+        return unit
+
+    def _named_unit(self) -> Unit | None:
+        unit = self._unit_product()
+        if unit is not None:
+            return qualified(unit, self._trailing_words())
+        return self._part() or self._counted()
+
+    def _part(self) -> Unit | None:
+        """Read the "thirds" of "5 thirds"."""
+        size = part_named(self.word()) if self.word().endswith("s") else None
+        if size is None or not self.peek().space or self.peek(1).kind != "eof":
+            return None
+        return Unit(self.take().text.lower(), PART, Fraction(1, size))
+
+    def _unit_product(self) -> Unit | None:
+        """Read ``km/h``, ``N m``, ``square feet per hour``."""
+        unit = self._unit_atom()
+        if unit is None:
+            return None
+        while True:
+            start = self.at
+            if self.accept("/") or self.accept_word("per", "an", "a", "each"):
+                below = self._unit_atom()
+                if below is None:
+                    return unit
+                unit = product(unit, raised(below, -1))
+                continue
+            self.accept("*", "cdot", "times") or self.accept("-")
+            more = self._unit_atom()
+            if more is None:
+                self.at = start
+                return unit
+            unit = product(unit, more)
+
+    def _unit_atom(self) -> Unit | None:
+        start = self.at
+        power = self._square()
+        unit = self._unit_word()
+        if unit is None:
+            self.at = start
+            return None
+        if self.sign() == "^":
+            at = self.at
+            self.at += 1
+            exponent = self.script()
+            if not isinstance(exponent, Num) or exponent.value.denominator != 1:
+                self.at = at
+                return unit
+            power = int(exponent.value)
+        elif self.word() in ("squared", "cubed"):
+            power = _SQUARES[self.word()]
+            self.at += 1
+        self.accept(".")
+        return raised(unit, power) if power != 1 else unit
+
+    def _square(self) -> int:
+        if self.word() in ("square", "sq", "cubic", "cu"):
+            power = _SQUARES[self.word()]
+            self.at += 1
+            self.accept(".")
+            return power
+        return 1
+
+    def _unit_word(self) -> Unit | None:
+        token = self.peek()
+        if token.kind in ("op", "cmd"):
+            return self._unit_sign(token.text)
+        if token.kind not in ("word", "let"):
+            return None
+        if token.text == "per" and self.word(1) == "cent":
+            self.at += 2
+            return SIGNS["%"]
+        if (token.text.lower(), self.word(1).rstrip("s")) in _TWO_WORDS:
+            self.at += 2
+            return UNITS[_TWO_WORDS[token.text.lower(), self.tokens[self.at - 1].text.rstrip("s")]]
+        if token.text == "in":
+            following = self.peek(1)
+            alone = following.kind == "eof" or following.text in ("^", ".", ",", ")", "*", "/")
+            if alone and (self.at or self.sign(1) != "^"):
+                self.at += 1
+                return UNITS["inch"]
+            return None
+        if token.kind == "let" and not self._letter_unit_here(token.text):
+            return None
+        unit = unit_named(token.text)
+        if unit is not None:
+            self.at += 1
+            if unit.dims == DEGREE.dims and self.word() in ("celsius", "fahrenheit", "c", "f"):
+                word = self.word()
+                self.at += 1
+                return UNITS["celsius" if word[0] == "c" else "fahrenheit"]
+        return unit
+
+    def _letter_unit_here(self, letter: str) -> bool:
+        token = self.peek()
+        before = self.tokens[self.at - 1] if self.at else token
+        in_unit = before.text in ("/", "per", "{") or (
+            before.kind == "word" and unit_named(before.text) is not None
+        )
+        return is_letter_unit(letter) and (
+            in_unit or before.text == "(" or self.letter_is_unit(token)
+        )
+
+    def _unit_sign(self, sign: str) -> Unit | None:
+        if sign == "^" and self.marks() == "circ":
+            return self._degrees()
+        if sign == "circ":
+            self.at += 1
+            return self._degrees()
+        if sign in SIGNS:
+            self.at += 1
+            return SIGNS[sign]
+        if sign in _MARKS:
+            self.at += 1
+            return UNITS[_MARKS[sign]]
+        if sign == "frac":
+            return self._unit_fraction()
+        if sign in ("mu", "Omega", "AA"):
+            self.at += 1
+            if sign == "Omega":
+                return UNITS["ohm"]
+            inner = self._unit_word() if sign == "mu" else UNITS["angstrom"]
+            return None if inner is None else _micro(inner)
+        return None
+
+    def _unit_fraction(self) -> Unit | None:
+        r"""Read ``\frac{km}{h}``."""
+        self.at += 1
+        sides: list[Unit] = []
+        for power in (1, -1):
+            self.expect("{")
+            unit = self._unit_atom()
+            if unit is None:
+                return None
+            sides.append(raised(unit, power))
+            self.expect("}")
+        return product(*sides)
+
+    def _degrees(self) -> Unit:
+        if self.peek().kind == "let" and self.peek().text in "CF":
+            return UNITS["celsius" if self.take().text == "C" else "fahrenheit"]
+        return DEGREE
+
+    def _modulus(self) -> Unit | None:
+        r"""Read ``\pmod 7`` or ``(mod 7)``."""
+        start = self.at
+        bracket = self.accept("(")
+        if self.accept("pmod", "mod") or self.accept_word("mod"):
+            modulus = self.script()
+            if bracket:
+                self.expect(")")
+            if isinstance(modulus, Num):
+                label = f"mod {modulus.value}"
+                return Unit(label, ((label, 1),))
+        self.at = start
+        return None
+
+    def _counted(self) -> Unit | None:
+        """Read the words that name what was counted: "different ways", "more inches"."""
+        words: list[str] = []
+        while len(words) <= MAX_WORDS and self._take_noun_word(words):
+            pass
+        if not words or len(words) > MAX_WORDS:
+            return None
+        head = words[: words.index("of")] if "of" in words else words
+        for word in head[-1:]:
+            unit = unit_named(word) if len(word) > 2 else None
+            if unit is not None:
+                square = _SQUARES.get(head[-2], 1) if len(head) > 1 else 1
+                return qualified(raised(unit, square) if square > 1 else unit, tuple(words))
+        return noun(" ".join(words))
+
+    def _take_noun_word(self, words: list[str]) -> bool:
+        token = self.peek()
+        hyphenated = self.sign(1) == "-" and self.peek(2).kind == "word"
+        if token.kind == "word" or (token.kind == "let" and (words or hyphenated)):
+            to_do = words and token.text == "to" and self.peek(1).kind == "word"
+            if not to_do and (
+                token.text.lower() in _NO_NOUN
+                or is_number_word(token.text)
+                or (not words and token.text.lower() == "by")
+            ):
+                return False
+            words.append(token.text)
+        elif not words or token.text not in ("-", "'", ".", "/"):
+            return False
+        self.at += 1
+        return True
+
+    def _trailing_words(self) -> tuple[str, ...]:
+        """Read what says more about a unit: "of paint", "tall", "per hour"."""
+        taken: list[str] = ["unit"]
+        while len(taken) <= MAX_WORDS and self._take_noun_word(taken):
+            pass
+        return tuple(taken[1:])
+
+
+def compound(parts: tuple[Value, ...]) -> Quantity | None:
+    """Return "2 hours, 30 minutes" as one quantity; None if the units do not go down."""
+    whole, last = parts[0], parts[0]
+    for part in parts[1:]:
+        if not (isinstance(whole, Quantity) and isinstance(last, Quantity)):
+            return None
+        if not isinstance(part, Quantity) or part.unit.dims != whole.unit.dims:
+            return None
+        if not whole.unit.dims or part.unit.factor >= last.unit.factor:
+            return None
+        size = part.unit.factor / whole.unit.factor
+        whole = Quantity(add([whole.node, multiply([part.node, Num(size)])]), whole.unit)
+        last = part
+    return whole if isinstance(whole, Quantity) and len(parts) > 1 else None
+
+
+def _micro(unit: Unit) -> Unit:
+    return Unit("µ" + unit.label, unit.dims, unit.factor / 10**6)
+
+
+def _measured(node: Node, unit: Unit | None) -> Value:
+    """Return a number with its unit; degrees and ordinals count as units."""
+    if unit is None:
+        if isinstance(node, Call) and node.name == "deg":
+            return Quantity(node.args[0], DEGREE)
+        if isinstance(node, Call) and node.name == "ordinal":
+            return Quantity(node.args[0], ordinal("th"))
+        return node
+    if isinstance(node, Call) and node.name == "ordinal":
+        return Quantity(node.args[0], ordinal(unit.label))
+    if isinstance(node, Call) and node.name == "deg" and not unit.dims:
+        return Quantity(node.args[0], DEGREE)
+    return Quantity(node, unit if unit is not DOLLAR else DOLLAR)

@@ -1,0 +1,106 @@
+"""Read an answer: its value, and what else it may mean. What no grammar fits is words."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from fsdpo_data.answers.finding.prose import plain_text, plain_words, reals_except, spell_relations
+from fsdpo_data.answers.lexicon.words import read_moment
+from fsdpo_data.answers.memory import remember
+from fsdpo_data.answers.reading.clean import MAX_LENGTH, clean
+from fsdpo_data.answers.reading.lex import Unreadable, tokenize
+from fsdpo_data.answers.reading.quantities import compound
+from fsdpo_data.answers.reading.special import plain_text_for_time, read_special
+from fsdpo_data.answers.reading.statements import AnswerParser
+from fsdpo_data.answers.tree import Items, Num, Ratio, Relation, Text, Value
+
+#: Longest answer that is read; the longest gold of any benchmark has 250 characters.
+MAX_READ = 2_500
+#: Longest answer whose label is looked for.
+MAX_LABELLED = 300
+_LIST = re.compile(r"\d{1,3}(?:,[1-9]\d{2})+")
+#: What names a value in words: "Area = 5", "The answer is 5".
+_LABEL = re.compile(
+    r"[^\d=:<>\\_^]{1,80}?[A-Za-z]{2,}[^\d=:<>\\_^]{0,20}?(?:=|:|\bis\b|\bare\b)(.+)", re.S
+)
+#: A choice with its value: "(B) 5".
+_CHOSEN = re.compile(r"(?:\\(?:text|textbf|mathrm)\s*\{\s*)?\([A-E]\)\s*\}?\s*[.:]?\s*(\S.*)", re.S)
+#: The same value once more: "3/4 (or 0.75)".
+_ASIDE = re.compile(r"(.+?)\s*\(\s*(?:or|i\.e\.,?|=|equivalently)\s*([^()]+)\)")
+#: A point with its name: "P(2,3)", "vertex (2,3)".
+_POINT = re.compile(r"(?:[A-Z]|[a-z]{4,})\s*(\([^()]*,[^()]*\))")
+#: What an answer holds under: "5 when x = 2".
+_CONDITION = re.compile(
+    r"(.+?)\s*\\?(?:text|mathrm)?\s*\{?\s*\b(?:when|where|for|if|provided|given)\b([^,;]*)", re.S
+)
+_OTHER_CASE = re.compile(r"\b(?:or|and|otherwise|else|not)\b")
+
+
+@remember(8_192)
+def read(text: str, letter_units: bool = False) -> Value:
+    """Read an answer; what no grammar fits is ``Text``.
+
+    Args:
+        text: The answer as it was written.
+        letter_units: Whether a letter such as ``m`` after a number is a unit.
+    """
+    if len(text) > MAX_LENGTH:
+        return Text((text,))
+    cleaned = clean(text)
+    if len(cleaned) > MAX_READ:
+        return Text((cleaned,))
+    value = read_special(cleaned)
+    if value is not None:
+        return value
+    left_out = reals_except(cleaned)
+    if left_out is not None:
+        cleaned = f"\\mathbb{{R}} \\setminus \\{{ {left_out} \\}}"
+    for part in (cleaned, _without_label(cleaned)):
+        try:
+            if part:
+                return AnswerParser(tokenize(spell_relations(part)), letter_units).answer()
+        except Unreadable:
+            continue
+    return Text(plain_words(cleaned))
+
+
+def _without_label(text: str) -> str:
+    """Return what follows the words that name a value, "" if there are none."""
+    match = _LABEL.fullmatch(plain_text(text) if len(text) < MAX_LABELLED else "")
+    return match[1].strip() if match else ""
+
+
+@remember(8_192)
+def alternatives(text: str, value: Value) -> tuple[Value, ...]:
+    """Return ``value`` and what else ``text`` may mean: "5:45" a time, "70,110" a list."""
+    cleaned = clean(text)
+    if isinstance(value, Ratio) and len(value.parts) in (2, 3):
+        moment = read_moment(plain_text_for_time(cleaned))
+        return (value,) if moment is None else (value, moment)
+    if isinstance(value, Num):
+        match = _LIST.fullmatch(cleaned)
+        if match is not None:
+            numbers = (Num(Fraction(int(part))) for part in match.group().split(","))
+            return (value, Items("", tuple(numbers)))
+    if isinstance(value, Items) and value.brackets == "":
+        whole = compound(value.items)
+        return (value,) if whole is None else (value, whole)
+    return (value, *_without_surroundings(cleaned))
+
+
+def _without_surroundings(text: str) -> tuple[Value, ...]:
+    """Read "(B) 5", "P(2,3)" and "5 when x = 2" without what names or restricts the value."""
+    if len(text) > MAX_LABELLED:
+        return ()
+    aside = _ASIDE.fullmatch(text)
+    if aside is not None:
+        said = read(aside[1]), read(aside[2])
+        return () if any(isinstance(part, Text) for part in said) else (Relation(said, ("=",)),)
+    match = _CHOSEN.fullmatch(text) or _POINT.fullmatch(plain_text(text))
+    if match is None:
+        match = _CONDITION.fullmatch(text)
+        if match is None or _OTHER_CASE.search(match[2]):
+            return ()
+    value = read(match[1])
+    return () if isinstance(value, Text) else (value,)

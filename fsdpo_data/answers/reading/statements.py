@@ -1,0 +1,233 @@
+"""Whole answers: lists, sets, intervals, relations, ratios, matrices. All of it or nothing."""
+
+from __future__ import annotations
+
+from fsdpo_data.answers.lexicon.vocabulary import names
+from fsdpo_data.answers.reading.lex import Unreadable
+from fsdpo_data.answers.reading.names import as_node
+from fsdpo_data.answers.reading.quantities import QuantityParser
+from fsdpo_data.answers.tree import (
+    Builder,
+    Items,
+    Join,
+    Matrix,
+    Member,
+    Ratio,
+    Relation,
+    Sym,
+    Value,
+    is_node,
+)
+
+_RELATIONS = {
+    "=": "=", "<": "<", ">": ">", "le": "<=", "ge": ">=", "ne": "!=", "approx": "~",
+    "equiv": "==", "cong": "==", "sim": "~",
+}  # fmt: skip
+_SET_OPS = {"cup": "union", "cap": "intersection", "setminus": "minus"}
+_SET_WORDS = {"union": "union", "intersection": "intersection", "intersect": "intersection",
+              "except": "minus"}  # fmt: skip
+_SETS = frozenset(("RR", "ZZ", "QQ", "NN", "CC"))
+_LEADING = sorted(names("both either the approximately about around roughly nearly exactly only"))
+_MATRICES = names("pmatrix bmatrix matrix Bmatrix smallmatrix array")
+#: Environments that hold a list of equations.
+_SYSTEMS = names("cases aligned align gathered")
+
+
+class AnswerParser(QuantityParser):
+    """Reads a whole answer."""
+
+    def answer(self) -> Value:
+        """Read all tokens.
+
+        Raises:
+            Unreadable: Something is left, or makes no sense.
+        """
+        value = self.value()
+        self.accept(".")
+        if not self.at_end():
+            raise Unreadable(f"left over: {self.peek().text}")
+        return value
+
+    def value(self) -> Value:
+        """Read alternatives: ``a or b``, each a list."""
+        parts = [self._list()]
+        while self.accept_word("or") or self.accept("vee"):
+            parts.append(self._list())
+        if len(parts) == 1:
+            return parts[0]
+        if all(map(_is_statement, parts)):
+            return Join("or", tuple(parts))
+        return Items("", tuple(item for part in parts for item in _spread(part)))
+
+    def _list(self) -> Value:
+        items = [self._item()]
+        joined = True
+        while self._separator():
+            following = self._item()
+            items.append(following)
+            joined = joined and self._last_separator == "and"
+        if len(items) == 1:
+            return items[0]
+        if joined and all(map(_is_statement, items)):
+            return Join("and", tuple(items))
+        return Items("", tuple(items))
+
+    _last_separator = ""
+
+    def _separator(self) -> bool:
+        start = self.at
+        if self.accept(",", ";"):
+            self._last_separator = ","
+            if self.word() == "or":
+                self.at = start
+                self._skip_comma_before_or()
+                return False
+            self.accept_word("and")
+            self.accept("&")
+            if self.at_end():
+                raise Unreadable("a list that ends in a comma")
+            return True
+        if self.accept_word("and") or self.accept("wedge"):
+            self._last_separator = "and"
+            return True
+        return False
+
+    def _skip_comma_before_or(self) -> None:
+        self.at += 1
+
+    def _item(self) -> Value:
+        """Read one value or a chain of relations."""
+        while self.accept_word(*_LEADING):
+            pass
+        parts = [self._operand()]
+        ops: list[str] = []
+        while (sign := self.sign()) in _RELATIONS:
+            self.at += 1
+            ops.append(_RELATIONS[sign])
+            parts.append(self._operand())
+        if ops:
+            return Relation(tuple(parts), tuple(ops))
+        if self.accept("in") or self._in_set():
+            return Member(parts[0], self._operand())
+        if self.accept("notin"):
+            return Member(parts[0], self._operand(), negated=True)
+        return parts[0]
+
+    def _in_set(self) -> bool:
+        if self.word() == "in" and self.sign(1) in ("(", "[", "lset", "mathbb", "]"):
+            self.at += 1
+            return True
+        return False
+
+    def _operand(self) -> Value:
+        """Read sets joined by union, intersection and difference."""
+        if self.sign() in ("approx", "sim", "=", "to"):  # "≈ 3.14", "= 5"
+            self.at += 1
+        value, joined = self._measured(), 0
+        while True:
+            op = _SET_OPS.get(self.sign()) or _SET_WORDS.get(self.word())
+            if self.word() == "u" and self.sign(1) in ("(", "[", "lset") and not is_node(value):
+                op = "union"
+            if op is None and self.sign() == "-" and _is_set(value):
+                op = "minus"
+            if op is None:
+                self.depth -= joined
+                return value
+            self.at += 1
+            self.enter()
+            value = Join(op, (value, self._measured()))
+            joined += 1
+
+    def _measured(self) -> Value:
+        """Read a quantity or a ratio of two or more."""
+        first = self.quantity()
+        if not is_node(first):
+            return first
+        parts = [as_node(first)]
+        while (self.sign() == ":" and not self.bars_close) or self._ratio_word():
+            self.at += 1
+            parts.append(as_node(self.sum()))
+        return Ratio(tuple(parts)) if len(parts) > 1 else first
+
+    def _ratio_word(self) -> bool:
+        return self.word() == "to" and self.peek().kind == "word"
+
+    def bracket(self, opener: str) -> Value:
+        """Read what stands in brackets; set braces hold a list or a set-builder."""
+        if opener == "lset":
+            return self._set()
+        return super().bracket(opener)
+
+    def _braced(self) -> Value:
+        if self.sign() == "}":
+            raise Unreadable("an empty group")
+        if self.peek().kind == "let" and self.sign(1) in ("|", ":"):
+            return self._set()  # "{x | x > 2}" without backslashes
+        return super()._braced()
+
+    def _set(self) -> Value:
+        """Read ``{1, 2}`` or ``{x | x > 2}``."""
+        if self.accept("rset", "}"):
+            return Items("{}", ())
+        head = self.inside(bars_close=True)
+        if self.accept("|", ":", ";"):
+            conditions = self.inside(bars_close=False)
+            self.expect("rset", "}")
+            return Builder(head, tuple(_spread(conditions)))
+        self.expect("rset", "}")
+        return Items("{}", tuple(_spread(head)))
+
+    def primary(self) -> Value:
+        """Read a matrix or what an expression begins with."""
+        if self.peek().kind == "begin":
+            return self._matrix()
+        return super().primary()
+
+    def _system(self) -> Value:
+        r"""Read the equations of ``\begin{cases} x=1 \\ y=2 \end{cases}``."""
+        items: list[Value] = []
+        while self.peek().kind != "end":
+            items.append(self._item())
+            if not self.accept("\\"):
+                break
+            self.accept("&")
+        if self.take().kind != "end":
+            raise Unreadable("a system with cases")
+        return Items("", tuple(items))
+
+    def _matrix(self) -> Value:
+        name = self.take().text
+        if name in _SYSTEMS:
+            return self._system()
+        if name not in _MATRICES:
+            raise Unreadable(f"the environment {name}")
+        rows: list[tuple[Value, ...]] = []
+        row: list[Value] = []
+        while True:
+            if self.peek().kind == "end":
+                break
+            row.append(self.quantity())
+            if self.accept("&"):
+                continue
+            rows.append(tuple(row))
+            row = []
+            if not self.accept("\\"):
+                break
+        if self.take().kind != "end" or len({len(row) for row in rows}) != 1:
+            raise Unreadable("an uneven matrix")
+        return Matrix(tuple(rows))
+
+
+def _is_statement(value: Value) -> bool:
+    """Whether ``value`` says where a variable lies, not just what it is."""
+    return isinstance(value, Member | Join) or (isinstance(value, Relation) and value.ops != ("=",))
+
+
+def _spread(value: Value) -> tuple[Value, ...]:
+    return value.items if isinstance(value, Items) and not value.brackets else (value,)
+
+
+def _is_set(value: Value) -> bool:
+    return (isinstance(value, Sym) and value.name in _SETS) or (
+        isinstance(value, Items | Builder | Join) and not is_node(value)
+    )

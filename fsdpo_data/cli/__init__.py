@@ -1,0 +1,1 @@
+"""The ``fsdpo-data`` command line."""

@@ -1,0 +1,1 @@
+"""What everything stands on: errors, identity, the nouns, files, logs, rows, statistics."""

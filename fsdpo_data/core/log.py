@@ -1,0 +1,113 @@
+"""A file of JSON lines that survives kills, full disks and torn lines.
+
+Lines are appended whole and known by what they hold, never by position. A line that is not whole
+is owed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from fsdpo_data.core.files import explained
+
+#: Where a line starts in the file and how many bytes it has.
+Span = tuple[int, int]
+
+
+class LineFile:
+    """An append-only file of JSON lines; use :meth:`open` as a context manager.
+
+    Attributes:
+        path: The file.
+        spans: Complete lines so far, by key.
+        torn: Lines found broken on opening.
+    """
+
+    def __init__(self, path: Path, file: FileIO) -> None:
+        self.path = path
+        self.spans: dict[str, Span] = {}
+        self.torn = 0
+        self._file = file
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, path: Path, key: Callable[[dict[str, Any]], str | None]) -> Iterator[LineFile]:
+        """Open a file for appending; made if missing, a torn end cut off.
+
+        Args:
+            path: The file.
+            key: Names a line; None, or a missing or unfit field, for one that is owed again.
+
+        Raises:
+            StoreError: if the file cannot be written.
+        """
+        with explained(path.parent, saved=0):
+            # Unbuffered: what a full disk refused must not be tried again when it is closed.
+            file = path.open("ab", buffering=0)
+        with file:
+            lines = cls(path, file)
+            with explained(path.parent, saved=0):
+                lines._index(key)
+            yield lines
+
+    def append(self, lines: Mapping[str, bytes]) -> None:
+        """Write encoded lines by key, and wait until they are on disk.
+
+        Raises:
+            StoreError: if the disk is full or gone; the lines before stay valid.
+        """
+        start = self._file.tell()
+        with explained(self.path.parent, saved=len(self.spans)):
+            try:
+                unwritten = memoryview(b"".join(lines.values()))
+                while unwritten:  # a disk that fills up takes a part first
+                    unwritten = unwritten[self._file.write(unwritten) :]
+                os.fsync(self._file.fileno())
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self._file.truncate(start)
+                raise
+        for key, line in lines.items():
+            self.spans[key] = (start, len(line))
+            start += len(line)
+
+    def _index(self, key: Callable[[dict[str, Any]], str | None]) -> None:
+        """Index the lines and cut a torn tail off, so that appending starts on a fresh line."""
+        end = 0
+        for name, length in indexed(self.path, key):
+            if name is None:
+                self.torn += 1
+            else:
+                self.spans.setdefault(name, (end, length))
+            if length == 0:
+                break
+            end += length
+        self._file.truncate(end)
+        self._file.seek(end)
+
+
+def indexed(
+    path: Path, key: Callable[[dict[str, Any]], str | None]
+) -> Iterator[tuple[str | None, int]]:
+    """Yield (key, bytes) of every line; the key is None for a broken one.
+
+    An end without a line break comes with a length of 0.
+    """
+    with path.open("rb") as file:
+        for line in file:
+            whole = line.endswith(b"\n")
+            yield (_key_of(line, key) if whole else None), (len(line) if whole else 0)
+
+
+def _key_of(line: bytes, key: Callable[[dict[str, Any]], str | None]) -> str | None:
+    try:
+        return key(orjson.loads(line))
+    except (ValueError, KeyError, TypeError):
+        return None

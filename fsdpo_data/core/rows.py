@@ -1,0 +1,199 @@
+"""Rows out of files: JSON lines, JSON, parquet, CSV. A broken row is reported, never fatal."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import glob
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsdpo_data.core.errors import InputError
+
+#: How much of a broken row is kept to look at.
+RAW_LIMIT = 2000
+
+SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
+SPLITS = ("train", "test", "validation", "valid", "dev")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row as found.
+
+    Attributes:
+        row: Where: the line number in JSON lines, else the row's number; both from 1.
+        fields: Its columns; empty if ``broken``.
+        broken: Why it cannot be read; empty if it can.
+        raw: The row as text, shortened; only if ``broken``.
+    """
+
+    row: int
+    fields: Mapping[str, Any]
+    broken: str = ""
+    raw: str = ""
+
+
+def data_files(name: str, split: str) -> list[Path]:
+    """Return the files that a path, directory or glob stands for, in a fixed order.
+
+    Raises:
+        InputError: if there are none.
+    """
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return _directory_files(path, split)
+    if path.is_file():
+        return [path]
+    if glob.has_magic(name):
+        found = sorted(Path(match) for match in glob.glob(str(path), recursive=True))
+        files = [file for file in found if file.is_file()]
+        if files:
+            return files
+        raise InputError(f"no file matches {name!r}. Quote the pattern, and check it with ls.")
+    raise InputError(f"no file {name!r}.{_beside(path)}")
+
+
+def _beside(path: Path) -> str:
+    """Name the nearest things that do exist, for a path that does not."""
+    parent = path.parent
+    while not parent.is_dir():
+        path, parent = parent, parent.parent
+    names = sorted(entry.name for entry in parent.iterdir() if not entry.name.startswith("."))
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.4) or names[:3]
+    return f" Nearest in {parent}: {', '.join(near)}." if near else f" {parent} is empty."
+
+
+def _directory_files(path: Path, split: str) -> list[Path]:
+    """Return a directory's data files of ``split``: test rows never slip into training."""
+    # A sealed dataset of ours, as one file or as shards; or the layout of the original MATH.
+    if (path / "problems.parquet").is_file():
+        return [path / "problems.parquet"]
+    for inner in (path / "problems", path / split):
+        if inner.is_dir():
+            return _directory_files(inner, split)
+    files = _with_suffix(path.iterdir()) or _with_suffix(path.rglob("*"))
+    named = {file: stated_split(file.relative_to(path)) for file in files}
+    if any(named.values()):
+        files = [file for file in files if named[file] == split]
+    if not files:
+        other = ", ".join(sorted({found for found in named.values() if found}))
+        raise InputError(
+            f"directory {path} holds no {split} data: expected files ending in "
+            f"{', '.join(SUFFIXES)}" + (f"; it has files of split {other}." if other else ".")
+        )
+    return files
+
+
+def _with_suffix(paths: Iterable[Path]) -> list[Path]:
+    return sorted(
+        path for path in paths if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+    )
+
+
+def stated_split(path: Path) -> str:
+    """Return the split that a file's name, or a folder of its path, states; empty if none."""
+    for part in (path.stem, *path.parent.parts):
+        for split in SPLITS:
+            if part == split or part.startswith((f"{split}-", f"{split}_", f"{split}.")):
+                return split
+    return ""
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """Yield the rows of a file.
+
+    Raises:
+        InputError: if the file as a whole cannot be read, or is of an unknown kind.
+    """
+    readers = {
+        ".jsonl": _json_lines,
+        ".json": _json_file,
+        ".parquet": _parquet,
+        ".csv": _csv,
+    }
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(
+            f"{path}: cannot read files ending in {path.suffix!r}: expected "
+            f"{', '.join(SUFFIXES)}. Convert it to JSON lines."
+        )
+    try:
+        yield from reader(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+
+
+def _json_lines(path: Path) -> Iterator[Record]:
+    with path.open("rb") as file:
+        # A binary file splits on "\n" alone. Text would also be cut at U+2028 and its like,
+        # which real problems contain.
+        for number, line in enumerate(file, start=1):
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if line.strip():
+                yield _json_record(number, line)
+
+
+def _json_record(number: int, line: bytes) -> Record:
+    raw = line.decode(errors="replace").rstrip("\r\n")[:RAW_LIMIT]
+    try:
+        fields = json.loads(line.decode())
+    except UnicodeDecodeError as error:
+        return Record(number, {}, f"not UTF-8 at byte {error.start + 1}", raw)
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of 5,000 digits
+        return Record(number, {}, f"not JSON ({error})", raw)
+    return _as_record(number, fields)
+
+
+def _as_record(number: int, fields: Any) -> Record:
+    if isinstance(fields, dict):
+        return Record(number, fields)
+    raw = json.dumps(fields, ensure_ascii=False)[:RAW_LIMIT]
+    return Record(number, {}, f"a JSON {type(fields).__name__}, not an object", raw)
+
+
+def _json_file(path: Path) -> Iterator[Record]:
+    """Read a list of objects, one object, or JSON lines under the wrong name."""
+    try:
+        whole = json.loads(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 at byte {error.start + 1}.") from None
+    except (ValueError, RecursionError) as error:
+        if not str(error).startswith("Extra data"):
+            raise InputError(
+                f"{path}: not JSON ({error}). Expected a list of objects, or JSON lines."
+            ) from None
+        yield from _json_lines(path)
+        return
+    rows = whole if isinstance(whole, list) else [whole]
+    for number, fields in enumerate(rows, start=1):
+        yield _as_record(number, fields)
+
+
+def _parquet(path: Path) -> Iterator[Record]:
+    import polars
+
+    try:
+        frame = polars.read_parquet(path, glob=False)
+    except polars.exceptions.PolarsError as error:
+        raise InputError(f"{path}: not parquet ({error}).") from None
+    for number, fields in enumerate(frame.iter_rows(named=True), start=1):
+        yield Record(number, fields)
+
+
+def _csv(path: Path) -> Iterator[Record]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        try:
+            # Every value stays text: a gold of 1,000 or 007 is not a number to be rewritten.
+            for number, fields in enumerate(csv.DictReader(file, strict=True), start=1):
+                if None in fields or None in fields.values():
+                    raw = ",".join(str(value) for value in fields.values())[:RAW_LIMIT]
+                    yield Record(number, {}, "more or fewer values than columns", raw)
+                else:
+                    yield Record(number, fields)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: not CSV in UTF-8 ({error}).") from None

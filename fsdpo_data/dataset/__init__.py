@@ -1,0 +1,1 @@
+"""A dataset on disk: manifest, run directory, parquet, seal, checks."""

@@ -1,0 +1,214 @@
+"""A sealed dataset from a sealed dataset: stages rewrite some files, the others are copied.
+
+A sealed dataset is never changed. Whatever is learnt about it later (grades, rollouts, rewards,
+pairs) goes into a new directory, whose manifest names the digest of its parent. A stage that is
+stopped goes on, by ``resume``, with the first file that is not written yet.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.files import explained, publish
+from fsdpo_data.core.identity import canonical_json, digest
+from fsdpo_data.dataset.manifest import Manifest, file_entry, files_digest, read_manifest
+from fsdpo_data.dataset.run import MANIFEST, claim
+from fsdpo_data.dataset.seal import seal
+from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.stages.annotate import write_parquet
+from fsdpo_data.stages.sample import QUARANTINE, Progress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass
+class Draft:
+    """A dataset on its way from its parent to its seal.
+
+    Attributes:
+        source: The parent's directory.
+        root: Where the new dataset is written.
+        manifest: The parent's manifest to begin with; stages change what they make untrue. Files,
+            digests and parent are filled in at the end.
+        progress: Told of every file.
+        dropped: Configs of the parent that the new dataset does not have.
+    """
+
+    source: Path
+    root: Path
+    manifest: Manifest
+    progress: Progress
+    dropped: set[str] = field(default_factory=set)
+
+    def files(self, config: str) -> list[Path]:
+        """Return the files of a config as they stand: rewritten where that is done."""
+        paths = [entry["path"] for entry in self.manifest["files"]]
+        of_config = [path for path in paths if path.startswith(f"{config}/")]
+        return [self._rewritten(path) or self.source / path for path in of_config]
+
+    def rewrite(
+        self,
+        config: str,
+        phase: str,
+        change: Callable[[pa.Table], pa.Table],
+        *,
+        advance: bool = True,
+    ) -> None:
+        """Rewrite every file of a config; those written before an interruption are kept.
+
+        Args:
+            config: Config of the parent; no two stages of one draft may rewrite the same.
+            phase: Name of the phase of progress, whose units are rows.
+            change: Called with each file's table; the new one has as many rows, in their order.
+            advance: Tell ``progress`` of every finished file; a change that tells it of rows as it
+                does them turns this off.
+        """
+        import pyarrow.parquet as pq
+
+        files = self.files(config)
+        rows = {file: pq.read_metadata(file).num_rows for file in files}
+        owed = [file for file in files if file.is_relative_to(self.source)]
+        total = sum(rows.values())
+        self.progress.phase(phase, total, done=total - sum(rows[file] for file in owed))
+        for file in owed:
+            table = change(pq.read_table(file))
+            target = self.root / file.relative_to(self.source)
+            target.parent.mkdir(exist_ok=True)
+            write_parquet(table, target)
+            if advance:
+                self.progress.advance(rows[file])
+
+    def drop_pairs(self) -> None:
+        """Leave the parent's pairs out: what they were made of has changed."""
+        self.dropped.add("pairs")
+        self.manifest["rows"]["pairs"] = 0
+        self.manifest.pop("pairs", None)
+        self.manifest["spec"].pop("pair", None)
+
+    def add(self, config: str, tables: Sequence[Callable[[], pa.Table]]) -> None:
+        """Write the files of a config that the parent does not have, one per table maker."""
+        self.manifest["files"] = [
+            entry for entry in self.manifest["files"] if not entry["path"].startswith(f"{config}/")
+        ]
+        for index, make in enumerate(tables):
+            path = f"{config}/train-{index:05d}-of-{len(tables):05d}.parquet"
+            if self._rewritten(path) is None:
+                (self.root / config).mkdir(exist_ok=True)
+                write_parquet(make(), self.root / path)
+            self.manifest["files"].append({"path": path})
+            self.progress.advance(1)
+
+    def _rewritten(self, path: str) -> Path | None:
+        return self.root / path if (self.root / path).exists() else None
+
+
+class Stage(Protocol):
+    """One step from dataset to dataset."""
+
+    name: str
+
+    def spec(self) -> Mapping[str, Any]:
+        """Return everything that decides what the stage writes, as plain values."""
+        ...
+
+    def check(self, source: Path, manifest: Manifest) -> None:
+        """Refuse a parent that the stage cannot work on, before anything is written.
+
+        Asked of the first stage only: those after it work on what it makes.
+        """
+        ...
+
+    def run(self, draft: Draft) -> None:
+        """Write the stage's files, and say in ``draft.manifest`` what has changed."""
+        ...
+
+
+def derive(
+    source: Path, out: Path, stages: Sequence[Stage], *, resume: bool = False, progress: Progress
+) -> Manifest:
+    """Run ``stages`` on the dataset in ``source`` and seal the result in ``out``.
+
+    Returns:
+        The manifest of the new dataset.
+
+    Raises:
+        InputError: if ``out`` is ``source``, or a stage cannot work on it.
+        RunMismatch: if ``out`` holds another run.
+        SchemaError: if ``source`` is not a sealed dataset, or was changed since.
+    """
+    if out.resolve() == source.resolve():
+        raise InputError(f"--out {out}: a sealed dataset is never changed. Choose a new directory.")
+    parent = read_manifest(source)
+    config = {"parent": parent["digest"], "stages": plain_specs(stages)}
+    if not (out / MANIFEST).exists():
+        check_files(source, parent)
+        stages[0].check(source, parent)
+    with claim(out, config, resume=resume):
+        return write_derived(source, out, stages, progress)
+
+
+def plain_specs(stages: Sequence[Stage]) -> dict[str, Any]:
+    """Return the specs of ``stages`` as plain JSON, by name."""
+    specs: dict[str, Any] = json.loads(
+        canonical_json({stage.name: dict(stage.spec()) for stage in stages})
+    )
+    return specs
+
+
+def write_derived(source: Path, out: Path, stages: Sequence[Stage], progress: Progress) -> Manifest:
+    """Do what :func:`derive` does, in a directory that the caller has claimed."""
+    if not (out / MANIFEST).exists():
+        parent = read_manifest(source)
+        draft = Draft(source, out, copy.deepcopy(parent), progress)
+        for stage in stages:
+            stage.run(draft)
+        _finish(draft, parent, plain_specs(stages))
+    manifest: Manifest = json.loads((out / MANIFEST).read_text())
+    return manifest
+
+
+def _finish(draft: Draft, parent: Manifest, specs: Mapping[str, Any]) -> None:
+    """Copy what no stage has written, complete the manifest, seal."""
+    import pyarrow.parquet as pq
+
+    manifest, root = draft.manifest, draft.root
+    known = {entry["path"]: entry for entry in parent["files"]}
+    files = []
+    for path in (entry["path"] for entry in manifest["files"]):
+        if path.partition("/")[0] in draft.dropped:
+            continue
+        if not (root / path).exists():
+            _copy(draft.source / path, root / path)
+        rows = pq.read_metadata(root / path).num_rows
+        files.append({**known.get(path, {}), **file_entry(root, root / path, rows)})
+    if (draft.source / QUARANTINE).exists():
+        _copy(draft.source / QUARANTINE, root / QUARANTINE)
+    spec = {key: value for key, value in manifest["spec"].items() if key != "digest"} | dict(specs)
+    manifest |= {
+        "digest": files_digest(files),
+        "parent": parent["digest"],
+        "spec": {"digest": digest(spec), **spec},
+        "files": files,
+    }
+    draft.progress.phase("validate", 1)
+    seal(root, manifest)
+    draft.progress.advance(1)
+
+
+def _copy(file: Path, target: Path) -> None:
+    with explained(target.parent, saved=0):
+        target.parent.mkdir(exist_ok=True)
+        temporary = target.with_name(target.name + ".tmp")
+        shutil.copyfile(file, temporary)
+        with temporary.open("rb") as copied:
+            os.fsync(copied.fileno())
+        publish(temporary, target)

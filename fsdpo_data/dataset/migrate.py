@@ -1,0 +1,72 @@
+"""Datasets of older schemas, brought to the schema of this release one version at a time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.core.files import explained
+from fsdpo_data.dataset.run import MANIFEST
+from fsdpo_data.dataset.schema import SCHEMA_VERSION
+from fsdpo_data.dataset.validate import validate
+
+#: From a version to the next: changes the dataset in a directory of its own, manifest and all.
+#: Schema 1 is the first, so there is nothing to come from yet.
+MIGRATIONS: Mapping[int, Callable[[Path], None]] = {}
+
+
+def migrate(
+    root: Path,
+    out: Path,
+    *,
+    migrations: Mapping[int, Callable[[Path], None]] = MIGRATIONS,
+    target: int = SCHEMA_VERSION,
+) -> int:
+    """Write the dataset in ``root`` to ``out`` in the schema ``target``; ``root`` stays as it is.
+
+    Returns:
+        The version it was of.
+
+    Raises:
+        InputError: if it is of that version already, or ``out`` is taken.
+        SchemaError: if it is no dataset, of a newer version, or not valid after all.
+    """
+    version = schema_version(root)
+    if version == target:
+        raise InputError(f"{root} is of schema {version} already: there is nothing to migrate.")
+    missing = [step for step in range(version, target) if step not in migrations]
+    if version > target or missing:
+        raise SchemaError(
+            f"{root} is of schema {version}, which this release cannot bring to {target}. "
+            "Install the newest release of fsdpo."
+        )
+    if out.exists():
+        raise InputError(f"--out {out}: exists already. Choose a new directory.")
+    draft = out.with_name(f".{out.name}.partial")
+    with explained(out, saved=0):
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.copytree(root, draft)
+    for step in range(version, target):
+        migrations[step](draft)
+    validate(draft)
+    with explained(out, saved=0):
+        draft.rename(out)
+    return version
+
+
+def schema_version(root: Path) -> int:
+    """Return the schema version of a dataset of whatever version.
+
+    Raises:
+        SchemaError: if there is no manifest, or it does not tell.
+    """
+    file = root / MANIFEST
+    try:
+        return int(json.loads(file.read_text())["schema_version"])
+    except FileNotFoundError:
+        raise SchemaError(f"{root} holds no dataset ({MANIFEST} is missing).") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SchemaError(f"{file} is not a manifest: {error!r}.") from None

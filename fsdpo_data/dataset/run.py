@@ -1,0 +1,198 @@
+"""The run store: a directory that survives kills, full disks and torn lines.
+
+The unit of durability is one problem with all its samples: one line of ``completions.jsonl``,
+matched by content id, never by position. ``config.json`` says what the run is; a directory
+started under another config is refused. ``manifest.json`` is written last of all, so its
+existence means that the dataset is complete ("sealed").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from fsdpo_data.core.errors import RunMismatch, StoreError
+from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.identity import canonical_json, digest
+from fsdpo_data.core.log import LineFile, Span
+from fsdpo_data.engines.samplers import Completion
+
+CONFIG, COMPLETIONS, MANIFEST = "config.json", "completions.jsonl", "manifest.json"
+
+
+class RunDir:
+    """One run on disk; use :meth:`open` as a context manager.
+
+    Attributes:
+        path: The directory.
+    """
+
+    def __init__(self, path: Path, lines: LineFile) -> None:
+        self.path = path
+        self._lines = lines
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[RunDir]:
+        """Start a run in ``path``, or take up the one there.
+
+        Args:
+            path: Directory; made if missing.
+            config: The frozen spec as plain JSON; ``config["sampling"]["n"]`` samples a problem.
+            resume: Whether to go on with a run that has already started.
+
+        Raises:
+            RunMismatch: if the directory holds a run and ``resume`` is off, or its config differs.
+            StoreError: if the directory cannot be written or another process is writing to it.
+        """
+        n = int(config["sampling"]["n"])
+
+        def complete(record: dict[str, Any]) -> str | None:
+            return record["problem_id"] if len(record["completions"]) == n else None
+
+        with (
+            claim(path, config, resume=resume),
+            LineFile.open(path / COMPLETIONS, complete) as lines,
+        ):
+            yield cls(path, lines)
+
+    @property
+    def completions(self) -> Path:
+        """The raw completions, one problem a line."""
+        return self._lines.path
+
+    @property
+    def spans(self) -> dict[str, Span]:
+        """Complete records so far, by problem id."""
+        return self._lines.spans
+
+    @property
+    def torn(self) -> int:
+        """Records found broken on opening; their problems are owed again."""
+        return self._lines.torn
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the dataset is complete."""
+        return (self.path / MANIFEST).exists()
+
+    def append(self, records: Sequence[tuple[str, str, Sequence[Completion]]]) -> None:
+        """Write (problem id, prompt, completions) records whole, and wait until they are on disk.
+
+        Lone surrogates, which UTF-8 cannot hold, become U+FFFD.
+
+        Raises:
+            StoreError: if the disk is full or gone; the records before stay valid.
+        """
+        self._lines.append({record[0]: _encode(*record) for record in records})
+
+
+def _encode(problem_id: str, prompt: str, completions: Sequence[Completion]) -> bytes:
+    record = {
+        "problem_id": problem_id,
+        "prompt": prompt,
+        "completions": [
+            {
+                "text": each.text,
+                "finish_reason": each.finish_reason,
+                "n_tokens": each.n_tokens,
+                "seconds": round(each.seconds, 6),
+            }
+            for each in completions
+        ],
+    }
+    try:
+        return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # orjson refuses lone surrogates
+        whole = [replace(each, text=_without_surrogates(each.text)) for each in completions]
+        return _encode(problem_id, _without_surrogates(prompt), whole)
+
+
+def _without_surrogates(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+@contextlib.contextmanager
+def claim(path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
+    """Hold ``path`` for the run that ``config`` describes; no other process gets it meanwhile.
+
+    Args:
+        path: Directory; made if missing.
+        config: The frozen spec as plain JSON.
+        resume: Whether to go on with a run that has already started.
+
+    Raises:
+        RunMismatch: if the directory holds a run and ``resume`` is off, or its config differs.
+        StoreError: if the directory cannot be written or another process is writing to it.
+    """
+    with explained(path, saved=0):
+        path.mkdir(parents=True, exist_ok=True)
+        lock = (path / ".lock").open("ab")
+    with lock:
+        _take(lock, path)
+        _check_config(path, config, resume=resume)
+        yield
+
+
+def _take(lock: IO[bytes], path: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StoreError(
+            f"{path}: another process is writing to this run. Wait for it to end, or choose "
+            "another --out."
+        ) from None
+
+
+def _check_config(path: Path, config: Mapping[str, Any], *, resume: bool) -> None:
+    file = path / CONFIG
+    new = {"config_digest": digest(config), **json.loads(canonical_json(config))}
+    if not file.exists():
+        strangers = {entry.name for entry in path.iterdir()} - {".lock", f"{CONFIG}.tmp"}
+        if strangers:
+            raise RunMismatch(
+                f"{path} holds other files ({', '.join(sorted(strangers)[:3])}) and no run. "
+                "Choose a new or empty --out."
+            )
+        write_atomic(file, json.dumps(new, indent=2, ensure_ascii=False).encode() + b"\n")
+        return
+    try:
+        old = json.loads(file.read_text())
+    except ValueError as error:
+        raise StoreError(
+            f"{file} is not readable JSON ({error}). Move the directory away, or choose another "
+            "--out."
+        ) from error
+    changed = differing_keys(old, new)
+    if changed:
+        raise RunMismatch(
+            f"{path} was started with a different config; these keys differ:\n"
+            + "".join(f"  {key}: {before!r} there, {now!r} here\n" for key, before, now in changed)
+            + "Repeat the options of the first run to resume it, or choose a new --out."
+        )
+    if not resume:
+        raise RunMismatch(
+            f"{path} already holds this run. Go on with it by --resume, choose another --out, or "
+            "delete the directory."
+        )
+
+
+def differing_keys(
+    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+) -> list[tuple[str, Any, Any]]:
+    """List (dotted key, old value, new value) wherever two configs differ, digests aside."""
+    changed: list[tuple[str, Any, Any]] = []
+    for key in sorted(old.keys() | new.keys()):
+        before, now = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(now, dict):
+            changed += differing_keys(before, now, f"{prefix}{key}.")
+        elif before != now and key != "config_digest":
+            changed.append((prefix + key, before, now))
+    return changed

@@ -1,0 +1,33 @@
+"""Sealing: the last step of every run that makes a dataset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.dataset.run import MANIFEST
+from fsdpo_data.dataset.validate import check_invariants
+
+
+def seal(root: Path, manifest: Mapping[str, Any], *, saved: int = 0) -> None:
+    """Check the finished files in ``root``, write the card, and the manifest last of all.
+
+    Args:
+        root: The dataset's directory.
+        manifest: What it will say about itself.
+        saved: Problems whose samples are safe there whatever happens, for error messages.
+
+    Raises:
+        SchemaError: if the files break an invariant.
+        StoreError: if the disk fails.
+    """
+    from fsdpo_cards import dataset_card
+
+    check_invariants(root, manifest)
+    with explained(root, saved=saved):
+        write_atomic(root / "README.md", dataset_card(root, manifest).encode())
+        body = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+        write_atomic(root / MANIFEST, body.encode())

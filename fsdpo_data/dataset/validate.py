@@ -1,0 +1,225 @@
+"""Check a dataset against the invariants of the schema; done before every seal and on demand."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.answers import OUTCOMES
+from fsdpo_data.core.errors import SchemaError
+from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, VERSION_KEY, arrow_schema
+from fsdpo_data.pairs.checks import broken_pairs
+from fsdpo_data.stages.annotate import text_bytes
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: Broken rows named in a message; the rest are counted.
+SHOWN = 3
+
+
+def validate(root: Path) -> Manifest:
+    """Check every file, row and count of a sealed dataset.
+
+    Returns:
+        Its manifest.
+
+    Raises:
+        SchemaError: listing every broken invariant with examples, or naming what cannot be read.
+    """
+    manifest = read_manifest(root)
+    check_files(root, manifest)
+    check_invariants(root, manifest)
+    return manifest
+
+
+def check_files(root: Path, manifest: Mapping[str, Any]) -> None:
+    """Check that every file is there as it was sealed.
+
+    Raises:
+        SchemaError: naming every file that is missing or changed.
+    """
+    problems = [problem for entry in manifest["files"] for problem in _file_problems(root, entry)]
+    if problems:
+        raise _failure(root, problems)
+
+
+def check_invariants(root: Path, manifest: Mapping[str, Any]) -> None:
+    """Check the rows against the schema and the manifest's counts.
+
+    Raises:
+        SchemaError: listing every broken invariant.
+    """
+    broken = [*_schemas(root, manifest), *_texts(root, manifest)]
+    if not broken:  # with other columns the row checks would only say so again
+        broken = [*_ids(root), *_rows(root), *_counts(root, manifest)]
+    if not broken and manifest["rows"]["pairs"]:
+        broken = list(broken_pairs(root, manifest))
+    if broken:
+        raise _failure(root, broken)
+
+
+def _failure(root: Path, broken: list[str]) -> SchemaError:
+    return SchemaError(
+        f"{root} is not a valid dataset:\n"
+        + "".join(f"  {line}\n" for line in broken)
+        + "Build it again, or fetch it again from where it came."
+    )
+
+
+def _file_problems(root: Path, entry: Mapping[str, Any]) -> Iterator[str]:
+    file = root / entry["path"]
+    if not file.is_file():
+        yield f"{entry['path']} is missing"
+    elif file_sha256(file) != entry["sha256"]:
+        yield f"{entry['path']} was changed since it was sealed (SHA-256 differs)"
+
+
+def _config_files(root: Path, manifest: Mapping[str, Any], config: str) -> list[dict[str, Any]]:
+    return [entry for entry in manifest["files"] if entry["path"].startswith(f"{config}/")]
+
+
+def _schemas(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Columns, types and version of every file, from its footer."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for config in CONFIGS:
+        expected = arrow_schema(config)
+        for entry in _config_files(root, manifest, config):
+            try:
+                found = pq.read_schema(root / entry["path"])
+            except (OSError, pa.ArrowException) as error:
+                yield f"{entry['path']} cannot be read as parquet: {error}"
+                continue
+            version = (found.metadata or {}).get(VERSION_KEY.encode(), b"none").decode()
+            if version != str(SCHEMA_VERSION):
+                yield f"{entry['path']} is of schema version {version}, not {SCHEMA_VERSION}"
+            if not found.equals(expected):
+                yield f"{entry['path']} has other columns: {_difference(found, expected)}"
+
+
+def _difference(found: Any, expected: Any) -> str:
+    have = {field.name: str(field.type) for field in found}
+    want = {field.name: str(field.type) for field in expected}
+    return (
+        "; ".join(
+            f"{name} is {have.get(name, 'missing')}, expected {want.get(name, 'no such column')}"
+            for name in dict.fromkeys([*want, *have])
+            if have.get(name) != want.get(name)
+        )
+        or f"order {list(have)}, expected {list(want)}"
+    )
+
+
+def _texts(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Steps tile the text: joined, they hash to what was hashed before segmentation."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for entry in _config_files(root, manifest, "solutions"):
+        texts = hashlib.sha256()
+        try:
+            for batch in pq.ParquetFile(root / entry["path"]).iter_batches(
+                2048, columns=["completions"]
+            ):
+                for steps in batch.column(0).to_pylist():
+                    texts.update(text_bytes("".join(steps)))
+        except (OSError, pa.ArrowException, TypeError, KeyError):
+            continue  # the schema check has said so
+        if texts.hexdigest() != entry["text_sha256"]:
+            yield f"{entry['path']}: the steps do not join to the sampled texts"
+
+
+def _scan(root: Path, config: str) -> pl.LazyFrame:
+    import polars as pl
+
+    return pl.scan_parquet(root / config / "*.parquet")
+
+
+def _ids(root: Path) -> Iterator[str]:
+    """No duplicate ids, and every solution belongs to a problem."""
+    import polars as pl
+
+    problems = _scan(root, "problems").select("problem_id").collect()
+    solutions = _scan(root, "solutions").select("solution_id", "problem_id").collect()
+    for frame, column in ((problems, "problem_id"), (solutions, "solution_id")):
+        repeated = frame.filter(pl.col(column).is_duplicated())[column].unique(maintain_order=True)
+        if len(repeated):
+            yield f"{len(repeated)} {column}s occur more than once: {_some(repeated)}"
+    orphans = solutions.join(problems, on="problem_id", how="anti")["solution_id"]
+    if len(orphans):
+        yield f"{len(orphans)} solutions belong to no problem: {_some(orphans)}"
+
+
+def _rows(root: Path) -> Iterator[str]:
+    """What must hold in each row of ``solutions``."""
+    import polars as pl
+
+    steps, labels, rewards = pl.col("completions"), pl.col("labels"), pl.col("step_rewards")
+    reward, rollout = pl.element(), pl.element().struct
+    unlabelled = pl.col("outcome").is_in(["gold_unparsed", "timed_out"])
+    rules = {
+        "have an outcome that is not one of " + ", ".join(OUTCOMES): (
+            ~pl.col("outcome").is_in(OUTCOMES)
+        ),
+        "have no steps column": steps.is_null(),
+        "hold a blank step": (
+            steps.list.eval(pl.element().str.strip_chars().str.len_bytes() == 0).list.any()
+        ),
+        "have another number of labels than of steps": labels.list.len() != steps.list.len(),
+        "are labelled though the failure was not the model's, or the other way round": (
+            pl.col("rollouts").is_null() & (labels.is_null() != unlabelled)
+        ),
+        "have outcome labels that contradict the outcome": (
+            pl.col("rollouts").is_null()
+            & (labels.list.eval(pl.element()).list.any() != (pl.col("outcome") == "correct"))
+            & (steps.list.len() > 0)
+        ),
+        "have another number of rollout counts than of steps": (
+            pl.col("rollouts").list.len() != steps.list.len()
+        ),
+        "have rollout counts of nothing": (
+            pl.col("rollouts").list.eval(rollout.field("n") < 1).list.any()
+        ),
+        "have rollout counts with more correct than run": (
+            pl.col("rollouts").list.eval(rollout.field("n_correct") > rollout.field("n")).list.any()
+        ),
+        "have another number of rewards than of steps": rewards.list.len() != steps.list.len(),
+        "have a reward that is not a number in [0, 1]": (
+            rewards.list.eval(
+                ~(reward.is_finite() & reward.is_between(0, 1)).fill_null(False)
+            ).list.any()
+        ),
+        "have a finish_reason that is not stop or length": (
+            ~pl.col("finish_reason").is_in(["stop", "length"])
+        ),
+    }
+    for rule, broken in rules.items():
+        ids = _scan(root, "solutions").filter(broken).select("solution_id").collect()
+        if ids.height:
+            yield f"{ids.height} solutions {rule}: {_some(ids['solution_id'])}"
+
+
+def _counts(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """The manifest's counts are those of the rows."""
+    import polars as pl
+
+    for config in CONFIGS:
+        files = _config_files(root, manifest, config)
+        rows = _scan(root, config).select(pl.len()).collect().item() if files else 0
+        if rows != manifest["rows"][config]:
+            yield f"{config} has {rows} rows, the manifest says {manifest['rows'][config]}"
+    counted = _scan(root, "solutions").group_by("outcome").len().collect()
+    outcomes = dict(zip(counted["outcome"], counted["len"], strict=True))
+    if outcomes != manifest["outcomes"]:
+        yield f"outcomes are {outcomes}, the manifest says {manifest['outcomes']}"
+
+
+def _some(values: pl.Series) -> str:
+    rest = len(values) - SHOWN
+    return ", ".join(values.head(SHOWN)) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,1 @@
+"""What runs models: samplers, scorers, and where they are placed."""

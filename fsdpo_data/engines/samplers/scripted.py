@@ -1,0 +1,114 @@
+"""A sampler that replays recorded completions: the fake of the seam, and a way to rerun a build."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import orjson
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.engines.samplers import Completion, SamplingSpec
+from fsdpo_data.engines.samplers.tokens import cut_at_stop
+
+
+class ScriptedSampler:
+    """Replays the ``completions.jsonl`` of an earlier run, matched by prompt.
+
+    The file is indexed once and read piece by piece, so it may be larger than memory.
+
+    Args:
+        file: Recorded completions, one ``{"prompt": …, "completions": […]}`` a line.
+        model: The model that is said to have written them.
+    """
+
+    def __init__(self, file: Path, model: ModelRef) -> None:
+        self.model = model
+        self._file = file
+        self._spans = _index(file)
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        """Return the first ``spec.n`` recorded completions of each prompt.
+
+        Raises:
+            InputError: for a prompt that was not recorded, or not often enough.
+        """
+        with self._file.open("rb") as file:
+            return [self._replay(file.fileno(), prompt, spec.n) for prompt in prompts]
+
+    def _replay(self, file: int, prompt: str, n: int) -> list[Completion]:
+        span = self._spans.get(_key(prompt))
+        if span is None:
+            raise InputError(
+                f"--replay {self._file}: no completions were recorded for the prompt "
+                f"{prompt[:80]!r}. Use the file with the problems and the template that made it."
+            )
+        recorded = orjson.loads(os.pread(file, span[1], span[0]))["completions"]
+        if len(recorded) < n:
+            raise InputError(
+                f"--replay {self._file}: {len(recorded)} completions were recorded for the prompt "
+                f"{prompt[:80]!r}, {n} asked for. Use --samples {len(recorded)} or less."
+            )
+        return [Completion(**each) for each in recorded[:n]]
+
+
+class FixedSampler:
+    """Completes prompts from a table; for tests and examples.
+
+    Args:
+        texts: The completions of each prompt.
+    """
+
+    model = ModelRef("fixed", "0")
+
+    def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
+        self._texts = texts
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        """Return the first ``spec.n`` texts of each prompt, a token per word."""
+        return [
+            [_complete(text, spec.stop) for text in self._texts[prompt][: spec.n]]
+            for prompt in prompts
+        ]
+
+
+def _complete(text: str, stop: Sequence[str]) -> Completion:
+    text, stop_string = cut_at_stop(text, stop)
+    return Completion(text, "stop", len(text.split()), stop_string=stop_string)
+
+
+def _key(prompt: str) -> bytes:
+    return hashlib.sha256(prompt.encode(errors="surrogatepass")).digest()[:16]
+
+
+def _index(path: Path) -> dict[bytes, tuple[int, int]]:
+    spans: dict[bytes, tuple[int, int]] = {}
+    start = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                spans[_key(_prompt(path, number, line))] = (start, len(line))
+                start += len(line)
+    except OSError as error:
+        raise InputError(
+            f"--replay {path}: {error.strerror}. Expected recorded completions."
+        ) from None
+    if not spans:
+        raise InputError(f"--replay {path}: the file is empty. Expected recorded completions.")
+    return spans
+
+
+def _prompt(path: Path, number: int, line: bytes) -> str:
+    try:
+        record = orjson.loads(line)
+        if isinstance(record["completions"], list):
+            return str(record["prompt"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise InputError(
+        f"--replay {path}, line {number}: expected one JSON object with `prompt` and `completions`,"
+        " as in the completions.jsonl of a run."
+    )

@@ -1,0 +1,229 @@
+"""The transformers engine: runs anywhere, slower than vLLM.
+
+Each sequence draws its tokens by inverse CDF from uniform numbers of its own, so a sample depends
+on (seed, prompt, index) and not on what happens to share its batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.engines.samplers import Completion, FinishReason, SamplingSpec
+from fsdpo_data.engines.samplers.tokens import cut_at_stop, encode_prompt
+from fsdpo_data.models.checkpoints import load_checkpoint, pick_device
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+#: (position of the prompt in the batch, its ids, sample index, tokens it may generate)
+Request = tuple[int, list[int], int, int]
+
+#: Sequences decoded together. On a CPU the keys and values of a few stay in its caches.
+BATCH_SIZE = {"cuda": 256, "cpu": 32}
+
+#: Tokens of the first round of a batch; each round after it is twice as long.
+ROUND = 128
+
+
+class TransformersSampler:
+    """Samples with ``AutoModelForCausalLM``.
+
+    Args:
+        path: Local directory or Hub repository.
+        model: What the weights are, as resolved.
+        revision: Commit for a Hub repository.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        dtype: ``auto`` (the checkpoint's own), ``float32`` or ``bfloat16``.
+        batch_size: Sequences decoded together; by default what is fastest on the device.
+
+    Raises:
+        Unavailable: if torch is missing, or a GPU is asked for and absent.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        model: ModelRef,
+        *,
+        revision: str | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        batch_size: int | None = None,
+    ) -> None:
+        self.model = model
+        self._device = pick_device(device)
+        self._batch_size = batch_size or BATCH_SIZE[self._device]
+        self._tokenizer, net = load_checkpoint(
+            "AutoModelForCausalLM",
+            path,
+            revision,
+            dtype=dtype,
+            option="--model",
+            expected="a causal language model: config.json, tokenizer, safetensors weights",
+        )
+        self._net = net.to(self._device).eval()
+        self._context: int = self._net.config.max_position_embeddings
+        self._eos = _eos_ids(self._net, self._tokenizer)
+        self._pad = self._tokenizer.pad_token_id
+        if self._pad is None:
+            self._pad = self._eos[0]
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        """Sample ``spec.n`` completions for each prompt, longest prompts first."""
+        empty = Completion("", "length", 0)
+        results = [[empty] * spec.n for _ in prompts]
+        requests: list[Request] = []
+        for position, prompt in enumerate(prompts):
+            ids = encode_prompt(self._tokenizer, prompt)
+            room = min(spec.max_tokens, self._context - len(ids))
+            if room > 0:  # else the prompt fills the context: an empty, truncated completion
+                requests += [(position, ids, index, room) for index in range(spec.n)]
+        requests.sort(key=lambda request: -len(request[1]))
+        for start in range(0, len(requests), self._batch_size):
+            batch = requests[start : start + self._batch_size]
+            seeds = [spec.prompt_seed(prompts[request[0]]) + request[2] for request in batch]
+            for request, completion in zip(batch, self._decode(batch, seeds, spec), strict=True):
+                results[request[0]][request[2]] = completion
+        return results
+
+    def _decode(
+        self, batch: Sequence[Request], seeds: Sequence[int], spec: SamplingSpec
+    ) -> list[Completion]:
+        """Decode a batch in rounds; a row that has ended leaves it, so none waits for the last."""
+        started = time.perf_counter()
+        uniforms = _uniforms(seeds, max(room for *_, room in batch))
+        rows: list[list[int]] = [[] for _ in batch]
+        alive, done, length = list(range(len(batch))), 0, ROUND
+        while alive:
+            length = min(length, max(batch[row][3] for row in alive) - done)
+            contexts = [batch[row][1] + rows[row] for row in alive]
+            new = self._extend(contexts, uniforms[alive, done : done + length], length, spec)
+            for row, ids in zip(alive, new, strict=True):
+                rows[row] += ids
+            done, length = done + length, 2 * length
+            alive = [
+                row for row in alive if done < batch[row][3] and not self._ended(rows[row], spec)
+            ]
+        seconds = (time.perf_counter() - started) / len(batch)
+        return [
+            self._finish(ids[:limit], spec, seconds)
+            for ids, (*_, limit) in zip(rows, batch, strict=True)
+        ]
+
+    def _extend(
+        self, contexts: Sequence[list[int]], uniforms: np.ndarray, length: int, spec: SamplingSpec
+    ) -> list[list[int]]:
+        """Return up to ``length`` more tokens of each context, padded behind its end."""
+        import torch
+        from transformers import GenerationConfig, LogitsProcessorList
+
+        from fsdpo_data.engines.samplers.cache import make_cache
+
+        width = max(map(len, contexts))
+        inputs = torch.full((len(contexts), width), self._pad)
+        mask = torch.zeros((len(contexts), width), dtype=torch.long)
+        for row, ids in enumerate(contexts):
+            inputs[row, width - len(ids) :] = torch.tensor(ids)
+            mask[row, width - len(ids) :] = 1
+        processors = LogitsProcessorList()
+        if spec.temperature > 0:
+            processors.append(InverseCdf(width, uniforms, spec))
+        with torch.inference_mode():
+            output = self._net.generate(
+                inputs.to(self._device),
+                attention_mask=mask.to(self._device),
+                past_key_values=make_cache(self._net.config),
+                logits_processor=processors,
+                generation_config=GenerationConfig(
+                    max_new_tokens=length,
+                    do_sample=False,
+                    eos_token_id=self._eos,
+                    pad_token_id=self._pad,
+                    stop_strings=list(spec.stop) or None,
+                ),
+                tokenizer=self._tokenizer if spec.stop else None,
+            )
+        generated: list[list[int]] = output[:, width:].tolist()
+        return generated
+
+    def _ended(self, ids: list[int], spec: SamplingSpec) -> bool:
+        if any(token in self._eos for token in ids):
+            return True
+        return (
+            bool(spec.stop) and cut_at_stop(self._tokenizer.decode(ids), spec.stop)[1] is not None
+        )
+
+    def _finish(self, ids: list[int], spec: SamplingSpec, seconds: float) -> Completion:
+        """Cut a row of generated ids at its end, and say why it ended."""
+        ends = [position for position, token in enumerate(ids) if token in self._eos]
+        reason: FinishReason = "stop" if ends else "length"
+        if ends:
+            ids = ids[: ends[0] + 1]
+        text: str = self._tokenizer.decode(
+            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        text, stop_string = cut_at_stop(text, spec.stop)
+        if (
+            stop_string is not None
+        ):  # what follows in the row is padding, which may look like an end
+            padding = ids[:-1] if ends else ids
+            ids = padding[: padding.index(self._pad)] if self._pad in padding else padding
+            reason = "stop"
+        return Completion(text, reason, len(ids), seconds, stop_string)
+
+
+class InverseCdf:
+    """A logits processor that draws from the nucleus with given uniforms, and leaves one token.
+
+    Args:
+        prompt_width: Columns of the batch that are prompt.
+        uniforms: One row per sequence, one column per generated token, in [0, 1).
+        spec: Temperature and top-p.
+    """
+
+    def __init__(self, prompt_width: int, uniforms: np.ndarray, spec: SamplingSpec) -> None:
+        import torch
+
+        self._prompt_width = prompt_width
+        self._uniforms = torch.from_numpy(uniforms)
+        self._spec = spec
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Return scores that are -inf but for the token drawn in each row."""
+        import torch
+
+        step = input_ids.shape[1] - self._prompt_width
+        u = self._uniforms[:, step : step + 1].to(scores.device)
+        probs, tokens = (scores.double() / self._spec.temperature).softmax(-1), None
+        if self._spec.top_p < 1:
+            probs, tokens = probs.sort(dim=-1, descending=True, stable=True)
+            mass_before = probs.cumsum(-1) - probs
+            probs = probs.masked_fill(mass_before >= self._spec.top_p, 0.0)
+        cdf = probs.cumsum(-1)
+        drawn = torch.searchsorted(cdf, u * cdf[:, -1:], right=True)
+        drawn = drawn.clamp_max(probs.shape[-1] - 1)
+        if tokens is not None:
+            drawn = tokens.gather(-1, drawn)
+        return torch.full_like(scores, -torch.inf).scatter(-1, drawn, 0.0)
+
+
+def _uniforms(seeds: Sequence[int], length: int) -> np.ndarray:
+    """Return [sequences, length] uniforms; row i depends on ``seeds[i]`` only."""
+    import numpy as np
+
+    return np.stack([np.random.default_rng(seed).random(length) for seed in seeds])
+
+
+def _eos_ids(net: Any, tokenizer: Any) -> list[int]:
+    """Return every id that ends a sequence: generation_config may hold several."""
+    ids = net.generation_config.eos_token_id
+    ids = ids if isinstance(ids, list) else [ids] if ids is not None else []
+    if tokenizer.eos_token_id is not None and tokenizer.eos_token_id not in ids:
+        ids.append(tokenizer.eos_token_id)
+    # The repository's other sampling defaults (top-k, penalties) are not part of the spec.
+    net.generation_config = type(net.generation_config)()
+    return list(ids)

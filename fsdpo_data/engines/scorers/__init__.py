@@ -1,0 +1,58 @@
+"""The Scorer seam: solutions in, one reward per step out; synchronous, batched, order-keeping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fsdpo_data.core.identity import ModelRef
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedText:
+    """What a scorer reads.
+
+    Attributes:
+        prompt: The rendered prompt.
+        steps: A solution, or the beginning of one; joined they are its text.
+    """
+
+    prompt: str
+    steps: Sequence[str]
+
+
+class Scorer(Protocol):
+    """Rewards steps; the same scorer serves pairs, best-of-N and beam search."""
+
+    model: ModelRef
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        """Score every step of every item, in the items' order.
+
+        Returns:
+            For each item one number in [0, 1] per step, or None where the item is longer than the
+            model reads: a step that was not read has no reward.
+        """
+        ...
+
+
+class TableScorer:
+    """Rewards solutions from a table of texts; for tests and examples.
+
+    Args:
+        rewards: The rewards of each text, one per step.
+    """
+
+    model = ModelRef("table", "0")
+
+    def __init__(self, rewards: Mapping[str, Sequence[float] | None]) -> None:
+        self._rewards = rewards
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        """Return the first rewards of the item's text, as many as it has steps."""
+        results: list[list[float] | None] = []
+        for item in items:
+            rewards = self._rewards["".join(item.steps)]
+            results.append(None if rewards is None else list(rewards[: len(item.steps)]))
+        return results

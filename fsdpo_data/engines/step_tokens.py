@@ -1,0 +1,149 @@
+r"""Prompt and steps to token ids: PRM training, PRM scoring and DPO all read the same ones.
+
+Steps are found by character offsets, never by separator tokens: tokenizers merge separators with
+what stands before them (".\n\n" is one token of Qwen2), so a separator has no id to look for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.samplers.tokens import encode_prompt
+
+if TYPE_CHECKING:
+    import transformers
+
+#: The "step" of a prompt token.
+PROMPT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A prompt with its steps as token ids.
+
+    Attributes:
+        ids: Token ids: prompt, steps, and the end-of-sequence token if it was asked for.
+        step_of: The step each token belongs to, ``PROMPT`` for the prompt's own. A token belongs
+            to the step it starts in; the end-of-sequence token to the last step.
+        readouts: Position in ``ids`` of the last token that starts inside each step kept. The
+            end-of-sequence token is never one, so a step reads the same whether or not the
+            solution goes on after it.
+        n_steps: Steps given; more than ``len(readouts)`` if truncation cost some.
+    """
+
+    ids: list[int]
+    step_of: list[int]
+    readouts: list[int]
+    n_steps: int
+
+    @property
+    def lost(self) -> int:
+        """Steps cut off, and their labels with them."""
+        return self.n_steps - len(self.readouts)
+
+    @property
+    def n_prompt(self) -> int:
+        """Tokens of the prompt."""
+        return self.step_of.index(0) if self.readouts else len(self.ids)
+
+
+class StepTokenizer:
+    """Encodes solutions with one tokenizer.
+
+    Prompt and solution are tokenised apart, as they are when a model continues a prompt.
+
+    Args:
+        tokenizer: A tokenizer of transformers that knows offsets.
+
+    Raises:
+        InputError: if it knows none.
+    """
+
+    def __init__(self, tokenizer: transformers.PreTrainedTokenizerBase) -> None:
+        self._eos = tokenizer.eos_token_id
+        self._raw = _without_post_processor(tokenizer)
+        # The samples of a problem come one after the other and share its prompt.
+        self._prompt = lru_cache(maxsize=64)(lambda prompt: encode_prompt(tokenizer, prompt))
+
+    def encode(
+        self, prompt: str, steps: Sequence[str], *, end: bool, max_length: int | None = None
+    ) -> Encoded:
+        """Encode a prompt and the steps after it; joined they are the text.
+
+        Args:
+            prompt: The rendered prompt.
+            steps: Steps that tile the solution.
+            end: Whether the solution ended there: add the end-of-sequence token.
+            max_length: Tokens at most. What does not fit is cut off in whole steps (the last with
+                its end-of-sequence token); ``Encoded.lost`` says how many. With no step left, only
+                the prompt is returned.
+
+        Raises:
+            InputError: if a step holds nothing that this tokenizer encodes.
+        """
+        head = self._prompt(prompt)
+        ids, owners = self._text(steps)
+        # Tokens come in the order of the steps, so the last token of a step is its readout.
+        readouts = [bisect_right(owners, step) - 1 for step in range(len(steps))]
+        lengths = [readout + 1 for readout in readouts]
+        if end and steps:
+            ids, owners = [*ids, self._eos], [*owners, len(steps) - 1]
+            lengths[-1] += 1
+        room = len(ids) if max_length is None else max_length - len(head)
+        kept = sum(length <= room for length in lengths)
+        length = lengths[kept - 1] if kept else 0
+        return Encoded(
+            ids=[*head, *ids[:length]],
+            step_of=[PROMPT] * len(head) + owners[:length],
+            readouts=[len(head) + readout for readout in readouts[:kept]],
+            n_steps=len(steps),
+        )
+
+    def _text(self, steps: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Return the ids of the joined steps, and the step that each token starts in."""
+        ids, owners = self._joined(steps)
+        if len(set(owners)) < len(steps):
+            # One token swallowed a whole step ("he" + "llo"). Steps cut at line ends never come
+            # to this; imported ones may. Apart from each other, each step has tokens of its own.
+            parts = [self._joined([step])[0] for step in steps]
+            if not all(parts):
+                raise InputError(
+                    f"step {parts.index([]) + 1} of {len(steps)}, "
+                    f"{steps[parts.index([])][:80]!r}, has no token in this tokenizer. Drop the "
+                    "solution, or use the tokenizer of the model that wrote it."
+                )
+            ids = [token for part in parts for token in part]
+            owners = [step for step, part in enumerate(parts) for _ in part]
+        return ids, owners
+
+    def _joined(self, steps: Sequence[str]) -> tuple[list[int], list[int]]:
+        encoding = self._raw.encode("".join(steps), add_special_tokens=False)
+        ends = list(accumulate(map(len, steps)))
+        last = len(steps) - 1  # where a token has no width, it may start at the very end
+        owners = [min(bisect_right(ends, start), last) for start, _ in encoding.offsets]
+        return encoding.ids, owners
+
+
+def _without_post_processor(tokenizer: Any) -> Any:
+    """Return a copy of the fast tokenizer that only splits text: no truncation, no padding.
+
+    Post-processors trim white space from offsets, which would move a token that begins with the
+    separator into the step after it.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise InputError(
+            f"{type(tokenizer).__name__} knows no character offsets. Use a tokenizer that has a "
+            "tokenizer.json."
+        )
+    raw = type(backend).from_str(backend.to_str())
+    raw.post_processor = None
+    raw.no_truncation()
+    raw.no_padding()
+    return raw

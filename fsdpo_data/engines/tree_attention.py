@@ -1,0 +1,123 @@
+"""Attention over prompt groups: a prompt once, its solutions behind it, none sees another.
+
+A row of L tokens holds a prompt and its solutions. A mask over L × L would say who sees whom, but
+most of the scores it lets a kernel compute are thrown away: T solutions cost T times as many as
+they need. So the tokens are regrouped within attention alone: the prompt on its own, and every
+solution with the prompt's keys before its own. All else in a model acts on single tokens and never
+notices.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.core.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+#: The name by which transformers knows it.
+NAME = "prompt_tree"
+#: The implementations that it stands in for.
+_REPLACED = ("sdpa", NAME)
+#: What some architectures' attention does besides; it is not computed here.
+_FOREIGN = ("softcap", "s_aux", "position_bias")
+
+
+def can_share_prompts(model: Any, longest: int) -> bool:
+    """Say whether a prompt can be computed once for all its solutions.
+
+    Not where a token does not see all before it, nor where transformers does not let attention be
+    chosen.
+
+    Args:
+        model: A causal language model.
+        longest: Tokens of the longest solution with its prompt.
+    """
+    window = getattr(model.config, "sliding_window", None)
+    return model.config._attn_implementation in _REPLACED and (not window or longest <= window)
+
+
+def use_tree_attention(model: Any) -> None:
+    """Make ``model`` compute attention here, if it can share prompts.
+
+    Batches without a tree are computed as before.
+    """
+    if model.config._attn_implementation not in _REPLACED:
+        return
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+    AttentionInterface.register(NAME, tree_attention)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+    model.set_attn_implementation(NAME)
+
+
+def tree_attention(
+    module: Any,
+    query_RHLD: Tensor,
+    key_RGLD: Tensor,
+    value_RGLD: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    branch_ST: Tensor | None = None,
+    row_S: Tensor | None = None,
+    place_RL: Tensor | None = None,
+    **more: Any,
+) -> tuple[Tensor, None]:
+    """Attention over prompt groups, as transformers calls it.
+
+    Args:
+        module: The attention layer.
+        query_RHLD: Queries of H heads.
+        key_RGLD: Keys of G heads, which H is a multiple of.
+        value_RGLD: Values of G heads.
+        attention_mask: Additive, [S, 1, T, P + T]: who sees whom among a solution's tokens and,
+            before them, its prompt's.
+        scaling: Of the scores.
+        branch_ST: Place of each token of each solution in the flattened rows.
+        row_S: Row of each solution.
+        place_RL: Where each token's output is among those of all prompts, R × P, and then of all
+            solutions, S × T.
+        more: What else the architecture passes.
+
+    Returns:
+        The outputs, [R, L, H, D], and nothing.
+
+    Raises:
+        InputError: if the architecture does more in its attention than is done here.
+    """
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    if branch_ST is None:
+        plain: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query_RHLD, key_RGLD, value_RGLD, attention_mask, scaling=scaling, **more
+        )
+        return plain
+    if odd := [name for name in _FOREIGN if more.get(name) is not None]:
+        raise InputError(
+            f"{type(module).__name__} has {odd[0]}, which shared prompts do not: use "
+            "--no-share-prompt."
+        )
+    assert attention_mask is not None and row_S is not None and place_RL is not None
+    n_prompt = attention_mask.shape[-1] - branch_ST.shape[1]
+    grouped = query_RHLD.shape[1] != key_RGLD.shape[1]
+    attend: Any = partial(scaled_dot_product_attention, scale=scaling, enable_gqa=grouped)
+    trunks = [each[:, :, :n_prompt] for each in (query_RHLD, key_RGLD, value_RGLD)]
+    trunk_RHPD = attend(*trunks, is_causal=True)
+    key, value = (
+        torch.cat([trunk[row_S], _branches(each, branch_ST)], dim=2)
+        for trunk, each in zip(trunks[1:], (key_RGLD, value_RGLD), strict=True)
+    )
+    branch_SHTD = attend(_branches(query_RHLD, branch_ST), key, value, attn_mask=attention_mask)
+    outputs = [each.transpose(1, 2).flatten(0, 1) for each in (trunk_RHPD, branch_SHTD)]
+    return torch.cat(outputs)[place_RL], None
+
+
+def _branches(value_RHLD: Tensor, branch_ST: Tensor) -> Tensor:
+    """Return what belongs to the tokens of solutions, [S, H, T, D]."""
+    return value_RHLD.transpose(1, 2).flatten(0, 1)[branch_ST].transpose(1, 2)

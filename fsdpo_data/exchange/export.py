@@ -1,0 +1,111 @@
+"""Write a dataset in somebody else's format."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.files import explained, publish, write_atomic
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.exchange.formats import FORMATS, Format, NotExpressible, Row, distinct
+
+
+@dataclass(slots=True)
+class Exported:
+    """What an export wrote.
+
+    Attributes:
+        file: The rows.
+        rows: How many.
+        left_out: Rows that the format has no words for, by reason.
+    """
+
+    file: Path
+    rows: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def export(root: Path, name: str, out: Path) -> Exported:
+    """Write the dataset in ``root`` to the folder ``out``.
+
+    Args:
+        root: A sealed dataset.
+        name: One of ``FORMATS``.
+        out: A new or empty folder.
+
+    Raises:
+        InputError: if there is no such format, the dataset has no rows for it, or ``out`` is taken.
+        SchemaError: if ``root`` is no sealed dataset, or was changed since.
+        StoreError: if the disk fails.
+    """
+    form = FORMATS.get(name)
+    if form is None:
+        raise InputError(f"--to {name}: expected one of {', '.join(FORMATS)}.")
+    manifest = read_manifest(root)
+    check_files(root, manifest)
+    if not manifest["rows"][form.config]:
+        raise InputError(
+            f"{root} has no {form.config}, which {name} is made of. Make them first: "
+            f"fsdpo-data pair {root} --out NEW."
+        )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"--out {out}: not empty. Choose a new folder.")
+    return _write(root, manifest, name, form, out)
+
+
+def _write(root: Path, manifest: Manifest, name: str, form: Format, out: Path) -> Exported:
+    found = Exported(out / form.file)
+    rows = _converted(_rows(root, manifest, form.config), form, found.left_out)
+    if name == "trl-sft":
+        rows = distinct(rows)
+    with explained(out, saved=0):
+        out.mkdir(parents=True, exist_ok=True)
+        for path, value in form.extra.items():
+            write_atomic(out / path, json.dumps(value, indent=2).encode() + b"\n")
+        temporary = found.file.with_name(found.file.name + ".tmp")
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            for piece in _pieces(rows, found, as_list=form.file.endswith(".json")):
+                file.write(piece)
+        publish(temporary, found.file)
+    return found
+
+
+def _pieces(rows: Iterable[Row], found: Exported, *, as_list: bool) -> Iterator[str]:
+    """Yield the text of a file, a row at a time, and count the rows."""
+    for row in rows:
+        before = ("[\n" if found.rows == 0 else ",\n") if as_list else ""
+        yield before + json.dumps(row, ensure_ascii=False) + ("" if as_list else "\n")
+        found.rows += 1
+    if as_list:
+        yield "\n]\n" if found.rows else "[]\n"
+
+
+def _converted(rows: Iterable[Row], form: Format, left_out: Counter[str]) -> Iterator[Row]:
+    for row in rows:
+        try:
+            converted = form.convert(row)
+        except NotExpressible as reason:
+            left_out[str(reason)] += 1
+            continue
+        if converted is not None:
+            yield converted
+
+
+def _rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any]]:
+    """Yield rows with their problem's texts and the model's name, one file in memory at a time."""
+    import polars as pl
+
+    problems = pl.read_parquet(root / "problems" / "*.parquet").select(
+        "problem_id", "question", "source", gold="answer"
+    )
+    model = pl.lit(manifest["spec"]["model"]["name"]).alias("model")
+    for file in sorted((root / config).glob("*.parquet")):
+        frame = pl.read_parquet(file).with_columns(model)
+        joined = frame.join(problems, on="problem_id", how="left", maintain_order="left")
+        yield from joined.iter_rows(named=True)

@@ -1,0 +1,290 @@
+"""Other people's formats, row by row: what each says of a pair or a solution, and what it loses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fsdpo_data.pairs.step_statistics import differing
+
+Row = dict[str, Any]
+
+_MARKER = re.compile(r"Step \d+:")
+#: Math-Shepherd's mark after each step.
+TAG = "ки"
+
+
+class NotExpressible(ValueError):
+    """A row that the format has no words for; the message is the reason it is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format to export to.
+
+    Attributes:
+        config: The config whose rows it is made of.
+        convert: Takes a row of that config, with ``question``, ``gold``, ``source`` and ``model``
+            beside it, and returns the row of the format; None to leave it out as not meant.
+        file: Name of the file; ``.json`` is one list, ``.jsonl`` a row a line.
+        reader: Who reads it, and how.
+        loses: What does not come back.
+        extra: Further files, as JSON values by name.
+    """
+
+    config: Literal["pairs", "solutions"]
+    convert: Callable[[Row], Row | None]
+    file: str
+    reader: str
+    loses: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def trl_preference(row: Row) -> Row:
+    """TRL's preference type, standard form."""
+    return {name: row[name] for name in ("prompt", "chosen", "rejected")}
+
+
+def trl_stepwise(row: Row) -> Row | None:
+    """TRL's stepwise supervision, as it was while TRL trained reward models of steps."""
+    if row["labels"] is None or not row["completions"]:
+        return None
+    return {name: row[name] for name in ("prompt", "completions", "labels")}
+
+
+def trl_unpaired(row: Row) -> Row | None:
+    """TRL's unpaired preference: one solution, good or not."""
+    if row["outcome"] not in ("correct", "incorrect", "no_answer"):
+        return None
+    text = "".join(row["completions"])
+    return {"prompt": row["prompt"], "completion": text, "label": row["outcome"] == "correct"}
+
+
+def trl_sft(row: Row) -> Row | None:
+    """TRL's prompt and completion: correct solutions only."""
+    if row["outcome"] != "correct":
+        return None
+    return {"prompt": row["prompt"], "completion": "".join(row["completions"])}
+
+
+def openrlhf(row: Row) -> Row:
+    """OpenRLHF's preference rows, with the margin that its reward trainer can use."""
+    if row["chosen_rewards"] is None:
+        raise NotExpressible("the chosen side has no rewards, so there is no margin")
+    means = [sum(row[side]) / len(row[side]) for side in ("chosen_rewards", "rejected_rewards")]
+    return {**trl_preference(row), "margin": means[0] - means[1]}
+
+
+def llama_factory_alpaca(row: Row) -> Row:
+    """LLaMA-Factory's alpaca form: it applies a template itself, so the question goes in bare."""
+    sides = {side: row[side] for side in ("chosen", "rejected")}
+    return {"instruction": row["question"], "input": "", **sides}
+
+
+def llama_factory_sharegpt(row: Row) -> Row:
+    """LLaMA-Factory's sharegpt form."""
+    sides = {side: {"from": "gpt", "value": row[side]} for side in ("chosen", "rejected")}
+    return {"conversations": [{"from": "human", "value": row["question"]}], **sides}
+
+
+def math_shepherd(row: Row) -> Row | None:
+    """Math-Shepherd's two aligned texts: a mark after each step, and there a sign."""
+    steps = _labelled_steps(row)
+    if steps is None:
+        return None
+    if any(TAG in text for text in (row["question"], *row["completions"])):
+        raise NotExpressible(f"the text holds {TAG}, the mark between steps")
+    numbered = [(_numbered(step, k), label) for k, (step, label) in enumerate(steps, start=1)]
+    marked = "\n".join(f"{step} {TAG}" for step, _ in numbered)
+    signed = "\n".join(f"{step} {'+' if label else '-'}" for step, label in numbered)
+    head = row["question"] + " "
+    return {"input": head + marked, "label": head + signed, "task": row["source"]}
+
+
+def _numbered(step: str, k: int) -> str:
+    return step if step.startswith(f"Step {k}:") else f"Step {k}: {step}"
+
+
+def prm800k(row: Row) -> Row | None:
+    """PRM800K's rows: one completion per step, rated 1 or -1."""
+    steps = _labelled_steps(row)
+    if steps is None:
+        return None
+    rated = [
+        {
+            "completions": [{"text": step, "rating": 1 if label else -1, "flagged": False}],
+            "human_completion": None,
+            "chosen_completion": 0,
+        }
+        for step, label in steps
+    ]
+    return {
+        "labeler": row["model"],
+        "timestamp": None,
+        "generation": None,
+        "is_quality_control_question": False,
+        "is_initial_screening_question": False,
+        "question": {"problem": row["question"], "ground_truth_answer": row["gold"]},
+        "label": {
+            "steps": rated,
+            "total_time": 0,
+            "finish_reason": "solution" if all(row["labels"]) else "found_error",
+        },
+    }
+
+
+def processbench(row: Row) -> Row | None:
+    """ProcessBench's rows: the index of the first wrong step, -1 for none."""
+    steps = _labelled_steps(row)
+    if steps is None:
+        return None
+    return {
+        "id": row["solution_id"],
+        "generator": row["model"],
+        "problem": row["question"],
+        "steps": [step for step, _ in steps],
+        "final_answer_correct": row["outcome"] == "correct",
+        "label": next((k for k, (_, label) in enumerate(steps) if not label), -1),
+    }
+
+
+def _labelled_steps(row: Row) -> list[tuple[str, bool]] | None:
+    """Return (step without the space around it, label); None if there are no labels."""
+    if row["labels"] is None or not row["completions"]:
+        return None
+    steps = [step.strip() for step in row["completions"]]
+    return list(zip(steps, row["labels"], strict=True))
+
+
+def step_dpo(row: Row) -> Row:
+    """Math-Step-DPO-10K's rows: shared first steps, then one step of each side.
+
+    As published, the shared text ends with the marker of the step that differs, and the full texts
+    go on from there.
+    """
+    shared, chosen, rejected = differing(row)
+    if not chosen or not rejected:
+        raise NotExpressible("one side is the beginning of the other, so no step differs")
+    marker = _common_marker(chosen, rejected)
+    initial = "".join(row["chosen_steps"][:shared]) + marker
+    return {
+        "dataset": row["source"],
+        "prompt": row["question"],
+        "initial_reason_steps": initial,
+        "chosen": chosen[len(marker) :].rstrip(),
+        "rejected": rejected[len(marker) :].rstrip(),
+        "full_chosen": row["chosen"][len(initial) :],
+        "full_rejected": row["rejected"][len(initial) :],
+        "answer": row["gold"],
+    }
+
+
+def _common_marker(one: str, other: str) -> str:
+    """Return the "Step k:" that both steps begin with; empty if they do not."""
+    found = _MARKER.match(one)
+    return found[0] if found and other.startswith(found[0]) else ""
+
+
+def distinct(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield each row once; equal rows are those of one problem, which come together."""
+    seen: list[Row] = []
+    for row in rows:
+        if seen and seen[0]["prompt"] != row["prompt"]:
+            seen = []
+        if row not in seen:
+            seen.append(row)
+            yield row
+
+
+_RANKING = {"ranking": True, "file_name": "pairs.json"}
+_ALPACA = {"prompt": "instruction", "query": "input", "chosen": "chosen", "rejected": "rejected"}
+_SHAREGPT = {"messages": "conversations", "chosen": "chosen", "rejected": "rejected"}
+_TAGS = {
+    "role_tag": "from",
+    "content_tag": "value",
+    "user_tag": "human",
+    "assistant_tag": "gpt",
+}
+_STEPS_LOST = "rewards, counts of rollouts, and the space between steps"
+
+FORMATS = {
+    "trl-preference": Format(
+        "pairs", trl_preference, "pairs.jsonl", "TRL DPOTrainer", "steps, rewards and ids"
+    ),
+    "trl-stepwise": Format(
+        "solutions",
+        trl_stepwise,
+        "stepwise.jsonl",
+        "trainers of step rewards; `fsdpo-train prm --data`",
+        "outcomes, rewards and ids",
+    ),
+    "trl-unpaired": Format(
+        "solutions", trl_unpaired, "unpaired.jsonl", "TRL KTOTrainer", "steps, rewards and ids"
+    ),
+    "trl-sft": Format(
+        "solutions",
+        trl_sft,
+        "sft.jsonl",
+        "TRL SFTTrainer; `fsdpo-train sft --data`",
+        "all but the correct solutions, and their steps; equal ones count once",
+    ),
+    "openrlhf": Format(
+        "pairs",
+        openrlhf,
+        "pairs.jsonl",
+        "OpenRLHF with --data.prompt_key prompt --data.chosen_key chosen "
+        "--data.rejected_key rejected",
+        "steps, rewards and ids; the margin is the difference of mean rewards",
+    ),
+    "llama-factory-alpaca": Format(
+        "pairs",
+        llama_factory_alpaca,
+        "pairs.json",
+        "LLaMA-Factory with --dataset fsdpo --dataset_dir the folder",
+        "steps, rewards, ids and the prompt template",
+        {"dataset_info.json": {"fsdpo": {**_RANKING, "columns": _ALPACA}}},
+    ),
+    "llama-factory-sharegpt": Format(
+        "pairs",
+        llama_factory_sharegpt,
+        "pairs.json",
+        "LLaMA-Factory with --dataset fsdpo --dataset_dir the folder",
+        "steps, rewards, ids and the prompt template",
+        {
+            "dataset_info.json": {
+                "fsdpo": {
+                    **_RANKING,
+                    "formatting": "sharegpt",
+                    "columns": _SHAREGPT,
+                    "tags": _TAGS,
+                }
+            }
+        },
+    ),
+    "math-shepherd": Format(
+        "solutions",
+        math_shepherd,
+        "math_shepherd.jsonl",
+        "readers of peiyi9979/Math-Shepherd",
+        f"{_STEPS_LOST}; steps that lack their number get one",
+    ),
+    "prm800k": Format(
+        "solutions", prm800k, "prm800k.jsonl", "readers of openai/prm800k", _STEPS_LOST
+    ),
+    "processbench": Format(
+        "solutions",
+        processbench,
+        "processbench.json",
+        "readers of Qwen/ProcessBench",
+        f"{_STEPS_LOST}, and all labels but the first that is false",
+    ),
+    "step-dpo-10k": Format(
+        "pairs",
+        step_dpo,
+        "step_dpo.jsonl",
+        "readers of xinlai/Math-Step-DPO-10K",
+        "rewards, ids, and where the steps after the first that differs begin",
+    ),
+}

@@ -1,0 +1,124 @@
+"""Other people's step labels as rows to train a reward model on.
+
+What is imported is no sealed dataset, for nobody can say how it was sampled: it is a file of
+``prompt``, ``completions`` and ``labels``, which ``fsdpo-train prm --data`` reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.files import explained, publish, write_atomic
+from fsdpo_data.core.rows import RAW_LIMIT, Record, read_records
+from fsdpo_data.exchange.stepwise import READERS, NotStepwise, Stepwise
+from fsdpo_data.models.prompts import Template, get_template
+
+
+@dataclass(slots=True)
+class Imported:
+    """What an import wrote.
+
+    Attributes:
+        read: Rows of the source.
+        rows: Rows written; a row of PRM800K or Step-DPO gives several.
+        steps: Steps by label.
+        set_aside: Rows that cannot be read, with the reason.
+    """
+
+    read: int = 0
+    rows: int = 0
+    steps: Counter[bool] = field(default_factory=Counter)
+    set_aside: list[dict[str, Any]] = field(default_factory=list)
+
+
+def import_rows(source: Path, name: str, out: Path, template: str = "problem") -> Imported:
+    """Read ``source`` and write ``out``, and beside it the rows that cannot be read.
+
+    Args:
+        source: JSON lines, JSON, parquet or CSV.
+        name: One of ``READERS``.
+        out: A new file ending in ``.jsonl``.
+        template: Prompt template of the problems; formats that hold prompts keep theirs.
+
+    Raises:
+        InputError: if there is no such format, file or template, ``out`` is taken, or no row can
+            be read.
+        StoreError: if the disk fails.
+    """
+    if name not in READERS:
+        raise InputError(f"--from {name}: expected one of {', '.join(READERS)}.")
+    if out.suffix != ".jsonl" or out.exists():
+        raise InputError(f"--out {out}: expected a new file ending in .jsonl.")
+    style, found = get_template(template), Imported()
+    with explained(out.parent, saved=0):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temporary = out.with_name(out.name + ".tmp")
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            for row in _rows(source, name, style, found):
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        if not found.rows:
+            temporary.unlink()
+            raise InputError(_nothing(source, name, found))
+        if found.set_aside:
+            aside = "".join(json.dumps(row, ensure_ascii=True) + "\n" for row in found.set_aside)
+            write_atomic(quarantine(out), aside.encode())
+        publish(temporary, out)
+    return found
+
+
+def quarantine(out: Path) -> Path:
+    """Return where the rows go that cannot be read."""
+    return out.with_suffix(".quarantine.jsonl")
+
+
+def _nothing(source: Path, name: str, found: Imported) -> str:
+    first = f" First: {found.set_aside[0]['reason']}." if found.set_aside else ""
+    return f"{source}: none of its {found.read} rows is of the form {name}.{first}"
+
+
+def _rows(source: Path, name: str, template: Template, found: Imported) -> Iterator[dict[str, Any]]:
+    for record in read_records(source):
+        found.read += 1
+        for each in _solutions(record, name, found):
+            found.rows += 1
+            found.steps.update(each.labels)
+            yield _row(each, template)
+
+
+def _solutions(record: Record, name: str, found: Imported) -> list[Stepwise]:
+    """Read one row; set it aside if it cannot be."""
+    reason = record.broken
+    if not reason:
+        try:
+            return list(READERS[name].read(record.fields))
+        except NotStepwise as error:
+            reason = str(error)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            reason = f"not of the form {name} ({type(error).__name__}: {error})"
+    raw = record.raw or json.dumps(dict(record.fields), ensure_ascii=False, default=str)
+    found.set_aside.append({"row": record.row, "reason": reason, "raw": raw[:RAW_LIMIT]})
+    return []
+
+
+def _row(solution: Stepwise, template: Template) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "prompt": solution.problem if solution.rendered else template.render(solution.problem),
+        "completions": list(solution.steps) if solution.rendered else _lines(solution.steps),
+        "labels": list(solution.labels),
+    }
+    if not solution.rendered:
+        row |= {"problem": solution.problem, "answer": solution.answer}
+    if solution.ratings is not None:
+        row["ratings"] = list(solution.ratings)
+    return row
+
+
+def _lines(steps: tuple[str, ...]) -> list[str]:
+    """Give each step but the last its line end, so that joined they are a text."""
+    return [*(step + "\n" for step in steps[:-1]), steps[-1]]

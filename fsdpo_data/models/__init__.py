@@ -1,0 +1,1 @@
+"""Which weights, and how to ask them."""

@@ -1,0 +1,245 @@
+"""Prompt templates: named, numbered, and exact to the character.
+
+A model answers best to the prompt it was tuned on, and published numbers are tied to one. Each
+template here repeats what a public trainer or evaluation script sends, so a template is never
+edited: a change is a new number, and a bare name means the latest one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.identity import digest
+from fsdpo_data.hub.client import HubRepo, explain
+
+_MARK = re.compile(r"\{(question|first_line|rest)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    r"""A question goes in, the string the model continues comes out.
+
+    Attributes:
+        name: Name and number, e.g. ``alpaca@1``.
+        text: What is rendered, with ``{question}`` where the question goes.
+        multiline: Rendered in place of ``text`` when the question has more than one line, with
+            ``{first_line}`` and ``{rest}``; empty for templates that make no difference.
+        stop: Strings that end an answer to this prompt, for samplers that need to be told.
+        chat: The tokenizer's own chat format, put around the text; None for plain text.
+    """
+
+    name: str
+    text: str
+    multiline: str = ""
+    stop: tuple[str, ...] = ()
+    chat: ChatFormat | None = None
+
+    @property
+    def digest(self) -> str:
+        """Digest of what is rendered: equal texts are equal prompts, whatever their name."""
+        frame = self.chat.source if self.chat else None
+        return digest("template", self.text, self.multiline, frame)
+
+    def render(self, question: str) -> str:
+        """Return the prompt for ``question``, which may hold braces or anything else."""
+        first_line, _, rest = question.partition("\n")
+        parts = {"question": question, "first_line": first_line, "rest": rest}
+        text = self.multiline if self.multiline and rest else self.text
+        # One pass over the template and none over the question: whatever looks like a mark
+        # inside the question stays as it is.
+        filled = _MARK.sub(lambda mark: parts[mark[1]], text)
+        return self.chat.render(filled) if self.chat else filled
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFormat:
+    """A tokenizer's own chat template, with an optional system message.
+
+    Attributes:
+        tokenizer: The loaded tokenizer.
+        system: System message; None leaves it to the chat template, which may bring its own.
+    """
+
+    tokenizer: Any
+    system: str | None = None
+
+    @property
+    def source(self) -> tuple[str, dict[str, str], str | None]:
+        """Return everything a rendering depends on: template, special tokens, system message."""
+        special = {name: str(token) for name, token in self.tokenizer.special_tokens_map.items()}
+        return str(self.tokenizer.get_chat_template()), special, self.system
+
+    def render(self, user: str) -> str:
+        """Return the conversation up to the point where the assistant starts to write."""
+        messages = [{"role": "user", "content": user}]
+        if self.system is not None:
+            messages.insert(0, {"role": "system", "content": self.system})
+        text = self.tokenizer.apply_chat_template(
+            messages,
+            tokenize=False,
+            add_generation_prompt=True,
+            # Llama 3.1 and later print today's date unless given one; a prompt must be the same
+            # tomorrow, so it gets the date those templates themselves fall back to.
+            date_string="26 Jul 2024",
+        )
+        return self._without_second_bos(str(text))
+
+    def _without_second_bos(self, text: str) -> str:
+        # Samplers tokenise prompts with special tokens on. Where that adds a
+        # beginning-of-sequence token, the one the chat template wrote would be a second.
+        bos = self.tokenizer.bos_token
+        if bos and text.startswith(bos):
+            ids = self.tokenizer(text)["input_ids"]
+            if ids[:2] == [self.tokenizer.bos_token_id] * 2:
+                return text.removeprefix(bos)
+        return text
+
+
+_ALPACA = (
+    "Below is an instruction that describes a task. "
+    "Write a response that appropriately completes the request.\n\n"
+    "### Instruction:\n{question}\n\n### Response:"
+)
+_ALPACA_INPUT = (
+    "Below is an instruction that describes a task, paired with an input that provides further "
+    "context. Write a response that appropriately completes the request.\n\n"
+    "### Instruction:\n{first_line}\n\n### Input:\n{rest}\n\n### Response:"
+)
+_ALPACA_FIRST_LINE = _ALPACA.replace("{question}", "{first_line}")
+_BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
+_QWEN2 = (
+    "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
+    "<|im_start|>user\n{question}\n" + _BOXED + "<|im_end|>\n<|im_start|>assistant\n"
+)
+_STEP_1 = "Let's think step by step.\nStep 1: "
+_CHATML_STOP = ("<|im_end|>", "<|endoftext|>")
+
+_PLAIN = (
+    # Step-DPO, train.py: what the -SFT models were tuned on.
+    Template("alpaca@1", _ALPACA),
+    # Step-DPO and MetaMath evaluation: a space, where training has a newline.
+    Template("alpaca-cot@1", _ALPACA + " Let's think step by step."),
+    # Step-DPO, eval_math.py. The space at the end is theirs: it forces an unusual first token.
+    Template("alpaca-cot-step@1", _ALPACA + "\n" + _STEP_1),
+    Template("qwen2-boxed@1", _QWEN2, stop=_CHATML_STOP),
+    Template("qwen2-boxed-step@1", _QWEN2 + _STEP_1, stop=_CHATML_STOP),
+    # DeepSeekMath instruct and RL models; no space after the colon.
+    Template("deepseek-math@1", "User: {question}\n" + _BOXED + "\n\nAssistant:"),
+    # MetaMath, train_math.py: the first line is the instruction, all others are its input.
+    Template("metamath@1", _ALPACA_FIRST_LINE, multiline=_ALPACA_INPUT),
+    Template(
+        "mmiqc@1",
+        "Please solve the following problem and put your answer at the end with "
+        '"The answer is: ".\n\n{question}\n\n',
+    ),
+    # Qwen2.5-Math, evaluation/utils.py.
+    Template(
+        "qwen25-math-cot@1",
+        f"<|im_start|>system\n{_BOXED}<|im_end|>\n"
+        "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
+        stop=_CHATML_STOP,
+    ),
+    # The embedded model.
+    Template("problem@1", "Problem: {question}\nSolution:\n"),
+)
+#: Rendered through the tokenizer's own chat template.
+_CHAT = (
+    Template("chat@1", "{question}"),
+    # In the user's turn, not a system message: some chat templates refuse a system role.
+    Template("chat-boxed@1", "{question}\n" + _BOXED),
+)
+TEMPLATES = {template.name: template for template in (*_PLAIN, *_CHAT)}
+
+
+def get_template(
+    name: str,
+    tokenizer_path: str | None = None,
+    *,
+    revision: str | None = None,
+    system: str | None = None,
+) -> Template:
+    """Return the template called ``name``.
+
+    Args:
+        name: ``alpaca@1``, or ``alpaca`` for the latest of that name.
+        tokenizer_path: Model directory or Hub repository; the chat templates need it.
+        revision: Commit of ``tokenizer_path`` on the Hub.
+        system: System message; the chat templates only.
+
+    Raises:
+        InputError: if there is no such template, or the chat templates lack a tokenizer that has
+            a chat template.
+    """
+    template = TEMPLATES[_full_name(name)]
+    if template in _CHAT:
+        return _chat_template(template, tokenizer_path, revision, system)
+    if system is not None:
+        raise InputError(
+            f"template {name} takes no system message: its text is fixed. "
+            "Use --template chat, or drop the system message."
+        )
+    return template
+
+
+def _full_name(name: str) -> str:
+    if name in TEMPLATES:
+        return name
+    versions = [known for known in TEMPLATES if known.partition("@")[0] == name]
+    if versions:
+        return max(versions, key=lambda known: int(known.partition("@")[2]))
+    names = sorted({known.partition("@")[0] for known in TEMPLATES})
+    near = difflib.get_close_matches(name.partition("@")[0], names, n=3, cutoff=0.4)
+    raise InputError(
+        f"no template {name!r}. Nearest: {', '.join(near) or 'none'}. All: {', '.join(TEMPLATES)}."
+    )
+
+
+def _chat_template(
+    template: Template, path: str | None, revision: str | None, system: str | None
+) -> Template:
+    if path is None:
+        raise InputError(
+            f"template {template.name} is the model's own chat template, so it needs a model: "
+            "name one whose tokenizer has a chat template, or choose another --template."
+        )
+    chat = ChatFormat(load_tokenizer(path, revision), system)
+    try:
+        chat.render("")
+    except Exception as error:  # Jinja and its templates raise whatever they like
+        raise InputError(
+            f"the chat template of {path} cannot be used: {error}. Choose another --template"
+            + (", or drop the system message." if system is not None else ".")
+        ) from None
+    return dataclasses.replace(template, chat=chat)
+
+
+def load_tokenizer(path: str, revision: str | None = None) -> Any:
+    """Load the tokenizer of a model directory or Hub repository.
+
+    Raises:
+        Unavailable: if transformers is not installed, or the Hub refuses.
+        InputError: if there is no usable tokenizer at ``path``.
+    """
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        raise Unavailable(
+            "chat templates need the transformers package. Install it with "
+            "pip install 'fsdpo[train]', or choose a --template other than chat."
+        ) from None
+    try:
+        return AutoTokenizer.from_pretrained(path, revision=revision or "main")
+    except (OSError, ValueError) as error:
+        explained = explain(error, HubRepo(path, "model", revision)) if revision else None
+        if explained is not None:
+            raise explained from None
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(
+            f"{path} has no tokenizer that can be loaded ({reason}). Put its tokenizer files "
+            "beside the weights, or choose a --template other than chat."
+        ) from None

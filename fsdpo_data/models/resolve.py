@@ -1,0 +1,172 @@
+"""Models by name: what ``--model`` accepts, and how each model wants to be asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsdpo_data.core.errors import InputError, Unavailable, nearest
+from fsdpo_data.core.identity import ModelRef, canonical_json, file_sha256
+from fsdpo_data.hub.client import HubRepo, resolve_commit
+from fsdpo_data.models.prompts import Template, get_template
+from fsdpo_data.problems.embedded import CHECKPOINT
+
+#: Files that decide what a local model says. Optimizer state, logs and READMEs do not.
+_MODEL_FILES = (
+    "config.json",
+    "generation_config.json",
+    "*token*.json",
+    "*token*.model",
+    "chat_template*",
+    "vocab.*",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece*.model",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "pytorch_model*.bin",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A row of the table of short names.
+
+    Attributes:
+        repo: Hub repository; empty where none was ever published.
+        template: The prompt it was tuned on.
+        note: Where there is no repository: what to do instead.
+    """
+
+    repo: str
+    template: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedModel:
+    """A model that is pinned down.
+
+    Attributes:
+        ref: Name and revision, as they go into ids and manifests.
+        path: What ``from_pretrained`` takes: a directory, or a Hub repository.
+        template: How to ask it.
+        stop: Strings that end its answers.
+        commit: The ``revision`` that ``from_pretrained`` takes; None for a directory.
+    """
+
+    ref: ModelRef
+    path: str
+    template: Template
+    stop: tuple[str, ...]
+    commit: str | None = None
+
+
+MODELS = {
+    "tiny": Model("", "problem@1"),
+    # The backbones of the paper. Step-DPO's authors: their -SFT models want the Alpaca prompt.
+    "qwen2-7b-sft": Model("xinlai/Qwen2-7B-SFT", "alpaca@1"),
+    "deepseekmath-base-sft": Model("xinlai/DeepSeekMath-Base-SFT", "alpaca@1"),
+    "metamath-mistral-7b": Model("meta-math/MetaMath-Mistral-7B", "metamath@1"),
+    "llama-3-8b-sft": Model(
+        "",
+        "alpaca@1",
+        note="its authors describe this model (Llama-3-8B tuned on MetaMath and MMIQC) but name "
+        "no public checkpoint. Train your own from meta-llama/Meta-Llama-3-8B with "
+        "fsdpo-train sft, and give its path with --template alpaca",
+    ),
+    # What Step-DPO published after its training, for comparison.
+    "qwen2-7b-sft-step-dpo": Model("xinlai/Qwen2-7B-SFT-Step-DPO", "alpaca@1"),
+    "deepseekmath-base-sft-step-dpo": Model("xinlai/DeepSeekMath-Base-SFT-Step-DPO", "alpaca@1"),
+    "qwen2-7b-instruct-step-dpo": Model("xinlai/Qwen2-7B-Instruct-Step-DPO", "qwen2-boxed@1"),
+    "deepseekmath-rl-step-dpo": Model("xinlai/DeepSeekMath-RL-Step-DPO", "deepseek-math@1"),
+    # Instruct models.
+    "qwen2-7b-instruct": Model("Qwen/Qwen2-7B-Instruct", "qwen2-boxed@1"),
+    "qwen2.5-7b-instruct": Model("Qwen/Qwen2.5-7B-Instruct", "qwen25-math-cot@1"),
+    "qwen2.5-math-1.5b-instruct": Model("Qwen/Qwen2.5-Math-1.5B-Instruct", "qwen25-math-cot@1"),
+    "qwen2.5-math-7b-instruct": Model("Qwen/Qwen2.5-Math-7B-Instruct", "qwen25-math-cot@1"),
+    "deepseek-math-7b-instruct": Model("deepseek-ai/deepseek-math-7b-instruct", "deepseek-math@1"),
+    "deepseek-math-7b-rl": Model("deepseek-ai/deepseek-math-7b-rl", "deepseek-math@1"),
+    "llama-3-8b-instruct": Model("meta-llama/Meta-Llama-3-8B-Instruct", "chat-boxed@1"),
+}
+
+
+def resolve(name: str, template: str | None = None) -> ResolvedModel:
+    """Pin down the model called ``name``.
+
+    Args:
+        name: A name of ``MODELS``, a local directory, or ``org/name`` with an optional
+            ``@revision``.
+        template: Prompt template; by default the model's own, or its chat template.
+
+    Raises:
+        InputError: if there is no such model, directory, revision or template.
+        Unavailable: if the Hub cannot be reached, or refuses.
+    """
+    entry = MODELS.get(name)
+    if name == "tiny":
+        if not (CHECKPOINT / "config.json").is_file():
+            raise Unavailable(f"--model tiny: {CHECKPOINT} is missing. Install fsdpo again.")
+        return _local(name, CHECKPOINT, template or MODELS[name].template)
+    if entry is not None and not entry.repo:
+        raise InputError(f"--model {name}: {entry.note}.")
+    if entry is None and _is_path(name):
+        return _local(name, Path(name).expanduser(), template)
+    repo = HubRepo.parse(entry.repo if entry else name, "model")
+    if repo is None:
+        raise InputError(
+            f"--model {name}: expected a directory, org/name on the Hub, or one of: "
+            f"{', '.join(MODELS)}.{_nearest(name)}"
+        )
+    hint = "" if entry else " There is no directory of that name either." + _nearest(name)
+    return _on_hub(dataclasses.replace(repo, hint=hint), template)
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).exists()
+
+
+def _nearest(name: str) -> str:
+    wanted = name.rpartition("/")[2].partition("@")[0].lower()
+    return nearest(wanted, MODELS, "Nearest short names", cutoff=0.5)
+
+
+def _on_hub(repo: HubRepo, template: str | None) -> ResolvedModel:
+    commit = resolve_commit(repo)
+    own = next((model.template for model in MODELS.values() if model.repo == repo.name), None)
+    chosen = get_template(template or own or "chat-boxed", repo.name, revision=commit)
+    return ResolvedModel(ModelRef(repo.name, commit), repo.name, chosen, chosen.stop, commit)
+
+
+def _local(name: str, path: Path, template: str | None) -> ResolvedModel:
+    _check_directory(name, path)
+    chosen = get_template(template or "chat-boxed", str(path))
+    # Folders above are this machine's business; the revision says which model it is.
+    label = name if name in MODELS else path.resolve().name
+    return ResolvedModel(ModelRef(label, content_revision(path)), str(path), chosen, chosen.stop)
+
+
+def _check_directory(name: str, path: Path) -> None:
+    if not path.is_dir():
+        beside = nearest(path.name, _directories(path.parent), "Beside it")
+        raise InputError(f"--model {name}: expected a model directory, found none.{beside}")
+    if not (path / "config.json").is_file():
+        found = ", ".join(sorted(file.name for file in path.iterdir())[:8]) or "nothing"
+        raise InputError(
+            f"--model {name}: no config.json there, so it is no model directory. Found: {found}. "
+            "Give the directory that save_pretrained wrote."
+        )
+
+
+def _directories(path: Path) -> list[str]:
+    entries = path.iterdir() if path.is_dir() else ()
+    return [each.name for each in entries if each.is_dir() and not each.name.startswith(".")]
+
+
+def content_revision(path: Path) -> str:
+    """Return ``sha256:…`` over the names and contents of a model directory's files."""
+    files = {file for pattern in _MODEL_FILES for file in path.glob(pattern) if file.is_file()}
+    listed = [(file.name, file_sha256(file)) for file in sorted(files)]
+    return "sha256:" + hashlib.sha256(canonical_json(listed).encode()).hexdigest()

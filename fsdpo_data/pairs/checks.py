@@ -1,0 +1,145 @@
+"""What must hold for the ``pairs`` of a dataset, whose solutions are valid already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.pairs.statistics import pair_statistics
+from fsdpo_data.pairs.step_statistics import broken_step_pairs, step_pair_statistics
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fsdpo_data.stages.pair_steps import StepPairSpec
+
+#: Broken rows named in a message; the rest are counted.
+SHOWN = 3
+
+
+def broken_pairs(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for every invariant of the pairs that is broken."""
+    spec = manifest["spec"]["pair"]
+    steps = spec.get("style") == "step-dpo"
+    rules = _step_rules() if steps else _solution_rules(spec)
+    pairs = _with_solutions(root)
+    found = False
+    for rule, broken in rules.items():
+        ids = pairs.filter(broken).select("chosen_id", "rejected_id").collect()
+        if ids.height:
+            found = True
+            yield f"{ids.height} pairs {rule}: {_some(ids)}"
+    if steps:
+        yield from broken_step_pairs(sorted((root / "pairs").glob("*.parquet")), spec["threshold"])
+    if not found:
+        yield from _statistics(root, manifest)
+
+
+def _solution_rules(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
+    """Return what is broken where both sides are solutions of the dataset."""
+    import polars as pl
+
+    rules = {
+        "join a solution to itself": pl.col("chosen_id") == pl.col("rejected_id"),
+        "occur more than once": pl.struct("chosen_id", "rejected_id").is_duplicated(),
+        **_side_rules("chosen"),
+        **_side_rules("rejected"),
+    }
+    if spec.get("finished"):  # pairs of earlier releases did not ask for it
+        rules["join a solution that stopped on length"] = ~_both("finish_reason", "stop")
+    if spec["require_outcome"]:
+        rules["prefer a solution that is not correct, or to one that is not incorrect"] = (
+            pl.col("chosen_outcome") != "correct"
+        ) | _not_incorrect()
+    return rules
+
+
+def _step_rules() -> dict[str, pl.Expr]:
+    """Return what is broken where the chosen side is a continuation of the rejected one."""
+    import polars as pl
+
+    return {
+        "occur more than once": pl.struct("prompt", "chosen", "rejected").is_duplicated(),
+        "have a chosen text that its steps do not join to": (
+            pl.col("chosen") != pl.col("chosen_steps").list.join("")
+        ),
+        **_side_rules("rejected"),
+        "reject a solution that stopped on length": pl.col("rejected_finish_reason") != "stop",
+        "reject a solution that is not incorrect": _not_incorrect(),
+    }
+
+
+def _both(column: str, value: str) -> pl.Expr:
+    import polars as pl
+
+    return (pl.col(f"chosen_{column}") == value) & (pl.col(f"rejected_{column}") == value)
+
+
+def _not_incorrect() -> pl.Expr:
+    import polars as pl
+
+    return ~pl.col("rejected_outcome").is_in(["incorrect", "no_answer"])
+
+
+def _side_rules(side: str) -> dict[str, pl.Expr]:
+    """Return what is broken if the pair does not say the same as the solution it names."""
+    import polars as pl
+
+    own, told = pl.col(f"{side}_problem"), pl.col("problem_id")
+    steps, rewards = pl.col(f"{side}_steps"), pl.col(f"{side}_rewards")
+    return {
+        f"name a {side} solution that is not here": own.is_null(),
+        f"name a {side} solution of another problem": own != told,
+        f"have a {side} text that its steps do not join to": (pl.col(side) != steps.list.join("")),
+        f"have {side} steps that are not those of the solution": (
+            steps != pl.col(f"{side}_completions")
+        ),
+        f"have {side} rewards that are not those of the solution": ~rewards.eq_missing(
+            pl.col(f"{side}_step_rewards")
+        ),
+    }
+
+
+def _with_solutions(root: Path) -> pl.LazyFrame:
+    """Join the pairs with what their solutions say."""
+    import polars as pl
+
+    pairs = pl.scan_parquet(root / "pairs" / "*.parquet")
+    solutions = pl.scan_parquet(root / "solutions" / "*.parquet").select(
+        "solution_id",
+        "completions",
+        "step_rewards",
+        "outcome",
+        "finish_reason",
+        problem="problem_id",
+    )
+    for side in ("chosen", "rejected"):
+        named = solutions.select(pl.all().name.prefix(f"{side}_"))
+        pairs = pairs.join(named, left_on=f"{side}_id", right_on=f"{side}_solution_id", how="left")
+    return pairs
+
+
+def _statistics(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    spec, told = manifest["spec"]["pair"], dict(manifest["pairs"])
+    pairs, solutions = (sorted((root / name).glob("*.parquet")) for name in ("pairs", "solutions"))
+    if spec.get("style") == "step-dpo":
+        told.pop("resampled")  # counted from the continuations, which stay where they were made
+        counted = step_pair_statistics(pairs, solutions, _step_spec(spec))
+    else:
+        counted = pair_statistics(pairs, solutions, spec["aggregate"])
+        if not spec.get("finished"):
+            del counted["solutions"]["truncated"]
+    if counted != told:
+        yield f"the pairs are {counted}, the manifest says {told}"
+
+
+def _step_spec(spec: Mapping[str, Any]) -> StepPairSpec:
+    from fsdpo_data.stages.pair_steps import StepPairSpec
+
+    return StepPairSpec(spec["threshold"], spec["max_pairs"])
+
+
+def _some(ids: pl.DataFrame) -> str:
+    shown = ", ".join(" > ".join(row) for row in ids.head(SHOWN).iter_rows())
+    return shown + (f" and {ids.height - SHOWN} more" if ids.height > SHOWN else "")

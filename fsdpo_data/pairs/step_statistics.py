@@ -1,0 +1,96 @@
+"""What a set of step pairs is like, and what must hold for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.pairs.statistics import problem_counts
+
+if TYPE_CHECKING:
+    from fsdpo_data.stages.pair_steps import StepPairSpec
+
+#: What becomes of incorrect solutions; see :func:`fsdpo_data.stages.pair_steps.first_errors`.
+FATES = ("incorrect", "truncated", "unscored", "no_error", "repeated", "over_limit")
+
+
+def step_pair_statistics(
+    pairs: Sequence[Path], solutions: Sequence[Path], spec: StepPairSpec
+) -> dict[str, Any]:
+    """Describe pairs from the files they and their solutions are in.
+
+    Returns:
+        Plain values for the manifest: ``pairs``, ``problems``, ``solutions`` (incorrect ones by
+        what became of them; ``not_put_right`` had no right continuation), ``first_error`` (mean
+        number of the wrong step, from 1), and ``length``: characters of the two steps in which
+        the sides differ.
+    """
+    import polars as pl
+
+    from fsdpo_data.stages.pair_steps import first_errors
+
+    fates = Counter[str]()
+    asked = sum(1 for file in solutions for _ in first_errors(file, spec, fates))
+    steps = [differing(row) for row in _rows(pairs)]
+    sides = list(zip(*(texts for _, *texts in steps), strict=True)) or [(), ()]
+    lengths = [[len(text) for text in side] for side in sides]
+    scanned = pl.scan_parquet(list(solutions))
+    used = {row["problem_id"] for row in _rows(pairs)}
+    return {
+        "pairs": len(steps),
+        "problems": {"used": len(used), **problem_counts(scanned)},
+        "solutions": {
+            **{fate: fates[fate] for fate in FATES},
+            "not_put_right": asked - len(steps),
+        },
+        "first_error": _mean([place + 1 for place, *_ in steps]),
+        "length": {
+            "chosen_characters": _mean(lengths[0]),
+            "rejected_characters": _mean(lengths[1]),
+            "chosen_longer": sum(a > b for a, b in zip(*lengths, strict=True)),
+            "chosen_shorter": sum(a < b for a, b in zip(*lengths, strict=True)),
+        },
+    }
+
+
+def differing(row: Mapping[str, Any]) -> tuple[int, str, str]:
+    """Return where the sides of a pair differ first, and the steps there; empty where one ends."""
+    chosen, rejected = row["chosen_steps"], row["rejected_steps"]
+    place = 0
+    while place < min(len(chosen), len(rejected)) and chosen[place] == rejected[place]:
+        place += 1
+    at = ["".join(steps[place : place + 1]) for steps in (chosen, rejected)]
+    return place, at[0], at[1]
+
+
+def broken_step_pairs(pairs: Sequence[Path], threshold: float) -> Iterator[str]:
+    """Yield a line if the sides of pairs do not differ first at the first error."""
+    misplaced = [
+        row["rejected_id"] for row in _rows(pairs) if differing(row)[0] != _error(row, threshold)
+    ]
+    if misplaced:
+        yield (
+            f"{len(misplaced)} pairs differ elsewhere than at the first step below {threshold}: "
+            f"{', '.join(misplaced[:3])}"
+        )
+
+
+def _error(row: Mapping[str, Any], threshold: float) -> int | None:
+    rewards = row["rejected_rewards"] or []
+    return next((k for k, reward in enumerate(rewards) if reward < threshold), None)
+
+
+def _rows(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    import polars as pl
+
+    for file in files:
+        columns = ["problem_id", "rejected_id", "chosen_steps", "rejected_steps"]
+        yield from pl.read_parquet(file, columns=[*columns, "rejected_rewards"]).iter_rows(
+            named=True
+        )
+
+
+def _mean(values: Sequence[int]) -> float | None:
+    return round(sum(values) / len(values), 4) if values else None

@@ -1,0 +1,122 @@
+"""One story under way: sentences told so far, and the program that works out its answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fsdpo_data.problems.embedded.words import NAMES, TELL, THINGS
+
+#: Raised when any question, gold or verdict changes for the same seed.
+WORLD_VERSION = "embedded@1"
+
+#: Largest number in a story. Two digits are what a model of a million weights masters.
+LIMIT = 99
+
+#: A number told in the question, or ``"#i"``: the value of node i.
+Operand = int | str
+
+#: One step of the program: relation, operation, operands, and who it is about.
+#: A list, because it lives in JSON.
+Node = list[Operand]
+
+
+class NoFitError(Exception):
+    """The numbers of this story leave no room for the next event; draw another story."""
+
+
+def apply(op: str, a: int, b: int) -> int:
+    """Work out one step. Division rounds down: only a value already wrong leaves a remainder."""
+    match op:
+        case "+":
+            return a + b
+        case "-":
+            return a - b
+        case "*":
+            return a * b
+        case _:
+            return a // b if b else 0
+
+
+def value_of(operand: Operand, values: Sequence[int] | Mapping[int, int]) -> int:
+    """Look an operand up: itself, or the value of the node it names."""
+    return values[int(operand[1:])] if isinstance(operand, str) else operand
+
+
+@dataclass
+class Story:
+    """A story being told.
+
+    Attributes:
+        rng: Every choice comes from here.
+        who: The person the current amount belongs to.
+        friend: Gives and takes.
+        stranger: Appears in distractor sentences only.
+        others: People not met yet; the first is the next to be compared with ``who``.
+        thing: What is counted.
+        sentences: The question so far.
+        nodes: The program so far.
+        at: The current amount, as an operand.
+        values: What each node is worth.
+    """
+
+    rng: random.Random
+    who: str = ""
+    friend: str = ""
+    stranger: str = ""
+    others: list[str] = field(default_factory=list)
+    thing: str = ""
+    sentences: list[str] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    at: Operand = 0
+    values: list[int] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, rng: random.Random) -> Story:
+        """Cast a new story."""
+        who, friend, stranger, *others = rng.sample(NAMES, 9)
+        return cls(rng, who, friend, stranger, others, rng.choice(THINGS))
+
+    @property
+    def amount(self) -> int:
+        """The current amount."""
+        return value_of(self.at, self.values)
+
+    def tell(self, relation: str, **slots: object) -> None:
+        """Add the sentence of ``relation`` to the question."""
+        template = self.rng.choice(TELL[relation])
+        self.sentences.append(template.format(**self.words(), **slots))
+
+    def words(self) -> dict[str, str]:
+        """Return the slots every sentence may use."""
+        return {
+            "who": self.who,
+            "friend": self.friend,
+            "other": self.others[0],
+            "stranger": self.stranger,
+            "thing": self.thing,
+            "one": self.thing.removesuffix("s"),
+        }
+
+    def work(self, relation: str, op: str, a: Operand, b: Operand) -> None:
+        """Add a step to the program; its value becomes the current amount."""
+        value = apply(op, value_of(a, self.values), value_of(b, self.values))
+        if not 2 <= value <= LIMIT:
+            raise NoFitError
+        self.nodes.append([relation, op, a, b, self.who])
+        self.values.append(value)
+        self.at = f"#{len(self.values) - 1}"
+
+    def number(self, low: int, high: int) -> int:
+        """Draw a number from ``low`` to ``high``, both included."""
+        if low > high:
+            raise NoFitError
+        return self.rng.randint(low, high)
+
+    def divisor(self, of: int, choices: Sequence[int]) -> int:
+        """Draw one of ``choices`` that divides ``of`` and leaves at least two."""
+        fits = [k for k in choices if of % k == 0 and of // k >= 2]
+        if not fits:
+            raise NoFitError
+        return self.rng.choice(fits)

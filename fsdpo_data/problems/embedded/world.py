@@ -1,0 +1,259 @@
+"""The generator: plans of events, told as questions, split by their numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.problems.embedded.story import LIMIT, WORLD_VERSION, NoFitError, Story
+from fsdpo_data.problems.embedded.words import DISTRACTORS, PARTS, TIMES
+
+SPLITS = ("train", "validation", "test")
+
+#: Stories drawn of each length, two steps to six; long ones run out of room more often.
+_LENGTHS = {2: 20, 3: 30, 4: 30, 5: 17, 6: 10}
+_DISTRACTOR_RATE = 0.5
+#: Largest number added or taken away at once: carries are what a small model learns last.
+_SMALL = 20
+
+
+def make_problems(split: str, count: int, seed: int = 0) -> list[Problem]:
+    """Make ``count`` different problems of ``split``.
+
+    The same arguments give the same problems anywhere, and the first k do not depend on
+    ``count``. No question of one split occurs in another, whatever the seeds: the split is a
+    function of the question's numbers.
+
+    Raises:
+        InputError: for an unknown split or a negative count.
+    """
+    if split not in SPLITS:
+        raise InputError(f"split {split!r}: the embedded world has {', '.join(SPLITS)}.")
+    if count < 0:
+        raise InputError(f"count {count}: expected 0 or more problems.")
+    return list(islice(_problems(split, seed), count))
+
+
+def split_of(question: str) -> str:
+    """Return the split a question belongs to: 5 % test, 5 % validation, the rest train.
+
+    The numbers alone decide, so a test problem is not a train problem under other names either.
+    """
+    numbers = " ".join(re.findall(r"\d+", question))
+    bucket = hashlib.sha256(numbers.encode()).digest()[0] % 20
+    return {0: "test", 1: "validation"}.get(bucket, "train")
+
+
+def _problems(split: str, seed: int) -> Iterator[Problem]:
+    rng = random.Random(f"{WORLD_VERSION}/{split}/{seed}")
+    seen = set()
+    while True:
+        problem = _draw(rng)
+        if problem is None or split_of(problem.question) != split or problem.question in seen:
+            continue
+        seen.add(problem.question)
+        yield problem
+
+
+def _draw(rng: random.Random) -> Problem | None:
+    """Tell one story, or None where its numbers did not work out."""
+    plan = _plan(rng)
+    story = Story.begin(rng)
+    try:
+        for event in plan:
+            event(story)
+    except NoFitError:
+        return None
+    distractor = _distract(story)
+    question = " ".join(story.sentences)
+    return Problem(
+        question=question,
+        answer=str(story.amount),
+        source="embedded",
+        split=split_of(question),
+        metadata={
+            "world": WORLD_VERSION,
+            "thing": story.thing,
+            "nodes": story.nodes,
+            "distractor": distractor,
+        },
+    )
+
+
+def _plan(rng: random.Random) -> list[Event]:
+    """Draw a start, some middles and an end that need as many steps as the length drawn."""
+    length = rng.choices(list(_LENGTHS), weights=list(_LENGTHS.values()))[0]
+    while True:
+        start, end = rng.choice(_STARTS), rng.choice(_ENDS)
+        left = length - start[1] - end[1]
+        middles = []
+        while left > 0:
+            event, steps = rng.choice(_MIDDLES)
+            left -= steps
+            middles.append(event)
+        if left == 0 and (middles or end[1]):
+            return [start[0], *middles, end[0]]
+
+
+def _distract(story: Story) -> int | None:
+    """Slip in a sentence with a number that does not matter, after the first sentence."""
+    if story.rng.random() >= _DISTRACTOR_RATE:
+        return None
+    n = story.rng.randint(2, 30)
+    sentence = story.rng.choice(DISTRACTORS).format(**story.words(), n=n)
+    story.sentences.insert(story.rng.randint(1, len(story.sentences) - 1), sentence)
+    return n
+
+
+def _has(story: Story) -> None:
+    story.at = n = story.number(5, 50)
+    story.tell("has", n=n)
+
+
+def _two_kinds(story: Story) -> None:
+    n, m = story.number(5, 50), story.number(2, _SMALL)
+    story.tell("two kinds", n=n, m=m)
+    story.work("two kinds", "+", n, m)
+
+
+def _days(story: Story) -> None:
+    n, m = story.number(2, 12), story.number(2, 9)
+    story.tell("days", n=n, m=m)
+    story.work("days", "*", n, m)
+
+
+def _bags(story: Story) -> None:
+    n, m = story.number(2, 12), story.number(2, 9)
+    story.tell("bags", n=n, m=m)
+    story.work("bags", "*", n, m)
+
+
+def _gain(story: Story) -> None:
+    n = story.number(2, min(_SMALL, LIMIT - story.amount))
+    story.tell("gain", n=n)
+    story.work("gain", "+", story.at, n)
+
+
+def _lose(story: Story) -> None:
+    n = story.number(2, min(_SMALL, story.amount - 2))
+    story.tell("lose", n=n)
+    story.work("lose", "-", story.at, n)
+
+
+def _more_bags(story: Story) -> None:
+    before, n, m = story.at, story.number(2, 5), story.number(2, 5)
+    story.tell("more bags", n=n, m=m)
+    story.work("more bags", "*", n, m)
+    story.work("gain", "+", before, story.at)
+
+
+def _use_each(story: Story) -> None:
+    before, n, m = story.at, story.number(2, 5), story.number(2, 5)
+    story.tell("use each", n=n, m=m)
+    story.work("use each", "*", n, m)
+    story.work("lose", "-", before, story.at)
+
+
+def _half(story: Story) -> None:
+    story.divisor(story.amount, [2])
+    story.tell("half")
+    story.work("half", "/", story.at, 2)
+
+
+def _fraction(story: Story) -> None:
+    before, k = story.at, story.divisor(story.amount, list(PARTS))
+    story.tell("fraction", part=PARTS[k])
+    story.work("fraction", "/", before, k)
+    story.work("lose", "-", before, story.at)
+
+
+def _grow(story: Story) -> None:
+    k = story.rng.choice(list(TIMES))
+    story.tell("grow", times=TIMES[k])
+    story.work("grow", "*", story.at, k)
+
+
+def _compare(story: Story) -> None:
+    """Someone else has more, fewer or several times as many; the story goes on with them."""
+    relation = story.rng.choice(("more than", "fewer than", "times"))
+    op = {"more than": "+", "fewer than": "-", "times": "*"}[relation]
+    n = story.rng.choice(list(TIMES)) if op == "*" else story.number(2, _SMALL)
+    story.tell(relation, n=n, times=TIMES.get(n))
+    story.who = story.others.pop(0)
+    story.work("compare", op, story.at, n)
+
+
+def _ask(story: Story) -> None:
+    story.tell("ask")
+
+
+def _share(story: Story) -> None:
+    k = story.divisor(story.amount, range(2, 10))
+    story.tell("share", n=k)
+    story.work("share", "/", story.at, k)
+
+
+def _pack(story: Story) -> None:
+    k = story.divisor(story.amount, range(3, 10))
+    story.tell("pack", n=k)
+    story.work("pack", "/", story.at, k)
+
+
+def _sell(story: Story) -> None:
+    n = story.number(2, min(9, LIMIT // story.amount))
+    story.tell("sell", n=n)
+    story.work("sell", "*", story.at, n)
+
+
+def _sell_and_spend(story: Story) -> None:
+    n = story.number(2, min(9, LIMIT // story.amount))
+    m = story.number(2, min(_SMALL, story.amount * n - 2))
+    story.tell("sell and spend", n=n, m=m)
+    story.work("sell", "*", story.at, n)
+    story.work("spend", "-", story.at, m)
+
+
+def _goal(story: Story) -> None:
+    n = story.amount + story.number(2, min(_SMALL, LIMIT - story.amount))
+    story.tell("goal", n=n)
+    story.work("goal", "-", n, story.at)
+
+
+def _together(story: Story) -> None:
+    before, n = story.at, story.number(2, 9)
+    story.tell("together", n=n)
+    first = story.who
+    story.who = story.others[0]
+    story.work("compare", "+", before, n)
+    story.who = first
+    story.work("together", "+", before, story.at)
+
+
+Event = Callable[[Story], None]
+
+#: Each event with the number of steps it takes to work out.
+_STARTS: list[tuple[Event, int]] = [(_has, 0), (_has, 0), (_two_kinds, 1), (_days, 1), (_bags, 1)]
+_MIDDLES: list[tuple[Event, int]] = [
+    (_gain, 1),
+    (_lose, 1),
+    (_half, 1),
+    (_grow, 1),
+    (_compare, 1),
+    (_more_bags, 2),
+    (_use_each, 2),
+    (_fraction, 2),
+]
+_ENDS: list[tuple[Event, int]] = [
+    (_ask, 0),
+    (_share, 1),
+    (_pack, 1),
+    (_sell, 1),
+    (_goal, 1),
+    (_sell_and_spend, 2),
+    (_together, 2),
+]

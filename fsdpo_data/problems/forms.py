@@ -1,0 +1,201 @@
+"""What a row of somebody's dataset means: its question, its gold answer, and what else it says."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from fsdpo_data.answers.finding.boxes import last_boxed
+from fsdpo_data.core.rows import Record
+from fsdpo_data.dataset.schema import Problem
+
+_HASHES = "####"
+
+# Solutions written by models: bulky, and labelled by others. Only the problem is wanted.
+_LEFT_OUT = {
+    "initial_reason_steps",
+    "chosen",
+    "rejected",
+    "full_chosen",
+    "full_rejected",
+}
+
+
+class NotAProblem(ValueError):
+    """A row that is no problem; the message is the reason it is set aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to write a problem down.
+
+    Attributes:
+        question: The fields the question is made of.
+        answer: The field the gold answer is in.
+        gold: Takes the gold out of that field.
+        says: The form in words, for error messages.
+    """
+
+    question: tuple[str, ...]
+    answer: str
+    gold: Callable[[Any], str]
+    says: str
+
+    def fits(self, fields: Mapping[str, Any]) -> bool:
+        """Whether the row has all fields of this form."""
+        return all(fields.get(name) is not None for name in (*self.question, self.answer))
+
+    def question_text(self, fields: Mapping[str, Any]) -> str:
+        """Return the question, to the character as the row has it."""
+        parts = [fields[name] for name in self.question]
+        for part in parts:
+            if not isinstance(part, str):
+                raise NotAProblem(f"the question is a {type(part).__name__}, not text")
+        text = " ".join(parts)
+        if not text.strip():
+            raise NotAProblem("the question is empty")
+        return text
+
+
+def answer_text(value: Any) -> str:
+    """Write a gold answer as text: ``145.0`` is ``145``, a list of one is its element.
+
+    Raises:
+        NotAProblem: if it is empty, or nothing an answer can be.
+    """
+    if isinstance(value, list | tuple) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise NotAProblem(f"the answer is {value}")
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise NotAProblem(f"the answer is a {type(value).__name__}, not text or a number")
+    text = str(value)
+    if not text.strip():
+        raise NotAProblem("the answer is empty")
+    return text
+
+
+def _after_hashes(value: Any) -> str:
+    _, mark, gold = str(value).rpartition(_HASHES)
+    if not mark:
+        raise NotAProblem(f"the answer has no {_HASHES} before its gold")
+    return answer_text(gold.strip())
+
+
+def boxed_gold(value: Any) -> str:
+    """Take the gold out of a solution: its last box.
+
+    Raises:
+        NotAProblem: if there is no box, or it is empty.
+    """
+    gold = last_boxed(str(value))
+    if gold is None:
+        raise NotAProblem("the solution has no \\boxed answer")
+    if not gold.strip():
+        raise NotAProblem("the solution's \\boxed is empty")
+    return gold
+
+
+_GSM8K = Form(("question",), "answer", _after_hashes, "question + answer ending in '#### gold'")
+_QUESTION = Form(("question",), "answer", answer_text, "question + answer")
+
+#: Tried in this order; the first that fits the row's fields reads it.
+FORMS = (
+    # ASDiv: the question alone would lack its facts.
+    Form(("body", "question"), "answer", answer_text, "body + question + answer"),
+    Form(("problem",), "answer", answer_text, "problem + answer"),
+    Form(("problem",), "solution", boxed_gold, "problem + solution with a \\boxed answer"),
+    _QUESTION,
+    Form(("prompt",), "answer", answer_text, "prompt + answer"),
+    Form(("instruction",), "answer", answer_text, "instruction + answer"),
+)
+_OWN = {"problem_id", "source", "split", "question", "answer", "metadata"}
+
+
+def is_gsm8k(records: Sequence[Record]) -> bool:
+    """Whether these are GSM8K's own rows: most answers end in ``#### gold``.
+
+    Judged over all of them, so that a row which lost its last line is set aside instead of
+    having its whole solution taken for the gold.
+    """
+    answers = [row.fields["answer"] for row in records if _QUESTION.fits(row.fields)]
+    marked = sum(isinstance(answer, str) and _HASHES in answer for answer in answers)
+    return marked * 2 > len(answers)
+
+
+def read_problem(record: Record, source: str, split: str, *, gsm8k: bool) -> Problem:
+    """Read one row.
+
+    Raises:
+        NotAProblem: with the reason, if the row is none.
+    """
+    if record.broken:
+        raise NotAProblem(record.broken)
+    fields = record.fields
+    if set(fields) == _OWN:
+        return _own_problem(fields)
+    form = next((form for form in FORMS if form.fits(fields)), None)
+    if form is None:
+        raise NotAProblem(_what_is_missing(fields))
+    if form is _QUESTION and gsm8k:
+        form = _GSM8K
+    problem = Problem(
+        question=form.question_text(fields),
+        answer=form.gold(fields[form.answer]),
+        source=source,
+        split=split,
+        metadata=_metadata(fields, form),
+    )
+    return _storable(problem)
+
+
+def _what_is_missing(fields: Mapping[str, Any]) -> str:
+    questions = {name for form in FORMS for name in form.question}
+    if any(fields.get(name) is not None for name in questions):
+        return "no answer"
+    return "neither question nor answer"
+
+
+def _own_problem(fields: Mapping[str, Any]) -> Problem:
+    """Read a row of our own ``problems`` config, which keeps where it first came from."""
+    try:
+        metadata = json.loads(fields["metadata"] or "{}")
+    except (TypeError, ValueError):
+        raise NotAProblem("metadata is not JSON") from None
+    return _storable(
+        Problem(
+            question=_QUESTION.question_text(fields),
+            answer=answer_text(fields["answer"]),
+            source=str(fields["source"]),
+            split=str(fields["split"]),
+            metadata=metadata,
+        )
+    )
+
+
+def _metadata(fields: Mapping[str, Any], form: Form) -> dict[str, Any]:
+    """Return what else the row says. GSM8K's answer holds its solution, so that stays."""
+    used = {*form.question, form.answer, *_LEFT_OUT} - {"solution"}
+    kept = {name: value for name, value in fields.items() if name not in used}
+    if form is _GSM8K:
+        kept["solution"] = fields["answer"]
+    try:
+        plain: dict[str, Any] = orjson.loads(orjson.dumps(kept, default=str))
+    except TypeError as error:
+        raise NotAProblem(f"a field cannot be stored as JSON ({error})") from None
+    return plain
+
+
+def _storable(problem: Problem) -> Problem:
+    try:
+        f"{problem.question}{problem.answer}".encode()
+    except UnicodeEncodeError:
+        raise NotAProblem("the text holds half a surrogate pair, which is no character") from None
+    return problem

@@ -1,0 +1,175 @@
+"""Datasets on the Hub: their short names, what is known of them, and how they are fetched."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fsdpo_data.core.errors import InputError, Unavailable, nearest
+from fsdpo_data.core.rows import Record
+from fsdpo_data.hub.client import HubRepo, explain, resolve_commit
+
+
+@dataclass(frozen=True, slots=True)
+class HubDataset:
+    """What is known of a dataset with a short name.
+
+    Attributes:
+        repo: Hub repository.
+        configs: Configs that make it up; empty for the default one.
+        rows: Rows of each split, over all configs.
+        digests: ``problems_digest`` of each split, where it has been computed.
+        one_per_question: Whether it asks the same question in many rows (preference pairs).
+    """
+
+    repo: str
+    configs: tuple[str, ...] = ()
+    rows: Mapping[str, int] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
+    one_per_question: bool = False
+
+
+_MATH_CONFIGS = (
+    "algebra",
+    "counting_and_probability",
+    "geometry",
+    "intermediate_algebra",
+    "number_theory",
+    "prealgebra",
+    "precalculus",
+)
+
+# Rows and digests are those of the original files of OpenAI and of Hendrycks et al.
+DATASETS = {
+    "gsm8k": HubDataset(
+        "openai/gsm8k",
+        ("main",),
+        rows={"train": 7473, "test": 1319},
+        digests={"train": "d2744ed30ec1ed17f212", "test": "ac4ab61d99b193507c1d"},
+    ),
+    "math": HubDataset(
+        "EleutherAI/hendrycks_math",
+        _MATH_CONFIGS,
+        rows={"train": 7500, "test": 5000},
+        digests={"train": "7baa286e6f5f3978871a", "test": "664df077193c2375e43f"},
+    ),
+    "math-step-dpo-10k": HubDataset(
+        "xinlai/Math-Step-DPO-10K", rows={"train": 10795}, one_per_question=True
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HubSource:
+    """A dataset as the user asked for it.
+
+    Attributes:
+        short: Its short name; empty if it was asked for by repository.
+        repo: Repository and revision.
+        configs: Configs to read; (None,) for the default one.
+        known: What to hold it against.
+    """
+
+    short: str
+    repo: HubRepo
+    configs: tuple[str | None, ...]
+    known: HubDataset
+
+    @classmethod
+    def parse(cls, text: str, datasets: Mapping[str, HubDataset]) -> HubSource | None:
+        """Read ``name[@revision][:config]``; None if ``text`` is nothing of the kind."""
+        before, _, config = text.partition(":")
+        name, _, revision = before.partition("@")
+        known = datasets.get(name)
+        repo = HubRepo.parse(known.repo if known else before, "dataset")
+        if repo is None:
+            return None
+        if known is None:
+            hint = " There is no file of that name either."
+            last = name.rpartition("/")[2]
+            hint += nearest(last, datasets, "Nearest short names", most=2, cutoff=0.5)
+            return cls("", dataclasses.replace(repo, hint=hint), (config or None,), HubDataset(""))
+        if config:
+            known = dataclasses.replace(known, rows={}, digests={})  # a part of it is not it
+        configs = (config,) if config else known.configs or (None,)
+        return cls(name, dataclasses.replace(repo, revision=revision or None), configs, known)
+
+    @property
+    def name(self) -> str:
+        """Return the repository, with the config where the default was not asked for."""
+        whole = self.configs in ((None,), self.known.configs)
+        return self.repo.name if whole else f"{self.repo.name}:{self.configs[0]}"
+
+    @property
+    def one_per_question(self) -> bool:
+        """Whether only the first row of each question counts."""
+        return self.known.one_per_question
+
+    def check(self, split: str, commit: str, rows: int, digest: str) -> list[str]:
+        """Hold what was loaded against what is known; return warnings.
+
+        Raises:
+            InputError: if there are more or fewer rows than there should be.
+        """
+        where = f"{self.repo.name} at {commit[:12]}, split {split}"
+        expected = self.known.rows.get(split, rows)
+        if rows != expected:
+            raise InputError(
+                f"{where}: {rows} rows, expected {expected}. It is not the dataset that the name "
+                f"{self.short} stands for: choose another revision with {self.short}@<commit>, or "
+                f"read it as it is under its full name, {self.repo.name}."
+            )
+        known = self.known.digests.get(split, digest)
+        if digest != known:
+            return [
+                f"{where}: the problems are not those of the original files (digest {digest}, "
+                f"expected {known}); texts or golds differ somewhere."
+            ]
+        return []
+
+
+def load_hub(source: HubSource, split: str) -> tuple[str, list[tuple[str, list[Record]]]]:
+    """Fetch a dataset: its commit, and for each config a label and its rows.
+
+    Raises:
+        InputError: if there is no such dataset, revision, config or split.
+        Unavailable: if the Hub cannot be reached, or refuses.
+    """
+    commit = resolve_commit(source.repo)
+    parts = []
+    for config in source.configs:
+        rows = _fetch(source.repo, config, split, commit)
+        label = f"{source.repo.name}:{config}" if config else source.repo.name
+        parts.append((label, [Record(i, row) for i, row in enumerate(rows, start=1)]))
+    return commit, parts
+
+
+def _fetch(repo: HubRepo, config: str | None, split: str, commit: str) -> list[dict[str, Any]]:
+    import datasets
+    from datasets.exceptions import DatasetsError
+
+    try:
+        table = datasets.load_dataset(repo.name, config, split=split, revision=commit)
+    except Exception as error:
+        explained = explain(error, repo)
+        # An unknown config or split, each with the list of those that exist; no data files, or
+        # files that are not what their names say; a loading script instead of data.
+        expected = (ValueError, RuntimeError, FileNotFoundError, DatasetsError)
+        if explained is None and isinstance(error, expected):
+            cause = f" ({error.__cause__})" if error.__cause__ else ""
+            said = f"{error}{cause}".replace("\n", " ").rstrip(".")
+            explained = InputError(
+                f"{repo}, split {split}: {said}. See {repo.url}, or give files of your own."
+            )
+        if explained is None:
+            raise
+        raise explained from None
+    # Without a network, datasets takes the latest copy it has, of whatever commit.
+    if not all(commit in file["filename"] for file in table.cache_files):
+        raise Unavailable(
+            f"the local copy of {repo} is not of commit {commit}, and the Hub cannot be reached. "
+            "Load it once with a network."
+        )
+    return list(table)

@@ -1,0 +1,251 @@
+"""Where problems come from: the embedded world, files, and datasets on the Hub, by name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fsdpo_data.core.errors import InputError, nearest
+from fsdpo_data.core.identity import SourceRef, canonical_json, digest, file_sha256
+from fsdpo_data.core.rows import RAW_LIMIT, SUFFIXES, Record, data_files, read_records, stated_split
+from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.problems.forms import FORMS, NotAProblem, is_gsm8k, read_problem
+from fsdpo_data.problems.hub_datasets import DATASETS, HubDataset, HubSource, load_hub
+
+#: Problems the embedded world makes when nobody says how many.
+EMBEDDED_COUNT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A row that was set aside.
+
+    Attributes:
+        source: File or dataset it is in.
+        row: Line number in JSON lines, else the row's number; both from 1.
+        reason: Why.
+        raw: The row as text, shortened.
+    """
+
+    source: str
+    row: int
+    reason: str
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemSet:
+    """Problems ready to be sampled, with an account of every row that is not among them.
+
+    Attributes:
+        problems: In the order of the sources; no two with the same id.
+        refs: One per source, to find it again.
+        quarantined: The rows set aside.
+        warnings: What a reader of the results should know.
+    """
+
+    problems: list[Problem]
+    refs: list[SourceRef]
+    quarantined: list[Quarantined] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def load_problems(
+    names: Sequence[str],
+    *,
+    split: str = "train",
+    limit: int | None = None,
+    seed: int = 0,
+    datasets: Mapping[str, HubDataset] = DATASETS,
+) -> ProblemSet:
+    """Load the problems of every source in ``names``.
+
+    Args:
+        names: ``embedded``, a name of ``datasets``, ``org/name[@revision][:config]`` on the Hub,
+            or a file, directory or glob.
+        split: Split to read.
+        limit: Problems wanted at most. Which ones depends on ``seed`` and their content, not on
+            their order, and the choice for 10 is part of the choice for 100.
+        seed: For ``limit``, and for the embedded world.
+        datasets: The Hub datasets known by a short name.
+
+    Raises:
+        InputError: if a source does not exist, is empty, or holds nothing that is a problem.
+        Unavailable: if the Hub cannot be reached, or refuses.
+    """
+    if not names:
+        raise InputError(f"no source of problems given. Try embedded, or {', '.join(datasets)}.")
+    if limit is not None and limit < 1:
+        raise InputError(f"limit {limit}: expected at least 1 problem.")
+    loaded = _Loading(split, seed, limit, datasets)
+    for name in names:
+        loaded.add(name)
+    problems = _choose(loaded.problems, limit, seed)
+    return ProblemSet(problems, loaded.refs, loaded.quarantined, loaded.warnings)
+
+
+def _choose(problems: list[Problem], limit: int | None, seed: int) -> list[Problem]:
+    if limit is None or len(problems) <= limit:
+        return problems
+    lots = sorted((digest("choose", seed, problem.id), i) for i, problem in enumerate(problems))
+    return [problems[i] for i in sorted(i for _, i in lots[:limit])]
+
+
+class _Loading:
+    """What has been loaded so far, over all sources."""
+
+    def __init__(
+        self, split: str, seed: int, limit: int | None, datasets: Mapping[str, HubDataset]
+    ) -> None:
+        self.split, self.seed, self.limit, self.datasets = split, seed, limit, datasets
+        self.problems: list[Problem] = []
+        self.refs: list[SourceRef] = []
+        self.quarantined: list[Quarantined] = []
+        self.warnings: list[str] = []
+        self._seen: dict[str, str] = {}
+
+    def add(self, name: str) -> None:
+        """Load one source."""
+        hub = HubSource.parse(name, self.datasets)
+        if name == "embedded":
+            self._add_embedded()
+        elif hub is not None and (hub.short or not _is_path(name)):
+            self._add_hub(hub)
+        elif _is_path(name):
+            self._add_files(name)
+        else:
+            known = ["embedded", *self.datasets]
+            raise InputError(
+                f"no source {name!r}: expected {', '.join(known)}, org/name on the Hub, or a file."
+                + nearest(name, known, most=2, cutoff=0.5)
+            )
+
+    def _add_embedded(self) -> None:
+        from fsdpo_data.problems.embedded import WORLD_VERSION, make_problems
+
+        made = make_problems(self.split, self.limit or EMBEDDED_COUNT, self.seed)
+        for row, problem in enumerate(made, start=1):
+            self._keep(problem, "embedded", row)
+        self.refs.append(SourceRef("embedded", str(WORLD_VERSION), self.split))
+
+    def _add_files(self, name: str) -> None:
+        files = data_files(name, self.split)
+        root = _common_folder(files)
+        before = len(self.quarantined)
+        parsed = rows = 0
+        for file in files:
+            self._check_split(file)
+            records = list(read_records(file))
+            if not records:
+                raise InputError(f"{file}: empty. Expected {_expected()}.")
+            parsed += len(self._parse(records, str(file), file.relative_to(root).as_posix()))
+            rows += len(records)
+            fields = sorted({name for record in records for name in record.fields})
+        if not parsed:
+            raise self._nothing(name, rows, fields, self.quarantined[before:])
+        # Folders are this machine's business; the revision says which file it was.
+        named = Path(name).resolve().name
+        self.refs.append(SourceRef(named, files_revision(files), self.split))
+
+    def _check_split(self, file: Path) -> None:
+        stated = stated_split(Path(file.name))
+        if stated and stated != self.split:
+            self.warnings.append(
+                f"{file} is named after split {stated}, but was read as {self.split}."
+            )
+
+    def _add_hub(self, source: HubSource) -> None:
+        commit, parts = load_hub(source, self.split)
+        before = len(self.quarantined)
+        ids: list[str] = []
+        for label, records in parts:
+            found = self._parse(records, label, source.repo.name, source.one_per_question)
+            ids += [problem.id for problem in found]
+        rows = sum(len(records) for _, records in parts)
+        if not ids:
+            fields = sorted(
+                {name for _, records in parts for row in records for name in row.fields}
+            )
+            raise self._nothing(source.name, rows, fields, self.quarantined[before:])
+        self.warnings += source.check(self.split, commit, rows, problems_digest(ids))
+        self.refs.append(SourceRef(source.name, commit, self.split))
+
+    def _nothing(
+        self, name: str, rows: int, fields: list[str], aside: list[Quarantined]
+    ) -> InputError:
+        if not rows:
+            return InputError(f"{name}: split {self.split} is empty. Expected {_expected()}.")
+        return InputError(
+            f"{name}: none of its {rows} rows is a problem. Fields found: "
+            f"{', '.join(fields) or 'none'}. Expected {_expected()}. "
+            f"First row set aside, {aside[0].row}: {aside[0].reason}."
+        )
+
+    def _parse(
+        self, records: list[Record], where: str, source: str, one_per_question: bool = False
+    ) -> list[Problem]:
+        """Read rows; keep the problems that are new, set the rest aside; return all problems."""
+        gsm8k = is_gsm8k(records)
+        parsed = []
+        for record in records:
+            try:
+                problem = read_problem(record, source, self.split, gsm8k=gsm8k)
+            except NotAProblem as reason:
+                self._set_aside(where, record, str(reason))
+                continue
+            parsed.append(problem)
+            key = digest("question", problem.question) if one_per_question else problem.id
+            self._keep(problem, where, record.row, key, record)
+        return parsed
+
+    def _keep(
+        self, problem: Problem, where: str, row: int, key: str = "", record: Record | None = None
+    ) -> None:
+        key = key or problem.id
+        if key in self._seen:
+            record = record or Record(row, problem.row())
+            self._set_aside(where, record, f"duplicate: {self._seen[key]}")
+        else:
+            self._seen[key] = f"{where} row {row}"
+            self.problems.append(problem)
+
+    def _set_aside(self, where: str, record: Record, reason: str) -> None:
+        raw = record.raw or json.dumps(dict(record.fields), ensure_ascii=False, default=str)
+        storable = raw[:RAW_LIMIT].encode(errors="replace").decode()  # it may hold half a surrogate
+        self.quarantined.append(Quarantined(where, record.row, reason, storable))
+
+
+def problems_digest(ids: Sequence[str]) -> str:
+    """Digest a set of problems by their ids, in whatever order they come."""
+    return digest("problems", sorted(ids))
+
+
+def _is_path(name: str) -> bool:
+    return (
+        name.startswith((".", "/", "~"))
+        or name.count("/") > 1
+        or any(sign in name for sign in "*?[")
+        or Path(name).suffix.lower() in SUFFIXES
+        or Path(name).exists()
+    )
+
+
+def files_revision(files: Sequence[Path]) -> str:
+    """Return ``sha256:…`` of a file, or of several files and their names below one folder."""
+    if len(files) == 1:
+        return f"sha256:{file_sha256(files[0])}"
+    root = _common_folder(files)
+    listed = [(str(file.relative_to(root)), file_sha256(file)) for file in files]
+    return "sha256:" + hashlib.sha256(canonical_json(listed).encode()).hexdigest()
+
+
+def _common_folder(files: Sequence[Path]) -> Path:
+    return Path(os.path.commonpath([file.parent for file in files]))
+
+
+def _expected() -> str:
+    return "one of: " + "; ".join(form.says for form in FORMS)

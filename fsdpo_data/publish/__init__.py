@@ -1,0 +1,1 @@
+"""Datasets to the Hub and back."""

@@ -1,0 +1,92 @@
+"""Pull a dataset from the Hub: whole, checked, and under its final name only then."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.core.files import explained
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.run import MANIFEST
+from fsdpo_data.dataset.schema import CONFIGS
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.hub.client import HubRepo, hub_errors, resolve_commit
+from fsdpo_data.stages.sample import Progress
+
+_DATA_FILE = re.compile(rf"({'|'.join(CONFIGS)})/[\w.-]+\.parquet")
+
+
+def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
+    """Fetch ``org/name[@revision]`` into ``out`` and validate it.
+
+    What has arrived of an interrupted pull is kept beside ``out`` and not fetched again.
+
+    Returns:
+        The dataset's manifest.
+
+    Raises:
+        InputError: if there is no such dataset or revision, it is not one of ours, or ``out``
+            holds something else.
+        SchemaError: if what arrives is not what its manifest says.
+        Unavailable: if the Hub cannot be reached, or refuses.
+    """
+    repo = HubRepo.parse(text, "dataset")
+    if repo is None:
+        raise InputError(f"{text!r} is no dataset on the Hub: expected org/name or org/name@tag.")
+    commit = resolve_commit(repo)
+    partial = out.with_name(f".{out.name}.partial")
+    with explained(out, saved=0):
+        partial.mkdir(parents=True, exist_ok=True)
+    manifest = _manifest(repo, commit, partial)
+    if out.exists():
+        _check_same(out, manifest, text)
+        shutil.rmtree(partial)
+        return validate(out)
+    progress.phase("download", len(manifest["files"]))
+    for entry in manifest["files"]:
+        _fetch(repo, entry["path"], commit, partial)
+        progress.advance(1)
+    _fetch(repo, "README.md", commit, partial)
+    progress.phase("validate", 1)
+    validate(partial)
+    with explained(out, saved=0):
+        shutil.rmtree(partial / ".cache")
+        partial.rename(out)
+    progress.advance(1)
+    return manifest
+
+
+def _manifest(repo: HubRepo, commit: str, partial: Path) -> Manifest:
+    from huggingface_hub.errors import RemoteEntryNotFoundError
+
+    try:
+        _fetch(repo, MANIFEST, commit, partial)
+    except RemoteEntryNotFoundError:
+        raise InputError(
+            f"{repo} has no {MANIFEST}, so fsdpo did not make it. Read its problems with "
+            f"`fsdpo-data build --problems {repo.name}`, or load it with `datasets`."
+        ) from None
+    manifest = read_manifest(partial)
+    for entry in manifest["files"]:
+        if not _DATA_FILE.fullmatch(entry["path"]):
+            raise SchemaError(f"{repo}: {MANIFEST} names a file {entry['path']!r}, which is none.")
+    return manifest
+
+
+def _fetch(repo: HubRepo, path: str, commit: str, folder: Path) -> None:
+    from huggingface_hub import hf_hub_download
+
+    arguments: dict[str, Any] = {"repo_type": "dataset", "revision": commit, "local_dir": folder}
+    with hub_errors(repo):
+        hf_hub_download(repo.name, path, **arguments)
+
+
+def _check_same(out: Path, manifest: Manifest, text: str) -> None:
+    file = out / MANIFEST
+    if file.is_file() and json.loads(file.read_text()) == manifest:
+        return
+    raise InputError(f"{out} holds something else than {text}. Choose a new --out.")

@@ -1,0 +1,278 @@
+"""Push a sealed dataset to the Hub: one commit and one tag, then read back. Run again, it goes on.
+
+Large files go first, each under the SHA-256 of its content, and change nothing that anybody reads;
+the commit that names them is all or nothing; the tag comes last. So a push that is stopped leaves
+the repository as it was, and the next one sends what is missing: by Xet, which comes with the Hub's
+client, the chunks that the Hub lacks; by LFS (``HF_HUB_DISABLE_XET=1``), the files. What is read
+back is compared by the same SHA-256 either way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fsdpo_data.core.errors import InputError, SchemaError, Unavailable
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.run import MANIFEST
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.hub.client import HubRepo, hub_errors
+from fsdpo_data.publish.remote import Content, Remote, listing
+from fsdpo_data.stages.sample import Progress
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+T = TypeVar("T")
+
+#: Answers of the Hub that pass: too many requests, and errors of its own.
+_PASSING = (429, 500, 502, 503, 504)
+_ATTEMPTS = 6
+_LONGEST_WAIT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a push will do.
+
+    Attributes:
+        repo: Where to.
+        branch: Branch that gets the commit.
+        tag: Name of the new version; that of the head if there is nothing to commit.
+        contents: Every file of the version.
+        send: Those that the head lacks, or has otherwise.
+        remove: Data files of the head that are no longer part of the dataset.
+        remote: What the plan was made for.
+    """
+
+    repo: HubRepo
+    branch: str
+    tag: str
+    contents: tuple[Content, ...]
+    send: tuple[Content, ...]
+    remove: tuple[str, ...]
+    remote: Remote
+
+    @property
+    def commits(self) -> bool:
+        """Whether anything is to be committed."""
+        return bool(self.send or self.remove)
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether the Hub has this version already, tag and all."""
+        return not (self.commits or self.remote.new_branch) and self.tag in self.remote.tags
+
+
+def plan_push(root: Path, name: str, *, branch: str = "main") -> Plan:
+    """Check a dataset, look at the Hub, and say what a push would do; nothing is changed.
+
+    Args:
+        root: A sealed dataset.
+        name: ``org/name``.
+        branch: Branch to commit to.
+
+    Raises:
+        SchemaError: if the dataset is not valid.
+        InputError: if ``name`` is no repository name, or the manifest holds what nobody may see.
+        Unavailable: if there is no token, or the Hub cannot be reached or refuses.
+    """
+    repo = _repo(root, name)
+    manifest = validate(root)
+    _refuse_secrets(root, manifest)
+    with hub_errors(repo):
+        remote = patiently(partial(Remote.read, _api(), repo, branch))
+        return _plan(repo, branch, root, manifest, remote)
+
+
+def _repo(root: Path, name: str) -> HubRepo:
+    repo = HubRepo.parse(name, "dataset")
+    if repo is None or repo.revision:
+        raise InputError(f"{name!r} is no repository name: expected org/name, with no @revision.")
+    way_out = f"push {root} again later: it goes on where it stopped"
+    return HubRepo(name, "dataset", needs="write", way_out=way_out)
+
+
+def _api() -> HfApi:
+    from huggingface_hub import HfApi, get_token
+
+    if get_token() is None:
+        raise Unavailable(
+            "no token: pushing needs one that may write. Make one in the Hub's settings, then set "
+            "HF_TOKEN, or log in with `hf auth login`."
+        )
+    return HfApi()
+
+
+def _refuse_secrets(root: Path, manifest: Manifest) -> None:
+    """Refuse to publish a token or a path of this machine."""
+    from huggingface_hub import get_token
+
+    text = json.dumps(manifest, ensure_ascii=False)
+    token = get_token()
+    if token and token in text:
+        raise InputError(f"{root}/{MANIFEST} holds your token. Build the dataset again without it.")
+    for place in (str(Path.home()) + os.sep, str(root.resolve())):
+        if place in text:
+            raise InputError(
+                f"{root}/{MANIFEST} names {place}, a path of this machine, which nobody else can "
+                "use. Build the dataset again with names in place of paths."
+            )
+
+
+def _plan(repo: HubRepo, branch: str, root: Path, manifest: Manifest, remote: Remote) -> Plan:
+    tag = remote.head_tag or remote.next_tag
+    contents = _contents(root, manifest, repo, tag)
+    send, remove = remote.changed(contents), remote.surplus(contents)
+    if (send or remove) and tag in remote.tags:
+        tag = remote.next_tag
+        contents = (*contents[:-1], _card(root, manifest, repo, tag))
+        send = remote.changed(contents)
+    return Plan(repo, branch, tag, contents, send, remove, remote)
+
+
+def _contents(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> tuple[Content, ...]:
+    """Return every file of a version: the data, the manifest, and the card last."""
+    data = [Content.of_file(root, entry["path"]) for entry in manifest["files"]]
+    return (*data, Content.of_file(root, MANIFEST), _card(root, manifest, repo, tag))
+
+
+def _card(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> Content:
+    from fsdpo_cards import dataset_card
+
+    card = dataset_card(root, manifest, name=repo.name, revision=tag)
+    return Content.of_bytes("README.md", card.encode())
+
+
+def push(plan: Plan, *, public: bool = False, progress: Progress) -> str:
+    """Carry out a plan.
+
+    Args:
+        plan: Result of :func:`plan_push`.
+        public: Whether everybody may read it; a new repository is private otherwise, and one that
+            exists stays as it is.
+        progress: Told of every step.
+
+    Returns:
+        The commit that the tag names.
+
+    Raises:
+        Unavailable: if the Hub cannot be reached or refuses, or if somebody else has pushed since
+            the plan was made. The repository is then as it was.
+        SchemaError: if what is read back is not what was sent.
+    """
+    with hub_errors(plan.repo):
+        api = _api()
+        _prepare(api, plan, public=public)
+        progress.phase("upload", max(1, len(plan.send)))
+        commit = _commit(api, plan) if plan.commits else str(plan.remote.head)
+        progress.advance(max(1, len(plan.send)))
+        progress.phase("tag", 1)
+        _tag(api, plan, commit)
+        if public and plan.remote.private:
+            settings = partial(api.update_repo_settings, repo_type="dataset", private=False)
+            patiently(partial(settings, plan.repo.name))
+        progress.advance(1)
+        progress.phase("read back", len(plan.contents))
+        _read_back(api, plan)
+        progress.advance(len(plan.contents))
+    return commit
+
+
+def _prepare(api: HfApi, plan: Plan, *, public: bool) -> None:
+    """Make the repository and the branch, if they are not there."""
+    name = plan.repo.name
+    if plan.remote.private is None:
+        make = partial(api.create_repo, repo_type="dataset", private=not public, exist_ok=True)
+        patiently(partial(make, name))
+    if plan.remote.new_branch:
+        branch = partial(api.create_branch, repo_type="dataset", exist_ok=True)
+        patiently(partial(branch, name, branch=plan.branch))
+
+
+def _commit(api: HfApi, plan: Plan) -> str:
+    """Commit on top of what the plan was made for; return the commit."""
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+    from huggingface_hub.errors import HfHubHTTPError
+
+    operations: list[Any] = [CommitOperationAdd(each.path, each.source) for each in plan.send]
+    operations += [CommitOperationDelete(path) for path in plan.remove]
+    parent = plan.remote.head or patiently(partial(Remote.read, api, plan.repo, plan.branch)).head
+    commit = partial(
+        api.create_commit,
+        plan.repo.name,
+        operations,
+        commit_message=plan.tag,
+        repo_type="dataset",
+        revision=plan.branch,
+        parent_commit=parent,
+    )
+    try:
+        return str(patiently(commit).oid)
+    except HfHubHTTPError as error:
+        if error.response.status_code != 412:
+            raise
+    now = patiently(partial(Remote.read, api, plan.repo, plan.branch))
+    # If the Hub's answer was lost, our own commit looks like somebody else's.
+    if now.head and not now.changed(plan.contents) and not now.surplus(plan.contents):
+        return now.head
+    raise Unavailable(
+        f"{plan.repo.name}: somebody else has pushed since this push began (branch {plan.branch} "
+        f"is now at {now.head}). Nothing of yours was committed. See {plan.repo.url}/commits, then "
+        "push again; files that arrived are not sent twice."
+    )
+
+
+def _tag(api: HfApi, plan: Plan, commit: str) -> None:
+    from huggingface_hub.errors import HfHubHTTPError
+
+    tag = partial(api.create_tag, plan.repo.name, tag=plan.tag, repo_type="dataset")
+    try:
+        patiently(partial(tag, revision=commit))
+    except HfHubHTTPError as error:
+        if error.response.status_code != 409:
+            raise
+        refs = api.list_repo_refs(plan.repo.name, repo_type="dataset")
+        if {each.name: each.target_commit for each in refs.tags}[plan.tag] != commit:
+            raise Unavailable(
+                f"{plan.repo.name}: somebody else has taken the tag {plan.tag} meanwhile. Your "
+                f"files are on {plan.branch} at {commit}. Push again to have them tagged."
+            ) from None
+
+
+def _read_back(api: HfApi, plan: Plan) -> None:
+    """Compare what the Hub has under the tag with what was sent, digest by digest."""
+    there = Remote(files=patiently(partial(listing, api, plan.repo, plan.tag)))
+    wrong = [each.path for each in there.changed(plan.contents)]
+    wrong += there.surplus(plan.contents)
+    if wrong:
+        raise SchemaError(
+            f"{plan.repo.name}@{plan.tag} is not what was sent; these files differ: "
+            f"{', '.join(wrong)}. Push again, and do not use that revision."
+        )
+
+
+def patiently(action: Callable[[], T]) -> T:
+    """Call ``action``, and again while the Hub is too busy, for as long as it asks to wait."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    for attempt in range(1, _ATTEMPTS):
+        try:
+            return action()
+        except HfHubHTTPError as error:
+            if error.response.status_code not in _PASSING:
+                raise
+            time.sleep(_wait(error.response.headers.get("Retry-After", ""), attempt))
+    return action()
+
+
+def _wait(retry_after: str, attempt: int) -> float:
+    """Return seconds to wait: as many as the Hub asks for, else twice as many each time."""
+    asked = float(retry_after) if retry_after.isdigit() else 2.0 ** (attempt - 1)
+    return min(asked, _LONGEST_WAIT)

@@ -1,0 +1,218 @@
+"""Raw completions to annotated rows, one shard at a time: segment, grade, label, write.
+
+A shard is a fixed run of problems in the order of the source, so its bytes do not depend on how
+often the run was interrupted or on how many workers wrote it. Workers are processes; each holds
+one shard in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers.pool import GraderPool
+from fsdpo_data.core.errors import SchemaError, StoreError
+from fsdpo_data.core.files import explained, publish
+from fsdpo_data.core.log import Span
+from fsdpo_data.dataset.schema import arrow_schema, solution_id
+from fsdpo_data.dataset.tally import Tally
+from fsdpo_data.steps.labels import outcome_labels
+from fsdpo_data.steps.segment import get_segmenter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Solutions in a shard, about: 10 MB of compressed parquet, 200 MB in a worker.
+SHARD_SOLUTIONS = 20_000
+#: Less raw text than this (bytes) is annotated in this process: starting workers takes longer.
+WORTH_A_POOL = 8_000_000
+
+_TOLERANCE = re.compile(r"0(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTask:
+    """What a worker needs to write one shard.
+
+    Attributes:
+        completions: The raw completions file.
+        problems: (problem id, gold, span in ``completions``) in the order of the rows.
+        target: Parquet file to write.
+        sampling: Result of ``schema.sampling_id``.
+        segmenter: Full name of the segmenter.
+        grader: Full name of the grader.
+    """
+
+    completions: Path
+    problems: Sequence[tuple[str, str, Span]]
+    target: Path
+    sampling: str
+    segmenter: str
+    grader: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A written shard: its file, the digest of its texts before segmentation, its counts."""
+
+    file: Path
+    rows: int
+    text_sha256: str
+    tally: Tally
+
+
+def get_grader(version: str | None = None) -> Grader:
+    """Return the grader of that full name, e.g. ``math@1`` or ``math@1+tolerance=0.01``.
+
+    Raises:
+        SchemaError: if this release has no such grader.
+    """
+    from fsdpo_data.answers.grader import MathGrader
+
+    strict = MathGrader()
+    name, plus, tolerance = (version or strict.version).partition("+tolerance=")
+    if name != strict.version or (plus and not _TOLERANCE.fullmatch(tolerance)):
+        raise SchemaError(
+            f"grader {version!r} is not in this release, which has {strict.version} and, for "
+            f"numbers within 1 %, {strict.version}+tolerance=0.01."
+        )
+    return MathGrader(float(tolerance)) if plus else strict
+
+
+def annotate(tasks: Sequence[ShardTask], workers: int | None = None) -> Iterator[Shard]:
+    """Write the shards, in order.
+
+    Args:
+        tasks: One task per shard.
+        workers: Processes; the cores at hand if None. Small jobs run in this process.
+
+    Raises:
+        StoreError: if the disk fails or a worker is killed (most often for want of memory).
+    """
+    raw = sum(span[1] for task in tasks for _, _, span in task.problems)
+    workers = workers or len(os.sched_getaffinity(0))
+    if workers == 1 or raw < WORTH_A_POOL:
+        yield from map(write_shard, tasks)
+        return
+    if len(tasks) < workers:
+        # Grading is most of the work, so the cores share each shard.
+        with GraderPool(partial(get_grader, tasks[0].grader), workers) as pool:
+            yield from (write_shard(task, pool) for task in tasks)
+        return
+    # Spawned, not forked: the parent may hold a model, a GPU and running threads.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        try:
+            yield from pool.map(write_shard, tasks)
+        except BrokenProcessPool as error:
+            raise StoreError(
+                "A worker that was writing the dataset died, most likely for want of memory. "
+                "Nothing sealed is lost: run again with --resume and a smaller --workers."
+            ) from error
+
+
+def write_shard(task: ShardTask, grader: Grader | None = None) -> Shard:
+    """Segment, grade and label the samples of some problems, and write them as one file.
+
+    Args:
+        task: What to write.
+        grader: Does the grading; one of this process if None.
+    """
+    import pyarrow as pa
+
+    _, segment = get_segmenter(task.segmenter)
+    records = list(_records(task))
+    judged = iter((grader or get_grader(task.grader)).grade(_pairs(records)))
+    rows: list[dict[str, Any]] = []
+    tally, texts = Tally(), hashlib.sha256()
+    for problem_id, _, record in records:
+        samples = record["completions"]
+        verdicts = list(islice(judged, len(samples)))
+        for index, (sample, verdict) in enumerate(zip(samples, verdicts, strict=True)):
+            steps = segment(sample["text"])
+            rows.append(
+                {
+                    "solution_id": solution_id(problem_id, task.sampling, index),
+                    "problem_id": problem_id,
+                    "sample_index": index,
+                    "prompt": record["prompt"],
+                    "completions": steps,
+                    "finish_reason": sample["finish_reason"],
+                    "n_tokens": sample["n_tokens"],
+                    "answer": verdict.answer,
+                    "outcome": verdict.status,
+                    "labels": outcome_labels(verdict.status, len(steps)),
+                }
+            )
+            texts.update(text_bytes(sample["text"]))
+        tally.add(_tally(samples, verdicts, rows[-len(samples) :]))
+    table = pa.Table.from_pylist(rows, schema=arrow_schema("solutions"))
+    write_parquet(table, task.target)
+    return Shard(task.target, table.num_rows, texts.hexdigest(), tally)
+
+
+def _records(task: ShardTask) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    with task.completions.open("rb") as file:
+        for problem_id, gold, (start, length) in task.problems:
+            file.seek(start)
+            yield problem_id, gold, orjson.loads(file.read(length))
+
+
+def _pairs(records: Sequence[tuple[str, str, dict[str, Any]]]) -> list[tuple[str, str]]:
+    return [(gold, each["text"]) for _, gold, record in records for each in record["completions"]]
+
+
+def text_bytes(text: str) -> bytes:
+    """Return what a solution adds to a shard's text digest.
+
+    A blank text has no steps, so it must count like the empty one it is read back as.
+    """
+    return (text.encode() if text.strip() else b"") + b"\0"
+
+
+def _tally(
+    samples: Sequence[dict[str, Any]], verdicts: Sequence[Verdict], rows: Sequence[dict[str, Any]]
+) -> Tally:
+    """Count the samples of one problem."""
+    tally = Tally(
+        tokens=sum(sample["n_tokens"] for sample in samples),
+        seconds=sum(sample["seconds"] for sample in samples),
+        truncated=sum(sample["finish_reason"] == "length" for sample in samples),
+        unique=len({sample["text"] for sample in samples}),
+    )
+    tally.add_verdicts(verdicts, [len(row["completions"]) for row in rows])
+    return tally
+
+
+def write_parquet(table: pa.Table, target: Path) -> None:
+    """Write a table under a temporary name, sync it, rename it: whole or not at all.
+
+    Pages are cut by content, so that a store which keeps equal chunks once (the Hub's does) is
+    sent only what a later version of the dataset changes.
+    """
+    import pyarrow.parquet as pq
+
+    with explained(target.parent, saved=0):
+        temporary = target.with_name(target.name + ".tmp")
+        pq.write_table(
+            table,
+            temporary,
+            compression="zstd",
+            use_content_defined_chunking=True,
+            write_page_index=True,  # the Hub's viewer reads single pages
+        )
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        publish(temporary, target)

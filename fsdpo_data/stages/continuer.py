@@ -1,0 +1,55 @@
+"""Options of the command line to a stage that continues solutions: labels, and pairs of steps."""
+
+from __future__ import annotations
+
+import sys
+
+from fsdpo_data.cli.run_options import ContinueOptions
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.engines.load import BATCH, copies, make_sampler, pick_engine
+from fsdpo_data.models.resolve import ResolvedModel, resolve
+from fsdpo_data.stages.continuations import Continuer, continuation_sampling
+
+
+def make_continuer(options: ContinueOptions, n: int) -> Continuer:
+    """Resolve the model that gives ``n`` continuations; its weights are loaded when needed.
+
+    Raises:
+        InputError: if the model is not the one that sampled.
+        Unavailable: if the engine is not installed, or there is no such model.
+    """
+    manifest = read_manifest(options.directory)
+    model = _who_continues(options, manifest)
+    engine = pick_engine(options.engine, options.device)
+    sampling = continuation_sampling(
+        manifest,
+        n,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        max_tokens=options.max_tokens,
+        seed=options.seed,
+    )
+    return Continuer(
+        model.ref,
+        sampling,
+        {"name": engine, "dtype": options.dtype},
+        lambda: make_sampler(engine, model, options),
+        batch=options.batch or BATCH[engine] * copies(options),
+    )
+
+
+def _who_continues(options: ContinueOptions, manifest: Manifest) -> ResolvedModel:
+    """Resolve the model; without ``--model``, it must be the one that sampled the solutions."""
+    sampled = manifest["spec"]["model"]
+    # The prompts are in the dataset: the template is named only to need no chat template.
+    model = resolve(options.model or sampled["name"], template="problem")
+    if model.ref.revision != sampled["revision"]:
+        found = f"{model.ref.name} at {model.ref.revision}"
+        if options.model is None:
+            raise InputError(
+                f"{options.directory} was sampled from {sampled['name']} at {sampled['revision']}; "
+                f"that name is now {found}. Name the model that continues with --model."
+            )
+        print(f"warning: the solutions are not of {found}, which continues them", file=sys.stderr)
+    return model

@@ -1,0 +1,255 @@
+"""Training problems held against benchmarks: a report, and the problems that are left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.answers.finding.boxes import last_boxed
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.rows import SPLITS, data_files, read_records
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.problems.forms import FORMS
+from fsdpo_data.problems.load import files_revision
+from fsdpo_data.problems.overlap import RUN, SHARE, Text, overlaps
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fsdpo_data.dataset.derive import Draft
+
+#: Fields that make up a question; also those of SVAMP and AddSub as first published.
+_QUESTIONS = (("Body", "Question"), ("sQuestion",), *(form.question for form in FORMS))
+_ANSWERS = ("answer", "gold_answer", "ground_truth_answer", "Answer", "lSolutions")
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """What training problems are held against.
+
+    Attributes:
+        name: What it is called in reports, manifests and cards.
+        revision: ``sha256:…`` of its files.
+        texts: Its questions.
+    """
+
+    name: str
+    revision: str
+    texts: Sequence[Text]
+
+
+@dataclass(frozen=True, slots=True)
+class Contamination:
+    """What was found.
+
+    Attributes:
+        problems: The training problems.
+        benchmarks: What they were held against.
+        pairs: Result of :func:`~fsdpo_data.problems.overlap.overlaps`, over all benchmarks.
+        n: Words of a run.
+        share: Overlap from which a pair counts.
+    """
+
+    problems: Sequence[Problem]
+    benchmarks: Sequence[Benchmark]
+    pairs: pl.DataFrame
+    n: int
+    share: float
+
+    @property
+    def clean(self) -> list[Problem]:
+        """Return the problems that occur in no benchmark."""
+        hit = set(self.pairs["training"])
+        return [problem for i, problem in enumerate(self.problems) if i not in hit]
+
+    def counts(self) -> list[dict[str, Any]]:
+        """Return of each benchmark how many questions are hit, and by how many problems."""
+        rows = list(self._rows())
+        return [
+            {
+                "name": each.name,
+                "revision": each.revision,
+                "questions": len(each.texts),
+                **_counted([row for row in rows if row["benchmark"] == each.name]),
+            }
+            for each in self.benchmarks
+        ]
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the manifest of a dataset says of its problems, as JSON values."""
+        return {
+            "n": self.n,
+            "share": self.share,
+            "problems": len(self.problems),
+            "contaminated": len(self.problems) - len(self.clean),
+            "benchmarks": self.counts(),
+        }
+
+    def report(self) -> dict[str, Any]:
+        """Return the summary, then every pair with both questions, as JSON values."""
+        return {**self.summary(), "pairs": list(self._rows())}
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        texts = [text for each in self.benchmarks for text in each.texts]
+        for pair in self.pairs.iter_rows(named=True):
+            problem, text = self.problems[pair["training"]], texts[pair["benchmark"]]
+            yield {
+                "problem_id": problem.id,
+                "benchmark": text.where,
+                "row": text.row,
+                "same": pair["same"],
+                "share": round(pair["share"], 4),
+                "same_answer": pair["same_answer"],
+                "question": problem.question,
+                "benchmark_question": text.question,
+            }
+
+
+def _counted(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Count questions hit, problems that hit them, and questions that are the same."""
+    return {
+        "hit": len({row["row"] for row in rows}),
+        "problems": len({row["problem_id"] for row in rows}),
+        "same": len({row["row"] for row in rows if row["same"]}),
+        "same_answer": len({row["row"] for row in rows if row["same_answer"]}),
+    }
+
+
+class DecontaminateStage:
+    """Writes into a dataset's manifest and card which of its problems occur in benchmarks.
+
+    Args:
+        found: What was found of the problems of that dataset.
+    """
+
+    name = "decontaminate"
+
+    def __init__(self, found: Contamination) -> None:
+        self._found = found
+
+    def spec(self) -> Mapping[str, Any]:
+        """Return what the problems were held against, and how."""
+        against = [
+            {"name": each.name, "revision": each.revision} for each in self._found.benchmarks
+        ]
+        return {"n": self._found.n, "share": self._found.share, "benchmarks": against}
+
+    def check(self, source: Path, manifest: Manifest) -> None:
+        """Every dataset has problems, so there is nothing to refuse."""
+
+    def run(self, draft: Draft) -> None:
+        """Record the result; no row changes."""
+        draft.manifest["contamination"] = self._found.summary()
+
+
+def sealed_problems(root: Path) -> list[Problem]:
+    """Return the problems of a sealed dataset.
+
+    Raises:
+        SchemaError: if there is none in ``root``.
+    """
+    import polars as pl
+
+    read_manifest(root)
+    columns = ("question", "answer", "source", "split")
+    rows = pl.read_parquet(root / "problems" / "*.parquet", columns=list(columns))
+    return [Problem(*row) for row in rows.iter_rows()]
+
+
+def hold_against(
+    problems: Sequence[Problem], names: Sequence[str], *, n: int = RUN, share: float = SHARE
+) -> Contamination:
+    """Compare problems with the questions of benchmarks.
+
+    Args:
+        problems: What is to be trained on.
+        names: ``FILE`` or ``NAME=FILE``, a file or directory, read whole whatever split it is of.
+        n: Words of a run.
+        share: Overlap from which a problem counts as contaminated.
+
+    Raises:
+        InputError: if a number makes no sense, a file has no question, or two benchmarks have one
+            name.
+    """
+    if n < 2 or not 0 < share <= 1:
+        raise InputError(f"--ngram {n} --overlap {share}: expected 2 or more, and at most 1.")
+    benchmarks = [read_benchmark(name) for name in names]
+    taken = [each.name for each in benchmarks]
+    twice = next((name for name in taken if taken.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"--against: two benchmarks are called {twice}. Write NAME=FILE for one.")
+    training = [Text(each.source, 0, each.question, each.answer) for each in problems]
+    texts = [text for each in benchmarks for text in each.texts]
+    found = overlaps(training, texts, n=n, share=share)
+    return Contamination(problems, benchmarks, found, n, share)
+
+
+def read_benchmark(text: str) -> Benchmark:
+    """Read the questions of ``FILE`` or ``NAME=FILE``; rows without one are passed over.
+
+    Without a name, it is the file's; for ``test.jsonl`` and the like, that of its folder. Folders
+    above are this machine's business.
+
+    Raises:
+        InputError: if there is no question at all.
+    """
+    name, equals, path = text.partition("=")
+    if not equals or "/" in name:  # a path may hold the sign too
+        name, path = _named(Path(text)), text
+    files = data_files(path, "test")
+    texts = [found for file in files for found in _texts(file, name)]
+    if not texts:
+        raise InputError(f"{path}: no row has a question. Expected fields such as `question`.")
+    return Benchmark(name, files_revision(files), texts)
+
+
+def _named(path: Path) -> str:
+    whole = path.expanduser().resolve()
+    if whole.stem in SPLITS and whole.parent != Path.home():
+        return whole.parent.name
+    return whole.stem
+
+
+def _texts(file: Path, name: str) -> Iterator[Text]:
+    for record in read_records(file):
+        fields = record.fields
+        if isinstance(fields.get("question"), dict):  # PRM800K
+            fields = fields["question"]
+        question = _question(fields)
+        if question:
+            yield Text(name, record.row, question, _answer(fields))
+
+
+def _question(fields: Mapping[str, Any]) -> str:
+    for names in _QUESTIONS:
+        if all(isinstance(fields.get(name), str) for name in names):
+            return " ".join(fields[name] for name in names)
+    return ""
+
+
+def _answer(fields: Mapping[str, Any]) -> str:
+    """Return the gold answer, out of its solution if it stands there; empty if there is none."""
+    value = next((fields[key] for key in _ANSWERS if fields.get(key)), None)
+    if value is None:
+        return last_boxed(str(fields.get("solution", ""))) or ""
+    return str(value).rpartition("####")[2].strip()
+
+
+def write_outcome(found: Contamination, report: Path | None, clean: Path | None) -> None:
+    """Write the report, and the problems that are left as rows for ``build --problems``.
+
+    Raises:
+        StoreError: if the disk fails.
+    """
+    rows = "".join(json.dumps(each.row(), ensure_ascii=False) + "\n" for each in found.clean)
+    body = json.dumps(found.report(), indent=2, ensure_ascii=False) + "\n"
+    for path, text in ((report, body), (clean, rows)):
+        if path is not None:
+            with explained(path.parent, saved=0):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(path, text.encode())

@@ -1,0 +1,136 @@
+"""Grade the solutions of a dataset again, without sampling: what happened stays, its verdict not.
+
+The text of a solution is its steps joined, to the character, so a sealed dataset holds all that
+grading needs. Step rewards stay as they are; outcome labels follow the new verdicts; pairs, which
+rest on the old ones, are left out.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers.pool import pooled
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.dataset.derive import Draft
+from fsdpo_data.dataset.manifest import Manifest, outcome_statistics
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.tally import Tally
+from fsdpo_data.stages.annotate import get_grader
+from fsdpo_data.steps.labels import outcome_labels
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class GradeStage:
+    """Replaces the verdicts of a dataset, and the labels that follow from them.
+
+    Args:
+        grader: Full name of the grader.
+        workers: Processes; the cores at hand if None.
+    """
+
+    name = "grade"
+
+    def __init__(self, grader: str, workers: int | None = None) -> None:
+        self._make = partial(get_grader, grader)
+        self._version = self._make().version
+        self._workers = workers
+
+    def spec(self) -> Mapping[str, Any]:
+        """Return the grader's version."""
+        return {"grader": self._version}
+
+    def check(self, source: Path, manifest: Manifest) -> None:
+        """Refuse Monte-Carlo labels: the texts that the old grader judged for them are gone."""
+        import polars as pl
+
+        rollouts = pl.scan_parquet(source / "solutions" / "*.parquet").select("rollouts")
+        if rollouts.select(pl.col("rollouts").is_not_null().any()).collect().item():
+            raise InputError(
+                f"{source} has Monte-Carlo labels, which were counted by {self._of(manifest)}. "
+                "Grade the dataset they were made from, then label the result again."
+            )
+
+    def run(self, draft: Draft) -> None:
+        """Rewrite the solutions, and every count in the manifest that rests on verdicts."""
+        old = self._of(draft.manifest)
+        golds = gold_answers(draft.files("problems"))
+        # Rules are counted while grading and kept nowhere else, so an interrupted run, which is
+        # a matter of seconds, begins again.
+        shutil.rmtree(draft.root / "solutions", ignore_errors=True)
+        tally, changes = Tally(), Counter[tuple[str, str]]()
+        with pooled(self._make, draft.manifest["rows"]["solutions"], self._workers) as grader:
+            draft.rewrite("solutions", "grade", partial(regraded, golds, grader, tally, changes))
+        self._describe(draft, tally)
+        draft.manifest["regraded"] = {
+            "from": old,
+            "to": self._version,
+            "changed": sum(n for (was, now), n in changes.items() if was != now),
+            "outcomes": [[was, now, n] for (was, now), n in sorted(changes.items())],
+        }
+
+    def _describe(self, draft: Draft, tally: Tally) -> None:
+        manifest = draft.manifest
+        draft.drop_pairs()
+        manifest["spec"]["grader"] = self._version
+        manifest |= tally.counts()
+        manifest["statistics"] |= outcome_statistics(tally)
+
+    @staticmethod
+    def _of(manifest: Manifest) -> str:
+        return str(manifest["spec"]["grader"])
+
+
+def gold_answers(files: list[Path]) -> dict[str, str]:
+    """Return the gold answers in files of problems, by problem id."""
+    import polars as pl
+
+    problems = pl.read_parquet(files, columns=["problem_id", "answer"])
+    return dict(zip(problems["problem_id"], problems["answer"], strict=True))
+
+
+def regraded(
+    golds: Mapping[str, str],
+    grader: Grader,
+    tally: Tally,
+    changes: Counter[tuple[str, str]],
+    table: pa.Table,
+) -> pa.Table:
+    """Return a file's solutions with new verdicts and labels.
+
+    Args:
+        golds: Gold answers by problem id.
+        grader: Gives the verdicts.
+        tally: Is added the counts of this file.
+        changes: Is added (old outcome, new outcome) of this file.
+        table: The rows of ``solutions``.
+    """
+    import pyarrow as pa
+
+    rows = table.to_pylist()
+    pairs = [(golds[row["problem_id"]], "".join(row["completions"])) for row in rows]
+    verdicts = grader.grade(pairs)
+    changes.update((row["outcome"], v.status) for row, v in zip(rows, verdicts, strict=True))
+    for row, verdict in zip(rows, verdicts, strict=True):
+        row["answer"], row["outcome"] = verdict.answer, verdict.status
+        row["labels"] = outcome_labels(verdict.status, len(row["completions"]))
+    for some, of_problem in _by_problem(rows, verdicts):
+        tally.add_verdicts(of_problem, [len(row["completions"]) for row in some])
+    return pa.Table.from_pylist(rows, schema=arrow_schema("solutions"))
+
+
+def _by_problem(
+    rows: Sequence[dict[str, Any]], verdicts: Sequence[Verdict]
+) -> Iterator[tuple[list[dict[str, Any]], list[Verdict]]]:
+    both = zip(rows, verdicts, strict=True)
+    for _, group in groupby(both, key=lambda each: each[0]["problem_id"]):
+        some = list(group)
+        yield [row for row, _ in some], [verdict for _, verdict in some]

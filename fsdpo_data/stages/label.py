@@ -1,0 +1,190 @@
+"""Monte-Carlo labels: how often the model gets the answer right, continuing from each step.
+
+The unit that survives a stop is the beginning of a solution with its N continuations. Beginnings
+that several samples share are continued once. A finished solution needs no continuation: its
+outcome is its label, so the last step has counts of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.answers import Grader
+from fsdpo_data.answers.pool import pooled
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.dataset.derive import Draft
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.run import RunDir
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.stages.annotate import get_grader
+from fsdpo_data.stages.continuations import (
+    Beginning,
+    Continuer,
+    add_cost,
+    beginnings,
+    continuations,
+    cost,
+)
+from fsdpo_data.stages.grade import gold_answers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Folder of the continuations inside the new dataset's directory.
+FOLDER = "rollouts"
+
+#: Right and graded continuations.
+Counts = tuple[int, int]
+
+
+class LabelStage:
+    """Writes ``rollouts``: counts (n, n_correct) for every step of every labelled solution.
+
+    Args:
+        continuer: Who continues, and how; ``n`` is the paper's N.
+        workers: Processes that grade; the cores at hand if None.
+    """
+
+    name = "label"
+
+    def __init__(self, continuer: Continuer, *, workers: int | None = None) -> None:
+        self._continuer = continuer
+        self._workers = workers
+
+    def spec(self) -> Mapping[str, Any]:
+        """Return who continues, and how."""
+        return self._continuer.spec()
+
+    def check(self, source: Path, manifest: Manifest) -> None:
+        """Refuse a dataset without labelled solutions of two steps or more."""
+        import polars as pl
+
+        steps = pl.col("completions").list.len()
+        solutions = pl.scan_parquet(source / "solutions" / "*.parquet")
+        worth = solutions.filter(pl.col("labels").is_not_null() & (steps > 1))
+        if not worth.select(pl.len()).collect().item():
+            raise InputError(
+                f"{source} has no labelled solution of two steps or more: nothing can be continued."
+                " Outcome labels are all it can have."
+            )
+
+    def run(self, draft: Draft) -> None:
+        """Continue every beginning that is owed, then count and write."""
+        golds = gold_answers(draft.files("problems"))
+        files = draft.files("solutions")
+        with self._continuer.open(draft, FOLDER) as run:
+            wanted = partial(_wanted, files)
+            self._continuer.sample_owed(run, wanted, draft.progress)
+            make = partial(get_grader, str(draft.manifest["spec"]["grader"]))
+            pairs = len(run.spans) * self._continuer.sampling.n
+            with pooled(make, pairs, self._workers) as grader:
+                counted = partial(with_rollouts, run, golds, grader)
+                draft.rewrite("solutions", "count", counted)
+            draft.manifest["rollouts"] = {
+                **cost(run, self._continuer.sampling),
+                **_agreement(draft.files("solutions")),
+                "tokens_of_outcomes": draft.manifest["cost"]["tokens"],
+            }
+        add_cost(draft.manifest, draft.manifest["rollouts"])
+
+
+def _agreement(files: list[Path]) -> dict[str, Any]:
+    """Return the steps counted, and on how many the rounded estimate is not the outcome label."""
+    import polars as pl
+
+    solutions = pl.scan_parquet(files).filter(pl.col("rollouts").is_not_null())
+    steps = solutions.select("labels", "rollouts").explode("labels", "rollouts").drop_nulls()
+    counts = pl.col("rollouts").struct
+    share = counts.field("n_correct") / counts.field("n")
+    found = steps.select(
+        steps=pl.len(),
+        mean=share.mean(),
+        disagree=((share >= 0.5) != pl.col("labels")).sum(),
+    ).collect()
+    row = found.row(0, named=True)
+    return {**row, "mean": None if row["mean"] is None else round(row["mean"], 4)}
+
+
+def _wanted(files: list[Path]) -> Iterator[Beginning]:
+    """Yield what is continued for the labelled solutions in files."""
+    import pyarrow.parquet as pq
+
+    columns = ["prompt", "completions", "labels"]
+    for file in files:
+        for batch in pq.ParquetFile(file).iter_batches(2048, columns=columns):
+            for row in batch.to_pylist():
+                if row["labels"] is not None:
+                    yield from beginnings(row)
+
+
+def with_rollouts(
+    run: RunDir, golds: Mapping[str, str], grader: Grader, table: pa.Table
+) -> pa.Table:
+    """Return a file's solutions with the counts of their steps.
+
+    Args:
+        run: Holds the continuations.
+        golds: Gold answers by problem id.
+        grader: Judges a beginning together with its continuation.
+        table: The rows of ``solutions``.
+    """
+    import pyarrow as pa
+
+    rows = table.to_pylist()
+    asked = {key: row for row in rows if row["labels"] is not None for key, _ in beginnings(row)}
+    counts = dict(_counts(run, golds, grader, asked))
+    for row in rows:
+        if row["labels"] is None:
+            continue
+        steps = [counts[key] for key, _ in beginnings(row)]
+        last = (int(row["outcome"] == "correct"), 1)
+        # Where no continuation of some step could be judged, those of the others would mislead.
+        if all(n for _, n in steps):
+            every = [*steps, last] if row["completions"] else []
+            row["rollouts"] = [{"n": n, "n_correct": correct} for correct, n in every]
+    return pa.Table.from_pylist(rows, schema=arrow_schema("solutions"))
+
+
+def _counts(
+    run: RunDir, golds: Mapping[str, str], grader: Grader, asked: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[str, Counts]]:
+    """Grade the continuations of each beginning; count the right ones and those judged."""
+    pairs: list[tuple[str, str]] = []
+    sizes = []
+    for row, record in zip(asked.values(), continuations(run, asked), strict=True):
+        beginning = record["prompt"][len(row["prompt"]) :]
+        gold = golds[row["problem_id"]]
+        pairs += [(gold, beginning + each["text"]) for each in record["completions"]]
+        sizes.append(len(record["completions"]))
+    verdicts = iter(grader.grade(pairs))
+    for key, size in zip(asked, sizes, strict=True):
+        outcomes = [next(verdicts).status for _ in range(size)]
+        judged = [each for each in outcomes if each not in ("gold_unparsed", "timed_out")]
+        yield key, (judged.count("correct"), len(judged))
+
+
+def check_rollouts(n: int) -> int:
+    """Return ``n``.
+
+    Raises:
+        InputError: if it is less than 2: one rollout is the outcome, which costs nothing.
+    """
+    if n < 2:
+        raise InputError(
+            f"--rollouts {n}: expected at least 2. With one, the label is the outcome, which "
+            "`fsdpo-data build` has written already."
+        )
+    return n
+
+
+def cost_line(rollouts: Mapping[str, Any]) -> str:
+    """Return what the labels cost, for a person."""
+    ratio = rollouts["tokens"] / max(1, rollouts["tokens_of_outcomes"])
+    return (
+        f"N={rollouts['n']}: {rollouts['continuations']:,} continuations of "
+        f"{rollouts['beginnings']:,} beginnings, {rollouts['tokens']:,} tokens, {ratio:.1f} times "
+        "what sampling the solutions took; the outcome labels of N=1 took no more"
+    )

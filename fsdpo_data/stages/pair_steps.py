@@ -1,0 +1,296 @@
+"""Pairs of single steps, as Step-DPO has them: the first error against a right step in its place.
+
+The first step of an incorrect solution whose reward falls below a threshold is its first error.
+The steps before it are continued anew, and of the continuations that end correct the first one
+gives the step that is preferred. Both sides are kept whole, shared steps first, so the pairs have
+the columns of any others; ``fsdpo-train dpo --loss step-dpo`` learns from the step in which the
+sides differ, and ``export --to step-dpo-10k`` writes just that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.answers import Grader
+from fsdpo_data.answers.pool import pooled
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import ID_VERSION, digest
+from fsdpo_data.dataset.derive import Draft
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.run import RunDir
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.pairs.step_statistics import step_pair_statistics
+from fsdpo_data.stages.annotate import get_grader
+from fsdpo_data.stages.continuations import (
+    Beginning,
+    Continuer,
+    add_cost,
+    beginning_id,
+    continuations,
+    cost,
+)
+from fsdpo_data.stages.grade import gold_answers
+from fsdpo_data.stages.pair import check_scored
+from fsdpo_data.steps.segment import Segmenter, get_segmenter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Folder of the continuations inside the new dataset's directory.
+FOLDER = "resampled"
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPairSpec:
+    """How pairs of steps are chosen.
+
+    Attributes:
+        threshold: A step whose reward is below it is an error.
+        max_pairs: Pairs per problem at most, those of the lowest rewards; None for all.
+    """
+
+    threshold: float = 0.5
+    max_pairs: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold <= 1:
+            raise InputError(f"--threshold {self.threshold}: expected a number over 0, at most 1.")
+        if self.max_pairs is not None and self.max_pairs < 1:
+            raise InputError(f"--max-pairs {self.max_pairs}: expected at least 1 pair per problem.")
+
+
+@dataclass(frozen=True, slots=True)
+class FirstError:
+    """A wrong step to be put right.
+
+    Attributes:
+        row: The solution it is in.
+        step: Its index among the steps.
+    """
+
+    row: Row
+    step: int
+
+    @property
+    def beginning(self) -> str:
+        """The prompt and the steps before the error."""
+        return str(self.row["prompt"]) + "".join(self.row["completions"][: self.step])
+
+    @property
+    def reward(self) -> float:
+        """The reward of the error."""
+        return float(self.row["step_rewards"][self.step])
+
+
+class StepPairStage:
+    """Adds the ``pairs`` config, one pair for each different first error that can be put right.
+
+    Args:
+        spec: Which errors.
+        continuer: Who continues what comes before them, and how.
+        workers: Processes that grade; the cores at hand if None.
+    """
+
+    name = "pair"
+
+    def __init__(
+        self, spec: StepPairSpec, continuer: Continuer, *, workers: int | None = None
+    ) -> None:
+        self._spec = spec
+        self._continuer = continuer
+        self._workers = workers
+
+    def spec(self) -> Mapping[str, Any]:
+        """Return the :class:`StepPairSpec` and who continues, as plain values."""
+        return {"style": "step-dpo", **asdict(self._spec), **self._continuer.spec()}
+
+    def check(self, source: Path, manifest: Manifest) -> None:
+        """Refuse a dataset that has no rewards, or in which no error is found."""
+        files = sorted((source / "solutions").glob("*.parquet"))
+        check_scored(files, source)
+        counts = Counter[str]()
+        if not any(True for file in files for _ in first_errors(file, self._spec, counts)):
+            raise InputError(
+                f"{source}: no step of {counts['incorrect']} incorrect solutions has a reward "
+                f"below --threshold {self._spec.threshold}. Raise it, or sample more solutions."
+            )
+
+    def run(self, draft: Draft) -> None:
+        """Continue what is owed, then write one file of pairs per file of solutions."""
+        files = draft.files("solutions")
+        golds = gold_answers(draft.files("problems"))
+        _, segmenter = get_segmenter(str(draft.manifest["spec"]["segmenter"]))
+        make = partial(get_grader, str(draft.manifest["spec"]["grader"]))
+        with self._continuer.open(draft, FOLDER) as run:
+            self._continuer.sample_owed(run, partial(self._wanted, files), draft.progress)
+            draft.progress.phase("pair", len(files))
+            with pooled(make, len(run.spans) * self._continuer.sampling.n, self._workers) as grader:
+                repair = Repair(run, golds, grader, segmenter, self._continuer.id)
+                tables = [partial(step_pair_table, file, self._spec, repair) for file in files]
+                draft.add("pairs", tables)
+            spent = cost(run, self._continuer.sampling)
+        statistics = step_pair_statistics(draft.files("pairs"), files, self._spec)
+        draft.manifest["pairs"] = {**statistics, "resampled": spent}
+        draft.manifest["rows"]["pairs"] = statistics["pairs"]
+        draft.dropped.discard("pairs")
+        add_cost(draft.manifest, spent)
+        if not statistics["pairs"]:
+            raise InputError(
+                f"{draft.source}: none of {spent['continuations']} continuations of "
+                f"{spent['beginnings']} beginnings ends correct. Take more with --resamples."
+            )
+
+    def _wanted(self, files: Sequence[Path]) -> Iterator[Beginning]:
+        for file in files:
+            for error in first_errors(file, self._spec):
+                yield beginning_id(error.beginning), error.beginning
+
+
+def first_errors(
+    file: Path, spec: StepPairSpec, counts: Counter[str] | None = None
+) -> Iterator[FirstError]:
+    """Yield the different first errors in a file of solutions, problem by problem.
+
+    Args:
+        file: A file of ``solutions``; the rows of a problem follow each other.
+        spec: What an error is, and how many are taken.
+        counts: Counts ``incorrect`` solutions, and of them those that are ``truncated`` (a step
+            may have been cut), ``unscored`` or without an error (``no_error``), and those whose
+            error is another's too (``repeated``) or beyond the limit (``over_limit``).
+    """
+    import pyarrow.parquet as pq
+
+    found = counts if counts is not None else Counter[str]()
+    columns = ("solution_id", "problem_id", "prompt", "completions", "finish_reason", "outcome")
+    rows = pq.read_table(file, columns=[*columns, "step_rewards"]).to_pylist()
+    problems: dict[str, list[FirstError]] = {}
+    for row in rows:
+        if row["outcome"] not in ("incorrect", "no_answer"):
+            continue
+        found["incorrect"] += 1
+        error = _first_error(row, spec.threshold, found)
+        if error is not None:
+            problems.setdefault(row["problem_id"], []).append(error)
+    for errors in problems.values():
+        yield from _worst(errors, spec.max_pairs, found)
+
+
+def _first_error(row: Row, threshold: float, counts: Counter[str]) -> FirstError | None:
+    if row["finish_reason"] != "stop":
+        counts["truncated"] += 1
+        return None
+    if row["step_rewards"] is None:
+        counts["unscored"] += 1
+        return None
+    for step, reward in enumerate(row["step_rewards"]):
+        if reward < threshold:
+            return FirstError(row, step)
+    counts["no_error"] += 1
+    return None
+
+
+def _worst(
+    errors: Sequence[FirstError], limit: int | None, counts: Counter[str]
+) -> list[FirstError]:
+    """Return the different errors of a problem, the lowest rewards first."""
+    different: dict[str, FirstError] = {}
+    for error in sorted(errors, key=lambda each: each.reward):
+        different.setdefault(error.beginning + error.row["completions"][error.step], error)
+    kept = list(different.values())[:limit]
+    counts["repeated"] += len(errors) - len(different)
+    counts["over_limit"] += len(different) - len(kept)
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What puts errors right.
+
+    Attributes:
+        run: Holds the continuations.
+        golds: Gold answers by problem id.
+        grader: Judges a beginning together with its continuation.
+        segmenter: That of the dataset.
+        sampling: Who continued, and how, as a digest.
+    """
+
+    run: RunDir
+    golds: Mapping[str, str]
+    grader: Grader
+    segmenter: Segmenter
+    sampling: str
+
+    def rows(self, errors: Sequence[FirstError]) -> Iterator[dict[str, Any]]:
+        """Yield the row of ``pairs`` for each error that some continuation puts right."""
+        candidates = [
+            list(self._candidates(error, record))
+            for error, record in zip(
+                errors,
+                continuations(self.run, (beginning_id(each.beginning) for each in errors)),
+                strict=True,
+            )
+        ]
+        asked = [
+            (self.golds[error.row["problem_id"]], "".join(steps))
+            for error, each in zip(errors, candidates, strict=True)
+            for _, steps in each
+        ]
+        verdicts = iter(self.grader.grade(asked))
+        for error, each in zip(errors, candidates, strict=True):
+            right = [found for found in each if next(verdicts).status == "correct"]
+            if right:
+                index, steps = right[0]
+                key = beginning_id(error.beginning)
+                yield _pair(
+                    error, digest("continuation", ID_VERSION, key, self.sampling, index), steps
+                )
+
+    def _candidates(
+        self, error: FirstError, record: Mapping[str, Any]
+    ) -> Iterator[tuple[int, list[str]]]:
+        """Yield (index, steps) of finished continuations that take another step at the error.
+
+        Joined with what they continue, they must fall into the same steps before it.
+        """
+        steps = error.row["completions"]
+        before = "".join(steps[: error.step])
+        for index, each in enumerate(record["completions"]):
+            if each["finish_reason"] != "stop":
+                continue
+            told = self.segmenter(before + each["text"])
+            if told[: error.step] != steps[: error.step] or len(told) <= error.step:
+                continue
+            # A step's last space is that of what follows it: alone it makes no other step.
+            if told[error.step].strip() != steps[error.step].strip():
+                yield index, told
+
+
+def _pair(error: FirstError, chosen_id: str, steps: list[str]) -> dict[str, Any]:
+    row = error.row
+    return {
+        "problem_id": row["problem_id"],
+        "chosen_id": chosen_id,
+        "rejected_id": row["solution_id"],
+        "prompt": row["prompt"],
+        "chosen": "".join(steps),
+        "rejected": "".join(row["completions"]),
+        "chosen_steps": steps,
+        "rejected_steps": row["completions"],
+        "chosen_rewards": None,
+        "rejected_rewards": row["step_rewards"],
+    }
+
+
+def step_pair_table(file: Path, spec: StepPairSpec, repair: Repair) -> pa.Table:
+    """Return the rows of ``pairs`` that one file of solutions gives."""
+    import pyarrow as pa
+
+    rows = list(repair.rows(list(first_errors(file, spec))))
+    return pa.Table.from_pylist(rows, schema=arrow_schema("pairs"))

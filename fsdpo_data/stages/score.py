@@ -1,0 +1,127 @@
+"""Scoring: a dataset's solutions get one reward per step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.statistics import ranking_auc
+from fsdpo_data.dataset.derive import Draft
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.engines.scorers import Scorer, SteppedText
+from fsdpo_data.steps.rewards import aggregated
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Solutions scored at a time: enough to find many of like length, little enough to see progress.
+CHUNK = 4096
+
+
+class ScoreStage:
+    """Writes ``step_rewards``.
+
+    Args:
+        prm: The process reward model, as resolved.
+        engine: What runs it, and in which precision; part of the dataset's spec.
+        make_scorer: Called only if solutions are owed: loading a model is slow.
+    """
+
+    name = "score"
+
+    def __init__(
+        self, prm: ModelRef, engine: Mapping[str, str], make_scorer: Callable[[], Scorer]
+    ) -> None:
+        self._prm = prm
+        self._engine = engine
+        self._make_scorer = make_scorer
+        self._scorer: Scorer | None = None
+
+    def spec(self) -> Mapping[str, Any]:
+        """Return which model scores, and how it is run."""
+        return {"prm": asdict(self._prm), "engine": dict(self._engine)}
+
+    def check(self, source: Path, manifest: Manifest) -> None:
+        """Accept any dataset: every one has solutions."""
+
+    def run(self, draft: Draft) -> None:
+        """Score every file of solutions; pairs made of other rewards are left out."""
+
+        def rewarded(table: pa.Table) -> pa.Table:
+            return self._rewarded(table, draft)
+
+        draft.rewrite("solutions", "score", rewarded, advance=False)
+        draft.drop_pairs()
+        statistics = reward_statistics(draft.files("solutions"))
+        draft.manifest["rewards"] = statistics
+        draft.manifest["cost"]["prm_calls"] += statistics["scored"]
+        self._scorer = None  # gives the memory back before whatever comes next
+
+    def _rewarded(self, table: pa.Table, draft: Draft) -> pa.Table:
+        import pyarrow as pa
+
+        if self._scorer is None:
+            self._scorer = self._make_scorer()
+        rewards: list[list[float] | None] = []
+        columns = table.select(["prompt", "completions"])
+        for start in range(0, table.num_rows, CHUNK):
+            rows = columns.slice(start, CHUNK).to_pylist()
+            items = [SteppedText(row["prompt"], row["completions"]) for row in rows]
+            rewards += self._scorer.score(items)
+            draft.progress.advance(len(rows))
+        schema = arrow_schema("solutions")
+        index = schema.get_field_index("step_rewards")
+        column = pa.array(rewards, type=schema.field(index).type)
+        return table.set_column(index, schema.field(index), column).cast(schema)
+
+
+def reward_statistics(files: list[Path]) -> dict[str, Any]:
+    """Describe the rewards in files of solutions.
+
+    Returns:
+        ``scored`` solutions, ``unscored`` ones (longer than the model reads), mean rewards of
+        correct and incorrect solutions, and by the mean and the min of the steps the chance that a
+        correct solution ranks above an incorrect one of the same problem.
+    """
+    import polars as pl
+
+    solutions = pl.scan_parquet(files).select(
+        "problem_id",
+        "outcome",
+        n_rewards=pl.col("step_rewards").list.len(),
+        mean=aggregated("step_rewards", "mean"),
+        min=aggregated("step_rewards", "min"),
+    )
+    rows = solutions.collect()
+    graded = rows.filter(
+        (pl.col("n_rewards") > 0) & pl.col("outcome").is_in(["correct", "incorrect", "no_answer"])
+    )
+    right = (graded["outcome"] == "correct").to_list()
+    rankings = {
+        how: ranking_auc(graded["problem_id"].to_list(), graded[how].to_list(), right)
+        for how in ("mean", "min")
+    }
+    means = graded.group_by(pl.col("outcome") == "correct").agg(pl.col("mean").mean())
+    by_outcome = dict(means.iter_rows())
+    return {
+        "scored": rows["n_rewards"].count(),
+        "unscored": rows["n_rewards"].null_count(),
+        "mean_correct": _rounded(by_outcome.get(True)),
+        "mean_incorrect": _rounded(by_outcome.get(False)),
+        "ranking_auc": {
+            how: {
+                "value": _rounded(found.value),
+                "problems": found.problems,
+                "ci95": [_rounded(bound) for bound in found.ci95] if found.ci95 else None,
+            }
+            for how, found in rankings.items()
+        },
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

@@ -1,0 +1,51 @@
+"""Step rewards to one number per solution, always by a named aggregate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from fsdpo_data.core.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: ``mean`` builds the paper's pairs, ``min`` ranks its best-of-N; ``prod`` and ``last`` are those
+#: of Lightman et al. (2023) and of outcome reward models.
+AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
+    "mean": lambda rewards: math.fsum(rewards) / len(rewards),
+    "min": min,
+    "prod": math.prod,
+    "last": lambda rewards: rewards[-1],
+}
+
+
+def check_aggregate(name: str) -> str:
+    """Return ``name``.
+
+    Raises:
+        InputError: if there is no aggregate of that name.
+    """
+    if name not in AGGREGATES:
+        raise InputError(f"--aggregate {name}: expected one of {', '.join(AGGREGATES)}.")
+    return name
+
+
+def aggregate(rewards: Sequence[float], how: str) -> float:
+    """Return one number for the rewards of a solution, which has at least one step."""
+    return float(AGGREGATES[check_aggregate(how)](rewards))
+
+
+def aggregated(column: str, how: str) -> pl.Expr:
+    """Return the polars expression of an aggregate over a column of reward lists, in float64."""
+    import polars as pl
+
+    rewards = pl.col(column).cast(pl.List(pl.Float64))
+    expressions = {
+        "mean": rewards.list.mean(),
+        "min": rewards.list.min(),
+        "prod": rewards.list.eval(pl.element().product()).list.first(),
+        "last": rewards.list.last(),
+    }
+    return expressions[check_aggregate(how)]

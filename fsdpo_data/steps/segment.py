@@ -1,0 +1,88 @@
+r"""Segmentation: cut a solution into steps that tile it exactly.
+
+For every segmenter, ``"".join(steps) == text`` and no step is blank, so a step's span is known
+from the lengths alone and no text is lost or invented. A text with no visible character has no
+steps. Separators stay at the end of the step before them; blank text at the start belongs to the
+first step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from fsdpo_data.core.errors import InputError
+
+Segmenter = Callable[[str], list[str]]
+
+#: "Step 1:" at the start of a line, bold or as a heading too ("**Step 1:**", "### Step 1:").
+#: Only a line start counts: "as in Step 2: …" within a sentence is prose.
+_MARKER = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+)?(?:\*{1,2})?Step[ \t]+\d+(?:\*{1,2})?[ \t]*:", re.M)
+# The indentation of a line stays with the line; blank lines stay with the step before them.
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+_LINE_END = re.compile(r"\n(?:[^\S\n]*\n)*")
+
+
+def step_marker(text: str) -> list[str]:
+    """Cut before each "Step k:" at a line start; text before the first belongs to step 1."""
+    starts = [match.start() for match in _MARKER.finditer(text)]
+    return _tile(text, starts[1:])
+
+
+def newline(text: str) -> list[str]:
+    """Cut after each line that holds text."""
+    return _tile(text, (match.end() for match in _LINE_END.finditer(text)))
+
+
+def blank_line(text: str) -> list[str]:
+    """Cut after each run of blank lines."""
+    return _tile(text, (match.end() for match in _BLANK_LINES.finditer(text)))
+
+
+def auto(text: str) -> list[str]:
+    """Cut by marker if there is one, else by blank line if there is one, else by line."""
+    return SEGMENTERS[style_of(text)](text)
+
+
+def style_of(text: str) -> str:
+    """Return the name of the segmenter that ``auto`` uses for ``text``."""
+    if _MARKER.search(text):
+        return "step-marker@1"
+    return "blank-line@1" if _BLANK_LINES.search(text.strip()) else "newline@1"
+
+
+def _tile(text: str, cuts: Iterable[int]) -> list[str]:
+    """Split ``text`` at ``cuts`` (ascending), joining a blank piece to the step before it."""
+    if not text.strip():
+        return []
+    steps: list[str] = []
+    start = 0
+    for cut in (*cuts, len(text)):
+        piece = text[start:cut]
+        if piece.strip():
+            steps.append(piece)
+            start = cut
+    # What is left after the last step with text is white space: the end of that step.
+    if start < len(text):
+        steps[-1] += text[start:]
+    return steps
+
+
+SEGMENTERS: dict[str, Segmenter] = {
+    "auto@1": auto,
+    "step-marker@1": step_marker,
+    "newline@1": newline,
+    "blank-line@1": blank_line,
+}
+
+
+def get_segmenter(name: str) -> tuple[str, Segmenter]:
+    """Return the full name and the function for ``auto`` or ``auto@1``.
+
+    Raises:
+        InputError: for a name that is not in ``SEGMENTERS``.
+    """
+    full = name if "@" in name else f"{name}@1"
+    if full not in SEGMENTERS:
+        raise InputError(f"--segmenter {name}: expected one of {', '.join(SEGMENTERS)}.")
+    return full, SEGMENTERS[full]

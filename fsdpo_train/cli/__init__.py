@@ -1,0 +1,1 @@
+"""The ``fsdpo-train`` command line."""

@@ -1,0 +1,1 @@
+"""Preference training on prompt groups."""

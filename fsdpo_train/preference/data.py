@@ -1,0 +1,175 @@
+"""The data side of preference training: pairs tokenised, shuffled and batched by prompt."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.step_tokens import StepTokenizer
+from fsdpo_train.preference.groups import Group, collate_groups, to_table
+from fsdpo_train.preference.pairs import PromptPairs
+from fsdpo_train.preference.reference_store import ReferenceKey, reference_key
+
+if TYPE_CHECKING:
+    import datasets
+    import numpy as np
+    import torch
+
+
+@dataclass(slots=True)
+class Prepared:
+    """Pairs ready to train on.
+
+    Attributes:
+        groups: Different solutions of each prompt and the pairs between them.
+        keys: Key of each solution's reference log-probabilities, in the order of ``groups``.
+        counts: ``prompts``, ``solutions``, ``pairs``, ``tokens``, and what exceeded the context:
+            ``long_solutions`` and the ``long_pairs`` that went with them.
+    """
+
+    groups: list[Group]
+    keys: list[list[ReferenceKey]]
+    counts: Counter[str]
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest solution with its prompt."""
+        return max(len(each.ids) for group in self.groups for each in group.solutions)
+
+
+def prepare(
+    prompts: Sequence[PromptPairs], tokenizer: Any, max_length: int, made_by: Mapping[str, str]
+) -> Prepared:
+    """Tokenise solutions; those over ``max_length`` tokens are dropped whole, with their pairs.
+
+    Raises:
+        InputError: if a step holds no token, or no pair is left.
+    """
+    encoder, found = StepTokenizer(tokenizer), Prepared([], [], Counter())
+    for each in prompts:
+        _add(found, each, encoder, max_length, made_by)
+    if not found.groups:
+        raise InputError(
+            f"--data: none of {found.counts['long_pairs']} pairs is left; "
+            f"{found.counts['long_solutions']} solutions exceed {max_length} tokens. Raise "
+            "--max-length, or choose a model with a longer context."
+        )
+    return found
+
+
+def _add(
+    found: Prepared,
+    prompt: PromptPairs,
+    encoder: StepTokenizer,
+    max_length: int,
+    made_by: Mapping[str, str],
+) -> None:
+    encoded = [
+        encoder.encode(prompt.prompt, each.steps, end=each.end, max_length=max_length)
+        for each in prompt.solutions
+    ]
+    fits = [not each.lost for each in encoded]
+    pairs = [(a, b) for a, b in prompt.pairs if fits[a] and fits[b]]
+    found.counts["long_solutions"] += fits.count(False)
+    found.counts["long_pairs"] += len(prompt.pairs) - len(pairs)
+    if not pairs:
+        return
+    group, kept = _only(
+        Group(encoded, [each.rewards for each in prompt.solutions], prompt.pairs), pairs
+    )
+    found.groups.append(group)
+    found.keys.append(
+        [
+            reference_key(made_by, prompt.prompt, each.steps, each.end)
+            for each in (prompt.solutions[index] for index in kept)
+        ]
+    )
+    found.counts["prompts"] += 1
+    found.counts["solutions"] += len(kept)
+    found.counts["pairs"] += len(pairs)
+    found.counts["tokens"] += sum(len(each.ids) - each.n_prompt for each in group.solutions)
+
+
+def _only(group: Group, pairs: Sequence[tuple[int, int]]) -> tuple[Group, list[int]]:
+    """Return the group of some of its pairs, and which solutions they need."""
+    kept = sorted({index for pair in pairs for index in pair})
+    place = {index: number for number, index in enumerate(kept)}
+    return (
+        Group(
+            [group.solutions[index] for index in kept],
+            [group.rewards[index] for index in kept],
+            [(place[a], place[b]) for a, b in pairs],
+        ),
+        kept,
+    )
+
+
+def training_rows(groups: Sequence[Group], shuffle: str) -> datasets.Dataset:
+    """Return what is shuffled: a prompt with all its pairs, or single pairs.
+
+    Returns:
+        Columns ``group`` (its number), ``pairs`` and ``length`` (tokens it costs).
+    """
+    import datasets
+
+    rows = [
+        (number, pairs)
+        for number, group in enumerate(groups)
+        for pairs in ([group.pairs] if shuffle == "groups" else [[pair] for pair in group.pairs])
+    ]
+    return datasets.Dataset.from_dict(
+        {
+            "group": [number for number, _ in rows],
+            "pairs": [[list(pair) for pair in pairs] for _, pairs in rows],
+            "length": [_tokens(groups[number], pairs) for number, pairs in rows],
+        }
+    )
+
+
+def _tokens(group: Group, pairs: Sequence[tuple[int, int]]) -> int:
+    used = [group.solutions[index] for index in {index for pair in pairs for index in pair}]
+    return used[0].n_prompt + sum(len(each.ids) - each.n_prompt for each in used)
+
+
+@dataclass(frozen=True, slots=True)
+class Collator:
+    """Turns rows of :func:`training_rows` into tensors; pairs of one prompt meet again.
+
+    Attributes:
+        groups: The groups that the rows name.
+        reference: Reference log-probabilities of their solutions, one array per solution.
+        share_prompt: Whether a prompt is computed once.
+        pad: Padding id.
+        eos: End-of-sequence id.
+        dtype: Dtype that attention scores are computed in.
+    """
+
+    groups: Sequence[Group]
+    reference: Sequence[Sequence[np.ndarray]]
+    share_prompt: bool
+    pad: int
+    eos: int
+    dtype: torch.dtype
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return a :class:`GroupBatch` as a dict, with ``reference_ST``."""
+        import numpy as np
+        import torch
+
+        pairs: dict[int, list[tuple[int, int]]] = {}
+        for row in rows:
+            pairs.setdefault(row["group"], []).extend((a, b) for a, b in row["pairs"])
+        batch, values = [], []
+        for number, listed in pairs.items():
+            group, kept = _only(self.groups[number], listed)
+            batch.append(group)
+            values.extend(self.reference[number][index] for index in kept)
+        tensors = collate_groups(
+            batch, share_prompt=self.share_prompt, pad=self.pad, eos=self.eos, dtype=self.dtype
+        )
+        reference_N = torch.from_numpy(np.concatenate(values))
+        reference_ST = to_table(reference_N, tensors.cell_N, tensors.step_ST.shape)
+        return {**tensors.as_dict(), "reference_ST": reference_ST}

@@ -1,0 +1,245 @@
+"""Prompt groups to tensors: each different solution once, its prompt once for all of them.
+
+One row per group (``share_prompt``)::
+
+    tokens    p p p | a a a a | b b b     a token sees its prompt and its own solution
+    position  0 1 2 | 3 4 5 6 | 3 4 5     each solution follows the prompt
+
+or one row per solution, for models that share nothing. Either way each completion token
+is listed with the place whose hidden state predicts it, so that everything behind the model is
+the same code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.engines.step_tokens import PROMPT, Encoded
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The solutions of one prompt and the pairs between them.
+
+    Attributes:
+        solutions: Different solutions of one prompt, encoded with it.
+        rewards: Step rewards of each.
+        pairs: (chosen, rejected) as indices into ``solutions``.
+    """
+
+    solutions: Sequence[Encoded]
+    rewards: Sequence[Sequence[float]]
+    pairs: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBatch:
+    """Prompt groups as tensors; N completion tokens of S solutions in R rows of L tokens.
+
+    Attributes:
+        input_ids_RL: Token ids.
+        position_ids_RL: Positions, restarted for each solution.
+        attention_mask: [R, L] of ones and zeros; if the prompt is shared, additive
+            [S, 1, T, P + T]: what the tokens of a solution see of its prompt and of each other.
+        source_N: Place, in the flattened rows, whose hidden state predicts each token.
+        target_N: The tokens.
+        cell_N: Where each goes in the flattened [S, T] tables.
+        step_ST: Step of each completion token, -1 at padding.
+        ends_ST: Whether it is the end-of-sequence token.
+        reward_SK: Step rewards, zero-padded.
+        chosen_P: Index of each pair's preferred solution among the S.
+        rejected_P: Index of the other.
+        tree: If the prompt is shared, ``branch_ST``, ``row_S`` and ``place_RL`` of
+            :func:`fsdpo_data.engines.tree_attention.tree_attention`.
+    """
+
+    input_ids_RL: Tensor
+    position_ids_RL: Tensor
+    attention_mask: Tensor
+    source_N: Tensor
+    target_N: Tensor
+    cell_N: Tensor
+    step_ST: Tensor
+    ends_ST: Tensor
+    reward_SK: Tensor
+    chosen_P: Tensor
+    rejected_P: Tensor
+    tree: dict[str, Tensor] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+def collate_groups(
+    groups: Sequence[Group], *, share_prompt: bool, pad: int, eos: int, dtype: torch.dtype
+) -> GroupBatch:
+    """Batch prompt groups.
+
+    Args:
+        groups: Groups; each solution keeps at least one step.
+        share_prompt: Whether a group's prompt is computed once, under a tree mask.
+        pad: Padding id.
+        eos: End-of-sequence id.
+        dtype: Dtype of the additive mask: that of the attention scores.
+    """
+    import torch
+
+    rows = [row for group in groups for row in _rows(group, share_prompt)]
+    width = max(len(row.ids) for row in rows)
+    solutions = [each for group in groups for each in group.solutions]
+    tails = [slice(each.n_prompt, None) for each in solutions]
+    lengths = [len(each.ids[tail]) for each, tail in zip(solutions, tails, strict=True)]
+    shape = len(solutions), max(lengths)
+    target_N = torch.tensor(list(chain(*(e.ids[t] for e, t in zip(solutions, tails, strict=True)))))
+    step_N = torch.tensor(
+        list(chain(*(e.step_of[t] for e, t in zip(solutions, tails, strict=True))))
+    )
+    cell_N = torch.tensor([s * shape[1] + t for s, n in enumerate(lengths) for t in range(n)])
+    step_ST = torch.full(shape, PROMPT).view(-1).scatter(0, cell_N, step_N).view(shape)
+    last_ST = torch.arange(shape[1]) == torch.tensor(lengths)[:, None] - 1
+    token_ST = torch.full(shape, pad).view(-1).scatter(0, cell_N, target_N).view(shape)
+    chosen, rejected = _pairs(groups)
+    return GroupBatch(
+        input_ids_RL=_padded([row.ids for row in rows], pad),
+        position_ids_RL=_padded([row.positions for row in rows], 0),
+        attention_mask=_branch_mask(groups, shape[1], dtype)
+        if share_prompt
+        else _padded([[1] * len(row.ids) for row in rows], 0),
+        source_N=torch.tensor(
+            [number * width + place for number, row in enumerate(rows) for place in row.sources]
+        ),
+        target_N=target_N,
+        cell_N=cell_N,
+        step_ST=step_ST,
+        ends_ST=last_ST & (token_ST == eos),
+        reward_SK=_padded([list(each) for group in groups for each in group.rewards], 0.0),
+        chosen_P=torch.tensor(chosen, dtype=torch.long),
+        rejected_P=torch.tensor(rejected, dtype=torch.long),
+        tree=_tree(groups, width, shape[1]) if share_prompt else {},
+    )
+
+
+def to_table(value_N: Tensor, cell_N: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return values of completion tokens as a table of ``shape`` [S, T], zero at padding.
+
+    Args:
+        value_N: One value per token.
+        cell_N: Where each goes in the flattened table.
+        shape: S and T.
+    """
+    empty = value_N.new_zeros(math.prod(shape))
+    return empty.scatter(0, cell_N, value_N).view(*shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row: ids, their positions, predicting places."""
+
+    ids: list[int]
+    positions: list[int]
+    sources: list[int]
+
+
+def _rows(group: Group, share_prompt: bool) -> list[_Row]:
+    if not share_prompt:
+        return [_row([each]) for each in group.solutions]
+    return [_row(group.solutions)]
+
+
+def _row(solutions: Sequence[Encoded]) -> _Row:
+    """Return the prompt of the solutions, and each of them behind it."""
+    n_prompt = solutions[0].n_prompt
+    row = _Row(
+        ids=solutions[0].ids[:n_prompt],
+        positions=list(range(n_prompt)),
+        sources=[],
+    )
+    for solution in solutions:
+        start = len(row.ids)
+        completion = solution.ids[n_prompt:]
+        row.ids.extend(completion)
+        row.positions.extend(range(n_prompt, n_prompt + len(completion)))
+        # The prompt's last token predicts the first of every solution.
+        row.sources.extend([n_prompt - 1, *range(start, start + len(completion) - 1)])
+    return row
+
+
+def _pairs(groups: Sequence[Group]) -> tuple[list[int], list[int]]:
+    """Return chosen and rejected of all pairs, as indices into the solutions of all groups."""
+    starts = accumulate((len(group.solutions) for group in groups), initial=0)
+    pairs = [
+        (start + chosen, start + rejected)
+        for start, group in zip(starts, groups, strict=False)
+        for chosen, rejected in group.pairs
+    ]
+    return [chosen for chosen, _ in pairs], [rejected for _, rejected in pairs]
+
+
+def _branch_mask(groups: Sequence[Group], longest: int, dtype: torch.dtype) -> Tensor:
+    """Return the additive mask, [S, 1, T, P + T]: 0 where a token may look, the least number else.
+
+    What stands behind the end of a solution sees it, and is not seen; it means nothing.
+    """
+    import torch
+
+    n_prompt_S = torch.tensor([each.n_prompt for group in groups for each in group.solutions])
+    width = int(n_prompt_S.max())
+    prompt_SP = torch.arange(width) < n_prompt_S[:, None]
+    own_TT = torch.ones(longest, longest, dtype=torch.bool).tril()
+    seen = torch.cat(
+        [
+            prompt_SP[:, None].expand(-1, longest, -1),
+            own_TT.expand(len(n_prompt_S), -1, -1),
+        ],
+        dim=-1,
+    )
+    least = torch.finfo(dtype).min
+    return torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, least)[:, None]
+
+
+def _tree(groups: Sequence[Group], width: int, longest: int) -> dict[str, Tensor]:
+    """Return where attention finds the tokens of each solution, and where rows find their outputs.
+
+    Args:
+        groups: One per row.
+        width: Tokens of a row.
+        longest: Tokens of the longest solution.
+    """
+    import torch
+
+    prompts = [group.solutions[0].n_prompt for group in groups]
+    place_RL = torch.zeros(len(groups), width, dtype=torch.long)  # padding finds anything
+    branches, rows = [], []
+    for row, (group, n_prompt) in enumerate(zip(groups, prompts, strict=True)):
+        place_RL[row, :n_prompt] = row * max(prompts) + torch.arange(n_prompt)
+        start = n_prompt
+        for solution in group.solutions:
+            length = len(solution.ids) - n_prompt
+            first = len(groups) * max(prompts) + len(branches) * longest
+            place_RL[row, start : start + length] = first + torch.arange(length)
+            places = row * width + start + torch.arange(longest).clamp(max=max(length - 1, 0))
+            branches.append(places)
+            rows.append(row)
+            start += length
+    return {
+        "branch_ST": torch.stack(branches),
+        "row_S": torch.tensor(rows),
+        "place_RL": place_RL,
+    }
+
+
+def _padded(rows: Sequence[Sequence[float]], fill: float) -> Tensor:
+    """Return the rows as one tensor, padded on the right."""
+    import torch
+
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])

@@ -1,0 +1,231 @@
+r"""Losses as pure functions of tensors.
+
+Suffixes: ``_B`` or ``_S`` solutions, ``_T`` tokens, ``_K`` steps, ``_P`` pairs. A pair is two
+indices into the solutions, so T² pairs of a problem cost 2T solutions.
+
+The gradient of each preference loss is that of −β·E[σ(r̂_l − r̂_w)·(F_w − F_l)], where r̂ is the
+implicit reward of the whole solution (never weighted, held constant) and F = Σ_t w_t log π_t; they
+differ in the weights w:
+
+=====================  ==========================================================================
+``dpo``                w = 1: the gradient of −log σ(r̂_w − r̂_l) (Rafailov et al. 2023)
+``step-dpo``           the same on solutions that end with the first step in which the sides
+                       differ; the shared steps before it cancel (Lai et al. 2024)
+``full-step``          w = α of the token's step, α = softmax over the K steps of ±γ·reward (the
+                       paper's step-wise DPO loss)
+``full-step-scaled``   w = K·α, whose limit γ → 0 is DPO itself; that of ``full-step`` is DPO's
+                       gradient divided by K of either side
+``release``            public code that presents itself as the paper's: softmax over *tokens*, the
+                       end-of-sequence token left out, times σ(∓(log π − log π_ref)) of the token,
+                       and no β in front
+=====================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fsdpo_data.core.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+#: The preference losses by name.
+LOSSES = ("full-step", "full-step-scaled", "dpo", "step-dpo", "release")
+#: Those that read no step rewards.
+WITHOUT_REWARDS = ("dpo", "step-dpo")
+
+
+def at_readouts(value_BT: Tensor, readout_BK: Tensor) -> Tensor:
+    """Return the values at the readout token of every step, shape [B, K].
+
+    Args:
+        value_BT: One value per token, or [B, T, 1] as a head of one logit gives them.
+        readout_BK: Position of each step's readout; 0 where there is no step.
+    """
+    return value_BT.flatten(1).gather(1, readout_BK)
+
+
+def prm_loss(
+    logit_BK: Tensor,
+    label_BK: Tensor,
+    mask_BK: Tensor,
+    *,
+    reduce: str,
+    class_weights: tuple[float, float] | None = None,
+) -> Tensor:
+    """Binary cross-entropy of step rewards against step labels (the paper's equation of L_PRM).
+
+    Args:
+        logit_BK: The head's output at each step; its sigmoid is the reward.
+        label_BK: Labels in [0, 1]; soft ones are Monte-Carlo estimates.
+        mask_BK: Whether there is such a step.
+        reduce: Over the steps of a solution: ``sum`` (the paper's) or ``mean``.
+        class_weights: Weights of (wrong, right) steps; a soft label takes its share of both.
+
+    Returns:
+        The mean over solutions, a scalar of the logits' dtype (float32 for half precision).
+    """
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    logit_BK = logit_BK.float() if logit_BK.element_size() < 4 else logit_BK
+    label_BK = label_BK.to(logit_BK.dtype).masked_fill(~mask_BK, 0)
+    loss_BK = binary_cross_entropy_with_logits(logit_BK, label_BK, reduction="none")
+    if class_weights is not None:
+        wrong, right = class_weights
+        loss_BK = loss_BK * (label_BK * right + (1 - label_BK) * wrong)
+    loss_B = (loss_BK * mask_BK).sum(-1)
+    if reduce == "mean":
+        loss_B = loss_B / mask_BK.sum(-1).clamp_min(1)
+    return loss_B.mean()
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceSpec:
+    """Which loss, and its two temperatures.
+
+    Attributes:
+        loss: One of ``LOSSES``.
+        beta: Strength of the pull towards the reference policy, over 0.
+        gamma: Temperature of step rewards, 0 or more; 0 weighs all steps alike.
+    """
+
+    loss: str = "full-step"
+    beta: float = 0.05
+    gamma: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.loss not in LOSSES:
+            raise InputError(f"--loss {self.loss}: expected one of {', '.join(LOSSES)}.")
+        if not 0 < self.beta < float("inf"):
+            raise InputError(f"--beta {self.beta}: expected a number over 0; the paper has 0.05.")
+        if not self.gamma >= 0:
+            raise InputError(f"--gamma {self.gamma}: expected 0 or more; the paper has 0.5.")
+
+
+@dataclass(frozen=True, slots=True)
+class Solutions:
+    """Different solutions, padded to one shape; what the losses read besides log-probabilities.
+
+    Attributes:
+        reference_ST: Log-probabilities of the reference policy; anything at padding.
+        step_ST: Step of each token, -1 at padding.
+        ends_ST: Whether the token is the end-of-sequence token.
+        reward_SK: Step rewards; anything where there is no step.
+    """
+
+    reference_ST: Tensor
+    step_ST: Tensor
+    ends_ST: Tensor
+    reward_SK: Tensor
+
+
+def preference_loss(
+    logp_ST: Tensor,
+    solutions: Solutions,
+    chosen_P: Tensor,
+    rejected_P: Tensor,
+    spec: PreferenceSpec,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the loss over pairs, and what to log about it.
+
+    Args:
+        logp_ST: Log-probabilities of the policy; finite, and anything at padding.
+        solutions: The solutions they belong to.
+        chosen_P: Index of each pair's preferred solution.
+        rejected_P: Index of the other.
+        spec: Which loss.
+
+    Returns:
+        A scalar whose value is the mean of −log σ(r̂_w − r̂_l) and whose gradient is that of the
+        loss asked for, and detached metrics: ``rewards/chosen``, ``rewards/rejected``,
+        ``rewards/margins``, ``rewards/accuracies`` (ties count half), ``kl`` (nats per solution
+        from the reference to the policy, estimated on these samples of the reference) and
+        ``alpha_entropy`` (of the step weights, 1 where they are uniform; NaN with single steps).
+    """
+    import torch
+    from torch.nn.functional import logsigmoid
+
+    mask_ST = solutions.step_ST >= 0
+    logp_ST = logp_ST.masked_fill(~mask_ST, 0)
+    ratio_ST = (logp_ST.detach() - solutions.reference_ST).masked_fill(~mask_ST, 0)
+    reward_S = spec.beta * ratio_ST.sum(-1)
+    margin_P = reward_S[chosen_P] - reward_S[rejected_P]
+    up_ST, down_ST = (_token_weights(ratio_ST, solutions, spec, sign) for sign in (1, -1))
+    gain_P = (up_ST * logp_ST).sum(-1)[chosen_P] - (down_ST * logp_ST).sum(-1)[rejected_P]
+    scale = 1.0 if spec.loss == "release" else spec.beta
+    surrogate = -scale * (torch.sigmoid(-margin_P) * gain_P).mean()
+    value = -logsigmoid(margin_P).mean()
+    metrics = {
+        "rewards/chosen": reward_S[chosen_P].mean(),
+        "rewards/rejected": reward_S[rejected_P].mean(),
+        "rewards/margins": margin_P.mean(),
+        "rewards/accuracies": ((margin_P > 0) + 0.5 * (margin_P == 0)).float().mean(),
+        "kl": -ratio_ST.sum(-1).mean(),
+        "alpha_entropy": _entropy(step_weights(*_rewards(solutions), spec.gamma, 1)),
+    }
+    return value + (surrogate - surrogate.detach()), metrics
+
+
+def step_weights(reward_SK: Tensor, mask_SK: Tensor, gamma: float, sign: int) -> Tensor:
+    """Softmax over the steps of ±γ·reward (the paper's α), shape [S, K].
+
+    Args:
+        reward_SK: Step rewards; anything where there is no step.
+        mask_SK: Whether there is such a step.
+        gamma: Temperature; infinity puts all weight on the best (worst) step.
+        sign: 1 for a preferred solution, -1 for a dispreferred one.
+
+    Returns:
+        Rows that sum to one; zero where there is no step.
+    """
+    import torch
+
+    score_SK = (sign * reward_SK).masked_fill(~mask_SK, -torch.inf)
+    if gamma == float("inf"):
+        best_SK = score_SK == score_SK.amax(-1, keepdim=True)
+        return best_SK.to(reward_SK.dtype) / best_SK.sum(-1, keepdim=True)
+    # Where there is no step 0·(-inf) would be NaN, so the mask comes after γ.
+    return (gamma * sign * reward_SK).masked_fill(~mask_SK, -torch.inf).softmax(-1)
+
+
+def _token_weights(
+    ratio_ST: Tensor, solutions: Solutions, spec: PreferenceSpec, sign: int
+) -> Tensor:
+    """Return the weight of each token on one side of a pair, zero at padding."""
+    import torch
+
+    mask_ST = solutions.step_ST >= 0
+    if spec.loss in WITHOUT_REWARDS:
+        return mask_ST.to(ratio_ST.dtype)
+    reward_SK, mask_SK = _rewards(solutions)
+    at_ST = solutions.step_ST.clamp_min(0)
+    if spec.loss == "release":
+        trained_ST = mask_ST & ~solutions.ends_ST
+        reward_ST = reward_SK.gather(1, at_ST)
+        weight_ST = step_weights(reward_ST, trained_ST, spec.gamma, sign)
+        return (weight_ST * torch.sigmoid(-sign * ratio_ST)).masked_fill(~trained_ST, 0)
+    alpha_SK = step_weights(reward_SK, mask_SK, spec.gamma, sign)
+    if spec.loss == "full-step-scaled":
+        alpha_SK = alpha_SK * mask_SK.sum(-1, keepdim=True)
+    return alpha_SK.to(ratio_ST.dtype).gather(1, at_ST).masked_fill(~mask_ST, 0)
+
+
+def _rewards(solutions: Solutions) -> tuple[Tensor, Tensor]:
+    """Return the rewards, zero where there is no step, and the mask of the steps."""
+    import torch
+
+    n_steps_S = solutions.step_ST.amax(-1) + 1
+    steps_K = torch.arange(solutions.reward_SK.shape[1], device=n_steps_S.device)
+    mask_SK = steps_K < n_steps_S[:, None]
+    return solutions.reward_SK.masked_fill(~mask_SK, 0), mask_SK
+
+
+def _entropy(alpha_SK: Tensor) -> Tensor:
+    """Return the mean entropy of the rows over that of uniform weights; one step has none."""
+    import torch
+
+    entropy_S = torch.special.entr(alpha_SK).sum(-1)
+    most_S = (alpha_SK > 0).sum(-1).log()
+    return (entropy_S / most_S)[most_S > 0].mean()

@@ -1,0 +1,218 @@
+"""Preference pairs read from where they were published, checked, and gathered by prompt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import file_sha256
+from fsdpo_train.preference.loss import WITHOUT_REWARDS
+
+#: What is read of a pair.
+COLUMNS = ("prompt", "chosen_steps", "rejected_steps", "chosen_rewards", "rejected_rewards")
+
+Row = Mapping[str, Any]
+#: A row and where it stands, for messages.
+PlacedRow = tuple[str, Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """One side of a pair.
+
+    Attributes:
+        steps: The steps; joined they are the text.
+        rewards: One per step.
+        end: Whether the solution ends there, so that an end-of-sequence token follows.
+    """
+
+    steps: tuple[str, ...]
+    rewards: tuple[float, ...]
+    end: bool = True
+
+    def cut(self, count: int) -> Solution:
+        """Return the first ``count`` steps; all of them are the solution itself."""
+        if count >= len(self.steps):
+            return self
+        return Solution(self.steps[:count], self.rewards[:count], end=False)
+
+
+@dataclass(slots=True)
+class PromptPairs:
+    """The pairs of one prompt.
+
+    Attributes:
+        prompt: The rendered prompt.
+        solutions: Its different solutions, in the order in which they appear.
+        pairs: (chosen, rejected) as indices into ``solutions``.
+    """
+
+    prompt: str
+    solutions: list[Solution] = field(default_factory=list)
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+
+
+def open_pairs(data: Path) -> tuple[str, Iterator[PlacedRow], dict[str, str]]:
+    """Find the pairs that ``--data`` names.
+
+    Args:
+        data: A sealed dataset, a JSONL or parquet file, or ``org/name[@revision]`` on the Hub.
+
+    Returns:
+        What identifies them by content, the rows, and what the dataset says of its making
+        (``dataset``, ``prm``), for the model card.
+
+    Raises:
+        InputError: if there are none.
+        SchemaError: if the dataset is not sealed, or its pairs were changed since.
+        Unavailable: if the Hub cannot be reached, or refuses.
+    """
+    from fsdpo_data.hub.client import HubRepo
+
+    if data.is_dir():
+        return _sealed(data)
+    if data.is_file() and data.suffix in (".jsonl", ".parquet"):
+        return "sha256:" + file_sha256(data), _file_rows(data), {}
+    if not data.exists() and HubRepo.parse(str(data), "dataset") is not None:
+        return _on_hub(str(data))
+    raise InputError(
+        f"--data {data}: expected a sealed dataset with pairs, a .jsonl or .parquet file with the "
+        f"columns {', '.join(COLUMNS)}, or org/name of a dataset on the Hub."
+    )
+
+
+def _sealed(root: Path) -> tuple[str, Iterator[PlacedRow], dict[str, str]]:
+    from fsdpo_data.dataset.manifest import read_manifest
+    from fsdpo_data.dataset.validate import check_files
+
+    manifest = read_manifest(root)
+    files = [entry for entry in manifest["files"] if entry["path"].startswith("pairs/")]
+    if not files:
+        raise InputError(
+            f"--data {root} has no pairs. Score and pair it first: fsdpo-data score {root} --prm "
+            "PATH --out SCORED, then fsdpo-data pair SCORED --out NEW."
+        )
+    # The pairs are all that is read, so a copy without the solutions will do.
+    check_files(root, {"files": files})
+    said = {"dataset": str(manifest["digest"])}
+    prm = manifest["spec"].get("score", {}).get("prm")
+    if prm:
+        said["prm"] = f"{prm['name']}@{prm['revision']}"
+    return str(manifest["digest"]), _shards(root / entry["path"] for entry in files), said
+
+
+def _shards(files: Iterable[Path]) -> Iterator[PlacedRow]:
+    import polars as pl
+
+    for file in files:
+        rows = pl.read_parquet(file, columns=["chosen", "rejected", *COLUMNS])
+        for number, row in enumerate(rows.iter_rows(named=True), 1):
+            yield f"{file}, row {number}", row
+
+
+def _file_rows(file: Path) -> Iterator[PlacedRow]:
+    from fsdpo_data.core.rows import read_records
+
+    for record in read_records(file):
+        place = f"{file}, row {record.row}"
+        if record.broken:
+            raise InputError(f"--data {place}: {record.broken}. Mend the row, or leave it out.")
+        yield place, record.fields
+
+
+def _on_hub(name: str) -> tuple[str, Iterator[PlacedRow], dict[str, str]]:
+    from fsdpo_data.problems.hub_datasets import HubSource, load_hub
+
+    source = HubSource.parse(f"{name}:pairs", {})
+    assert source is not None  # the caller has parsed the name
+    commit, parts = load_hub(source, "train")
+    identity = f"{source.repo.name}@{commit}"
+    rows = ((f"{label}, row {each.row}", each.fields) for label, part in parts for each in part)
+    return identity, rows, {"dataset": identity}
+
+
+def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
+    """Check pairs and gather them by prompt, each different solution once.
+
+    Args:
+        rows: The rows of ``pairs``.
+        loss: What they are for. ``step-dpo`` ends both sides with the first step in which they
+            differ; losses that read no rewards do without them.
+
+    Raises:
+        InputError: naming the row that cannot be used, or if there is none.
+    """
+    groups: dict[str, PromptPairs] = {}
+    places: dict[str, dict[Solution, int]] = {}
+    for place, row in rows:
+        row = _complete(place, row, loss)
+        sides = [_side(place, row, side) for side in ("chosen", "rejected")]
+        if "".join(sides[0].steps) == "".join(sides[1].steps):
+            raise InputError(
+                f"--data {place}: chosen and rejected are the same text, {sides[0].steps[0]!r} … "
+                "Leave the pair out."
+            )
+        if loss == "step-dpo":
+            sides = _cut(*sides)
+        group = groups.setdefault(row["prompt"], PromptPairs(row["prompt"]))
+        known = places.setdefault(row["prompt"], {})
+        for side in sides:
+            if known.setdefault(side, len(group.solutions)) == len(group.solutions):
+                group.solutions.append(side)
+        pair = known[sides[0]], known[sides[1]]
+        if pair not in group.pairs:  # different continuations may be equal once they are cut
+            group.pairs.append(pair)
+    if not groups:
+        raise InputError("--data has no pairs: expected rows of " + ", ".join(COLUMNS) + ".")
+    return list(groups.values())
+
+
+def _complete(place: str, row: Row, loss: str) -> Row:
+    """Return the row with zeros for rewards that it lacks, if the loss reads none."""
+    missing = [name for name in COLUMNS if row.get(name) is None]
+    rewards = [name for name in missing if name.endswith("_rewards")]
+    if missing == rewards and loss in WITHOUT_REWARDS:
+        zeros = {name: [0.0] * len(row[name.replace("rewards", "steps")]) for name in rewards}
+        return {**row, **zeros}
+    if missing:
+        way_out = f", which --loss {loss} reads" if missing == rewards else ""
+        raise InputError(f"--data {place}: no {' and no '.join(missing)}{way_out}.")
+    return row
+
+
+def _side(place: str, row: Row, side: str) -> Solution:
+    steps, rewards = row[f"{side}_steps"], row[f"{side}_rewards"]
+    if not (isinstance(steps, list) and isinstance(rewards, list)):
+        raise InputError(f"--data {place}: {side}_steps and {side}_rewards: expected two lists.")
+    if len(steps) != len(rewards):
+        raise InputError(
+            f"--data {place}: {len(rewards)} {side}_rewards for {len(steps)} {side}_steps. "
+            "Expected one reward per step: score the dataset again."
+        )
+    if not steps or not all(isinstance(step, str) and step for step in steps):
+        raise InputError(f"--data {place}: {side}_steps has an empty step, or none at all.")
+    if row.get(side) is not None and row[side] != "".join(steps):
+        raise InputError(f"--data {place}: {side}_steps do not join to the text in {side}.")
+    for reward in rewards:
+        if not isinstance(reward, (int, float)) or not math.isfinite(reward):
+            raise InputError(f"--data {place}: reward {reward!r} in {side}_rewards, not a number.")
+    return Solution(tuple(steps), tuple(map(float, rewards)))
+
+
+def _cut(chosen: Solution, rejected: Solution) -> list[Solution]:
+    """End both sides with the first step in which they differ."""
+    shared = _shared_steps(chosen.steps, rejected.steps)
+    return [side.cut(shared + 1) for side in (chosen, rejected)]
+
+
+def _shared_steps(one: Sequence[str], other: Sequence[str]) -> int:
+    same = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        same += 1
+    return same

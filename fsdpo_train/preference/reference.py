@@ -1,0 +1,159 @@
+"""Computing the reference log-probabilities that a training run lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.cli.console import progress
+from fsdpo_data.core.errors import StoreError
+from fsdpo_data.core.identity import digest
+from fsdpo_data.engines.policy import check_architecture, model_inputs, return_logprobs
+from fsdpo_train.config import DpoConfig
+from fsdpo_train.preference.data import Prepared
+from fsdpo_train.preference.groups import Group, collate_groups
+from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
+from fsdpo_train.trainer.loop import load_model
+
+if TYPE_CHECKING:
+    import numpy as np
+
+#: Solutions in one file of the store: what a killed run computes again at most.
+_PER_FILE = 2048
+
+Missing = tuple[Group, list[ReferenceKey]]
+
+
+def made_by(config: DpoConfig, model: str, tokenizer: Any) -> dict[str, str]:
+    """Return what decides reference log-probabilities, besides prompt and solution."""
+    return {
+        "model": model,
+        "tokenizer": digest(tokenizer.backend_tokenizer.to_str(), tokenizer.eos_token_id),
+        "precision": "bfloat16" if config.bf16 else "float32",
+    }
+
+
+def reference_folder(config: DpoConfig) -> Path:
+    """Return where the reference log-probabilities of a run are kept."""
+    return config.reference_cache or config.out / "reference"
+
+
+def reference_logprobs(
+    data: Prepared, store: ReferenceStore, config: DpoConfig, arguments: Any, *, share_prompt: bool
+) -> list[list[np.ndarray]]:
+    """Return the reference log-probabilities of every solution, one array of tokens each.
+
+    What is not in the store is computed first, shared out among the processes of the run. The
+    reference is the model that training starts from, loaded for that alone.
+
+    Raises:
+        RunMismatch: if the store is of something else.
+        StoreError: if a file of it was changed.
+    """
+    wanted = [key for keys in data.keys for key in keys]
+    missing = _missing(data, store.load(wanted), arguments.process_index, arguments.world_size)
+    if missing:
+        _compute(missing, store, config, arguments, share_prompt)
+    arguments.distributed_state.wait_for_everyone()
+    found = store.load(wanted)
+    for group, keys in zip(data.groups, data.keys, strict=True):
+        for solution, key in zip(group.solutions, keys, strict=True):
+            _check_length(len(found[key.solution]), len(solution.ids) - solution.n_prompt, store)
+    return [[found[key.solution] for key in keys] for keys in data.keys]
+
+
+def _missing(
+    data: Prepared, found: Mapping[str, np.ndarray], process: int, processes: int
+) -> list[Missing]:
+    """Return this process's groups of solutions that are not in the store, longest first.
+
+    A group belongs to a process by its number, whatever is missing: while one process looks,
+    another may have added to the store already.
+    """
+    missing = []
+    for group, keys in list(zip(data.groups, data.keys, strict=True))[process::processes]:
+        places = [i for i, key in enumerate(keys) if key.solution not in found]
+        if places:
+            solutions = [group.solutions[i] for i in places]
+            rewards = [group.rewards[i] for i in places]
+            missing.append((Group(solutions, rewards, []), [keys[i] for i in places]))
+    return sorted(missing, key=lambda each: -sum(len(s.ids) for s in each[0].solutions))
+
+
+def _compute(
+    missing: Sequence[Missing],
+    store: ReferenceStore,
+    config: DpoConfig,
+    arguments: Any,
+    share_prompt: bool,
+) -> None:
+    """Fill the store with the log-probabilities of ``missing``."""
+    from transformers import AutoModelForCausalLM
+
+    with _whole_weights(arguments):
+        model, tokenizer = load_model(str(config.model), AutoModelForCausalLM)
+    model = model.to(arguments.device).eval()
+    check_architecture(model)
+    return_logprobs(model)
+    rows: list[tuple[ReferenceKey, list[float]]] = []
+    with progress() as shown:
+        shown.phase("reference", sum(len(keys) for _, keys in missing))
+        left = iter(missing)
+        while batch := list(islice(left, config.batch_size)):
+            groups = [group for group, _ in batch]
+            values = _values(model, groups, tokenizer, config.bf16, share_prompt)
+            rows.extend(zip((key for _, keys in batch for key in keys), values, strict=True))
+            if len(rows) >= _PER_FILE:
+                store.save(rows)
+                rows = []
+            shown.advance(sum(len(keys) for _, keys in batch), sum(map(len, values)))
+    if rows:
+        store.save(rows)
+
+
+@contextmanager
+def _whole_weights(arguments: Any) -> Iterator[None]:
+    """Load a model whole, though ZeRO-3 would spread it over the processes that train it."""
+    from transformers.integrations import deepspeed
+
+    config = getattr(arguments, "hf_deepspeed_config", None)
+    if config is None:
+        yield
+        return
+    deepspeed.unset_hf_deepspeed_config()
+    try:
+        yield
+    finally:
+        deepspeed.set_hf_deepspeed_config(config)
+
+
+def _values(
+    model: Any, groups: Sequence[Group], tokenizer: Any, bf16: bool, share_prompt: bool
+) -> list[list[float]]:
+    """Return the log-probabilities of every completion token, a list for each solution."""
+    import torch
+
+    batch = collate_groups(
+        groups,
+        share_prompt=share_prompt,
+        pad=tokenizer.pad_token_id or 0,
+        eos=tokenizer.eos_token_id,
+        dtype=torch.bfloat16 if bf16 else torch.float32,
+    )
+    device = model.device
+    inputs = {name: each.to(device) for name, each in model_inputs(batch.as_dict()).items()}
+    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+        logp_N = model(**inputs).float().cpu()
+    lengths = [len(each.ids) - each.n_prompt for group in groups for each in group.solutions]
+    return [each.tolist() for each in logp_N.split(lengths)]
+
+
+def _check_length(values: int, tokens: int, store: ReferenceStore) -> None:
+    if values != tokens:
+        raise StoreError(
+            f"{store.folder}: {values} reference log-probabilities for a solution of {tokens} "
+            "tokens. Remove the directory; it is computed again."
+        )

@@ -1,0 +1,192 @@
+"""Log-probabilities of the reference policy: computed once, kept on disk, read by key.
+
+They are kept per token, which is what every loss can be made of, and keyed by content: model,
+tokenizer, precision, prompt, steps. Another β, γ, T or pairing of the same solutions finds them
+again. While the policy trains, no reference model is in memory.
+
+A file of the store is named by the SHA-256 of its content, so that several processes may add to a
+store at once, a torn file is never taken for a whole one, and a changed one is found out.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fsdpo_data.core.errors import RunMismatch, StoreError
+from fsdpo_data.core.files import explained, publish, write_atomic
+from fsdpo_data.core.identity import digest, file_sha256
+
+if TYPE_CHECKING:
+    import numpy as np
+
+#: Name of the file that says whose log-probabilities a store holds.
+HEADER = "reference.json"
+#: Hex digits of the SHA-256 in a file's name.
+_NAME = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceKey:
+    """A solution as a store knows it.
+
+    Attributes:
+        solution: Digest of everything that decides the log-probabilities.
+        prompt: Digest of the prompt alone, to say what differs.
+        text: Digest of the steps alone.
+    """
+
+    solution: str
+    prompt: str
+    text: str
+
+
+def reference_key(
+    made_by: Mapping[str, str], prompt: str, steps: Sequence[str], end: bool
+) -> ReferenceKey:
+    """Return the key of a solution.
+
+    Args:
+        made_by: What :class:`ReferenceStore` is opened with.
+        prompt: The rendered prompt.
+        steps: The steps of the solution.
+        end: Whether an end-of-sequence token follows.
+    """
+    whole = digest("reference", dict(made_by), prompt, list(steps), end)
+    return ReferenceKey(whole, digest(prompt), digest(list(steps), end))
+
+
+class ReferenceStore:
+    """A directory of log-probabilities.
+
+    Args:
+        folder: The directory; made if it is missing.
+        made_by: What computes them, by name: model, tokenizer, precision.
+
+    Raises:
+        RunMismatch: if the directory holds those of something else, naming what differs.
+        StoreError: if it cannot be read or written.
+    """
+
+    def __init__(self, folder: Path, made_by: Mapping[str, str]) -> None:
+        self.folder = folder
+        with explained(folder, saved=0):
+            folder.mkdir(parents=True, exist_ok=True)
+        header = folder / HEADER
+        if not header.exists():
+            body = json.dumps(dict(made_by), indent=2) + "\n"
+            # Written by every process of a run, each under a name of its own.
+            temporary = folder / f"{HEADER}.{_own_name()}"
+            temporary.write_text(body)
+            publish(temporary, header)
+            return
+        before = _read_header(header)
+        changed = sorted(k for k in before.keys() | made_by if before.get(k) != made_by.get(k))
+        if changed:
+            told = "; ".join(
+                f"{key} is {before.get(key)} there, {made_by.get(key)} here" for key in changed
+            )
+            raise RunMismatch(
+                f"{folder} holds reference log-probabilities of something else: {told}. Choose "
+                "another --reference-cache, or leave it out."
+            )
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of all files, by their names."""
+        return digest([file.name for file in self._files()])
+
+    def load(self, wanted: Sequence[ReferenceKey]) -> dict[str, np.ndarray]:
+        """Return the log-probabilities that are here, by ``ReferenceKey.solution``.
+
+        Raises:
+            StoreError: if a file was changed.
+            RunMismatch: if the store is not empty and knows none of the prompts.
+        """
+        import polars as pl
+
+        solutions = {key.solution for key in wanted}
+        found: dict[str, np.ndarray] = {}
+        prompts: set[str] = set()
+        texts: set[str] = set()
+        for file in self._files():
+            _check_file(file)
+            rows = pl.read_parquet(file)
+            prompts.update(rows["prompt"])
+            texts.update(rows["text"])
+            kept = rows.filter(pl.col("solution").is_in(list(solutions)))
+            for solution, values in zip(kept["solution"], kept["logprobs"], strict=True):
+                found[solution] = values.to_numpy()
+        if prompts and not any(key.prompt in prompts for key in wanted):
+            raise _foreign(self.folder, any(key.text in texts for key in wanted))
+        return found
+
+    def save(self, rows: Iterable[tuple[ReferenceKey, Sequence[float]]]) -> None:
+        """Add log-probabilities in a file of their own.
+
+        Raises:
+            StoreError: if the disk fails.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        listed = list(rows)
+        keys = [key for key, _ in listed]
+        table = pa.table(
+            {
+                "solution": [key.solution for key in keys],
+                "prompt": [key.prompt for key in keys],
+                "text": [key.text for key in keys],
+                "logprobs": pa.array([values for _, values in listed], pa.list_(pa.float32())),
+            }
+        )
+        body = io.BytesIO()
+        pq.write_table(table, body, compression="zstd")
+        data = body.getvalue()
+        with explained(self.folder, saved=0):
+            write_atomic(self.folder / f"{sha256(data).hexdigest()[:_NAME]}.parquet", data)
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("*.parquet"))
+
+
+def _own_name() -> str:
+    return f"{socket.gethostname()}.{os.getpid()}"
+
+
+def _read_header(header: Path) -> dict[str, str]:
+    try:
+        return {str(key): str(value) for key, value in json.loads(header.read_text()).items()}
+    except (OSError, ValueError, AttributeError) as error:
+        raise StoreError(
+            f"{header} cannot be read ({error}). Remove {header.parent}; it is computed again."
+        ) from None
+
+
+def _check_file(file: Path) -> None:
+    if file_sha256(file)[:_NAME] != file.stem:
+        raise StoreError(
+            f"{file} was changed since it was written (its SHA-256 is not its name). Remove it; "
+            "what it held is computed again."
+        )
+
+
+def _foreign(folder: Path, known_texts: bool) -> RunMismatch:
+    """Say why not even one prompt is there."""
+    what = (
+        "the prompts differ: the same solutions stand under other prompts there. Was another "
+        "template used?"
+        if known_texts
+        else "the data differ: neither its prompts nor its solutions are there."
+    )
+    return RunMismatch(
+        f"{folder} holds reference log-probabilities, but none of this data: {what} Choose "
+        "another --reference-cache, or leave it out."
+    )

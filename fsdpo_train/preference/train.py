@@ -1,0 +1,237 @@
+"""Preference training on prompt groups: the paper's step-wise DPO and its relatives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.policy import model_inputs, return_logprobs
+from fsdpo_data.engines.tree_attention import can_share_prompts
+from fsdpo_train.config import DpoConfig
+from fsdpo_train.preference.data import Collator, Prepared, prepare, training_rows
+from fsdpo_train.preference.groups import to_table
+from fsdpo_train.preference.loss import Solutions, preference_loss
+from fsdpo_train.preference.pairs import by_prompt, open_pairs
+from fsdpo_train.preference.reference import made_by, reference_folder, reference_logprobs
+from fsdpo_train.preference.reference_store import ReferenceStore
+from fsdpo_train.trainer.card import write_card
+from fsdpo_train.trainer.loop import (
+    check_out,
+    check_tokenizer,
+    context_length,
+    is_main_process,
+    last_loss,
+    load_model,
+    model_identity,
+    ordered_trainer,
+    run_trainer,
+    save_merged,
+    training_arguments,
+    with_adapters,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+#: What is logged beside the loss; see :func:`fsdpo_train.preference.loss.preference_loss`.
+METRICS = (
+    "rewards/chosen",
+    "rewards/rejected",
+    "rewards/margins",
+    "rewards/accuracies",
+    "kl",
+    "alpha_entropy",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DpoReport:
+    """What a run did.
+
+    Attributes:
+        out: Directory of the trained model.
+        counts: What it was trained on; see :class:`~fsdpo_train.preference.data.Prepared`.
+        steps: Optimizer steps, those before a resume included.
+        loss: Mean loss over the last logging window.
+        metrics: ``METRICS`` over the same window.
+    """
+
+    out: Path
+    counts: Counter[str]
+    steps: int
+    loss: float
+    metrics: dict[str, float]
+
+
+def train_dpo(config: DpoConfig) -> DpoReport:
+    """Train as ``config`` says and write model, tokenizer and card to ``config.out``.
+
+    Raises:
+        InputError: if the data or an option cannot be used.
+        RunMismatch: if ``config.out`` or the reference cache belongs to something else.
+        Unavailable: if a model, tracker or package is not here.
+    """
+    import transformers
+
+    data_identity, rows, told = open_pairs(config.data)
+    model_name = model_identity(str(config.model))
+    identity = {**config.identity(), "data": data_identity, "model": model_name}
+    check_out(config, identity)
+    arguments = _arguments(config)
+    transformers.set_seed(config.seed)
+    model, tokenizer = _start(config)
+    maker = made_by(config, model_name, tokenizer)
+    prompts = by_prompt(rows, config.loss)
+    data = prepare(prompts, tokenizer, context_length(config, model), maker)
+    share = config.share_prompt and can_share_prompts(model, data.longest)
+    if is_main_process():
+        _tell(data, share)
+    store = ReferenceStore(reference_folder(config), maker)
+    reference = reference_logprobs(data, store, config, arguments, share_prompt=share)
+    trainer = _trainer(config, arguments, model, tokenizer, data, reference, share)
+    run_trainer(trainer, config, identity)
+    model.config.use_cache = True  # the trainer turns it off; whoever samples wants it
+    save_merged(trainer, config.out, config.lora)
+    report = _report(config, trainer, data)
+    if trainer.is_world_process_zero():
+        told = {**told, "reference": store.digest}
+        write_card(config, {**identity, **told}, report)
+    return report
+
+
+def _arguments(config: DpoConfig) -> Any:
+    arguments = training_arguments(config, remove_unused_columns=False)
+    if arguments.n_gpu > 1:
+        raise InputError(
+            f"{arguments.n_gpu} GPUs and one process: start one process for each with torchrun "
+            "--nproc-per-node, or show only one (CUDA_VISIBLE_DEVICES)."
+        )
+    return arguments
+
+
+def _start(config: DpoConfig) -> tuple[Any, Any]:
+    """Load the policy, which is the reference too."""
+    from transformers import AutoModelForCausalLM
+
+    model, tokenizer = load_model(str(config.model), AutoModelForCausalLM)
+    check_tokenizer(tokenizer, model)
+    return model, tokenizer
+
+
+def _trainer(
+    config: DpoConfig,
+    arguments: Any,
+    model: Any,
+    tokenizer: Any,
+    data: Prepared,
+    reference: list[list[Any]],
+    share_prompt: bool,
+) -> Any:
+    import torch
+
+    collator = Collator(
+        data.groups,
+        reference,
+        share_prompt,
+        pad=tokenizer.pad_token_id,
+        eos=tokenizer.eos_token_id,
+        dtype=torch.bfloat16 if config.bf16 else torch.float32,
+    )
+    return preference_trainer()(
+        config,
+        model=with_adapters(return_logprobs(model), config.lora, "CAUSAL_LM"),
+        args=arguments,
+        train_dataset=training_rows(data.groups, config.shuffle),
+        processing_class=tokenizer,
+        data_collator=collator,
+    )
+
+
+def preference_trainer() -> Any:
+    """Return a ``transformers.Trainer`` of preference losses on prompt groups."""
+    import torch
+
+    class Trainer(ordered_trainer()):  # type: ignore[misc]
+        # Batches hold different numbers of pairs, and every pair of a step counts the same.
+        loss_is_scaled_for_ga = True
+
+        def __init__(self, config: DpoConfig, **options: Any) -> None:
+            super().__init__(config, **options)
+            self.metric_sums = torch.zeros(len(METRICS), 2)
+
+        def _get_num_items_in_batch(
+            self, batch_samples: list[Any], device: torch.device
+        ) -> torch.Tensor:
+            """Count the pairs of one optimizer step, over all processes."""
+            pairs = torch.tensor(sum(len(batch["chosen_P"]) for batch in batch_samples))
+            return self.accelerator.gather(pairs.to(device)).sum()
+
+        def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+            # The loader has put them on the device. Under DeepSpeed, transformers would also cast
+            # the reference log-probabilities to bfloat16.
+            return inputs
+
+        def compute_loss(
+            self, model: Any, inputs: dict[str, Any], *_: Any, num_items_in_batch: Any = None
+        ) -> Any:
+            logp_N = model(**model_inputs(inputs))
+            logp_ST = to_table(logp_N, inputs["cell_N"], inputs["step_ST"].shape)
+            chosen_P, rejected_P = inputs["chosen_P"], inputs["rejected_P"]
+            solutions = Solutions(
+                *(inputs[name] for name in ("reference_ST", "step_ST", "ends_ST", "reward_SK"))
+            )
+            loss, metrics = preference_loss(
+                logp_ST, solutions, chosen_P, rejected_P, self.stage_config.preference
+            )
+            self._count(metrics, len(chosen_P))
+            # Gradients are averaged over processes, so each takes its share times their number.
+            return loss * len(chosen_P) * self.accelerator.num_processes / num_items_in_batch
+
+        def _count(self, metrics: Mapping[str, torch.Tensor], pairs: int) -> None:
+            values = torch.stack([metrics[name].detach().float() for name in METRICS]).cpu()
+            there = values.isfinite()  # single steps have no entropy
+            self.metric_sums[:, 0] += pairs * values.masked_fill(~there, 0)
+            self.metric_sums[:, 1] += pairs * there
+
+        def log(self, logs: dict[str, float], *given: Any) -> None:
+            """Add what was measured since the last time."""
+            sums = self.accelerator.reduce(self.metric_sums.to(self.args.device)).tolist()
+            logs |= {
+                name: total / pairs
+                for name, (total, pairs) in zip(METRICS, sums, strict=True)
+                if pairs
+            }
+            self.metric_sums.zero_()
+            super().log(logs, *given)
+
+    return Trainer
+
+
+def _report(config: DpoConfig, trainer: Any, data: Prepared) -> DpoReport:
+    history = trainer.state.log_history
+    windows = [entry for entry in history if "loss" in entry] or history
+    return DpoReport(
+        out=config.out,
+        counts=data.counts,
+        steps=trainer.state.global_step,
+        loss=last_loss(history),
+        metrics={name: windows[-1][name] for name in METRICS if name in windows[-1]},
+    )
+
+
+def _tell(data: Prepared, share_prompt: bool) -> None:
+    counts = data.counts
+    print(
+        f"{counts['pairs']} pairs of {counts['solutions']} different solutions to "
+        f"{counts['prompts']} prompts; prompts computed "
+        f"{'once' if share_prompt else 'once per solution'}"
+    )
+    if counts["long_solutions"]:
+        print(
+            f"left out {counts['long_solutions']} solutions beyond the context length, and "
+            f"{counts['long_pairs']} pairs with them"
+        )

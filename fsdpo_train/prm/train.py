@@ -1,0 +1,199 @@
+"""Training a process reward model: one logit per step, on top of the policy's own weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.core.statistics import auc, ranking_auc
+from fsdpo_train.config import PrmConfig
+from fsdpo_train.preference.loss import at_readouts, prm_loss
+from fsdpo_train.prm.data import (
+    NO_STEP,
+    Prepared,
+    class_weights,
+    collate,
+    prepare,
+    source_digest,
+    step_rows,
+)
+from fsdpo_train.trainer.card import write_card
+from fsdpo_train.trainer.loop import (
+    check_out,
+    check_tokenizer,
+    context_length,
+    is_main_process,
+    last_loss,
+    load_model,
+    model_identity,
+    ordered_trainer,
+    run_trainer,
+    save_merged,
+    training_arguments,
+    with_adapters,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+#: Prefix of the held-out numbers in logs.
+HELD_OUT = "held_out"
+
+
+@dataclass(frozen=True, slots=True)
+class PrmReport:
+    """What a run did.
+
+    Attributes:
+        out: Directory of the trained model.
+        counts: What it was trained on; see :class:`~fsdpo_train.prm.data.Prepared`.
+        steps: Optimizer steps, those before a resume included.
+        loss: Mean loss over the last logging window.
+        held_out: ``loss``, ``accuracy`` and ``auc`` over steps, ``ranking_auc`` of right over
+            wrong solutions within a problem; empty if nothing was held out.
+    """
+
+    out: Path
+    counts: Counter[str]
+    steps: int
+    loss: float
+    held_out: dict[str, float]
+
+
+def train_prm(config: PrmConfig) -> PrmReport:
+    """Train as ``config`` says and write model, tokenizer and card to ``config.out``.
+
+    Raises:
+        InputError: if the data or an option cannot be used.
+        RunMismatch: if ``config.out`` belongs to another run.
+        Unavailable: if a model, tracker or package is not here.
+    """
+    import transformers
+
+    identity = {
+        **config.identity(),
+        "data": source_digest(config.data),
+        "model": model_identity(str(config.model)),
+    }
+    check_out(config, identity)
+    arguments = _arguments(config)
+    transformers.set_seed(config.seed)
+    model, tokenizer = _start(config)
+    data = prepare(step_rows(config), tokenizer, context_length(config, model), config)
+    if is_main_process():
+        _tell(data)
+    # The head is new: peft trains it whole, and saves it.
+    model = with_adapters(model, config.lora, "TOKEN_CLS", exclude=("score",))
+    trainer = _trainer(config, arguments, model, tokenizer, data)
+    run_trainer(trainer, config, identity)
+    measured = trainer.evaluate(metric_key_prefix=HELD_OUT) if len(data.held_out) else {}
+    save_merged(trainer, config.out, config.lora)
+    prefix = f"{HELD_OUT}_"
+    report = PrmReport(
+        out=config.out,
+        counts=data.counts,
+        steps=trainer.state.global_step,
+        loss=last_loss(trainer.state.log_history),
+        held_out={
+            name: measured[prefix + name]
+            for name in ("loss", "accuracy", "auc", "ranking_auc")
+            if prefix + name in measured
+        },
+    )
+    if trainer.is_world_process_zero():
+        write_card(config, identity, report)
+    return report
+
+
+def _arguments(config: PrmConfig) -> Any:
+    return training_arguments(
+        config,
+        per_device_eval_batch_size=config.batch_size,
+        eval_strategy="steps" if config.eval_every and config.held_out else "no",
+        eval_steps=config.eval_every or None,
+        label_names=["labels"],
+        remove_unused_columns=False,
+    )
+
+
+def _start(config: PrmConfig) -> tuple[Any, Any]:
+    """Load the policy's weights under a head of one logit."""
+    from transformers import AutoModelForTokenClassification
+
+    def one_logit(architecture: Any) -> None:
+        architecture.num_labels = 1
+        architecture.id2label, architecture.label2id = {0: "reward"}, {"reward": 0}
+        architecture.classifier_dropout = 0.0
+        architecture.use_cache = False
+
+    model, tokenizer = load_model(str(config.model), AutoModelForTokenClassification, one_logit)
+    check_tokenizer(tokenizer, model)
+    return model, tokenizer
+
+
+def _trainer(config: PrmConfig, arguments: Any, model: Any, tokenizer: Any, data: Prepared) -> Any:
+    weights = class_weights(data.train) if config.balance else None
+
+    class Trainer(ordered_trainer()):  # type: ignore[misc]
+        # The loss is a mean over the solutions of a batch, so accumulation has to divide it.
+        loss_is_scaled_for_ga = False
+
+        def compute_loss(
+            self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
+        ) -> Any:
+            readouts, labels = inputs["readouts"], inputs["labels"]
+            outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
+            logits = at_readouts(outputs.logits, readouts)
+            loss = prm_loss(
+                logits, labels, labels != NO_STEP, reduce=config.reduce, class_weights=weights
+            )
+            if not return_outputs:
+                return loss
+            return loss, (None, logits.float().masked_fill(labels == NO_STEP, NO_STEP))
+
+    return Trainer(
+        config,
+        model=model,
+        args=arguments,
+        train_dataset=data.train,
+        eval_dataset=data.held_out if len(data.held_out) else None,
+        processing_class=tokenizer,
+        data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
+        compute_metrics=lambda found: _metrics(
+            found.predictions, found.label_ids, data.held_out["problem"], data.held_out["right"]
+        ),
+    )
+
+
+def _metrics(
+    logits: np.ndarray, labels: np.ndarray, problems: list[str], right: list[bool]
+) -> dict[str, float]:
+    """Return what the held-out problems say; a soft label counts as right from 0.5 up."""
+    import numpy as np
+
+    there = labels != NO_STEP
+    steps, targets = logits[there], labels[there] >= 0.5
+    rewards = 1 / (1 + np.exp(-logits.clip(-80, 80)))  # beyond that a reward shows no change
+    means = [float(row[mask].mean()) for row, mask in zip(rewards, there, strict=True)]
+    measured = {
+        "accuracy": float(((steps >= 0) == targets).mean()),
+        "auc": auc(steps.tolist(), targets.tolist()),
+        "ranking_auc": ranking_auc(list(problems), means, list(right)).value,
+    }
+    return {name: value for name, value in measured.items() if value is not None}
+
+
+def _tell(data: Prepared) -> None:
+    counts = data.counts
+    print(
+        f"{counts['solutions']} solutions of {counts['problems']} problems, {counts['steps']} "
+        f"labelled steps, {counts['positive'] / counts['steps']:.1%} right; "
+        f"{counts['held_out_problems']} problems held out"
+    )
+    if counts["lost_labels"]:
+        print(
+            f"lost {counts['lost_labels']} labels of steps beyond the context length, "
+            f"{counts['lost_solutions']} solutions whole"
+        )

@@ -1,0 +1,1 @@
+"""What the stages share: the Hugging Face trainer and its directory."""
