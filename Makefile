@@ -29,6 +29,7 @@ proof: $(VENV)/.dev $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed  ## the long
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 embedded: $(VENV)/.train  ## remake the embedded checkpoint

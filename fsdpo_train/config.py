@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
-from fsdpo_train.preference.loss import PreferenceSpec
 
 #: Options that say where a run lives or what is watched, not what it computes.
 NOT_IDENTITY = frozenset(
@@ -27,6 +26,35 @@ NOT_IDENTITY = frozenset(
 )
 #: DeepSpeed configurations that come with the package.
 DEEPSPEED_PRESETS = ("zero2", "zero3")
+#: The preference losses by name.
+LOSSES = ("full-step", "full-step-scaled", "dpo", "step-dpo", "release")
+
+
+#: Those that read no step rewards.
+WITHOUT_REWARDS = ("dpo", "step-dpo")
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceSpec:
+    """Which loss, and its two temperatures.
+
+    Attributes:
+        loss: One of ``LOSSES``.
+        beta: Strength of the pull towards the reference policy, over 0.
+        gamma: Temperature of step rewards, 0 or more; 0 weighs all steps alike.
+    """
+
+    loss: str = "full-step"
+    beta: float = 0.05
+    gamma: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.loss not in LOSSES:
+            raise InputError(f"--loss {self.loss}: expected one of {', '.join(LOSSES)}.")
+        if not 0 < self.beta < float("inf"):
+            raise InputError(f"--beta {self.beta}: expected a number over 0; the paper has 0.05.")
+        if not self.gamma >= 0:
+            raise InputError(f"--gamma {self.gamma}: expected 0 or more; the paper has 0.5.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +238,7 @@ class DpoConfig(TrainConfig):
             parquet file with the columns of its ``pairs``.
         batch_size: Prompts per device and forward pass, each with all its pairs (with 16 pairs a
             prompt, 4 are the paper's batch of 64); with ``shuffle`` ``pairs``, pairs.
-        loss: One of :data:`fsdpo_train.preference.loss.LOSSES`.
+        loss: One of :data:`fsdpo_train.config.LOSSES`.
         beta: Strength of the pull towards the reference policy.
         gamma: Temperature of step rewards.
         shuffle: ``groups`` keeps the pairs of a prompt in one batch, where its solutions are

@@ -23,8 +23,9 @@ import typer
 
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.dataset.schema import Problem
-from fsdpo_data.engines.samplers import Sampler, SamplingSpec
+from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.problems.embedded import (
     PROMPT,
     WORLD_VERSION,

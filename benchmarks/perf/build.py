@@ -30,10 +30,12 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fsdpo_data.dataset.schema import Problem
-from fsdpo_data.engines.samplers import Completion
+from fsdpo_data.answers.grader import get_grader
+from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.sampling import Completion
+from fsdpo_data.dataset.parquet import write_parquet
 from fsdpo_data.models.resolve import resolve
-from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, get_grader, write_parquet
+from fsdpo_data.stages.annotate import SHARD_SOLUTIONS
 from fsdpo_data.steps.segment import auto
 
 Base = tuple[str, str, list[str]]  # question, gold, responses

@@ -29,7 +29,7 @@ from typing import Any
 from fsdpo_data.answers.grader import MathGrader
 
 TESTS = Path(__file__).parents[2] / "tests"
-sys.path.insert(0, str(TESTS))
+sys.path.insert(0, str(TESTS / "support"))
 from hostile import ANSWERS, RESPONSES, fuzz  # noqa: E402
 
 Pair = tuple[str, str]

@@ -17,15 +17,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fsdpo_data.cli.console import LineProgress
+from fsdpo_data.answers.grader import get_grader
+from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.run import RunDir
-from fsdpo_data.engines.load import BATCH
-from fsdpo_data.engines.samplers import SamplingSpec
+from fsdpo_data.engines.registry import BATCH
 from fsdpo_data.engines.samplers.tokens import encode_prompt
 from fsdpo_data.engines.samplers.vllm import VllmSampler
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.problems.load import ProblemSet, load_problems
-from fsdpo_data.stages.annotate import get_grader
 from fsdpo_data.stages.sample import BuildSpec, sample_owed
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from fsdpo_cards.bars import bars
 from fsdpo_cards.bench_command import measure
-from fsdpo_cards.render import front_matter, render
-from fsdpo_data.cli.console import percent
+from fsdpo_cards.render import front_matter, percent, render
 
 Results = Mapping[str, Any]
 

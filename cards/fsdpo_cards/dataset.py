@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from fsdpo_cards import commands, facts
+from fsdpo_cards import commands
 from fsdpo_cards.licences import licence, licence_of
-from fsdpo_cards.plots import plots
 from fsdpo_cards.render import front_matter, render
 
 #: The Hub's size categories, each below a number of rows.
@@ -21,61 +20,76 @@ _SIZES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class DatasetFacts:
+    """A dataset, as far as its card tells of it.
+
+    Attributes:
+        manifest: What it says about itself.
+        table: (name, value) rows of the summary.
+        configs: Its configs, the one to show first in front.
+        examples: One row of each config, as JSON.
+        plots: Distributions, by title.
+        info: What the Hub's viewer wants to know of each config beforehand.
+    """
+
+    manifest: Mapping[str, Any]
+    table: Sequence[tuple[str, str]]
+    configs: Sequence[str]
+    examples: Mapping[str, str]
+    plots: Mapping[str, str]
+    info: Sequence[Mapping[str, Any]]
+
+
 def dataset_card(
-    root: Path,
-    manifest: Mapping[str, Any],
-    *,
-    name: str = "PATH_OR_NAME",
-    revision: str | None = None,
+    facts: DatasetFacts, *, name: str = "PATH_OR_NAME", revision: str | None = None
 ) -> str:
     """Render the README of a dataset: YAML for the Hub's viewer, then prose, tables and plots.
 
     Args:
-        root: The dataset's directory, for examples and distributions.
-        manifest: What the dataset says about itself.
+        facts: What it tells of.
         name: How readers load it: ``org/name`` once it is published.
         revision: Tag of the published version.
 
     Raises:
         jinja2.UndefinedError: if the manifest lacks a field that the card shows.
     """
-    from fsdpo_data.cli.summary import summary_rows
-
+    spec = facts.manifest["spec"]
     body = render(
         "dataset.md",
-        manifest=manifest,
-        spec=manifest["spec"],
-        table=summary_rows(manifest),
+        manifest=facts.manifest,
+        spec=spec,
+        table=facts.table,
         name=name,
         revision=revision,
-        configs=facts.configs_of(manifest),
-        examples=facts.examples(root, manifest),
-        plots=plots(root, manifest),
+        configs=facts.configs,
+        examples=facts.examples,
+        plots=facts.plots,
         licence_of=licence_of,
-        rebuild=commands.rebuild(manifest["spec"]),
-        model=commands.pinned(manifest["spec"]["model"]),
+        rebuild=commands.rebuild(spec),
+        model=commands.pinned(spec["model"]),
     )
-    return front_matter(_metadata(root, manifest)) + body
+    return front_matter(_metadata(facts)) + body
 
 
-def _metadata(root: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    configs = facts.configs_of(manifest)
+def _metadata(facts: DatasetFacts) -> dict[str, Any]:
+    spec = facts.manifest["spec"]
     return {
-        "license": licence(manifest["spec"]["sources"]),
+        "license": licence(spec["sources"]),
         "language": ["en"],
-        "pretty_name": f"Step-annotated solutions by {manifest['spec']['model']['name']}",
-        "size_categories": [_size_category(manifest["rows"]["solutions"])],
+        "pretty_name": f"Step-annotated solutions by {spec['model']['name']}",
+        "size_categories": [_size_category(facts.manifest["rows"]["solutions"])],
         "task_categories": ["text-generation"],
         "tags": ["math", "reasoning", "process-supervision", "fsdpo"],
         "configs": [
             {
                 "config_name": config,
-                **({"default": True} if config == configs[0] else {}),
+                **({"default": True} if config == facts.configs[0] else {}),
                 "data_files": [{"split": "train", "path": f"{config}/*.parquet"}],
             }
-            for config in configs
+            for config in facts.configs
         ],
-        "dataset_info": facts.dataset_info(root, manifest),
+        "dataset_info": facts.info,
     }
 
 

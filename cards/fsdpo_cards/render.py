@@ -31,3 +31,13 @@ def front_matter(fields: Mapping[str, Any]) -> str:
     import yaml
 
     return f"---\n{yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True)}---\n"
+
+
+def percent(share: float | None, interval: list[float] | None = None) -> str:
+    """Format a share and its 95 % interval for a person."""
+    if share is None:
+        return "–"
+    text = f"{100 * share:.1f} %"
+    if interval:
+        text += f"  [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
+    return text

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Protocol
 
-Outcome = Literal["correct", "incorrect", "no_answer", "gold_unparsed", "timed_out"]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+from fsdpo_data.core.nouns import Outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from fsdpo_data.cli.decontaminate_command import register as register_decontamin
 from fsdpo_data.cli.hub_commands import register as register_hub
 from fsdpo_data.cli.interop_commands import register as register_interop
 from fsdpo_data.cli.options import SAMPLER, command_of, option
-from fsdpo_data.cli.run_options import BuildOptions
 from fsdpo_data.cli.stage_commands import register as register_stages
 from fsdpo_data.cli.version_commands import register as register_versions
+from fsdpo_data.stages.sample import BuildOptions
 
 app = typer.Typer(
     name="fsdpo-data",
@@ -86,7 +86,7 @@ def build(options: BuildOptions) -> None:
 
     Stopped at any moment, the same command with `--resume` goes on where it was.
     """
-    from fsdpo_data.engines.load import run_build
+    from fsdpo_data.cli.build import run_build
 
     run_build(options)
 

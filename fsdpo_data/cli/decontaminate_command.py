@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsdpo_data.cli.console import progress
+from fsdpo_data.core.progress import progress
 from fsdpo_data.problems.overlap import RUN, SHARE
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsdpo_data.cli.console import progress
+from fsdpo_data.core.progress import progress
 
 if TYPE_CHECKING:
     from fsdpo_data.publish.push import Plan

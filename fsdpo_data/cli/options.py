@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from inspect import Parameter, Signature
 from pathlib import Path
+from types import UnionType
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from fsdpo_data.cli.choices import Device, Dtype, Engine
+from fsdpo_data.core.errors import FsdpoError
+from fsdpo_data.core.options import Option, declared_fields, help_of, summary
 
 Given = TypeVar("Given")
 
@@ -85,7 +88,7 @@ ENGINE_HELP = (
 )
 ACTORS_HELP = "Copies of the model for `--engine ray`.  [default: all that fit]"
 
-#: How a sampler runs; see :class:`fsdpo_data.cli.run_options.SamplerOptions`.
+#: How a sampler runs; see :class:`fsdpo_data.engines.options.SamplerOptions`.
 SAMPLER: Options = {
     "engine": option(Engine, ENGINE_HELP),
     "actors": option(int | None, ACTORS_HELP),
@@ -103,3 +106,104 @@ SAMPLER: Options = {
 
 #: From a sealed dataset to a new one.
 SOURCE: Options = {"directory": Source, "out": Out}
+
+
+def command(
+    app: typer.Typer, kind: type[Given], *, name: str | None = None, examples: str = ""
+) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
+    """Register a function of ``kind`` as a command with a parameter for each of its fields.
+
+    Args:
+        app: Gets the command.
+        kind: A class of options (:mod:`fsdpo_data.core.options`).
+        name: The command's; the function's if None.
+        examples: Markdown shown below the help.
+
+    Raises:
+        TypeError: if the docstring leaves a field out.
+    """
+    told, declared = help_of(kind), declared_fields(kind)
+    if odd := declared.keys() - told.keys():
+        raise TypeError(f"{kind.__name__}: its docstring says nothing of {sorted(odd)}.")
+
+    def register(run: Callable[[Given], None]) -> Callable[..., None]:
+        @functools.wraps(run)
+        def parsed(**given: Any) -> None:
+            try:
+                run(kind(**{name: _frozen(value) for name, value in given.items()}))
+            except FsdpoError as error:
+                raise _flagged(error, declared) from None
+
+        parameters = [
+            _parameter_of(each, *declared[each.name], told[each.name])
+            for each in dataclasses.fields(kind)  # type: ignore[arg-type]
+        ]
+        # What typer reads of a function.
+        parsed.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        parsed.__annotations__ = {each.name: each.annotation for each in parameters}
+        parsed.__doc__ = summary(kind)
+        return app.command(name, epilog=examples or None)(parsed)
+
+    return register
+
+
+def _parameter_of(field: dataclasses.Field[Any], kind: Any, option: Option, help: str) -> Parameter:
+    default = field.default
+    required = default is dataclasses.MISSING
+    shown: dict[str, Any] = {"help": help}
+    if option.default:
+        shown |= {"show_default": option.default}
+    bounds = {"min": option.min, "max": option.max}
+    if any(bound is not None for bound in bounds.values()):
+        shown |= {name: bound for name, bound in bounds.items() if bound is not None}
+    if option.panel:
+        shown["rich_help_panel"] = option.panel
+    if option.positional:
+        parameter = typer.Argument(**shown)
+    else:
+        parameter = typer.Option(*_flags(field.name, kind, option, default), **shown)
+    return Parameter(
+        field.name,
+        Parameter.KEYWORD_ONLY,
+        default=Parameter.empty if required else _thawed(default),
+        annotation=Annotated[_typed(kind), parameter],
+    )
+
+
+def _flags(name: str, kind: Any, option: Option, default: Any) -> tuple[str, ...]:
+    """Return the flags of an option; a switch that is off by default has no ``--no-``."""
+    flag = option.flag or "--" + name.replace("_", "-")
+    if kind is bool and default is False:
+        return (flag,)
+    if kind is bool:
+        return (f"{flag}/--no-{flag[2:]}",)
+    return (flag,)
+
+
+def _typed(kind: Any) -> Any:
+    """Return the type as typer knows it: sequences are lists."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (tuple, Sequence, typing.get_origin(Sequence[str])):
+        return list[_typed(arguments[0])]  # type: ignore[misc]
+    if origin in (UnionType, typing.Union):
+        return functools.reduce(lambda a, b: a | b, map(_typed, arguments))
+    return kind
+
+
+def _thawed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _flagged(error: FsdpoError, declared: dict[str, tuple[Any, Option]]) -> FsdpoError:
+    """Return an error that names the flag in place of the field."""
+    name = error.field.rpartition(".")[2]
+    for field, (kind, option) in declared.items():
+        if name and name in (field, option.sets):
+            flag = field.upper() if option.positional else _flags(field, kind, option, True)[0]
+            value = "" if error.value is None else f" {error.value}"
+            return type(error)(f"{flag.partition('/')[0]}{value}: {error.message}")
+    return error

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsdpo_data.cli.choices import Device, Dtype, PairStyle, PrmEngine
-from fsdpo_data.cli.console import progress
 from fsdpo_data.cli.options import (
     ACTORS_HELP,
     ENGINE_HELP,
@@ -22,8 +21,10 @@ from fsdpo_data.cli.options import (
     command_of,
     option,
 )
-from fsdpo_data.cli.run_options import LabelOptions, PairOptions
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.progress import progress
+from fsdpo_data.stages.label import LabelOptions
+from fsdpo_data.stages.pair import PairOptions
 
 if TYPE_CHECKING:
     from fsdpo_data.dataset.derive import Stage
@@ -79,7 +80,8 @@ def pair(options: PairOptions) -> None:
 
 
 def _full_pairs(options: PairOptions) -> Stage:
-    from fsdpo_data.stages.pair import PairSpec, PairStage
+    from fsdpo_data.pairs.best_worst import PairSpec
+    from fsdpo_data.stages.pair import PairStage
 
     _refuse_changed(options, ("threshold", "resamples"), "step-dpo")
     return PairStage(
@@ -94,8 +96,9 @@ def _full_pairs(options: PairOptions) -> Stage:
 
 
 def _step_pairs(options: PairOptions) -> Stage:
+    from fsdpo_data.pairs.first_error import StepPairSpec
     from fsdpo_data.stages.continuer import make_continuer
-    from fsdpo_data.stages.pair_steps import StepPairSpec, StepPairStage
+    from fsdpo_data.stages.pair_steps import StepPairStage
 
     _refuse_changed(options, ("top", "aggregate", "require_outcome", "min_margin"), "full")
     spec = StepPairSpec(options.threshold, options.max_pairs)
@@ -171,7 +174,8 @@ def score(
     resume: Resume = False,
 ) -> None:
     """Give every step of every solution a reward in [0, 1]."""
-    from fsdpo_data.engines.load_scorer import ScoreOptions, make_score_stage
+    from fsdpo_data.engines.load_scorer import ScoreOptions
+    from fsdpo_data.stages.score import make_score_stage
 
     options = ScoreOptions(prm, engine.value, device.value, dtype.value, batch_tokens, actors)
     run_stages(directory, out, [make_score_stage(options)], resume=resume)
@@ -200,8 +204,8 @@ def grade(
 
     Labels follow the new outcomes. Pairs rest on the old ones and are left out.
     """
+    from fsdpo_data.answers.grader import get_grader
     from fsdpo_data.cli.summary import print_changes
-    from fsdpo_data.stages.annotate import get_grader
     from fsdpo_data.stages.grade import GradeStage
 
     stage = GradeStage(get_grader(grader).version, workers)

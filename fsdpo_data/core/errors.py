@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Iterable
+from typing import Self
 
 
 class FsdpoError(Exception):
     """A mistake or a missing thing outside the program; printed without a traceback.
 
     Every message names the value, what was expected and the next move.
+
+    Args:
+        message: What was expected, and the next move; the value too, if there is no ``field``.
+        field: The field or parameter that holds what cannot be used, e.g. ``SamplingSpec.n``.
+        value: What it holds.
     """
+
+    def __init__(self, message: str, *, field: str = "", value: object = None) -> None:
+        super().__init__(f"{field} = {value!r}: {message}" if field else message)
+        self.message, self.field, self.value = message, field, value
+
+    def of(self, field: str) -> Self:
+        """Return the same error of another field: who resolves a model knows not what for."""
+        other = copy.copy(self)
+        other.field = field
+        other.args = (f"{field} = {self.value!r}: {self.message}",) if self.field else self.args
+        return other
 
 
 class InputError(FsdpoError, ValueError):

@@ -74,3 +74,33 @@ def mean_interval(
     variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
     half = z * math.sqrt(variance / len(values))
     return mean, (mean - half, mean + half)
+
+
+def wilson_interval(successes: float, n: float, z: float = 1.959964) -> list[float] | None:
+    """Return Wilson's score interval of a proportion (Wilson 1927), or None for n = 0.
+
+    ``n`` may be an effective sample size, which is no whole number.
+    """
+    if not n:
+        return None
+    p, scale = successes / n, 1 + z * z / n
+    centre = (p + z * z / (2 * n)) / scale
+    half = z / scale * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return [round(max(0.0, centre - half), 6), round(min(1.0, centre + half), 6)]
+
+
+def clustered_interval(
+    clusters: Sequence[tuple[int, int]], z: float = 1.959964
+) -> list[float] | None:
+    """Return the normal interval of a ratio of sums over (successes, n) clusters.
+
+    The variance is the linearised (cluster-robust) one, with the G / (G - 1) correction; None for
+    fewer than two clusters.
+    """
+    total, groups = sum(n for _, n in clusters), len(clusters)
+    if groups < 2:
+        return None
+    p = sum(right for right, _ in clusters) / total
+    residuals = sum((right - p * n) ** 2 for right, n in clusters)
+    half = z * math.sqrt(groups / (groups - 1) * residuals) / total
+    return [round(max(0.0, p - half), 6), round(min(1.0, p + half), 6)]

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, publish
 from fsdpo_data.core.identity import canonical_json, digest
+from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import Manifest, file_entry, files_digest, read_manifest
-from fsdpo_data.dataset.run import MANIFEST, claim
+from fsdpo_data.dataset.parquet import write_parquet
+from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, claim
 from fsdpo_data.dataset.seal import seal
 from fsdpo_data.dataset.validate import check_files
-from fsdpo_data.stages.annotate import write_parquet
-from fsdpo_data.stages.sample import QUARANTINE, Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa

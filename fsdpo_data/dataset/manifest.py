@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,10 @@ from typing import Any
 from fsdpo_data import __version__
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import digest, file_sha256
+from fsdpo_data.core.statistics import clustered_interval, wilson_interval
 from fsdpo_data.dataset.run import CONFIG, MANIFEST
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
-from fsdpo_data.dataset.tally import Tally
-from fsdpo_data.stages.annotate import Shard
+from fsdpo_data.dataset.tally import Shard, Tally
 
 Manifest = dict[str, Any]
 
@@ -114,36 +113,6 @@ def outcome_statistics(tally: Tally) -> dict[str, Any]:
 
 def _share(part: int, whole: int) -> float | None:
     return round(part / whole, 6) if whole else None
-
-
-def wilson_interval(successes: float, n: float, z: float = 1.959964) -> list[float] | None:
-    """Return Wilson's score interval of a proportion (Wilson 1927), or None for n = 0.
-
-    ``n`` may be an effective sample size, which is no whole number.
-    """
-    if not n:
-        return None
-    p, scale = successes / n, 1 + z * z / n
-    centre = (p + z * z / (2 * n)) / scale
-    half = z / scale * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return [round(max(0.0, centre - half), 6), round(min(1.0, centre + half), 6)]
-
-
-def clustered_interval(
-    clusters: Sequence[tuple[int, int]], z: float = 1.959964
-) -> list[float] | None:
-    """Return the normal interval of a ratio of sums over (successes, n) clusters.
-
-    The variance is the linearised (cluster-robust) one, with the G / (G - 1) correction; None for
-    fewer than two clusters.
-    """
-    total, groups = sum(n for _, n in clusters), len(clusters)
-    if groups < 2:
-        return None
-    p = sum(right for right, _ in clusters) / total
-    residuals = sum((right - p * n) ** 2 for right, n in clusters)
-    half = z * math.sqrt(groups / (groups - 1) * residuals) / total
-    return [round(max(0.0, p - half), 6), round(min(1.0, p + half), 6)]
 
 
 def read_manifest(root: Path) -> Manifest:

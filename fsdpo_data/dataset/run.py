@@ -22,7 +22,7 @@ from fsdpo_data.core.errors import RunMismatch, StoreError
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.identity import canonical_json, digest
 from fsdpo_data.core.log import LineFile, Span
-from fsdpo_data.engines.samplers import Completion
+from fsdpo_data.core.sampling import Completion
 
 CONFIG, COMPLETIONS, MANIFEST = "config.json", "completions.jsonl", "manifest.json"
 
@@ -196,3 +196,6 @@ def differing_keys(
         elif before != now and key != "config_digest":
             changed.append((prefix + key, before, now))
     return changed
+
+
+QUARANTINE = "quarantine.jsonl"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.run import MANIFEST
 from fsdpo_data.dataset.validate import check_invariants
 
@@ -24,8 +25,6 @@ def seal(root: Path, manifest: Mapping[str, Any], *, saved: int = 0) -> None:
         SchemaError: if the files break an invariant.
         StoreError: if the disk fails.
     """
-    from fsdpo_cards import dataset_card
-
     check_invariants(root, manifest)
     with explained(root, saved=saved):
         write_atomic(root / "README.md", dataset_card(root, manifest).encode())

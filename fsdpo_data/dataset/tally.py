@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fsdpo_data.answers import Verdict
@@ -68,3 +69,13 @@ class Tally:
             "labels": {"steps": self.labels.total(), **dict(sorted(self.labels.items()))},
             "grader_rules": dict(sorted(self.rules.items())),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A written shard: its file, the digest of its texts before segmentation, its counts."""
+
+    file: Path
+    rows: int
+    text_sha256: str
+    tally: Tally

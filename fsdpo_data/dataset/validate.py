@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.answers import OUTCOMES
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.nouns import OUTCOMES
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.parquet import text_bytes
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, VERSION_KEY, arrow_schema
 from fsdpo_data.pairs.checks import broken_pairs
-from fsdpo_data.stages.annotate import text_bytes
 
 if TYPE_CHECKING:
     import polars as pl

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 
-from fsdpo_data.cli.run_options import check_actors
 from fsdpo_data.core.errors import Unavailable
-from fsdpo_data.engines.load import pick_engine
+from fsdpo_data.engines.options import check_actors
+from fsdpo_data.engines.registry import pick_engine
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.resolve import ResolvedModel, resolve
-from fsdpo_data.stages.score import ScoreStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +27,6 @@ class ScoreOptions:
 
     def __post_init__(self) -> None:
         check_actors(self.engine, self.actors)
-
-
-def make_score_stage(options: ScoreOptions) -> ScoreStage:
-    """Check the process reward model and the engine; the weights are loaded when they are needed.
-
-    Raises:
-        InputError: if ``--prm`` is no process reward model.
-        Unavailable: if the engine is not installed, or the model cannot be read.
-    """
-    engine, prm = resolve_scorer(options)
-    spec = {"name": engine, "dtype": options.dtype}
-    return ScoreStage(prm.ref, spec, lambda: make_scorer(engine, prm, options))
 
 
 def resolve_scorer(options: ScoreOptions) -> tuple[str, ResolvedModel]:

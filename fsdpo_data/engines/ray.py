@@ -18,7 +18,8 @@ from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.engines.samplers import Completion, SamplingSpec, release
+from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.samplers import release
 from fsdpo_data.engines.scorers import SteppedText
 
 #: Times a copy that died is started again, and the call it died in with it.
@@ -189,17 +190,19 @@ def _knock(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=10).close()
 
 
-def pick_there(device: str) -> str:
+def pick_there(pick: Callable[[str, str], str], device: str) -> str:
     """Return the engine that a copy would pick for itself: the head may be without a GPU.
+
+    Args:
+        pick: :func:`fsdpo_data.engines.registry.pick_engine`.
+        device: ``auto``, ``cpu`` or ``cuda``.
 
     Raises:
         Unavailable: if there is no engine where copies run.
     """
-    from fsdpo_data.engines.load import pick_engine
-
     ray = start_ray()
     _, resources = Placement(actors=1, gpus=0 if device == "cpu" else None).resources(ray.nodes())
-    probe = ray.remote(**resources | {"num_cpus": 0})(pick_engine)
+    probe = ray.remote(**resources | {"num_cpus": 0})(pick)
     picked: str = _gather([probe.remote("auto", device)])[0]
     return picked
 

@@ -12,7 +12,7 @@ from fsdpo_data.pairs.step_statistics import broken_step_pairs, step_pair_statis
 if TYPE_CHECKING:
     import polars as pl
 
-    from fsdpo_data.stages.pair_steps import StepPairSpec
+    from fsdpo_data.pairs.first_error import StepPairSpec
 
 #: Broken rows named in a message; the rest are counted.
 SHOWN = 3
@@ -135,7 +135,7 @@ def _statistics(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _step_spec(spec: Mapping[str, Any]) -> StepPairSpec:
-    from fsdpo_data.stages.pair_steps import StepPairSpec
+    from fsdpo_data.pairs.first_error import StepPairSpec
 
     return StepPairSpec(spec["threshold"], spec["max_pairs"])
 

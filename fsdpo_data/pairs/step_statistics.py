@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from fsdpo_data.pairs.statistics import problem_counts
 
 if TYPE_CHECKING:
-    from fsdpo_data.stages.pair_steps import StepPairSpec
+    from fsdpo_data.pairs.first_error import StepPairSpec
 
-#: What becomes of incorrect solutions; see :func:`fsdpo_data.stages.pair_steps.first_errors`.
+#: What becomes of incorrect solutions; see :func:`fsdpo_data.pairs.first_error.first_errors`.
 FATES = ("incorrect", "truncated", "unscored", "no_error", "repeated", "over_limit")
 
 
@@ -29,7 +29,7 @@ def step_pair_statistics(
     """
     import polars as pl
 
-    from fsdpo_data.stages.pair_steps import first_errors
+    from fsdpo_data.pairs.first_error import first_errors
 
     fates = Counter[str]()
     asked = sum(1 for file in solutions for _ in first_errors(file, spec, fates))

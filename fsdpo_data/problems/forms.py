@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from fsdpo_data.answers.finding.boxes import last_boxed
+from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.rows import Record
-from fsdpo_data.dataset.schema import Problem
 
 _HASHES = "####"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.identity import SourceRef, canonical_json, digest, file_sha256
+from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.rows import RAW_LIMIT, SUFFIXES, Record, data_files, read_records, stated_split
-from fsdpo_data.dataset.schema import Problem
 from fsdpo_data.problems.forms import FORMS, NotAProblem, is_gsm8k, read_problem
 from fsdpo_data.problems.hub_datasets import DATASETS, HubDataset, HubSource, load_hub
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.files import explained
+from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.run import MANIFEST
 from fsdpo_data.dataset.schema import CONFIGS
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.hub.client import HubRepo, hub_errors, resolve_commit
-from fsdpo_data.stages.sample import Progress
 
 _DATA_FILE = re.compile(rf"({'|'.join(CONFIGS)})/[\w.-]+\.parquet")
 

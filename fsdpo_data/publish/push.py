@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fsdpo_data.core.errors import InputError, SchemaError, Unavailable
+from fsdpo_data.core.progress import Progress
+from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import MANIFEST
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.hub.client import HubRepo, hub_errors
 from fsdpo_data.publish.remote import Content, Remote, listing
-from fsdpo_data.stages.sample import Progress
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -144,8 +145,6 @@ def _contents(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> tuple[
 
 
 def _card(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> Content:
-    from fsdpo_cards import dataset_card
-
     card = dataset_card(root, manifest, name=repo.name, revision=tag)
     return Content.of_bytes("README.md", card.encode())
 

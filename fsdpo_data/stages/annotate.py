@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -18,29 +17,26 @@ from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.answers.pool import GraderPool
-from fsdpo_data.core.errors import SchemaError, StoreError
-from fsdpo_data.core.files import explained, publish
+from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.log import Span
-from fsdpo_data.dataset.schema import arrow_schema, solution_id
-from fsdpo_data.dataset.tally import Tally
+from fsdpo_data.core.sampling import solution_id
+from fsdpo_data.dataset.parquet import text_bytes, write_parquet
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.tally import Shard, Tally
 from fsdpo_data.steps.labels import outcome_labels
 from fsdpo_data.steps.segment import get_segmenter
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: Solutions in a shard, about: 10 MB of compressed parquet, 200 MB in a worker.
 SHARD_SOLUTIONS = 20_000
 #: Less raw text than this (bytes) is annotated in this process: starting workers takes longer.
 WORTH_A_POOL = 8_000_000
-
-_TOLERANCE = re.compile(r"0(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +58,6 @@ class ShardTask:
     sampling: str
     segmenter: str
     grader: str
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """A written shard: its file, the digest of its texts before segmentation, its counts."""
-
-    file: Path
-    rows: int
-    text_sha256: str
-    tally: Tally
-
-
-def get_grader(version: str | None = None) -> Grader:
-    """Return the grader of that full name, e.g. ``math@1`` or ``math@1+tolerance=0.01``.
-
-    Raises:
-        SchemaError: if this release has no such grader.
-    """
-    from fsdpo_data.answers.grader import MathGrader
-
-    strict = MathGrader()
-    name, plus, tolerance = (version or strict.version).partition("+tolerance=")
-    if name != strict.version or (plus and not _TOLERANCE.fullmatch(tolerance)):
-        raise SchemaError(
-            f"grader {version!r} is not in this release, which has {strict.version} and, for "
-            f"numbers within 1 %, {strict.version}+tolerance=0.01."
-        )
-    return MathGrader(float(tolerance)) if plus else strict
 
 
 def annotate(tasks: Sequence[ShardTask], workers: int | None = None) -> Iterator[Shard]:
@@ -174,14 +142,6 @@ def _pairs(records: Sequence[tuple[str, str, dict[str, Any]]]) -> list[tuple[str
     return [(gold, each["text"]) for _, gold, record in records for each in record["completions"]]
 
 
-def text_bytes(text: str) -> bytes:
-    """Return what a solution adds to a shard's text digest.
-
-    A blank text has no steps, so it must count like the empty one it is read back as.
-    """
-    return (text.encode() if text.strip() else b"") + b"\0"
-
-
 def _tally(
     samples: Sequence[dict[str, Any]], verdicts: Sequence[Verdict], rows: Sequence[dict[str, Any]]
 ) -> Tally:
@@ -194,25 +154,3 @@ def _tally(
     )
     tally.add_verdicts(verdicts, [len(row["completions"]) for row in rows])
     return tally
-
-
-def write_parquet(table: pa.Table, target: Path) -> None:
-    """Write a table under a temporary name, sync it, rename it: whole or not at all.
-
-    Pages are cut by content, so that a store which keeps equal chunks once (the Hub's does) is
-    sent only what a later version of the dataset changes.
-    """
-    import pyarrow.parquet as pq
-
-    with explained(target.parent, saved=0):
-        temporary = target.with_name(target.name + ".tmp")
-        pq.write_table(
-            table,
-            temporary,
-            compression="zstd",
-            use_content_defined_chunking=True,
-            write_page_index=True,  # the Hub's viewer reads single pages
-        )
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        publish(temporary, target)

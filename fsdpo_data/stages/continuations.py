@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
+from fsdpo_data.core.progress import Progress
+from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import RunDir
-from fsdpo_data.engines.samplers import Sampler, SamplingSpec
-from fsdpo_data.stages.sample import Progress
+from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.engines.samplers import Sampler
 
 #: Id and text of what is to be continued.
 Beginning = tuple[str, str]
@@ -162,3 +165,24 @@ def continuation_sampling(manifest: Manifest, n: int, **changes: Any) -> Samplin
     sampled = manifest["spec"]["sampling"]
     spec = SamplingSpec(**{**sampled, "stop": tuple(sampled["stop"]), "n": n})
     return replace(spec, **{key: value for key, value in changes.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinueOptions(SamplerOptions):
+    """The options of stages that continue solutions.
+
+    Attributes:
+        directory: The dataset whose solutions are continued.
+        out: Directory of the new dataset.
+        model: Who continues; the model that sampled if None.
+        temperature: As the solutions were sampled if None, like the next two.
+        top_p: Nucleus mass.
+        max_tokens: Tokens per continuation.
+    """
+
+    directory: Path
+    out: Path
+    model: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from fsdpo_data.cli.run_options import ContinueOptions
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.engines.load import BATCH, copies, make_sampler, pick_engine
+from fsdpo_data.engines.load import copies, make_sampler
+from fsdpo_data.engines.registry import BATCH, pick_engine
 from fsdpo_data.models.resolve import ResolvedModel, resolve
-from fsdpo_data.stages.continuations import Continuer, continuation_sampling
+from fsdpo_data.stages.continuations import ContinueOptions, Continuer, continuation_sampling
 
 
 def make_continuer(options: ContinueOptions, n: int) -> Continuer:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from fsdpo_data.answers.finding.boxes import last_boxed
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.rows import SPLITS, data_files, read_records
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.schema import Problem
 from fsdpo_data.problems.forms import FORMS
 from fsdpo_data.problems.load import files_revision
 from fsdpo_data.problems.overlap import RUN, SHARE, Text, overlaps

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest, outcome_statistics
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.tally import Tally
-from fsdpo_data.stages.annotate import get_grader
 from fsdpo_data.steps.labels import outcome_labels
 
 if TYPE_CHECKING:

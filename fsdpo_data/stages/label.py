@@ -8,20 +8,22 @@ outcome is its label, so the last step has counts of one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.answers import Grader
+from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.schema import arrow_schema
-from fsdpo_data.stages.annotate import get_grader
 from fsdpo_data.stages.continuations import (
     Beginning,
+    ContinueOptions,
     Continuer,
     add_cost,
     beginnings,
@@ -188,3 +190,11 @@ def cost_line(rollouts: Mapping[str, Any]) -> str:
         f"{rollouts['beginnings']:,} beginnings, {rollouts['tokens']:,} tokens, {ratio:.1f} times "
         "what sampling the solutions took; the outcome labels of N=1 took no more"
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelOptions(ContinueOptions):
+    """The options of ``fsdpo-data label``."""
+
+    rollouts: int
+    seed: int = 1

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.derive import Stage, plain_specs, write_derived
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import claim
 from fsdpo_data.engines.samplers import Sampler, release
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.stages.sample import BuildSpec, Progress, build
+from fsdpo_data.stages.sample import BuildSpec, build
 
 #: Folder of the sampled dataset, and of its raw completions, inside the run directory.
 BUILD = "build"

@@ -8,34 +8,25 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.identity import ModelRef, SourceRef, canonical_json, digest
+from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.progress import Progress
+from fsdpo_data.core.sampling import SamplingSpec, sampling_id
 from fsdpo_data.dataset.manifest import Manifest, make_manifest
-from fsdpo_data.dataset.run import MANIFEST, RunDir
-from fsdpo_data.dataset.schema import Problem, arrow_schema, sampling_id
+from fsdpo_data.dataset.parquet import write_parquet
+from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, RunDir
+from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.seal import seal
-from fsdpo_data.engines.samplers import Sampler, SamplingSpec
+from fsdpo_data.engines.options import SamplerOptions, engine_arguments
+from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate, write_parquet
+from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
 from fsdpo_data.steps.labels import OUTCOME_LABELS
-
-QUARANTINE = "quarantine.jsonl"
-
-
-class Progress(Protocol):
-    """What a build tells its watcher: problems and tokens done in this batch, or a new phase."""
-
-    def phase(self, name: str, total: int, done: int = 0) -> None:
-        """Begin a phase of ``total`` units, of which ``done`` are there already."""
-        ...
-
-    def advance(self, units: int, tokens: int = 0) -> None:
-        """Report finished units."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,3 +203,34 @@ def _quarantine_rows(source: ProblemSet) -> list[dict[str, Any]]:
         {"source": row.source, "row": row.row, "reason": row.reason, "raw": row.raw}
         for row in source.quarantined
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions(SamplerOptions):
+    """The options of ``fsdpo-data build``."""
+
+    model: str = "tiny"
+    problems: Sequence[str] = ("embedded",)
+    split: str = "train"
+    limit: int | None = None
+    samples: int = 32
+    temperature: float = 0.8
+    top_p: float = 1.0
+    max_tokens: int = 1024
+    template: str | None = None
+    segmenter: str = "auto"
+    tensor_parallel_size: int = 1
+    data_parallel_size: int = 1
+    out: Path | None = None
+    prm: str | None = None
+    top: int = 4
+
+    @property
+    def engine_args(self) -> dict[str, Any]:
+        """Return what vLLM is asked for, short forms included."""
+        sizes = {
+            "tensor_parallel_size": self.tensor_parallel_size,
+            "data_parallel_size": self.data_parallel_size,
+        }
+        asked = {name: size for name, size in sizes.items() if size != 1}
+        return asked | engine_arguments(self.engine_arg)

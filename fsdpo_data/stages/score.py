@@ -12,6 +12,7 @@ from fsdpo_data.core.statistics import ranking_auc
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.engines.load_scorer import ScoreOptions, make_scorer, resolve_scorer
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.steps.rewards import aggregated
 
@@ -125,3 +126,15 @@ def reward_statistics(files: list[Path]) -> dict[str, Any]:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
+
+
+def make_score_stage(options: ScoreOptions) -> ScoreStage:
+    """Check the process reward model and the engine; the weights are loaded when they are needed.
+
+    Raises:
+        InputError: if ``--prm`` is no process reward model.
+        Unavailable: if the engine is not installed, or the model cannot be read.
+    """
+    engine, prm = resolve_scorer(options)
+    spec = {"name": engine, "dtype": options.dtype}
+    return ScoreStage(prm.ref, spec, lambda: make_scorer(engine, prm, options))

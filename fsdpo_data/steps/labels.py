@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fsdpo_data.answers import Outcome
+from fsdpo_data.core.nouns import Outcome
 
 #: Name of the rule, in specs and manifests.
 OUTCOME_LABELS = "outcome@1"

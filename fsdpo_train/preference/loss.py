@@ -26,82 +26,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fsdpo_data.core.errors import InputError
+from fsdpo_train.config import WITHOUT_REWARDS, PreferenceSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-#: The preference losses by name.
-LOSSES = ("full-step", "full-step-scaled", "dpo", "step-dpo", "release")
-#: Those that read no step rewards.
-WITHOUT_REWARDS = ("dpo", "step-dpo")
-
-
-def at_readouts(value_BT: Tensor, readout_BK: Tensor) -> Tensor:
-    """Return the values at the readout token of every step, shape [B, K].
-
-    Args:
-        value_BT: One value per token, or [B, T, 1] as a head of one logit gives them.
-        readout_BK: Position of each step's readout; 0 where there is no step.
-    """
-    return value_BT.flatten(1).gather(1, readout_BK)
-
-
-def prm_loss(
-    logit_BK: Tensor,
-    label_BK: Tensor,
-    mask_BK: Tensor,
-    *,
-    reduce: str,
-    class_weights: tuple[float, float] | None = None,
-) -> Tensor:
-    """Binary cross-entropy of step rewards against step labels (the paper's equation of L_PRM).
-
-    Args:
-        logit_BK: The head's output at each step; its sigmoid is the reward.
-        label_BK: Labels in [0, 1]; soft ones are Monte-Carlo estimates.
-        mask_BK: Whether there is such a step.
-        reduce: Over the steps of a solution: ``sum`` (the paper's) or ``mean``.
-        class_weights: Weights of (wrong, right) steps; a soft label takes its share of both.
-
-    Returns:
-        The mean over solutions, a scalar of the logits' dtype (float32 for half precision).
-    """
-    from torch.nn.functional import binary_cross_entropy_with_logits
-
-    logit_BK = logit_BK.float() if logit_BK.element_size() < 4 else logit_BK
-    label_BK = label_BK.to(logit_BK.dtype).masked_fill(~mask_BK, 0)
-    loss_BK = binary_cross_entropy_with_logits(logit_BK, label_BK, reduction="none")
-    if class_weights is not None:
-        wrong, right = class_weights
-        loss_BK = loss_BK * (label_BK * right + (1 - label_BK) * wrong)
-    loss_B = (loss_BK * mask_BK).sum(-1)
-    if reduce == "mean":
-        loss_B = loss_B / mask_BK.sum(-1).clamp_min(1)
-    return loss_B.mean()
-
-
-@dataclass(frozen=True, slots=True)
-class PreferenceSpec:
-    """Which loss, and its two temperatures.
-
-    Attributes:
-        loss: One of ``LOSSES``.
-        beta: Strength of the pull towards the reference policy, over 0.
-        gamma: Temperature of step rewards, 0 or more; 0 weighs all steps alike.
-    """
-
-    loss: str = "full-step"
-    beta: float = 0.05
-    gamma: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.loss not in LOSSES:
-            raise InputError(f"--loss {self.loss}: expected one of {', '.join(LOSSES)}.")
-        if not 0 < self.beta < float("inf"):
-            raise InputError(f"--beta {self.beta}: expected a number over 0; the paper has 0.05.")
-        if not self.gamma >= 0:
-            raise InputError(f"--gamma {self.gamma}: expected 0 or more; the paper has 0.5.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_train.preference.loss import WITHOUT_REWARDS
+from fsdpo_train.config import WITHOUT_REWARDS
 
 #: What is read of a pair.
 COLUMNS = ("prompt", "chosen_steps", "rejected_steps", "chosen_rewards", "rejected_rewards")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.statistics import auc, ranking_auc
+from fsdpo_data.engines.scorers.heads import at_readouts
 from fsdpo_train.config import PrmConfig
-from fsdpo_train.preference.loss import at_readouts, prm_loss
 from fsdpo_train.prm.data import (
     NO_STEP,
     Prepared,
@@ -19,6 +19,7 @@ from fsdpo_train.prm.data import (
     source_digest,
     step_rows,
 )
+from fsdpo_train.prm.loss import prm_loss
 from fsdpo_train.trainer.card import write_card
 from fsdpo_train.trainer.loop import (
     check_out,

@@ -67,7 +67,7 @@ def validate(
     from fsdpo_bench.cli.show import print_reports
     from fsdpo_bench.tasks.table import select_tasks
     from fsdpo_bench.tasks.validate import validate_task
-    from fsdpo_data.cli.console import progress
+    from fsdpo_data.core.progress import progress
 
     tasks = select_tasks(suite, task)
     reports = []

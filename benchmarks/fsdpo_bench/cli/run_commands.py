@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from fsdpo_bench.cli.run_options import RunOptions
+from fsdpo_bench.runs.options import RunOptions
 from fsdpo_data.cli.options import SAMPLER, AsJson, command_of, option
 
 _RUN_EXAMPLES = """
@@ -106,7 +106,7 @@ def regrade(
 ) -> None:
     """Grade and decide again what a run has decoded, without its model."""
     from fsdpo_bench.runs.regrade import regrade_run
-    from fsdpo_data.cli.console import progress
+    from fsdpo_data.core.progress import progress
 
     with progress() as shown:
         regrade_run(directory, out, k or (), aggregate, workers, shown)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fsdpo_cards.render import percent
+
 from fsdpo_bench.cli.tables import make_table, print_table
 from fsdpo_bench.recorded.score import Scored, Series
 from fsdpo_bench.tasks.table import SUITES, TASKS, Task
 from fsdpo_bench.tasks.validate import Report
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.finding.extract import is_marked
-from fsdpo_data.cli.console import percent
-from fsdpo_data.dataset.manifest import wilson_interval
+from fsdpo_data.core.statistics import wilson_interval
 
 
 def print_tasks() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.runs.records import read_config, read_records
-from fsdpo_data.answers import OUTCOMES
 from fsdpo_data.core.errors import InputError, nearest
+from fsdpo_data.core.nouns import OUTCOMES
 
 #: Before each line of a solution.
 _INDENT = "    "

@@ -21,7 +21,8 @@ from typing import Literal
 
 from fsdpo_bench.decode.solution import Cost, Solution, value
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.samplers import Completion, Sampler, SamplingSpec
+from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.steps.rewards import check_aggregate
 from fsdpo_data.steps.segment import get_segmenter

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fsdpo_bench.decode.solution import Solution
-from fsdpo_data.engines.samplers import Sampler, SamplingSpec
+from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.steps.segment import Segmenter
 

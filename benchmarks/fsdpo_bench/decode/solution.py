@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fsdpo_data.engines.samplers import FinishReason
+from fsdpo_data.core.sampling import FinishReason
 from fsdpo_data.steps.rewards import aggregate
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.rows import read_records
-from fsdpo_data.dataset.manifest import wilson_interval
+from fsdpo_data.core.statistics import wilson_interval
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.models.prompts import Template
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.statistics import Ranking, auc, mean_interval, ranking_auc
-from fsdpo_data.dataset.schema import Problem
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
 #: Sizes of the best-of-N curve, as far as there are samples.

@@ -11,8 +11,8 @@ from fsdpo_bench.tasks.load import Loaded
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef, SourceRef, file_sha256
-from fsdpo_data.dataset.schema import Problem
-from fsdpo_data.engines.samplers import Completion, SamplingSpec
+from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import problems_digest

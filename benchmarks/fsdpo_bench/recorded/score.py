@@ -14,7 +14,7 @@ from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.finding.extract import is_marked
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.pool import grade_all
-from fsdpo_data.dataset.manifest import wilson_interval
+from fsdpo_data.core.statistics import wilson_interval
 
 
 @dataclass(frozen=True, slots=True)

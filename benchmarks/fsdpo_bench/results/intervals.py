@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fsdpo_data.dataset.manifest import wilson_interval
+from fsdpo_data.core.statistics import wilson_interval
 
 #: Normal quantile of two-sided 95 % intervals.
 Z95 = 1.959964

@@ -15,9 +15,9 @@ from fsdpo_bench.tasks.judge import judge
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.run import claim
-from fsdpo_data.dataset.schema import Problem
-from fsdpo_data.stages.sample import Progress
 from fsdpo_data.steps.rewards import check_aggregate
 
 #: Problems graded at a time.

@@ -25,13 +25,14 @@ from fsdpo_bench.tasks.load import Loaded
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.identity import ModelRef, canonical_json
+from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.progress import Progress
+from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.run import claim
-from fsdpo_data.dataset.schema import Problem
-from fsdpo_data.engines.samplers import Sampler, SamplingSpec
+from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import problems_digest
-from fsdpo_data.stages.sample import Progress
 from fsdpo_data.steps.segment import get_segmenter
 
 #: Raised when the meaning of a run's config or records changes.

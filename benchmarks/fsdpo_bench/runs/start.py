@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.cli.run_options import RunOptions
 from fsdpo_bench.prm.tokenizer import check_tokenizer
 from fsdpo_bench.recorded.replay import (
     QUESTION,
@@ -19,15 +18,18 @@ from fsdpo_bench.recorded.replay import (
     Recording,
     read_recording,
 )
+from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.run import RunSpec, limited, run
 from fsdpo_bench.tasks.load import Loaded, load_task
 from fsdpo_bench.tasks.table import select_tasks
-from fsdpo_data.cli.console import progress
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
-from fsdpo_data.engines.load import copies, make_sampler, pick_engine
+from fsdpo_data.core.progress import progress
+from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.load import copies, make_sampler
 from fsdpo_data.engines.load_scorer import ScoreOptions, make_scorer, resolve_scorer
-from fsdpo_data.engines.samplers import Sampler, SamplingSpec
+from fsdpo_data.engines.registry import pick_engine
+from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.resolve import ResolvedModel, resolve
 from fsdpo_data.steps.segment import get_segmenter

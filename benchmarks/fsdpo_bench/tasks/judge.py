@@ -10,7 +10,7 @@ from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.pool import grade_all
-from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.core.nouns import Problem
 
 #: Relative error that a tolerant benchmark accepts of a numeric answer.
 TOLERANT = 0.01

@@ -11,8 +11,8 @@ from fsdpo_bench.tasks.rows import read_rows
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import SourceRef, file_sha256
+from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.rows import SUFFIXES, Record, data_files
-from fsdpo_data.dataset.schema import Problem
 from fsdpo_data.hub.client import HubRepo
 from fsdpo_data.problems.embedded import WORLD_VERSION
 from fsdpo_data.problems.forms import NotAProblem

@@ -9,7 +9,7 @@ from typing import Any
 from fsdpo_bench.tasks import rows
 from fsdpo_bench.tasks.golds import GK2023_GOLDS, MATH_GOLDS, OCW_GOLDS, GoldNote
 from fsdpo_data.core.errors import InputError, nearest
-from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.core.nouns import Problem
 from fsdpo_data.problems.embedded import make_problems
 from fsdpo_data.problems.forms import Form
 from fsdpo_data.problems.hub_datasets import DATASETS, HubDataset

@@ -14,7 +14,7 @@ from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.comparing.equal import rule_of
 from fsdpo_data.answers.reading.read import read
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.core.nouns import Problem
 
 #: Right for no gold: what a grader accepts that takes a damaged gold for an empty one, or a part
 #: of an answer for the whole.

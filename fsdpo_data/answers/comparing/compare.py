@@ -8,7 +8,7 @@ from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparing import reals, relations
 from fsdpo_data.answers.comparing.agree import constant_ratio, parameter_ratio, same_node, within
 from fsdpo_data.answers.comparing.reals import NotASet, real_set
-from fsdpo_data.answers.finding.variants import expand, has_variants
+from fsdpo_data.answers.comparing.variants import expand, has_variants
 from fsdpo_data.answers.lexicon import units
 from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (

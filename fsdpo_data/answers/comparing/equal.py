@@ -6,16 +6,16 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from fsdpo_data.answers import Outcome, Verdict
+from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.budget import Budget, OutOfBudget, TooLarge
 from fsdpo_data.answers.comparing.agree import within
 from fsdpo_data.answers.comparing.compare import Comparison
 from fsdpo_data.answers.comparing.numeric import symbols
-from fsdpo_data.answers.finding.prose import UNDEFINED, same_words
 from fsdpo_data.answers.lexicon.numbers import agree, read_number
 from fsdpo_data.answers.memory import MAX_KEPT, remember
 from fsdpo_data.answers.reading.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.reading.lex import Unreadable, spelling
+from fsdpo_data.answers.reading.prose import UNDEFINED, same_words
 from fsdpo_data.answers.reading.read import MAX_READ, alternatives, read
 from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
@@ -34,6 +34,7 @@ from fsdpo_data.answers.tree import (
     Value,
     is_node,
 )
+from fsdpo_data.core.nouns import Outcome
 
 #: Operations modulo a prime that one pair may take; about 30 ms.
 BUDGET = 60_000

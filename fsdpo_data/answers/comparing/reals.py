@@ -10,7 +10,7 @@ from fsdpo_data.answers.budget import Budget, TooLarge
 from fsdpo_data.answers.comparing.agree import close, infinite, same_node
 from fsdpo_data.answers.comparing.modular import Undefined, rational_value
 from fsdpo_data.answers.comparing.numeric import ORDERED, Evaluator, Real, context, symbols
-from fsdpo_data.answers.finding.variants import both_values, has_variants
+from fsdpo_data.answers.comparing.variants import both_values, has_variants
 from fsdpo_data.answers.tree import (
     Builder,
     Call,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from fsdpo_data.answers.finding.boxes import TAIL, Box, ending, find_boxes, truncated_box
+from fsdpo_data.answers.finding.spoken import first_announced, last_announced
 from fsdpo_data.answers.finding.unmarked import (
     CONJUNCTION,
     JOINT,
@@ -18,7 +19,6 @@ from fsdpo_data.answers.finding.unmarked import (
     settled_value,
     unmarked,
 )
-from fsdpo_data.answers.lexicon.spoken import first_announced, last_announced
 
 #: The rules by which a response marks its answer; their result is the strict one.
 MARKED = frozenset(("boxed", "boxed-list", "hash", "final-answer", "answer-is", "choice", "label"))

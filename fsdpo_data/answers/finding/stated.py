@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from fsdpo_data.answers.finding.prose import plain_text
 from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.lexicon.words import find_dates
 from fsdpo_data.answers.reading.clean import clean
+from fsdpo_data.answers.reading.prose import plain_text
 from fsdpo_data.answers.reading.read import read
 from fsdpo_data.answers.tree import Moment, Text
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from fsdpo_data.answers.finding.boxes import ending
-from fsdpo_data.answers.lexicon.spoken import SENTENCE_END
+from fsdpo_data.answers.finding.spoken import SENTENCE_END
 
 #: Characters at the end that are searched.
 _NEAR = 4_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from fsdpo_data.answers.finding.prose import plain_text, plain_words, reals_except, spell_relations
 from fsdpo_data.answers.lexicon.words import read_moment
 from fsdpo_data.answers.memory import remember
 from fsdpo_data.answers.reading.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.reading.lex import Unreadable, tokenize
+from fsdpo_data.answers.reading.prose import plain_text, plain_words, reals_except, spell_relations
 from fsdpo_data.answers.reading.quantities import compound
 from fsdpo_data.answers.reading.special import plain_text_for_time, read_special
 from fsdpo_data.answers.reading.statements import AnswerParser

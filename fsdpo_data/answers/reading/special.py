@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from fsdpo_data.answers.finding.prose import phrase, plain_text, plain_words
 from fsdpo_data.answers.lexicon.words import read_moment
+from fsdpo_data.answers.reading.prose import phrase, plain_text, plain_words
 from fsdpo_data.answers.tree import Based, Value
 
 _BASE_WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,

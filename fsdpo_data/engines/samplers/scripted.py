@@ -11,7 +11,7 @@ import orjson
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.engines.samplers import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers.tokens import cut_at_stop
 
 

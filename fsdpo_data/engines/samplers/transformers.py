@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.engines.samplers import Completion, FinishReason, SamplingSpec
+from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.samplers.tokens import cut_at_stop, encode_prompt
 from fsdpo_data.models.checkpoints import load_checkpoint, pick_device
 

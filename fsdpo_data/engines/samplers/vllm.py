@@ -12,7 +12,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.engines.samplers import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers.tokens import encode_prompt
 
 #: Processes of an engine that have not ended by then are killed. vLLM gives them 5 by itself, too

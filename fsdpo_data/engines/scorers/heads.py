@@ -16,7 +16,9 @@ from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.step_tokens import Encoded, StepTokenizer
 from fsdpo_data.models.checkpoints import load_checkpoint, pick_device
 from fsdpo_data.models.resolve import ResolvedModel, resolve
-from fsdpo_train.preference.loss import at_readouts
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 if TYPE_CHECKING:
     import torch
@@ -244,3 +246,13 @@ def padded(
         ids[row, place] = torch.tensor(each)
         mask[row, place] = 1
     return ids.to(device), mask.to(device)
+
+
+def at_readouts(value_BT: Tensor, readout_BK: Tensor) -> Tensor:
+    """Return the values at the readout token of every step, shape [B, K].
+
+    Args:
+        value_BT: One value per token, or [B, T, 1] as a head of one logit gives them.
+        readout_BK: Position of each step's readout; 0 where there is no step.
+    """
+    return value_BT.flatten(1).gather(1, readout_BK)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.core.nouns import Problem
 from fsdpo_data.problems.embedded.story import Node, apply, value_of
 from fsdpo_data.problems.embedded.words import SAY
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.dataset.schema import Problem
+from fsdpo_data.core.nouns import Problem
 from fsdpo_data.problems.embedded.story import LIMIT, WORLD_VERSION, NoFitError, Story
 from fsdpo_data.problems.embedded.words import DISTRACTORS, PARTS, TIMES
 

@@ -1,0 +1,140 @@
+"""Options declared once: frozen dataclasses whose docstrings are the help, and whose fields check.
+
+A class of options is a plain frozen dataclass for who calls the library. What its annotations do
+not say (bounds, the panel of ``--help``) stands in an :class:`Option` beside the type, as in
+``top: Annotated[int, Option(min=1, panel="Pairs")] = 4``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import typing
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from fsdpo_data.core.errors import InputError, nearest
+
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What the type of a field does not say.
+
+    Attributes:
+        panel: Heading under which ``--help`` shows it; the everyday ones have none.
+        min: Least value.
+        max: Greatest value.
+        above: A bound that the value must exceed.
+        below: A bound that the value must stay under.
+        infinite: Whether infinity has a meaning. NaN never has.
+        positional: Whether the command line takes it without a flag.
+        flag: Its flag, where that is not its name.
+        sets: The field of a spec that it becomes, for errors of the spec.
+        default: What ``--help`` says of a default that is worked out, e.g. ``by engine``.
+    """
+
+    panel: str = ""
+    min: float | None = None
+    max: float | None = None
+    above: float | None = None
+    below: float | None = None
+    infinite: bool = False
+    positional: bool = False
+    flag: str = ""
+    sets: str = ""
+    default: str = ""
+
+    def expected(self) -> str:
+        """Return the bounds in words."""
+        bounds = (
+            ("at least {:g}", self.min),
+            ("at most {:g}", self.max),
+            ("more than {:g}", self.above),
+            ("less than {:g}", self.below),
+        )
+        words = [text.format(bound) for text, bound in bounds if bound is not None]
+        return " and ".join(words) or "a finite number"
+
+    def holds(self, value: float) -> bool:
+        """Whether a number is within the bounds."""
+        return not (
+            math.isnan(value)
+            or (math.isinf(value) and not self.infinite)
+            or (self.min is not None and value < self.min)
+            or (self.max is not None and value > self.max)
+            or (self.above is not None and value <= self.above)
+            or (self.below is not None and value >= self.below)
+        )
+
+
+class Options:
+    """Base of classes of options: numbers within their bounds, words among their choices."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def check_fields(options: Any) -> None:
+    """Refuse fields of a dataclass that hold what its annotations exclude.
+
+    Raises:
+        InputError: naming class, field and value (``SamplingSpec.n = 0``).
+    """
+    declared = declared_fields(type(options))
+    for each in fields(options):
+        kind, option = declared[each.name]
+        value = getattr(options, each.name)
+        for one in value if isinstance(value, tuple | list) else (value,):
+            _check(f"{type(options).__name__}.{each.name}", kind, option, one)
+
+
+def _check(field: str, kind: Any, option: Option, value: Any) -> None:
+    choices = _choices(kind)
+    if choices and value is not None and value not in choices:
+        near = nearest(str(value), map(str, choices))
+        raise InputError(
+            f"expected one of {', '.join(map(str, choices))}.{near}", field=field, value=value
+        )
+    if isinstance(value, int | float) and not isinstance(value, bool) and not option.holds(value):
+        raise InputError(f"expected {option.expected()}.", field=field, value=value)
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    """Return the words of a ``Literal``, within a union or a sequence too."""
+    if typing.get_origin(kind) is Literal:
+        return typing.get_args(kind)
+    return tuple(each for part in typing.get_args(kind) for each in _choices(part))
+
+
+def declared_fields(kind: type) -> dict[str, tuple[Any, Option]]:
+    """Return type and :class:`Option` of each field of a dataclass."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    declared = {}
+    for each in fields(kind):
+        plain, *more = (
+            typing.get_args(hint)
+            if typing.get_origin(hint := hints[each.name]) is typing.Annotated
+            else (hint,)
+        )
+        declared[each.name] = (plain, next((m for m in more if isinstance(m, Option)), Option()))
+    return declared
+
+
+def summary(kind: type) -> str:
+    """Return the docstring of a class of options without its attributes."""
+    return inspect.cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")[0].strip()
+
+
+def help_of(kind: type) -> dict[str, str]:
+    """Return what docstrings say of each field, those of base classes included."""
+    told: dict[str, str] = {}
+    for each in reversed(kind.__mro__):
+        _, _, attributes = inspect.cleandoc(each.__doc__ or "").partition("\nAttributes:\n")
+        section = re.split(r"\n(?=\w+:\n)", attributes)[0]
+        told |= {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(section)}
+    return told

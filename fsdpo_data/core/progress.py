@@ -1,0 +1,108 @@
+"""Progress: what long work tells whoever watches it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+
+class Progress(Protocol):
+    """What a build tells its watcher: problems and tokens done in this batch, or a new phase."""
+
+    def phase(self, name: str, total: int, done: int = 0) -> None:
+        """Begin a phase of ``total`` units, of which ``done`` are there already."""
+        ...
+
+    def advance(self, units: int, tokens: int = 0) -> None:
+        """Report finished units."""
+        ...
+
+
+#: Seconds between two lines of progress where the output is no terminal.
+LOG_EVERY = 10.0
+
+
+class LineProgress:
+    """Progress for logs: one line per phase, and one every ten seconds."""
+
+    def __init__(self) -> None:
+        self._name, self._total, self._done, self._tokens = "", 0, 0, 0
+        self._started = self._spoke = time.monotonic()
+
+    def phase(self, name: str, total: int, done: int = 0) -> None:
+        """Begin a phase."""
+        self._name, self._total, self._done, self._tokens = name, total, done, 0
+        self._started = self._spoke = time.monotonic()
+        there = f", {done} there already" if done else ""
+        print(f"{name}: {total} to do{there}", file=sys.stderr, flush=True)
+
+    def advance(self, units: int, tokens: int = 0) -> None:
+        """Report finished units."""
+        self._done += units
+        self._tokens += tokens
+        now = time.monotonic()
+        if now - self._spoke < LOG_EVERY:
+            return
+        self._spoke = now
+        rate = f", {self._tokens / (now - self._started):.0f} tokens/s" if self._tokens else ""
+        print(f"{self._name}: {self._done}/{self._total}{rate}", file=sys.stderr, flush=True)
+
+
+class BarProgress:
+    """Progress for terminals: a bar per phase, with tokens per second and the time left."""
+
+    def __init__(self, bars: Any) -> None:
+        self._bars = bars
+        self._task: Any = None
+        self._tokens, self._started = 0, 0.0
+
+    def phase(self, name: str, total: int, done: int = 0) -> None:
+        """Begin a phase; the one before is complete."""
+        self._finish()
+        self._tokens, self._started = 0, time.monotonic()
+        self._task = self._bars.add_task(name, total=total, completed=done, note="")
+
+    def advance(self, units: int, tokens: int = 0) -> None:
+        """Report finished units."""
+        self._tokens += tokens
+        seconds = time.monotonic() - self._started
+        note = f"{self._tokens / seconds:,.0f} tokens/s" if self._tokens and seconds else ""
+        self._bars.update(self._task, advance=units, note=note)
+
+    def _finish(self) -> None:
+        if self._task is not None:
+            total = self._bars.tasks[self._task].total
+            self._bars.update(self._task, completed=total)
+
+
+@contextmanager
+def progress() -> Iterator[LineProgress | BarProgress]:
+    """Show progress on stderr: bars on a terminal, lines elsewhere."""
+    if not sys.stderr.isatty():
+        yield LineProgress()
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description:>9}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        shown = BarProgress(bars)
+        yield shown
+        shown._finish()

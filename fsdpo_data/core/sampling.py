@@ -1,0 +1,100 @@
+"""How completions are sampled, what comes back, and the ids that follow from it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One sampled continuation of a prompt.
+
+    Attributes:
+        text: What the model wrote, special tokens and stop string removed, else untouched.
+        finish_reason: ``stop`` (end-of-sequence or a stop string) or ``length`` (ran into
+            ``max_tokens``: truncated).
+        n_tokens: Tokens generated, end-of-sequence included.
+        seconds: This completion's share of the sampler's wall-clock time.
+        stop_string: The stop string that ended it; None if it ended by itself or on length.
+    """
+
+    text: str
+    finish_reason: FinishReason
+    n_tokens: int
+    seconds: float = 0.0
+    stop_string: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSpec:
+    """How to sample. Everything in it changes what comes out, so all of it is in the digest.
+
+    Attributes:
+        n: Completions per prompt (the paper's M).
+        temperature: 0 is greedy.
+        top_p: Nucleus mass kept.
+        max_tokens: Tokens per completion at most.
+        stop: Strings that end a completion; they are not part of its text.
+        seed: Sample ``i`` of a prompt depends on (seed, prompt, i) only, so raising ``n`` or
+            resuming a run changes no earlier sample.
+    """
+
+    n: int = 32
+    temperature: float = 0.8
+    top_p: float = 1.0
+    max_tokens: int = 1024
+    stop: tuple[str, ...] = field(default=())
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        limits = (
+            ("samples", self.n, self.n >= 1, "a whole number of at least 1"),
+            ("temperature", self.temperature, self.temperature >= 0, "0 (greedy) or more"),
+            ("top-p", self.top_p, 0 < self.top_p <= 1, "more than 0 and at most 1"),
+            ("max-tokens", self.max_tokens, self.max_tokens >= 1, "at least 1"),
+        )
+        for option, value, ok, expected in limits:
+            if not ok:
+                raise InputError(f"--{option} {value}: expected {expected}.")
+        if self.temperature == 0 and self.n > 1:
+            raise InputError(
+                f"--temperature 0 --samples {self.n}: greedy decoding gives the same text "
+                f"{self.n} times. Use --samples 1, or a temperature above 0."
+            )
+
+    def prompt_seed(self, prompt: str) -> int:
+        """Return the seed of sample 0 of ``prompt``; sample ``i`` uses this plus ``i``."""
+        key = f"{self.seed}\0{prompt}".encode(errors="surrogatepass")
+        return int.from_bytes(hashlib.sha256(key).digest()[:4], "big") >> 1
+
+
+def sampling_id(model: ModelRef, template: str, sampling: SamplingSpec) -> str:
+    """Digest who was asked and how.
+
+    ``sampling.n`` is left out: sample 3 of 8 and sample 3 of 32 are the same sample.
+
+    Args:
+        model: The model as resolved.
+        template: Digest of the prompt template.
+        sampling: The sampling parameters.
+    """
+    how = {key: value for key, value in asdict(sampling).items() if key != "n"}
+    return digest("sampling", ID_VERSION, model, template, how)
+
+
+def solution_id(problem_id: str, sampling: str, index: int) -> str:
+    """Return the id of sample ``index``: what was asked of whom, not what came back.
+
+    Args:
+        problem_id: The problem's content id.
+        sampling: Result of :func:`sampling_id`, computed once per run.
+        index: Position among the samples of the problem.
+    """
+    return digest("solution", ID_VERSION, problem_id, sampling, index)

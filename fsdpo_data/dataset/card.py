@@ -1,0 +1,108 @@
+"""The card of a dataset: its facts gathered from the files, for ``fsdpo_cards`` to tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fsdpo_cards
+from fsdpo_cards.dataset import DatasetFacts
+
+from fsdpo_data.dataset.describe import summary_rows
+from fsdpo_data.dataset.distributions import plots
+from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Characters of one text shown in an example.
+_SHOWN = 400
+
+
+def dataset_card(
+    root: Path,
+    manifest: Mapping[str, Any],
+    *,
+    name: str = "PATH_OR_NAME",
+    revision: str | None = None,
+) -> str:
+    """Return the README of the dataset in ``root``; see :func:`fsdpo_cards.dataset_card`."""
+    facts = DatasetFacts(
+        manifest=manifest,
+        table=summary_rows(manifest),
+        configs=configs_of(manifest),
+        examples=examples(root, manifest),
+        plots=plots(root, manifest),
+        info=dataset_info(root, manifest),
+    )
+    return fsdpo_cards.dataset_card(facts, name=name, revision=revision)
+
+
+def configs_of(manifest: Mapping[str, Any]) -> list[str]:
+    """Return the configs that the dataset has, the one to show first in front."""
+    first = "pairs" if manifest["rows"]["pairs"] else "solutions"
+    there = [name for name in CONFIGS if manifest["rows"][name] or name != "pairs"]
+    return [first, *(name for name in there if name != first)]
+
+
+def examples(root: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Return one real row of each config as JSON, long texts shortened."""
+    import polars as pl
+
+    found = {}
+    for config in configs_of(manifest):
+        row = pl.scan_parquet(root / config / "*.parquet").head(1).collect().to_dicts()
+        if row:
+            found[config] = json.dumps(_shortened(row[0]), indent=2, ensure_ascii=False)
+    return found
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _SHOWN:
+        return value[:_SHOWN] + " …"
+    if isinstance(value, float):
+        return round(value, 4)
+    if isinstance(value, list):
+        return [_shortened(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _shortened(each) for key, each in value.items()}
+    return value
+
+
+def dataset_info(root: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what the Hub's viewer and ``datasets`` want to know of each config beforehand."""
+    import pyarrow.parquet as pq
+
+    listed = []
+    for config in configs_of(manifest):
+        entries = [each for each in manifest["files"] if each["path"].startswith(f"{config}/")]
+        metadata = [pq.read_metadata(root / entry["path"]) for entry in entries]
+        groups = [file.row_group(i) for file in metadata for i in range(file.num_row_groups)]
+        size = sum(group.total_byte_size for group in groups)
+        rows = manifest["rows"][config]
+        listed.append(
+            {
+                "config_name": config,
+                "features": [
+                    {"name": field.name, **_feature(field.type)} for field in arrow_schema(config)
+                ],
+                "splits": [{"name": "train", "num_bytes": size, "num_examples": rows}],
+                "download_size": sum(entry["bytes"] for entry in entries),
+                "dataset_size": size,
+            }
+        )
+    return listed
+
+
+def _feature(kind: pa.DataType) -> dict[str, Any]:
+    """Spell an Arrow type as ``datasets`` spells it in a card."""
+    import pyarrow as pa
+
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        fields = kind.value_type.fields
+        return {"list": [{"name": each.name, **_feature(each.type)} for each in fields]}
+    if pa.types.is_list(kind):
+        return {"list": _feature(kind.value_type)["dtype"]}
+    return {"dtype": {"float": "float32", "bool": "bool"}.get(str(kind), str(kind))}

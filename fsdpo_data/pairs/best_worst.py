@@ -1,0 +1,123 @@
+"""The best solutions of a problem against its worst: the paper's pairs (sections 3.4 and 4.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.steps.rewards import aggregated, check_aggregate
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class PairSpec:
+    """How pairs are chosen.
+
+    Attributes:
+        top: Solutions on each side (the paper's T); T × T pairs at most.
+        aggregate: Step rewards to one reward per solution.
+        require_outcome: Best *correct* against worst *incorrect* (the paper's section 3.4). If
+            false, best against worst by reward alone (its section 4.1); no solution is then on
+            both sides, and the better one of a pair has the higher reward.
+        max_pairs: Pairs per problem at most, those of the widest margin; None for all.
+        min_margin: Reward of the chosen less that of the rejected, at least; None for any.
+    """
+
+    top: int = 4
+    aggregate: str = "mean"
+    require_outcome: bool = True
+    max_pairs: int | None = None
+    min_margin: float | None = None
+
+    def __post_init__(self) -> None:
+        check_aggregate(self.aggregate)
+        if self.top < 1:
+            raise InputError(f"--top {self.top}: expected at least 1 solution on each side.")
+        if self.max_pairs is not None and self.max_pairs < 1:
+            raise InputError(f"--max-pairs {self.max_pairs}: expected at least 1 pair per problem.")
+        if self.min_margin is not None and not -1 <= self.min_margin <= 1:
+            raise InputError(f"--min-margin {self.min_margin}: expected a number in [-1, 1].")
+
+
+def choose(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
+    """Choose the pairs among the solutions of some problems.
+
+    The same solutions give the same pairs: equal rewards rank by their order in the file, which is
+    that of the samples.
+
+    Returns:
+        ``chosen`` and ``rejected``, row numbers in ``solutions``, in the order of the problems.
+    """
+    import polars as pl
+
+    ranked = _ranked(solutions, spec)
+    sides = [
+        ranked.filter(pl.col(f"{side}_rank") < spec.top).select(
+            "problem_id",
+            pl.col("row").alias(side),
+            pl.col("reward").alias(f"{side}_reward"),
+            f"{side}_rank",
+        )
+        for side in ("chosen", "rejected")
+    ]
+    pairs = (
+        sides[0]
+        .join(sides[1], on="problem_id")
+        .with_columns(margin=pl.col("chosen_reward") - pl.col("rejected_reward"))
+        .sort("chosen_rank", "rejected_rank")
+    )
+    if not spec.require_outcome:
+        pairs = pairs.filter(pl.col("margin") > 0)
+    if spec.min_margin is not None:
+        pairs = pairs.filter(pl.col("margin") >= spec.min_margin)
+    if spec.max_pairs is not None:
+        place = pl.int_range(pl.len()).over("problem_id")
+        widest = pairs.sort("margin", descending=True, maintain_order=True)
+        pairs = widest.filter(place < spec.max_pairs)
+    first = pl.col("chosen").min().over("problem_id")  # any row of a problem orders the problems
+    return pairs.sort(first, "chosen_rank", "rejected_rank").select("chosen", "rejected")
+
+
+def _ranked(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
+    """Rank the different, scored solutions of each problem: best first and worst first, from 0.
+
+    A solution that may not stand on a side has a null rank there. One that stopped on length has
+    none: ``pairs`` do not say so, and whoever trains on them lets every solution end.
+    """
+    import polars as pl
+
+    scored = (
+        solutions.select("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
+        .with_row_index("row")
+        .filter((pl.col("step_rewards").list.len() > 0) & (pl.col("finish_reason") == "stop"))
+        .with_columns(
+            text=pl.col("completions").list.join(""),
+            reward=aggregated("step_rewards", spec.aggregate),
+        )
+        .unique(subset=["problem_id", "text"], keep="first", maintain_order=True)
+        .select("row", "problem_id", "outcome", "reward")
+    )
+    place, size = pl.int_range(pl.len()), pl.len()
+    if not spec.require_outcome:
+        ranked = scored.sort("reward", descending=True, maintain_order=True).with_columns(
+            best=place.over("problem_id"), half=(size // 2).over("problem_id")
+        )
+        worst = size.over("problem_id") - 1 - pl.col("best")
+        return ranked.with_columns(
+            chosen_rank=pl.when(pl.col("best") < pl.col("half")).then(pl.col("best")),
+            rejected_rank=pl.when(worst < pl.col("half")).then(worst),
+        )
+    correct = scored.filter(pl.col("outcome") == "correct")
+    wrong = scored.filter(pl.col("outcome").is_in(["incorrect", "no_answer"]))
+    sides = (
+        correct.sort("reward", descending=True, maintain_order=True).with_columns(
+            chosen_rank=place.over("problem_id")
+        ),
+        wrong.sort("reward", maintain_order=True).with_columns(
+            rejected_rank=place.over("problem_id")
+        ),
+    )
+    return pl.concat(sides, how="diagonal")

@@ -1,0 +1,115 @@
+"""The first error of a solution: the first step whose reward falls below a threshold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.core.errors import InputError
+
+if TYPE_CHECKING:
+    pass
+
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPairSpec:
+    """How pairs of steps are chosen.
+
+    Attributes:
+        threshold: A step whose reward is below it is an error.
+        max_pairs: Pairs per problem at most, those of the lowest rewards; None for all.
+    """
+
+    threshold: float = 0.5
+    max_pairs: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold <= 1:
+            raise InputError(f"--threshold {self.threshold}: expected a number over 0, at most 1.")
+        if self.max_pairs is not None and self.max_pairs < 1:
+            raise InputError(f"--max-pairs {self.max_pairs}: expected at least 1 pair per problem.")
+
+
+@dataclass(frozen=True, slots=True)
+class FirstError:
+    """A wrong step to be put right.
+
+    Attributes:
+        row: The solution it is in.
+        step: Its index among the steps.
+    """
+
+    row: Row
+    step: int
+
+    @property
+    def beginning(self) -> str:
+        """The prompt and the steps before the error."""
+        return str(self.row["prompt"]) + "".join(self.row["completions"][: self.step])
+
+    @property
+    def reward(self) -> float:
+        """The reward of the error."""
+        return float(self.row["step_rewards"][self.step])
+
+
+def first_errors(
+    file: Path, spec: StepPairSpec, counts: Counter[str] | None = None
+) -> Iterator[FirstError]:
+    """Yield the different first errors in a file of solutions, problem by problem.
+
+    Args:
+        file: A file of ``solutions``; the rows of a problem follow each other.
+        spec: What an error is, and how many are taken.
+        counts: Counts ``incorrect`` solutions, and of them those that are ``truncated`` (a step
+            may have been cut), ``unscored`` or without an error (``no_error``), and those whose
+            error is another's too (``repeated``) or beyond the limit (``over_limit``).
+    """
+    import pyarrow.parquet as pq
+
+    found = counts if counts is not None else Counter[str]()
+    columns = ("solution_id", "problem_id", "prompt", "completions", "finish_reason", "outcome")
+    rows = pq.read_table(file, columns=[*columns, "step_rewards"]).to_pylist()
+    problems: dict[str, list[FirstError]] = {}
+    for row in rows:
+        if row["outcome"] not in ("incorrect", "no_answer"):
+            continue
+        found["incorrect"] += 1
+        error = _first_error(row, spec.threshold, found)
+        if error is not None:
+            problems.setdefault(row["problem_id"], []).append(error)
+    for errors in problems.values():
+        yield from _worst(errors, spec.max_pairs, found)
+
+
+def _first_error(row: Row, threshold: float, counts: Counter[str]) -> FirstError | None:
+    if row["finish_reason"] != "stop":
+        counts["truncated"] += 1
+        return None
+    if row["step_rewards"] is None:
+        counts["unscored"] += 1
+        return None
+    for step, reward in enumerate(row["step_rewards"]):
+        if reward < threshold:
+            return FirstError(row, step)
+    counts["no_error"] += 1
+    return None
+
+
+def _worst(
+    errors: Sequence[FirstError], limit: int | None, counts: Counter[str]
+) -> list[FirstError]:
+    """Return the different errors of a problem, the lowest rewards first."""
+    different: dict[str, FirstError] = {}
+    for error in sorted(errors, key=lambda each: each.reward):
+        different.setdefault(error.beginning + error.row["completions"][error.step], error)
+    kept = list(different.values())[:limit]
+    counts["repeated"] += len(errors) - len(different)
+    counts["over_limit"] += len(different) - len(kept)
+    return kept

@@ -1,0 +1,372 @@
+"""Decoders against plain references, on thousands of random cases; the algorithm by its lines."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from fakes import Judge, Writer
+from fsdpo_bench.decode.beam import BeamSpec, beam_search
+from fsdpo_bench.decode.choose import answer_classes, best, majority, weighted_majority
+from fsdpo_bench.decode.draw import draw, greedy, with_rewards
+from fsdpo_bench.decode.solution import Cost, value
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.samplers.scripted import FixedSampler
+from fsdpo_data.engines.samplers.tokens import cut_at_stop
+from fsdpo_data.engines.scorers import SteppedText, TableScorer
+from fsdpo_data.steps.rewards import AGGREGATES
+from fsdpo_data.steps.segment import SEGMENTERS, newline
+from fsdpo_data.steps.stops import kept_of, step_stops
+
+CASES = 2_000
+
+
+def random_answers(draw: random.Random, count: int) -> list[str | None]:
+    pool = ["1/2", "0.5", r"\frac{1}{2}", "2", "2.0", "x+1", "1+x", "7", None, ""]
+    return [draw.choice(pool) for _ in range(count)]
+
+
+KIND = {"1/2": 0, "0.5": 0, r"\frac{1}{2}": 0, "2": 1, "2.0": 1, "x+1": 2, "1+x": 2, "7": 3}
+
+
+def test_votes_go_to_classes_of_equivalent_answers() -> None:
+    """Against counting by hand-made classes, at every K, on thousands of random samples."""
+    for case in range(CASES):
+        draw = random.Random(case)
+        answers = random_answers(draw, draw.randint(1, 12))
+        classes = answer_classes(answers)
+        for k in range(1, len(answers) + 1):
+            kinds = [KIND[a] for a in answers[:k] if a]
+            votes = Counter(kinds)
+            expected = 0
+            if votes:
+                most = max(votes.values())
+                tied = [kind for kind, count in votes.items() if count == most]
+                firsts = [
+                    next(i for i, a in enumerate(answers) if a and KIND[a] == t) for t in tied
+                ]
+                expected = min(firsts)
+            assert majority(classes[:k]) == expected
+        assert classes == answer_classes([*answers, "2"])[: len(answers)]
+
+
+def test_weighted_votes_sum_the_weights_of_a_class() -> None:
+    for case in range(CASES):
+        draw = random.Random(case)
+        answers = random_answers(draw, draw.randint(1, 10))
+        weights = [draw.choice([None, 0.0, 0.25, 0.5, 1.0]) for _ in answers]
+        totals: dict[int, float] = {}
+        for answer, weight in zip(answers, weights, strict=True):
+            if answer:
+                totals[KIND[answer]] = totals.get(KIND[answer], 0.0) + (weight or 0.0)
+        chosen = weighted_majority(answer_classes(answers), weights)
+        if not totals:
+            assert chosen == 0
+            continue
+        kinds = [KIND[a] if a else None for a in answers]
+        tied = [kind for kind, total in totals.items() if total == max(totals.values())]
+        assert chosen == min(kinds.index(kind) for kind in tied)
+
+
+def test_equal_weights_are_a_plain_vote() -> None:
+    for case in range(CASES):
+        classes = answer_classes(random_answers(random.Random(case), 7))
+        assert weighted_majority(classes, [0.5] * 7) == majority(classes)
+
+
+@pytest.mark.parametrize("how", AGGREGATES)
+def test_best_of_n_is_the_first_of_the_highest(how: str) -> None:
+    plain = {
+        "mean": lambda r: sum(r) / len(r),
+        "min": min,
+        "prod": math.prod,
+        "last": lambda r: r[-1],
+    }
+    for case in range(CASES):
+        draw = random.Random(case)
+        rewards: list[Any] = [
+            draw.choice(
+                [None, [], [draw.choice([0.25, 0.5, 1.0]) for _ in range(draw.randint(1, 3))]]
+            )
+            for _ in range(draw.randint(1, 9))
+        ]
+        ranked = [plain[how](each) if each else -1.0 for each in rewards]
+        assert best([value(each, how) for each in rewards]) == ranked.index(max(ranked))
+
+
+def test_best_of_n_takes_the_solution_whose_worst_step_is_best() -> None:
+    sampler = FixedSampler({"2+2?": ["a\nb", "c\nd"]})
+    scorer = TableScorer({"a\nb": [0.9, 0.1], "c\nd": [0.5, 0.6]})
+    drawn = draw(["2+2?"], sampler, SamplingSpec(n=2), newline)
+    [solutions] = with_rewards(["2+2?"], drawn, scorer)
+    assert [each.rewards for each in solutions] == [(0.9, 0.1), (0.5, 0.6)]
+    assert best([value(each.rewards, "min") for each in solutions]) == 1
+    assert best([value(each.rewards, "mean") for each in solutions]) == 1
+    assert best([max(each.rewards or ()) for each in solutions]) == 0
+
+
+def test_greedy_asks_for_one_sample_without_temperature() -> None:
+    asked: list[SamplingSpec] = []
+
+    class Recorder(Writer):
+        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+            asked.append(spec)
+            return super().sample(prompts, spec)
+
+    [found] = greedy(["p"], Recorder(0), SamplingSpec(n=5, temperature=0.8, seed=3), newline)
+    assert asked == [SamplingSpec(n=1, temperature=0.0, seed=3)]
+    assert "".join(found.steps) == found.text
+
+
+def reference_search(
+    prompt: str, writer: Writer, judge: Judge, sampling: SamplingSpec, spec: BeamSpec
+) -> tuple[str, tuple[str, ...], bool]:
+    """Algorithm 1, one line after the other, for steps that are lines."""
+    counts: Counter[str] = Counter()
+
+    def next_step(text: str, first: bool) -> tuple[str, bool]:
+        index = counts[text] if not first else counts[""]
+        counts[text] += 1
+        step = replace(sampling, n=1, stop=("\n",), max_tokens=spec.step_tokens)
+        found = writer.one(prompt + text, index, step)
+        if found.stop_string:
+            return text + found.text + "\n", False
+        return text + found.text, found.finish_reason == "stop"
+
+    def reward(text: str) -> float:
+        rewards = judge.one(prompt, newline(text))
+        return AGGREGATES[spec.aggregate](rewards) if rewards else -math.inf
+
+    def top(count: int, new: list[Any]) -> list[Any]:
+        order = sorted(range(len(new)), key=lambda i: (-new[i][2], i))
+        return [new[i] for i in order[:count]]
+
+    first = [next_step("", True) for _ in range(spec.b1)]  # line 6
+    scored = [(text, done, reward(text)) for text, done in first]  # line 7
+    beam = top(spec.b1 if spec.first_keep == "b1" else spec.b2, scored)  # line 8
+    t = 1  # line 9
+    while t < spec.max_steps:  # line 10
+        if all(done for _, done, _ in beam):  # line 11
+            break  # line 12
+        new = []  # lines 14, 15
+        counts.clear()
+        for text, done, known in beam:  # line 16
+            if done:
+                new.append((text, done, known))
+                continue
+            for _ in range(spec.b1):  # line 17
+                longer, ended = next_step(text, False)  # line 18
+                new.append((longer, ended, reward(longer)))  # lines 19-21
+        beam = top(spec.b2, new)  # lines 24, 25
+        t += 1  # line 26
+    text, done, _ = top(1, beam)[0]  # line 28
+    return text, tuple(newline(text)), done
+
+
+def random_spec(draw: random.Random) -> BeamSpec:
+    return BeamSpec(
+        b1=draw.randint(1, 5),
+        b2=draw.randint(1, 4),
+        max_steps=draw.randint(1, 6),
+        step_tokens=draw.choice([2, 50]),
+        first_keep=draw.choice(["b1", "b2"]),
+        aggregate=draw.choice(list(AGGREGATES)),
+    )
+
+
+def test_beam_search_is_the_algorithm_on_thousands_of_random_cases() -> None:
+    lengths, finished = Counter[int](), Counter[bool]()
+    for case in range(CASES):
+        draw = random.Random(case)
+        spec = random_spec(draw)
+        writer, judge = Writer(case), Judge(case, unread=draw.choice([0.0, 0.2]))
+        prompts = [f"p{i}\n" for i in range(draw.randint(1, 3))]
+        sampling = SamplingSpec(n=1, temperature=0.8)
+        found = beam_search(prompts, writer, judge, sampling, "newline", spec)
+        for prompt, (solution, _) in zip(prompts, found, strict=True):
+            text, steps, done = reference_search(prompt, writer, judge, sampling, spec)
+            assert (solution.text, solution.steps) == (text, steps)
+            assert (solution.finish_reason == "stop") == done
+            assert solution.rewards == _tuple(judge.one(prompt, steps))
+            lengths[len(steps)] += 1
+            finished[done] += 1
+    assert len(lengths) >= 5 and min(finished.values()) > 500  # the cases are of every kind
+
+
+def _tuple(rewards: list[float] | None) -> tuple[float, ...] | None:
+    return None if rewards is None else tuple(rewards)
+
+
+class Tree:
+    """Continues a text by the branches written down for it; sample i takes branch i."""
+
+    model = ModelRef("tree", "0")
+
+    def __init__(self, branches: dict[str, list[str]]) -> None:
+        self.branches = branches
+        self.asked: list[list[tuple[str, int]]] = []
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        self.asked.append([(prompt, spec.n) for prompt in prompts])
+        return [
+            [self._one(branch, spec) for branch in self.branches[prompt][: spec.n]]
+            for prompt in prompts
+        ]
+
+    def _one(self, branch: str, spec: SamplingSpec) -> Completion:
+        if branch.endswith("…"):
+            return Completion(branch.removesuffix("…"), "length", 1)
+        text, stop = cut_at_stop(branch, spec.stop)
+        return Completion(text, "stop", 1, stop_string=stop)
+
+
+class ByLastStep:
+    """Rewards every step by a table."""
+
+    model = ModelRef("by-last-step", "0")
+
+    def __init__(self, rewards: dict[str, float]) -> None:
+        self.rewards = rewards
+        self.seen: list[tuple[str, ...]] = []
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        self.seen += [tuple(item.steps) for item in items]
+        return [[self.rewards[step.strip()] for step in item.steps] for item in items]
+
+
+def search(tree: Tree, rewards: dict[str, float], **spec: Any) -> tuple[Any, Cost, ByLastStep]:
+    scorer = ByLastStep(rewards)
+    sampling = SamplingSpec(n=1)
+    [(found, cost)] = beam_search(["q:"], tree, scorer, sampling, "newline", BeamSpec(**spec))
+    return found, cost, scorer
+
+
+FIRST = {"q:": ["a\n", "b\n", "c\n"]}
+REWARDS = {"a": 0.9, "b": 0.5, "c": 0.7, "end": 0.6, "low": 0.1, "high": 0.95, "more": 0.2}
+
+
+def test_lines_6_to_8_keep_every_first_step_and_the_papers_text_the_best_b2() -> None:
+    tree = Tree(FIRST | {f"q:{step}\n": ["end"] * 3 for step in "abc"})
+    search(tree, REWARDS, b1=3, b2=1, max_steps=2)
+    assert tree.asked[0] == [("q:", 3)]  # line 6
+    assert tree.asked[1] == [("q:a\n", 3), ("q:c\n", 3), ("q:b\n", 3)]  # line 8: top-b1 is all
+    text = Tree(tree.branches)
+    search(text, REWARDS, b1=3, b2=2, max_steps=2, first_keep="b2")
+    assert text.asked[1] == [("q:a\n", 3), ("q:c\n", 3)]
+
+
+def test_line_10_makes_c_steps_at_most() -> None:
+    tree = Tree({"q:": ["a\n"], "q:a\n": ["a\n"], "q:a\na\n": ["a\n"]})
+    found, _, _ = search(tree, REWARDS, b1=1, b2=1, max_steps=1)
+    assert (found.text, found.finish_reason, len(tree.asked)) == ("a\n", "length", 1)
+    found, _, _ = search(tree, REWARDS, b1=1, b2=1, max_steps=3)
+    assert found.steps == ("a\n", "a\n", "a\n") and found.finish_reason == "length"
+
+
+def test_line_11_stops_when_every_solution_is_complete() -> None:
+    tree = Tree({"q:": ["a", "b"]})
+    found, _, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=9)
+    assert len(tree.asked) == 1 and len(scorer.seen) == 2
+    assert (found.text, found.finish_reason) == ("a", "stop")
+
+
+def test_lines_16_to_24_keep_the_best_of_all_next_steps() -> None:
+    tree = Tree(
+        {"q:": ["a\n", "b\n"], "q:a\n": ["low\n", "more\n"], "q:b\n": ["high\n", "end\n"]}
+        | {"q:b\nhigh\n": ["end", "low"], "q:b\nend\n": ["low", "more"]}
+    )
+    found, cost, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=3)
+    pairs = [("a\n", "low\n"), ("a\n", "more\n"), ("b\n", "high\n"), ("b\n", "end\n")]
+    assert scorer.seen[2:6] == pairs
+    assert tree.asked[2] == [("q:b\nhigh\n", 2), ("q:b\nend\n", 2)]  # line 24: none of a's
+    assert found.text == "b\nhigh\nend"  # line 28: 0.6 of 0.6, 0.1, 0.1, 0.2
+    assert cost == Cost(2 + 4 + 4, 2 + 4 + 4, pytest.approx(cost.seconds))
+
+
+def test_a_finished_solution_stands_for_itself_once_while_others_go_on() -> None:
+    tree = Tree({"q:": ["a", "b\n"], "q:b\n": ["high\n", "low\n"], "q:b\nhigh\n": ["low", "low"]})
+    found, _, scorer = search(tree, REWARDS, b1=2, b2=2, max_steps=4)
+    assert found.text == "a" and found.rewards == (0.9,)
+    assert scorer.seen.count(("a",)) == 1
+
+
+def test_a_step_that_stopped_on_length_is_not_finished() -> None:
+    tree = Tree({"q:": ["en…"], "q:en": ["d"]})
+    found, _, scorer = search(tree, REWARDS | {"en": 0.4}, b1=1, b2=1, max_steps=4)
+    assert (found.text, found.finish_reason) == ("end", "stop")
+    assert scorer.seen == [("en",), ("end",)]
+
+
+def test_no_room_left_ends_a_search() -> None:
+    class Full(Tree):
+        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+            self.asked.append([])
+            return [[Completion("", "length", 0)] * spec.n for _ in prompts]
+
+    full = Full({})
+    found, _, _ = search(full, REWARDS, b1=2, b2=1, max_steps=9)
+    assert (found.text, found.finish_reason, len(full.asked)) == ("", "length", 1)
+
+
+def test_equal_solutions_in_the_beam_are_continued_by_different_samples() -> None:
+    tree = Tree({"q:": ["a\n", "a\n"], "q:a\n": ["low", "more", "end", "high"]})
+    found, _, _ = search(tree, REWARDS, b1=2, b2=1, max_steps=2)
+    assert tree.asked[1] == [("q:a\n", 4)]
+    assert found.text == "a\nhigh"
+
+
+@pytest.mark.parametrize(
+    ("segmenter", "separator", "mark"),
+    [
+        ("newline@1", "\n", ""),
+        ("blank-line@1", "\n\n", ""),
+        ("step-marker@1", "\n", "Step {}: "),
+        ("step-marker@1", "\n\n", "**Step {}:** "),
+        ("auto@1", "\n", ""),
+        ("auto@1", "\n\n", ""),
+        ("auto@1", "\n", "Step {}: "),
+        ("auto@1", "\n\n", "Step {}: "),
+    ],
+)
+def test_rounds_end_where_the_segmenter_cuts(segmenter: str, separator: str, mark: str) -> None:
+    """Every text that is scored is cut as a whole solution is, and a round adds one step."""
+    for case in range(50):
+        writer = Writer(case, separator, mark)
+        seen: list[SteppedText] = []
+
+        class Watcher(Judge):
+            def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+                seen.extend(items)  # noqa: B023
+                return super().score(items)
+
+        spec = BeamSpec(b1=2, b2=1, max_steps=5)
+        [(found, _)] = beam_search(["p"], writer, Watcher(case), SamplingSpec(n=1), segmenter, spec)
+        assert list(found.steps) == SEGMENTERS[segmenter](found.text)
+        for item in seen:
+            assert SEGMENTERS[segmenter]("".join(item.steps)) == list(item.steps)
+        lengths = [len(item.steps) for item in seen]
+        assert all(later - earlier <= 1 for earlier, later in pairwise(lengths))
+        assert max(lengths) <= 5
+
+
+def test_stops_are_the_beginnings_of_the_next_step() -> None:
+    assert step_stops("auto@1", "") == ("\n\n", *step_stops("step-marker@1", ""))
+    assert step_stops("auto@1", "Step 1: a\n") == step_stops("step-marker@1", "")
+    assert step_stops("auto@1", "a\n\n") == ("\n\n",)
+    assert step_stops("auto@1", "a\n") == ("\n",)
+    assert [kept_of(each) for each in ("\n", "\n\n", "\nStep ")] == ["\n", "\n\n", "\n"]
+
+
+@pytest.mark.parametrize("field", ["b1", "b2", "max_steps", "step_tokens"])
+def test_widths_below_one_are_refused(field: str) -> None:
+    with pytest.raises(InputError, match=f"--{field.replace('_', '-')} 0: expected at least 1"):
+        BeamSpec(**{field: 0})

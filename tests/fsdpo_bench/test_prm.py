@@ -1,0 +1,267 @@
+"""Measuring reward models: against definitions, published scores, and a world of known truth."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsdpo_bench.cli.app import app
+from fsdpo_bench.prm.first_error import (
+    Judged,
+    best_threshold,
+    count_first_errors,
+    first_below,
+    measure_first_errors,
+    read_judged,
+    score_judged,
+)
+from fsdpo_bench.prm.truth import (
+    ScoredSolution,
+    best_of,
+    expected_best,
+    load_scored,
+    rankings,
+    report,
+    step_truth,
+)
+from helpers import build_spec
+from typer.testing import CliRunner
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import ModelRef, SourceRef
+from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.engines.samplers.scripted import FixedSampler
+from fsdpo_data.engines.scorers import SteppedText, TableScorer
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.problems.embedded import demonstration, make_problems
+from fsdpo_data.problems.load import ProblemSet
+from fsdpo_data.stages.sample import build
+from fsdpo_data.stages.score import ScoreStage
+
+
+def test_the_first_step_below_the_threshold_is_the_error() -> None:
+    assert first_below([0.9, 0.4, 0.1], 0.5) == 1
+    assert first_below([0.9, 0.5], 0.5) == -1
+
+
+def test_f1_is_the_harmonic_mean_of_both_accuracies() -> None:
+    rewards = [[0.9, 0.1], [0.9, 0.1], [0.2, 0.9], [0.9, 0.9], None]
+    labels = [1, 0, 0, -1, -1]
+    found = count_first_errors(rewards, labels, 0.5)
+    assert (found.found, found.with_error, found.passed, found.without_error) == (2, 3, 1, 2)
+    assert found.f1 == pytest.approx(2 * (2 / 3) * (1 / 2) / (2 / 3 + 1 / 2))
+    assert count_first_errors(rewards, labels, 0.0).f1 == 0
+
+
+def test_the_best_threshold_is_that_of_a_full_search() -> None:
+    rng = random.Random(0)
+    labels = [rng.choice([-1, 0, 1, 2]) for _ in range(60)]
+    rewards = [[rng.gauss(0.3 if i == label else 0.6, 0.2) for i in range(3)] for label in labels]
+    chosen = best_threshold(rewards, labels)
+    every = [reward for row in rewards for reward in row]
+    best = max(count_first_errors(rewards, labels, each).f1 for each in every)
+    assert count_first_errors(rewards, labels, chosen).f1 == pytest.approx(best)
+
+
+def test_published_scores_find_first_errors_far_better_than_shuffled_ones(shared: Path) -> None:
+    """Math-Shepherd's own rewards on MR-MATH, as ReasonEval published them."""
+    folder = shared / "data/stepwise/reasoneval"
+    rows, rewards = [], []
+    scores = (folder / "scores/mr-math_invalid_errors__math-shepherd_mistral-7b.jsonl").read_text()
+    texts = (folder / "mr-math_invalid_errors.jsonl").read_text()
+    for line, scored in zip(texts.splitlines(), scores.splitlines(), strict=True):
+        row, values = json.loads(line), json.loads(scored)["scores"]
+        steps = row["model_output_step_format"]
+        steps = json.loads(steps) if isinstance(steps, str) else steps
+        error = row["model_output_solution_first_error_step"]
+        if len(steps) == len(values):
+            label = -1 if error == "N/A" else int(error) - 1
+            rows.append(Judged(str(row["id"]), row["question"], tuple(map(str, steps)), label))
+            rewards.append(values)
+    assert len(rows) > 90
+    real = measure_first_errors(rows, rewards).f1
+    rng = random.Random(0)
+    pool = [reward for each in rewards for reward in each]
+    luck = [
+        measure_first_errors(rows, [[rng.choice(pool) for _ in each] for each in rewards]).f1
+        for _ in range(20)
+    ]
+    assert real > max(luck) and 0.2 < real < 0.8
+
+
+@pytest.mark.parametrize("name", ["gsm8k", "math", "olympiadbench_every10th"])
+def test_processbench_files_are_read_as_they_are(shared: Path, name: str) -> None:
+    rows = read_judged(shared / f"data/stepwise/processbench/{name}.json")
+    assert len(rows) in (400, 1000, 100)
+    assert {row.first_error == -1 for row in rows} == {True, False}
+    perfect = [
+        [0.0 if i == row.first_error else 1.0 for i in range(len(row.steps))] for row in rows
+    ]
+    found = measure_first_errors(rows, perfect)
+    assert found.f1 == 1 and found.tuned_on == round(0.2 * len(rows))
+    assert found.with_error + found.without_error + found.tuned_on == len(rows)
+
+
+def test_steps_are_scored_as_they_were_written() -> None:
+    seen: list[SteppedText] = []
+
+    class Spy:
+        model = ModelRef("spy", "0")
+
+        def score(self, items: Any) -> list[list[float] | None]:
+            seen.extend(items)
+            return [[0.5] * len(item.steps) for item in items]
+
+    rows = [Judged("1", "1 + 1?", ("One.", "Two."), -1)]
+    assert score_judged(rows, Spy(), get_template("problem")) == [[0.5, 0.5]]
+    assert seen == [SteppedText("Problem: 1 + 1?\nSolution:\n", ["One.\n\n", "Two."])]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"problem": "p", "steps": ["a"], "label": 1}, "label 1 of 1 steps"),
+        ({"problem": "p", "steps": [], "label": -1}, "no problem or no steps"),
+        ({"problem": "p", "steps": ["a"]}, "label None of 1 steps"),
+    ],
+)
+def test_rows_of_another_form_are_named(tmp_path: Path, row: Any, message: str) -> None:
+    (tmp_path / "rows.json").write_text(json.dumps([row]))
+    with pytest.raises(InputError, match=f"row 1: {message}"):
+        read_judged(tmp_path / "rows.json")
+
+
+def test_best_of_n_is_the_mean_over_all_subsets() -> None:
+    rng = random.Random(1)
+    scores = [rng.randrange(4) for _ in range(8)]
+    right = [rng.random() < 0.5 for _ in range(8)]
+    order = sorted(range(8), key=lambda i: (-scores[i], i))
+    for size in (1, 3, 8):
+        subsets = list(itertools.combinations(range(8), size))
+        won = sum(right[max(subset, key=lambda i: (scores[i], -i))] for subset in subsets)
+        ranked = [right[i] for i in order]
+        assert expected_best(ranked, size) == pytest.approx(won / len(subsets))
+
+
+def solution(problem: str, rewards: list[float], right: bool, wrong: int | None) -> ScoredSolution:
+    return ScoredSolution(problem, "p", ["s"] * len(rewards), rewards, right, wrong)
+
+
+def test_step_truth_compares_before_and_after() -> None:
+    solutions = [
+        solution("a", [0.9, 0.1], False, 1),
+        solution("a", [0.8, 0.4, 0.2], False, 1),
+        solution("b", [0.2, 0.1], False, 0),
+        solution("b", [0.9, 0.9], True, None),
+        solution("c", [0.7, 0.6], False, 1),
+    ]
+    truth = step_truth(solutions)
+    assert truth is not None and truth.problems == 2 and truth.solutions == 3
+    assert truth.margin == pytest.approx(((0.8 + 0.5) / 2 + 0.1) / 2)
+    assert truth.auc == 1  # every right step is above every wrong one: 0.7 over 0.6
+    assert step_truth([solution("a", [0.5], True, -1)]) is None
+
+
+def test_a_scored_world_is_measured_end_to_end(tmp_path: Path) -> None:
+    """A scorer that knows the truth gets everything right; one that lies gets it wrong."""
+    problems = make_problems("test", 8)
+    template, rng = get_template("problem"), random.Random(0)
+    texts, table = {}, {}
+    for problem in problems:
+        shown = [demonstration(problem, rng, rate) for rate in (0.0, 0.0, 0.6, 0.9)]
+        texts[template.render(problem.question)] = [each.text for each in shown]
+        for each in shown:
+            wrong = each.first_wrong_step
+            end = len(each.steps) if wrong is None else wrong
+            table[each.text] = [0.9 if i < end else 0.1 for i in range(len(each.steps))]
+    source = ProblemSet(problems, [SourceRef("embedded", "1", "test")])
+    progress = LineProgress()
+    build(build_spec(), source, lambda: FixedSampler(texts), tmp_path / "run", progress=progress)
+    for name, rewards in (
+        ("truth", table),
+        ("lies", {text: [1 - each for each in values] for text, values in table.items()}),
+    ):
+        scorer = TableScorer(rewards)
+        stage = ScoreStage(
+            scorer.model, {"name": "table", "dtype": "auto"}, lambda scorer=scorer: scorer
+        )
+        derive(tmp_path / "run", tmp_path / name, [stage], progress=progress)
+    told = report(load_scored(tmp_path / "truth"))
+    assert told["steps"]["auc"] == 1 and told["steps"]["margin"] == pytest.approx(0.8)
+    assert told["ranking_auc"]["mean"]["value"] > 0.95
+    assert told["best_of"]["mean"][4] == 1 and told["best_of"]["pass"][4] == 1
+    lied = report(load_scored(tmp_path / "lies"))
+    assert lied["steps"]["auc"] == 0 and lied["steps"]["margin"] == pytest.approx(-0.8)
+    assert lied["best_of"]["mean"][4] < lied["best_of"]["mean"][1] < 1
+    shown = CliRunner().invoke(app, ["prm", "--dataset", str(tmp_path / "truth")]).output
+    assert "ranking AUC, mean" in shown and "reward before less after the error" in shown
+    result = CliRunner().invoke(app, ["prm", "--dataset", str(tmp_path / "truth"), "--json"])
+    assert json.loads(result.output)["dataset"]["problems"] == 8
+    with pytest.raises(InputError, match="has no step rewards"):
+        load_scored(tmp_path / "run")
+
+
+def test_rankings_and_curves_by_every_aggregate() -> None:
+    solutions = [
+        solution("a", [0.9, 0.2], True, -1),
+        solution("a", [0.4, 0.4], False, -1),
+    ]
+    assert {how: each.value for how, each in rankings(solutions).items()} == {
+        "mean": 1, "min": 0, "prod": 1, "last": 0
+    }  # fmt: skip
+    curves = best_of(solutions)
+    assert curves["mean"] == {1: 0.5, 2: 1} and curves["min"] == {1: 0.5, 2: 0}
+
+
+def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path) -> None:
+    pytest.importorskip("transformers")
+    from random_model import save_random_model, save_random_prm
+
+    policy = save_random_model(tmp_path / "policy", context=2048)
+    model = save_random_prm(tmp_path / "prm", policy)
+    rows = json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())[170:230]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    arguments = ["prm", "--prm", model, "--template", "problem", "--engine", "transformers"]
+    arguments += ["--device", "cpu", "--first-errors", tmp_path / "rows.json"]
+    shown = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert shown.exit_code == 0, shown.output
+    assert "F1 of finding the first error" in shown.output and "on 12 other rows" in shown.output
+
+
+def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    problems, template, rng = make_problems("test", 12), get_template("problem"), random.Random(0)
+    texts = {
+        template.render(problem.question): [
+            demonstration(problem, rng, rate).text for rate in (0.0, 0.0, 0.4, 0.9)
+        ]
+        for problem in problems
+    }
+    source = ProblemSet(problems, [SourceRef("embedded", "1", "test")])
+    run = tmp_path / "run"
+    build(build_spec(), source, lambda: FixedSampler(texts), run, progress=LineProgress())
+    arguments = ["prm", "--likelihood", "tiny", "--dataset", str(run), "--device", "cpu", "--json"]
+    shown = CliRunner().invoke(app, arguments)
+    assert shown.exit_code == 0, shown.output
+    found = json.loads(shown.stdout)["dataset"]
+    assert found["ranking_auc"]["prod"]["value"] > 0.85 and found["steps"]["margin"] > 0.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "nothing to measure"),
+        (["--dataset", "d", "--prm", "p", "--likelihood", "l"], "expected one of them"),
+        (["--first-errors", "x.json"], "needs a model to find them"),
+        (["--first-errors", "x.json", "--prm", "p"], "needs --template"),
+        (["--dataset", "nowhere"], "holds no dataset"),
+    ],
+)
+def test_mistakes(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["prm", *arguments])
+    assert message in str(result.exception)

@@ -1,0 +1,211 @@
+"""Recipes: every command is one the programs take, and says what the paper says."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import typer
+from fsdpo_bench.cli.app import app as bench_app
+from fsdpo_bench.recipes.recipe import (
+    PEAK,
+    UTILISATION,
+    WRITES,
+    Recipe,
+    Stage,
+    Work,
+    estimate,
+    load_recipe,
+    owed,
+    recipe_names,
+    run_stages,
+)
+from fsdpo_bench.results.published import published
+from typer.testing import CliRunner
+
+from fsdpo_data.cli.app import app as data_app
+from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.models.resolve import MODELS
+from fsdpo_train.cli.app import app as train_app
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = {"fsdpo-data": data_app, "fsdpo-train": train_app, "fsdpo-bench": bench_app}
+RECIPES = {name: load_recipe(name) for name in recipe_names()}
+STAGES = [(name, stage) for name, recipe in RECIPES.items() for stage in recipe.stages]
+
+
+def parsed(stage: Stage) -> tuple[str, click.Context] | None:
+    """Parse a stage's command by the program it names; None for a script."""
+    argv = stage.argv
+    if argv[0] == "torchrun":
+        assert argv[1] == "--nproc-per-node" and int(argv[2]) == stage.gpus
+        assert argv[3:5] == ["-m", "fsdpo_train"]
+        argv = ["fsdpo-train", *argv[5:]]
+    if argv[0] == "python":
+        assert (ROOT / argv[1]).is_file()
+        return None
+    group = typer.main.get_command(PROGRAMS[argv[0]])
+    assert isinstance(group, click.Group) or hasattr(group, "commands")
+    command = group.commands[argv[1]]
+    return argv[1], command.make_context(argv[1], argv[2:])
+
+
+def of_stage(recipe: Recipe, name: str) -> click.Context:
+    found = parsed(next(stage for stage in recipe.stages if stage.name == name))
+    assert found
+    return found[1]
+
+
+def test_there_is_one_recipe_for_each_row_of_the_tables() -> None:
+    rows = {(each.backbone, each.method) for each in published() if each.method}
+    ours = [(each.backbone, each.method) for each in RECIPES.values() if each.backbone]
+    assert len(rows) == 16
+    assert sorted(ours) == sorted(rows)
+    assert set(RECIPES) - {name for name in RECIPES if RECIPES[name].backbone} == {"embedded"}
+
+
+@pytest.mark.parametrize(("name", "stage"), STAGES, ids=lambda each: getattr(each, "name", each))
+def test_every_command_is_one_the_program_takes(name: str, stage: Stage) -> None:
+    found = parsed(stage)
+    if found is None:
+        return
+    for option in ("model", "prm"):
+        value = str(found[1].params.get(option) or "")
+        if value and "/" not in value:
+            assert value in MODELS, value
+    if found[1].params.get("template"):
+        get_template(found[1].params["template"])
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_input_is_what_an_earlier_stage_leaves(name: str) -> None:
+    made: set[str] = set()
+    for stage in RECIPES[name].stages:
+        argv = stage.argv
+        out = argv[argv.index("--out") + 1] if "--out" in argv else ""
+        caches = {argv[i + 1] for i, each in enumerate(argv) if each == "--reference-cache"}
+        inputs = {each for each in argv if each.startswith("runs/")} - {out} - caches
+        assert inputs <= made, stage.name
+        assert not out or stage.done.startswith(out)
+        made.add(out)
+
+
+def test_stages_that_recipes_share_are_the_same() -> None:
+    outs: dict[str, str] = {}
+    for _, stage in STAGES:
+        if stage.done:
+            assert outs.setdefault(stage.done, stage.run) == stage.run
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("full-step-dpo")])
+def test_settings_are_the_papers(name: str) -> None:
+    recipe = RECIPES[name]
+    samples = of_stage(recipe, "samples").params
+    assert (samples["samples"], samples["temperature"]) == (32, 0.8)
+    assert samples["problems"] == ["math-step-dpo-10k"]
+    prm, gpus = of_stage(recipe, "prm").params, 8
+    assert (prm["lr"], prm["epochs"], prm["reduce"]) == (5e-7, 1, "sum")
+    assert gpus * prm["batch_size"] * prm["grad_accum"] == 256
+    pairs = of_stage(recipe, "pairs").params
+    assert (pairs["top"], pairs["aggregate"], pairs["require_outcome"]) == (4, "mean", True)
+    train = of_stage(recipe, "train").params
+    assert (train["loss"], train["lr"], train["beta"], train["gamma"]) == (
+        "full-step",
+        5e-7,
+        0.05,
+        0.5,
+    )
+    assert (train["schedule"], train["warmup"], train["epochs"]) == ("linear", 0.05, 1)
+    stage = next(each for each in recipe.stages if each.name == "train")
+    assert stage.gpus * train["batch_size"] * train["grad_accum"] * 16 == 64
+    decoders = of_stage(recipe, "decoders").params
+    assert (decoders["k"], decoders["b1"], decoders["b2"]) == ([5, 15], 5, [1, 3])
+
+
+def test_estimates_follow_the_formulas_that_are_stated() -> None:
+    written = estimate(Work("generate", sequences=1000, tokens=300, parameters=7))
+    assert written.tokens == 300_000
+    assert written.gpu_hours == pytest.approx(300_000 / WRITES / 3600)
+    flop = 8 * 7e9 * 2 * 1000 * 450
+    trained = estimate(
+        Work("train", sequences=1000, prompt_tokens=150, tokens=300, parameters=7, epochs=2)
+    )
+    assert trained.gpu_hours == pytest.approx(flop / (PEAK * UTILISATION) / 3600)
+    pairs = Work("pairs", sequences=80, prompts=10, prompt_tokens=150, tokens=300, parameters=7)
+    assert estimate(pairs).tokens == 10 * 150 + 80 * 300
+    scored = Work("score", sequences=80, prompt_tokens=150, tokens=300, parameters=7)
+    assert estimate(pairs).gpu_hours > 4 * estimate(scored).gpu_hours * 25_500 / 36_000
+    assert estimate(Work("none")).gpu_hours == 0
+
+
+def test_sampling_costs_what_the_paper_says() -> None:
+    [stage] = [each for each in RECIPES["qwen2-7b-sft-dpo"].stages if each.name == "samples"]
+    assert 7 < estimate(stage.work).gpu_hours < 10
+
+
+def test_a_plan_shows_commands_costs_and_the_papers_numbers() -> None:
+    arguments = ["recipe", "qwen2-7b-sft-full-step-dpo", "--dry-run"]
+    shown = CliRunner().invoke(bench_app, arguments, env={"COLUMNS": "160"})
+    assert shown.exit_code == 0
+    for expected in ("GPU-hours", "torchrun --nproc-per-node 8", "gsm8k 89.3", "40 % of 312"):
+        assert expected in shown.output
+    plan = json.loads(CliRunner().invoke(bench_app, [*arguments[:2], "--json"]).output)
+    assert [each["name"] for each in plan["stages"]][:2] == ["samples", "prm"]
+    assert plan["stages"][0]["tokens"] == 10_795 * 32 * 300
+    listed = CliRunner().invoke(bench_app, ["recipe"], env={"COLUMNS": "160"}).output
+    assert all(name in listed for name in RECIPES)
+
+
+def test_unknown_recipes_and_stages_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Nearest: qwen2-7b-sft"):
+        load_recipe("qwen2-7b-stf")
+    with pytest.raises(InputError, match=r"no stage 'pears' .* pairs"):
+        CliRunner().invoke(
+            bench_app, ["recipe", "embedded", "--stage", "pears"], catch_exceptions=False
+        )
+    broken = tmp_path / "mine.toml"
+    broken.write_text("title = 3", encoding="utf-8")
+    with pytest.raises(InputError, match="is not a recipe"):
+        load_recipe(str(broken))
+
+
+def _script(tmp_path: Path, name: str, code: str) -> Stage:
+    run = f'{sys.executable} -c "{code}" --out {tmp_path / name}'
+    return Stage(name, "", run, str(tmp_path / name / "done"), 0, Work("none"))
+
+
+def test_stages_run_once_in_order_and_go_on_after_a_failure(tmp_path: Path) -> None:
+    make = "import sys, pathlib; p = pathlib.Path(sys.argv[2]); p.mkdir(exist_ok=True); "
+    note = "(p / 'args').write_text(' '.join(sys.argv[3:])); (p / 'done').touch()"
+    good, bad = (
+        _script(tmp_path, "good", make + note),
+        _script(tmp_path, "bad", make + "sys.exit(3)"),
+    )
+    said: list[str] = []
+    with pytest.raises(FsdpoError, match="stage bad ended with exit code 3"):
+        run_stages([good, bad], said.append)
+    assert owed(good) is None
+    mended = _script(tmp_path, "bad", make + note)
+    run_stages([good, mended], said.append)
+    assert (tmp_path / "bad" / "args").read_text() == "--resume"
+    assert sum(each.startswith("good: done") for each in said) == 1
+
+
+def test_rows_for_fine_tuning_have_the_prompt_that_is_asked_later() -> None:
+    spec = importlib.util.spec_from_file_location(
+        "sft_rows", ROOT / "benchmarks/recipes/sft_rows.py"
+    )
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    source = [{"query": "1+1?", "response": "The answer is: 2"}, {"query": "x", "response": None}]
+    [line] = module.rows(source, *module.METAMATH[1:])
+    assert json.loads(line) == {
+        "prompt": get_template("alpaca").render("1+1?"),
+        "completion": "The answer is: 2",
+    }

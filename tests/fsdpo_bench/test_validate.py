@@ -1,0 +1,190 @@
+"""``fsdpo-bench validate``, ``list`` and ``grade --explain``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fsdpo_bench.cli.app import main
+from fsdpo_bench.tasks.golds import GoldNote
+from fsdpo_bench.tasks.judge import judge
+from fsdpo_bench.tasks.table import SUITES, TASKS
+from fsdpo_bench.tasks.validate import validate_task
+
+from fsdpo_data.core.nouns import Problem
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["fsdpo-bench", *arguments])
+        patch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit) as caught:
+            main()
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    return int(caught.value.code or 0), out, err
+
+
+#: Benchmarks whose golds are all plain numbers.
+PLAIN = {"gsm8k", "svamp", "addsub", "gsm_ic2", "gsm_icm"}
+#: Benchmarks with findings: how many golds are missing, and how many are noted.
+FINDINGS = {"math": (0, 12), "gk2023": (2, 1), "ocw": (0, 1)}
+
+
+@pytest.mark.parametrize("name", [*SUITES["all"], "math500"])
+def test_every_gold_is_right_about_itself_and_wrong_about_nonsense(shared: Path, name: str) -> None:
+    report = validate_task(TASKS[name], shared / "data" / "benchmarks")
+    missing, noted = FINDINGS.get(name, (0, 0))
+    assert [finding for finding in report.findings if finding.surprise] == []
+    assert report.passed and report.right == report.golds == TASKS[name].count - missing
+    assert len(report.findings) == missing + noted
+    assert sum(report.kinds.values()) == report.golds
+    assert {"number": report.golds}.items() <= report.kinds.items() or name not in PLAIN
+
+
+def test_the_command_lists_the_two_golds_that_are_missing(
+    capsys: pytest.CaptureFixture[str], shared: Path
+) -> None:
+    data = str(shared / "data" / "benchmarks")
+    code, out, _ = run(capsys, "validate", "--task", "gk2023", "--data", data)
+    assert code == 0
+    for row in (167, 192):
+        assert f"row  {row}  known  '': the source has no answer" in out
+    code, out, _ = run(capsys, "validate", "--task", "ocw", "--data", data, "--json")
+    [report] = json.loads(out)
+    assert (report["task"], report["passed"], report["right"]) == ("ocw", True, 272)
+
+
+def test_a_surprise_is_listed_and_ends_in_exit_code_1(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "gsm8k.jsonl").write_text('{"question": "q", "answer": "5"}\n')
+    code, out, _ = run(capsys, "validate", "--task", "gsm8k", "--data", str(tmp_path))
+    assert code == 1
+    assert "not ok" in out and "1 problems, expected the 1319" in out
+
+
+def one_row(tmp_path: Path, answer: str, **changes: object) -> list[str]:
+    file = tmp_path / "x.jsonl"
+    file.write_text(json.dumps({"question": "q", "answer": answer}) + "\n")
+    report = validate_task(replace(TASKS["gk2023"], count=1, **changes), file)
+    assert not report.passed, "its digest is not the known one"
+    return [f"{finding.what}{'!' * finding.surprise}" for finding in report.findings]
+
+
+def test_more_missing_golds_than_known_are_a_surprise(tmp_path: Path) -> None:
+    assert one_row(tmp_path, "") == ["the source has no answer; it is left out of the score!"]
+    assert one_row(tmp_path, "", missing_golds=1)[0].endswith("score")
+    assert one_row(tmp_path, "5") == []
+
+
+def test_a_gold_that_equals_nonsense_is_a_surprise(tmp_path: Path) -> None:
+    assert one_row(tmp_path, "-98765432.125") == [
+        "for 'The answer is -98765432.125' the verdict is correct!"
+    ]
+
+
+def test_notes_replace_golds_and_add_others(tmp_path: Path) -> None:
+    problem = Problem("q", "(3,-5)", "math", "test", {"also": ["(0,0)"]})
+    said = ["\\boxed{(3,-5)}", "\\boxed{(0,0)}", "\\boxed{(3,-5)} or \\boxed{(1,2)}", ""]
+    statuses = [each.verdict.status for each in judge(TASKS["math"], [(problem, s) for s in said])]
+    assert statuses == ["correct", "correct", "incorrect", "no_answer"]
+    assert GoldNote("why").gold == ""
+
+
+def test_only_the_tolerant_benchmark_has_two_verdicts() -> None:
+    problem = Problem("q", "4.4677e14", "ocw", "test")
+    [ocw] = judge(TASKS["ocw"], [(problem, "\\boxed{4.45e14}")])
+    [plain] = judge(TASKS["math"], [(problem, "\\boxed{4.45e14}")])
+    assert (ocw.verdict.status, ocw.strict.status) == ("correct", "incorrect")
+    assert (plain.verdict.status, plain.strict.status) == ("incorrect", "incorrect")
+    [far] = judge(TASKS["ocw"], [(problem, "\\boxed{4.4e14}")])
+    assert far.verdict.status == "incorrect"
+
+
+def test_explain_prints_what_the_verdict_rests_on(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "grade", "--explain", "1/2", "Thus \\boxed{0.5}, I think.")
+    assert code == 0
+    shown = {line[:18].strip(): line[18:].strip() for line in out.splitlines()}
+    assert shown["status"] == "correct" and shown["answer"] == "0.5"
+    assert shown["extracted by"] == "boxed" and shown["compared by"] not in ("", "–")
+    assert shown["gold is read as"] and shown["answer is read as"]
+
+
+def test_explain_takes_negative_numbers_and_markup_as_text(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, out, _ = run(capsys, "grade", "--explain", "-3", "-3")
+    assert "status             correct" in out
+    _, out, _ = run(capsys, "grade", "--explain", "[bold]", "[0,1)")
+    assert "[bold]" in out and "[0,1)" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["grade"], "expected a FILE of responses, or --explain GOLD PRED."),
+        (["grade", "x", "--explain", "1", "1"], "expected a FILE of responses, or --explain"),
+        (["grade", "nosuch.jsonl"], "nosuch.jsonl: cannot be read"),
+        (["grade", "--explain", "1", "1", "--tolerance", "2"], "--tolerance 2.0: expected"),
+        (["validate", "--suite", "odd"], "Nearest: ood"),
+        (["validate", "--task", "addsub"], "addsub"),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert code == 1 and message in out.replace("AddSub", "addsub") + err
+
+
+ROWS = [
+    {"answer": "5", "response": "The answer is 5.", "correct": True},
+    {"answer": "5", "response": "The answer is 6.", "correct": False},
+    {"answer": "1/2", "response": "So it is 0.5 then.", "correct": False},
+    {"answer": "", "response": "The answer is 6.", "correct": False},
+]
+
+
+def test_responses_made_elsewhere_are_scored(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    code, out, _ = run(capsys, "grade", str(file))
+    assert code == 0
+    [row] = [line.split() for line in out.splitlines() if line.startswith("all")]
+    assert row[1:11] == ["2", "3", "66.7", "%", "[20.8,", "93.9]", "1", "2", "1", "1"]
+    assert "row 3: gold '1/2', answer '0.5': correct (last-number/" in out
+    assert "published as incorrect" in out
+    _, out, _ = run(capsys, "grade", str(file), "--show", "0")
+    assert "1 more; --show 1 shows all" in out
+    _, out, _ = run(capsys, "grade", str(file), "--json")
+    [series] = json.loads(out)
+    assert (series["correct"], series["n"], series["disputed"]) == (2, 3, 1)
+    assert (series["marked_correct"], series["exact_correct"]) == (1, 2)
+    assert series["outcomes"] == {"correct": 2, "gold_unparsed": 1, "incorrect": 1}
+
+
+def test_a_tolerant_score_stands_beside_the_exact_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "x.jsonl"
+    answers = ("4.5e33", r"4.52\times 10^{33}", "4.9e33")
+    rows = [{"answer": "4.5e33", "response": f"The answer is ${each}$."} for each in answers]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _, out, _ = run(capsys, "grade", str(file), "--task", "ocw", "--json")
+    [series] = json.loads(out)
+    assert (series["correct"], series["exact_correct"], series["n"]) == (2, 1, 3)
+
+
+def test_series_of_a_published_file(capsys: pytest.CaptureFixture[str], shared: Path) -> None:
+    file = shared / "data" / "outputs" / "openai_gsm8k" / "example_model_solutions.jsonl"
+    _, out, _ = run(capsys, "grade", str(file), "--task", "gsm8k", "--json")
+    counts = {row["series"]: (row["correct"], row["published_correct"]) for row in json.loads(out)}
+    assert counts["175b_verification"] == (742, 742) and len(counts) == 4
+
+
+def test_list_names_every_task(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "list")
+    assert code == 0 and all(name in out for name in TASKS)

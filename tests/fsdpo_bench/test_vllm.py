@@ -1,0 +1,54 @@
+"""Benchmarks by vLLM: greedy as by transformers, and a beam search beside a reward model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsdpo_bench.runs.options import RunOptions
+from fsdpo_bench.runs.records import read_records
+from fsdpo_bench.runs.start import run_job
+from near import TIE, gap
+from random_model import save_random_prm
+
+from fsdpo_data.models.resolve import CHECKPOINT
+
+# vLLM's own imports warn.
+pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
+
+
+def decoded(out: Path, engine: str, **options: Any) -> list[dict[str, Any]]:
+    run_job(
+        RunOptions(out=out, task=("embedded",), model="tiny", engine=engine, workers=1, **options)
+    )
+    return list(read_records(out))
+
+
+def test_greedy_by_both_engines(tmp_path: Path) -> None:
+    """All 500 problems; where the texts differ, the problem is named and the parting a tie."""
+    ours, theirs = (
+        decoded(tmp_path / engine, engine, max_tokens=256) for engine in ("transformers", "vllm")
+    )
+    assert [each["problem_id"] for each in ours] == [each["problem_id"] for each in theirs]
+    differing = [pair for pair in zip(ours, theirs, strict=True) if len(set(map(text, pair))) > 1]
+    for one, other in differing:
+        print(one["problem_id"], one["decoded"]["greedy"]["answer"], "and", end=" ")
+        print(other["decoded"]["greedy"]["answer"], "for", one["gold"])
+        assert gap(str(CHECKPOINT), one["prompt"], text(one), text(other)) < TIE
+    print(f"{len(differing)} of {len(ours)} greedy solutions differ")
+    assert len(ours) == 500 and len(differing) <= 5
+
+
+def text(record: dict[str, Any]) -> str:
+    return str(record["decoded"]["greedy"]["solution"]["text"])
+
+
+def test_every_decoder_beside_a_reward_model(tmp_path: Path) -> None:
+    prm = save_random_prm(tmp_path / "prm", CHECKPOINT)
+    plan = {"decode": ("greedy,sc,weighted,bon,sbs",), "k": (2,), "b1": 2, "prm": str(prm)}
+    found = decoded(tmp_path / "run", "vllm", limit=4, max_tokens=128, **plan)
+    for record in found:
+        search = record["decoded"]["sbs@2,1"]["solution"]
+        assert search["finish_reason"] == "stop" and len(search["steps"]) >= 2
+        assert len(search["rewards"]) == len(search["steps"])

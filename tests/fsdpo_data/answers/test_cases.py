@@ -1,0 +1,99 @@
+"""Our labelled set: every pair and every response is graded as a careful human marker would.
+
+`data/grader_cases.jsonl` holds one case a line: its kind, the gold, a bare answer or a whole
+response, whether it is correct, and where the case comes from (`from`: written by hand, or the
+template or rewrite that made it from cases written by hand).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fsdpo_data.answers import Verdict
+from fsdpo_data.answers.comparing.equal import equivalent
+from fsdpo_data.answers.grader import MathGrader
+
+CASES = Path(__file__).parents[2] / "data/grader_cases.jsonl"
+Case = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Case]:
+    return [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
+
+
+def failures(cases: list[Case], verdicts: list[Verdict]) -> str:
+    """Group the cases whose verdict is not their label by kind; "" if there are none."""
+    wrong = [
+        (case, verdict)
+        for case, verdict in zip(cases, verdicts, strict=True)
+        if (verdict.status == "correct") != case["correct"]
+    ]
+    kinds = Counter(case["kind"] for case, _ in wrong)
+    lines = [f"{len(wrong)} of {len(cases)} cases fail"] if wrong else []
+    for kind, count in kinds.most_common():
+        lines.append(f"{kind}: {count}")
+        for case, verdict in wrong:
+            if case["kind"] == kind:
+                text = case["answer"] if "answer" in case else case["response"][-120:]
+                label = "should be correct" if case["correct"] else "should be wrong"
+                lines.append(f"    {case['gold']!r} ~ {text!r} {label}: {verdict}")
+    return "\n".join(lines)
+
+
+def test_every_answer_pair_gets_its_label(cases):
+    pairs = [case for case in cases if "answer" in case]
+    verdicts = [equivalent(case["gold"], case["answer"]) for case in pairs]
+    assert not (found := failures(pairs, verdicts)), found
+
+
+def test_every_response_gets_its_label(cases):
+    responses = [case for case in cases if "response" in case]
+    verdicts = MathGrader().grade([(case["gold"], case["response"]) for case in responses])
+    assert not (found := failures(responses, verdicts)), found
+
+
+def test_an_answer_in_a_box_gets_the_label_of_the_bare_answer(cases):
+    pairs = [
+        case
+        for case in cases
+        if "answer" in case and "box" not in case["answer"] and not case["answer"].endswith("\\")
+    ]
+    responses = [f"Step 1: 2 + 2 = 4.\nSo it is $\\boxed{{{case['answer']}}}$." for case in pairs]
+    golds = [case["gold"] for case in pairs]
+    verdicts = MathGrader().grade(list(zip(golds, responses, strict=True)))
+    assert not (found := failures(pairs, verdicts)), found
+
+
+def test_every_gold_of_the_set_equals_itself(cases):
+    golds = dict.fromkeys(case["gold"] for case in cases)
+    assert [gold for gold in golds if equivalent(gold, gold).status != "correct"] == []
+
+
+def test_verdicts_do_not_depend_on_which_side_is_the_gold(cases):
+    """Except in kinds where the gold decides how much the answer must say."""
+    symmetric = {
+        "number", "fraction", "mixed", "repeating", "scientific", "words", "tuple", "vector",
+        "set", "list", "pm", "interval", "union", "set-builder", "matrix", "complex",
+        "expression", "radical", "pi", "trig-log-exp", "factorial-binomial", "base",
+    }  # fmt: skip
+    pairs = [case for case in cases if case["kind"] in symmetric and "answer" in case]
+    verdicts = [equivalent(case["answer"], case["gold"]) for case in pairs]
+    assert not (found := failures(pairs, verdicts)), found
+
+
+def test_the_set_is_as_large_and_as_broad_as_it_should_be(cases):
+    pairs = [case for case in cases if "answer" in case]
+    responses = [case for case in cases if "response" in case]
+    assert len(pairs) >= 6_800
+    assert len(responses) >= 870
+    assert sum(case["correct"] for case in pairs) >= 3_100
+    assert sum(not case["correct"] for case in pairs) >= 3_400
+    assert len({case["kind"] for case in pairs}) >= 50
+    assert len({case["kind"] for case in responses}) >= 20
+    assert all(case["from"] for case in cases)

@@ -1,0 +1,280 @@
+r"""Comparing answers: the conventions, one table a kind, and properties over random values."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fsdpo_data.answers.comparing.equal import BUDGET, Options, canonical, equivalent
+from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.core.nouns import OUTCOMES
+
+#: Kind -> (gold, answers that are right, answers that are wrong).
+TABLE = {
+    "decimals to the precision they show": (
+        ("\\frac13", ["0.3333333333", "0.\\overline{3}"], ["0.33", "0.3334", "0.34"]),
+        ("\\frac14", ["0.25", ".250"], ["0.2", "0.3"]),
+        ("\\sqrt2", ["1.41421356", "\\frac{2}{\\sqrt2}"], ["1.41", "1.5"]),
+        ("14916", ["14916.0"], ["14917", "14916.01"]),
+        ("0.6666666667", ["2/3"], ["0.67"]),
+    ),
+    "percent and money, never by a factor": (
+        ("25\\%", ["25", "25%"], ["0.25", "2500", "\\frac14"]),
+        ("18", ["18\\%"], ["1800", "0.18"]),
+        ("\\$5", ["5", "5 dollars", "500 cents"], ["5 cents", "€5"]),
+    ),
+    "units": (
+        ("5 \\text{ cm}", ["5", "5cm", "0.05 m"], ["5 m", "5 kg", "5 cm^2"]),
+        ("12 \\text{ square units}", ["12", "12 units^2"], ["12 cubic units", "12 units"]),
+        ("162\\text{ minutes}", ["162", "2 hours 42 minutes"], ["162 hours"]),
+        ("\\frac{37}{4} m", ["9.25m", "37/4 meters"], ["\\frac{37}{4}", "\\frac{37}{4} cm"]),
+        ("9 (apples)", ["9", "nine apples"], ["8 apples", "9 cm"]),
+    ),
+    "numbers too small or large for a tolerance": (
+        ("\\frac{1}{2004!}", ["\\frac{1}{2004 \\cdot 2003!}"], ["\\frac{1}{2006!}", "0"]),
+        ("e^{-50}", ["\\frac{1}{e^{50}}"], ["e^{-51}", "0"]),
+        ("2^{2005}", ["2 \\cdot 4^{1002}"], ["2^{2004}"]),
+        ("1-10^{-10}", [], ["1"]),
+        ("\\binom{400}{40}", ["\\binom{400}{360}", "C_{400}^{40}"], ["\\binom{400}{41}"]),
+    ),
+    "expressions": (
+        ("x^2-1", ["(x-1)(x+1)"], ["x^2+1", "y^2-1", "x^2-1=0"]),
+        ("|x-1|", ["|1-x|", "\\sqrt{(x-1)^2}"], ["x-1"]),
+        ("\\sqrt{ab}", ["\\sqrt a\\sqrt b"], ["\\sqrt{a}b"]),
+        ("\\sin 2x", ["2\\sin x\\cos x"], ["\\cos 2x"]),
+        ("I(0) e^{-\\frac{t}{R C}}", ["I(0)e^{-t/RC}"], ["I(1)e^{-t/RC}", "0"]),
+        ("E_1", [], ["e_1", "E_2", "E"]),
+    ),
+    "equations and functions": (
+        ("4x-5y=-50", ["5y-4x=50", "y = \\frac45x+10"], ["4x-5y=50", "4x-5y"]),
+        ("\\frac{d x}{d t}=k x-a", ["x' = kx-a", "\\dot x + a = kx"], ["x' = kx+a"]),
+        ("f(x)=2x+1", ["y=2x+1", "2x+1", "f(t)=2t+1"], ["g(x)=2x+1", "f(x)=2x"]),
+        ("5", ["x=5", "k = 2+3 = 5"], ["x=6", "x+1=5"]),
+        ("x=5", ["5"], ["y=5"]),
+    ),
+    "intervals and relations": (
+        ("[2,\\infty)", ["x \\ge 2", "\\{x \\mid 2 \\le x\\}"], ["(2,\\infty)", "x>2", ]),
+        ("x \\in [-2,7]", ["[-2,7]", "-2 \\le x \\le 7"], ["(-2,7]", "y \\in [-2,7]"]),
+        (
+            "(-\\infty,4)\\cup(4,\\infty)",
+            ["x \\ne 4", "\\mathbb{R}\\setminus\\{4\\}", "x<4 \\text{ or } x>4"],
+            ["x \\ne 3", "\\mathbb{R}", "(-\\infty,4)"],
+        ),
+        ("b > a > c", ["c < a < b"], ["b > c > a", "b \\ge a > c", "I have no idea."]),
+        ("x+y<3", ["y<3-x", "3>x+y"], ["x+y>3", "x+y\\le3"]),
+    ),
+    "lists, sets, tuples": (
+        ("1, 2", ["2, 1", "\\{1,2\\}", "x=1 \\text{ or } x=2", "1, 2, 2"], ["1", "1, 2, 3", "12"]),
+        ("(1,2)", ["x=1, y=2"], ["(2,1)", "[1,2]", "\\{1,2\\}", "(1,2,0)"]),
+        ("1 \\pm \\sqrt{19}", ["1-\\sqrt{19}, 1+\\sqrt{19}"], ["1+\\sqrt{19}"]),
+        ("5", ["5, 5"], ["5 or 6", "4, 5", "5, 6"]),
+        ("\\{3k \\mid k \\in \\mathbb{Z}\\}", ["x=3n, n \\in ℤ"], ["x=2n, n \\in ℤ"]),
+        ("\\begin{pmatrix}1\\\\2\\end{pmatrix}", ["(1,2)"], ["(2,1)"]),
+    ),
+    "kinds with a notation of their own": (
+        ("22:15", ["22 to 15", "\\frac{22}{15}", "44:30"], ["15:22"]),
+        ("3:30 p.m.", ["15:30", "3:30 PM"], ["3:30 a.m.", "3:31 p.m."]),
+        ("February 3rd", ["3 February"], ["March 3", "February 4"]),
+        ("25_6", ["25_{6}", "25 base 6", "25"], ["25_7", "17"]),
+        ("90^\\circ", ["90", "90 degrees", "\\frac{\\pi}{2}"], ["100^\\circ", "\\frac{\\pi}{3}"]),
+        ("2+3i", ["3i+2"], ["2-3i"]),
+        ("12", ["twelve", "a dozen"], ["twenty"]),
+        ("6th", ["sixth"], ["16th"]),
+    ),
+    "choices and words": (
+        ("\\text{(D)}", ["D", "(D) 42", "option D"], ["A", "C or D", "A, B, C, D"]),
+        ("\\text{A,C,F}", ["F, C, A", "ACF"], ["A, C"]),
+        ("Rug B", ["rug B.", "B"], ["Rug A", "A"]),
+        ("They are equal", ["equal", "They are **equal**."], ["They are not equal"]),
+    ),
+}  # fmt: skip
+CASES = [
+    (kind, gold, answer, right)
+    for kind, rows in TABLE.items()
+    for gold, good, bad in rows
+    for answer, right in [(a, True) for a in good] + [(a, False) for a in bad]
+]
+
+
+@pytest.mark.parametrize(("kind", "gold", "answer", "right"), CASES)
+def test_conventions(kind, gold, answer, right):
+    verdict = equivalent(gold, answer)
+    assert (verdict.status == "correct") is right, verdict
+
+
+#: Pairs whose order matters: the convention is about the gold.
+ONE_WAY = {"\\frac{37}{4} m", "\\text{(D)}", "25_6", "Rug B", "5", "They are equal"}
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [(gold, answer, right) for _, gold, answer, right in CASES if gold not in ONE_WAY],
+)
+def test_the_verdict_is_the_same_the_other_way_round(gold, answer, right):
+    assert (equivalent(answer, gold).status == "correct") is right
+
+
+def test_a_verdict_says_its_rule_and_both_normal_forms():
+    verdict = equivalent("[2,\\infty)", "x > 2")
+    assert (verdict.status, verdict.rule) == ("incorrect", "tuple")
+    assert (verdict.gold_form, verdict.answer_form) == ("[2, inf)", "x > 2")
+
+
+def test_blank_golds_and_answers_have_statuses_of_their_own():
+    assert equivalent(" ", "5").status == "gold_unparsed"
+    assert equivalent("5", " ").status == "no_answer"
+
+
+def test_the_tolerant_rule_rounds_to_the_gold_or_allows_a_relative_error():
+    tolerant = Options(tolerance=0.01)
+    for gold, answer in (
+        ("41.8", "41.75"),
+        ("0.33", "1/3"),
+        ("4.5e33", "4.53e33"),
+        ("-7", "-6.95"),
+    ):
+        assert equivalent(gold, answer).status == "incorrect"
+        assert equivalent(gold, answer, tolerant).status == "correct", (gold, answer)
+    for gold, answer in (("41.8", "42.5"), ("0", "0.01"), ("-7", "7"), ("x", "1.001x")):
+        assert equivalent(gold, answer, tolerant).status == "incorrect", (gold, answer)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("9^{9^{9^{9}}}", "9^{9^{9^{9}}}+1"),
+        ("(10^{30})!", "(10^{30})!+1"),
+        ("\\sin(10^{300})", "\\sin(10^{300})+1"),
+    ],
+)
+def test_what_is_too_large_on_both_sides_is_given_up_not_judged(left, right):
+    assert equivalent(left, right).status == "timed_out"
+    assert equivalent(left, left).status == "correct"
+    assert equivalent("5", left).status == "incorrect"
+
+
+def test_a_comparison_stops_when_its_operations_are_spent():
+    terms = "+".join(f"\\sqrt{{x+{k}}}" for k in range(150))
+    other = "+".join(f"\\sqrt{{x+{k}}}" for k in reversed(range(150)))
+    assert equivalent(terms, other).status in ("correct", "timed_out")
+    assert BUDGET < 10**6
+
+
+def test_equal_keys_are_equivalent_answers():
+    texts = [
+        text for rows in TABLE.values() for gold, good, bad in rows for text in (gold, *good, *bad)
+    ]
+    for left in texts:
+        for right in texts:
+            if canonical(left) == canonical(right):
+                assert equivalent(left, right).status == "correct", (left, right)
+    assert canonical("1,000") == canonical("$1000$") == canonical("1000.0")
+
+
+fractions = st.fractions(min_value=-1000, max_value=1000, max_denominator=500)
+
+
+def latex(value):
+    sign = "-" if value < 0 else ""
+    return f"{sign}\\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
+
+
+@given(fractions, st.integers(1, 50))
+def test_a_fraction_equals_its_unsimplified_forms_and_no_other_value(value, factor):
+    raw = f"{value.numerator * factor}/{value.denominator * factor}"
+    assert equivalent(latex(value), raw).status == "correct"
+    assert equivalent(latex(value), latex(value + Fraction(1, 10**6))).status == "incorrect"
+
+
+@given(st.integers(-(10**12), 10**12))
+def test_an_integer_equals_itself_in_every_notation_and_not_its_neighbour(number):
+    for text in (
+        f"{number:,}",
+        f"{number}.0",
+        f"${number}$",
+        f"\\boxed{{{number}}}",
+        f"x = {number}",
+    ):
+        assert equivalent(str(number), text).status == "correct", text
+    assert equivalent(str(number), str(number + 1)).status == "incorrect"
+    assert equivalent(str(number), str(number * 100 + 7)).status == "incorrect"
+
+
+EXPRESSIONS = st.recursive(
+    st.sampled_from(["x", "y", "2", "3", "\\pi", "a_1"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda p: f"({p[0]} + {p[1]})"),
+        st.tuples(inner, inner).map(lambda p: f"{p[0]} \\cdot {p[1]}"),
+        st.tuples(inner, inner).map(lambda p: f"\\frac{{{p[0]}}}{{{p[1]} + 7}}"),
+        inner.map(lambda e: f"\\sqrt{{{e}}}"),
+        inner.map(lambda e: f"\\sin({e})"),
+        inner.map(lambda e: f"({e})^2"),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(EXPRESSIONS, EXPRESSIONS)
+def test_an_expression_equals_its_rearrangements_and_not_what_differs_by_one(left, right):
+    whole = f"{left} + {right}"
+    for text in (
+        f"{right} + {left}",
+        f"2({whole}) - {left} - {right}",
+        f"\\frac{{3({whole})}}{{3}}",
+    ):
+        assert equivalent(whole, text).status == "correct", text
+    assert equivalent(whole, f"{whole} + 1").status != "correct"
+    assert equivalent(f"z = {whole}", f"2z - 2({whole}) = 0").status == "correct"
+
+
+@given(st.integers(-50, 50), st.integers(1, 50), st.sampled_from("(["), st.sampled_from(")]"))
+def test_an_interval_is_its_inequality_and_its_brackets_matter(low, width, left, right):
+    high = low + width
+    interval = f"{left}{low}, {high}{right}"
+    signs = ("\\le" if left == "[" else "<", "\\le" if right == "]" else "<")
+    relation = f"{low} {signs[0]} x {signs[1]} {high}"
+    assert equivalent(interval, relation).status == "correct"
+    assert equivalent(relation, interval).status == "correct"
+    other = f"{'(' if left == '[' else '['}{low}, {high}{right}"
+    assert equivalent(interval, other).status == "incorrect"
+    assert equivalent(other, relation).status == "incorrect"
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_comparing_never_raises(gold, answer):
+    assert equivalent(gold, answer).status in OUTCOMES
+
+
+@given(st.text(min_size=1, max_size=60))
+def test_every_text_equals_itself(text):
+    assert equivalent(text, text).status in ("correct", "gold_unparsed")
+
+
+@pytest.mark.parametrize(
+    ("gold", "response", "right"),
+    [
+        ("Brand A", "So Brand A is cheaper than Brand B.", True),
+        ("Brand B", "So Brand A is cheaper than Brand B.", False),
+        ("Brand A", "Brand B is cheaper.", False),
+        ("Sara", "Sara or John has the most.", False),
+        ("Sara", "John has more than Sara.", False),
+        ("Sara", "Sara has fewer apples than John.", False),
+        ("October", "She started in October.", True),
+        ("\\text{even}", "The function is not even.", False),
+        ("\\text{even}", "The function is even.", True),
+        ("February 3rd", "The due date is February 3rd.", True),
+        ("February 3rd", "It is due between February 3rd and March 1st.", False),
+    ],
+)
+def test_a_gold_in_words_may_be_stated_by_the_last_sentence(gold, response, right):
+    (verdict,) = MathGrader().grade([(gold, response)])
+    assert (verdict.status == "correct") is right, verdict
+
+
+def test_a_box_is_never_searched_for_words():
+    response = "Brand A is cheaper. $\\boxed{\\text{Brand B}}$"
+    assert MathGrader().grade([("Brand A", response)])[0].status == "incorrect"

@@ -1,0 +1,131 @@
+"""The command line: a user's mistakes end in one message, exit code 1 and no traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import run
+from helpers import problem_set, small_build
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    small_build(tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["build", "--samples", "0"], "--samples 0: expected a whole number of at least 1."),
+        (["build", "--temperature", "-1"], "--temperature -1.0: expected 0 (greedy) or more."),
+        (["build", "--temperature", "0"], "Use --samples 1, or a temperature above 0."),
+        (["build", "--top-p", "0"], "--top-p 0.0: expected more than 0 and at most 1."),
+        (["build", "--max-tokens", "0"], "--max-tokens 0: expected at least 1."),
+        (["build", "--limit", "0"], "--limit 0: expected at least 1."),
+        (["build", "--batch", "0"], "--batch 0: expected at least 1."),
+        (["build", "--segmenter", "lines"], "--segmenter lines: expected one of auto@1"),
+        (["build", "--engine", "scripted"], "--engine scripted and --replay FILE go together"),
+        (["build", "--engine-arg", "x"], "--engine-arg x: expected KEY=VALUE"),
+        (["build", "--model", "qwen-7b-sft"], "Nearest short names: qwen2-7b-sft"),
+        (["build", "--problems", "nosuch.jsonl"], "nosuch.jsonl"),
+        (["build", "--template", "alpacca"], "alpaca"),
+        (["validate", "nowhere"], "nowhere holds no dataset (manifest.json is missing)"),
+        (["inspect", "nowhere"], "nowhere holds no dataset (manifest.json is missing)"),
+    ],
+)
+def test_mistakes(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, *arguments)
+    assert code == 1
+    assert err.startswith("error: ") and message in err
+    assert not list(tmp_path.iterdir()), "nothing is written before the options are checked"
+
+
+def test_a_gpu_asked_for_and_absent(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    code, _, err = run(capsys, "build", "--device", "cuda")
+    assert code == 1 and "--device cuda: torch sees no GPU here. Use --device cpu" in err
+
+
+def test_an_unsealed_run_says_how_to_finish_it(
+    capsys: pytest.CaptureFixture[str], dataset: Path
+) -> None:
+    (dataset / "manifest.json").unlink()
+    code, _, err = run(capsys, "validate", str(dataset))
+    assert code == 1 and "has not been sealed" in err and "--resume" in err
+
+
+def test_replaying_a_run_gives_the_same_dataset(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    source = problem_set(5)
+    small_build(tmp_path / "a", source)
+    rows = [{"question": p.question, "answer": p.answer} for p in source.problems]
+    file = tmp_path / "problems.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"question": "no gold?"}]))
+    arguments = ["build", "--problems", str(file), "--samples", "4", "--engine", "scripted"]
+    arguments += ["--replay", str(tmp_path / "a/completions.jsonl"), "--out", str(tmp_path / "b")]
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    assert "sealed" in out and "25.0 %" in out and "next: fsdpo-data inspect" in out
+    assert "quarantined" in out
+    code, out, _ = run(capsys, "validate", str(tmp_path / "b"))
+    assert code == 0 and "5 problems, 20 solutions" in out
+    recorded = (tmp_path / "a/completions.jsonl").read_bytes()
+    assert (tmp_path / "b/completions.jsonl").read_bytes() == recorded
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "the file is empty"),
+        ("{}\n", "line 1: expected one JSON object with `prompt` and `completions`"),
+        (
+            '{"prompt": "another", "completions": []}\n',
+            "no completions were recorded for the prompt",
+        ),
+    ],
+)
+def test_a_recording_that_does_not_fit(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str, message: str
+) -> None:
+    (tmp_path / "p.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n')
+    (tmp_path / "r.jsonl").write_text(content)
+    arguments = ["build", "--problems", str(tmp_path / "p.jsonl"), "--engine", "scripted"]
+    arguments += ["--replay", str(tmp_path / "r.jsonl"), "--out", str(tmp_path / "out")]
+    code, _, err = run(capsys, *arguments)
+    assert code == 1 and message in err
+
+
+def test_inspect_shows_steps_and_labels(capsys: pytest.CaptureFixture[str], dataset: Path) -> None:
+    code, out, _ = run(capsys, "inspect", str(dataset), "--count", "1", "--samples", "2")
+    assert code == 0
+    assert "accuracy" in out and "gold 42" in out
+    assert "+   1  Step 1: 20 + 22 = 42." in out
+    assert "-   2  Step 2: So it is 43. The answer is: 43" in out
+    assert "2 more; --samples 4 shows all" in out
+
+
+def test_inspect_filters(capsys: pytest.CaptureFixture[str], dataset: Path) -> None:
+    _, out, _ = run(capsys, "inspect", str(dataset), "--outcome", "no_answer", "--samples", "9")
+    assert "#3 no_answer" in out and "#0" not in out
+    code, _, err = run(capsys, "inspect", str(dataset), "--problem", "zzz")
+    assert code == 1 and "holds no problem 'zzz'" in err
+
+
+def test_validate_prints_the_manifest_for_machines(
+    capsys: pytest.CaptureFixture[str], dataset: Path
+) -> None:
+    _, out, _ = run(capsys, "validate", str(dataset), "--json")
+    assert json.loads(out)["rows"]["solutions"] == 12

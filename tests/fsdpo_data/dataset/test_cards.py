@@ -1,0 +1,169 @@
+"""The card of a dataset: complete, valid to the Hub's own checks, and nothing made up."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from datasets import Features
+from fsdpo_cards.bars import bars, histogram, shares
+from fsdpo_cards.commands import rebuild
+from fsdpo_cards.licences import licence
+from helpers import small_build
+from hub_server import TOKEN, client_env, run_client, running_hub
+from jinja2 import UndefinedError
+from paired_data import SOLUTIONS, paired_dataset
+
+from fsdpo_data.dataset.card import dataset_card, dataset_info
+from fsdpo_data.dataset.distributions import plots
+from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return paired_dataset(tmp_path_factory.mktemp("cards"))
+
+
+def manifest_of(dataset: Path) -> dict:
+    return json.loads((dataset / "manifest.json").read_text())
+
+
+def front_matter(card: str) -> dict:
+    return yaml.safe_load(card.split("---\n")[1])
+
+
+def test_the_hubs_own_checks_pass(dataset: Path, tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys\n"
+        "from huggingface_hub import DatasetCard\n"
+        f"card = DatasetCard(pathlib.Path({str(dataset / 'README.md')!r}).read_text())\n"
+        "card.validate()\n"
+        "print([each['config_name'] for each in card.data.to_dict()['configs']])\n"
+    )
+    with running_hub() as hub:
+        ran = run_client(code, client_env(hub.url, tmp_path / "home", HF_TOKEN=TOKEN))
+        assert hub.requests == ["POST /api/validate-yaml"]
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == "['pairs', 'problems', 'solutions']"
+
+
+def test_the_viewer_is_told_the_columns(dataset: Path) -> None:
+    told = {each["config_name"]: each for each in dataset_info(dataset, manifest_of(dataset))}
+    assert set(told) == set(CONFIGS)
+    for config in CONFIGS:
+        assert (
+            told[config]["features"]
+            == Features.from_arrow_schema(arrow_schema(config))._to_yaml_list()
+        )
+        assert told[config]["splits"][0]["num_examples"] == manifest_of(dataset)["rows"][config]
+    assert front_matter((dataset / "README.md").read_text())["dataset_info"] == list(told.values())
+
+
+def test_examples_are_real_rows(dataset: Path) -> None:
+    card = (dataset / "README.md").read_text()
+    rows = [json.loads(block) for block in re.findall(r"````json\n(.*?)\n````", card, re.S)]
+    assert [list(row) for row in rows] == [
+        arrow_schema(config).names for config in ("pairs", "problems", "solutions")
+    ]
+    assert {rows[0]["chosen"], rows[0]["rejected"]} <= set(SOLUTIONS)
+    assert "".join(rows[2]["completions"]) in SOLUTIONS
+
+
+def test_distributions_count_every_row_once(dataset: Path) -> None:
+    manifest = manifest_of(dataset)
+    drawn = plots(dataset, manifest)
+    totals = {
+        title: sum(int(line.split()[-1]) for line in plot.splitlines())
+        for title, plot in drawn.items()
+    }
+    solutions, steps = manifest["rows"]["solutions"], manifest["labels"]["steps"]
+    assert totals == {
+        "Solutions by outcome": solutions,
+        "Steps by label": steps,
+        "Solutions by number of steps": solutions,
+        "Solutions by number of tokens": solutions,
+        "Step rewards in correct solutions": steps / 2,
+        "Step rewards in other solutions": steps / 2,
+        "Pairs by margin (mean reward of chosen less rejected)": manifest["rows"]["pairs"],
+    }
+    negative = manifest["pairs"]["margin"]["negative"]
+    assert (
+        f"In {negative} pairs the right solution has the lower reward"
+        in (dataset / "README.md").read_text()
+    )
+
+
+def test_no_path_of_this_machine_is_shown(dataset: Path) -> None:
+    card = (dataset / "README.md").read_text()
+    assert str(Path.home()) + "/" not in card
+    assert str(dataset.parent) not in card
+
+
+def test_a_dataset_without_pairs_says_nothing_of_them(tmp_path: Path) -> None:
+    small_build(tmp_path / "run")
+    card = (tmp_path / "run/README.md").read_text()
+    configs = front_matter(card)["configs"]
+    assert [each["config_name"] for each in configs] == ["solutions", "problems"]
+    assert [each.get("default", False) for each in configs] == [True, False]
+    assert "chosen" not in card and "Step rewards" not in card
+
+
+@pytest.mark.parametrize("field", ["made_by", "parent", "statistics"])
+def test_an_undefined_field_is_an_error(dataset: Path, field: str) -> None:
+    manifest = manifest_of(dataset)
+    del manifest[field]
+    with pytest.raises((UndefinedError, KeyError), match=field):
+        dataset_card(dataset, manifest)
+
+
+def test_the_commands_name_what_decided_the_content() -> None:
+    sampling = {"n": 8, "temperature": 0.7, "top_p": 1.0, "max_tokens": 9, "seed": 3, "stop": []}
+    commit = "0123456789" * 4
+    spec = {
+        "model": {"name": "org/model", "revision": commit},
+        "sources": [{"name": "openai/gsm8k:main", "revision": commit, "split": "train"}],
+        "problems": {"count": 5},
+        "template": {"name": "alpaca@1"},
+        "sampling": sampling,
+        "segmenter": "auto@1",
+        "engine": {"name": "vllm", "dtype": "auto"},
+        "label": {"model": {"name": "my-sft", "revision": "sha256:1"}, "sampling": sampling},
+        "score": {"prm": {"name": "my prm", "revision": "sha256:2"}},
+        "pair": {
+            "top": 4,
+            "aggregate": "min",
+            "require_outcome": False,
+            "max_pairs": 3,
+            "min_margin": None,
+        },
+    }
+    lines = [line.replace(" \\\n ", "") for line in rebuild(spec)]
+    assert lines == [
+        f"fsdpo-data build --model org/model@{commit} --problems openai/gsm8k@{commit}:main "
+        "--split train --limit 5 --samples 8 --temperature 0.7 --top-p 1.0 --max-tokens 9 --seed 3 "
+        "--template alpaca@1 --segmenter auto@1 --engine vllm --dtype auto --out runs/built",
+        "fsdpo-data label runs/built --model my-sft --rollouts 8 --temperature 0.7 --top-p 1.0 "
+        "--max-tokens 9 --seed 3 --out runs/labelled",
+        "fsdpo-data score runs/labelled --prm 'my prm' --out runs/scored",
+        "fsdpo-data pair runs/scored --top 4 --aggregate min --no-require-outcome --max-pairs 3 "
+        "--out runs/pairs",
+    ]
+
+
+def test_licences_of_several_sources() -> None:
+    assert licence([{"name": "openai/gsm8k:main"}, {"name": "EleutherAI/hendrycks_math"}]) == "mit"
+    assert licence([{"name": "embedded"}, {"name": "mine.jsonl"}]) == ["apache-2.0", "unknown"]
+
+
+def test_bars_and_histograms() -> None:
+    assert bars([("a", 4), ("bb", 1), ("c", 0)], width=8) == (
+        " a  ████████  4\nbb  ██        1\n c            0"
+    )
+    assert histogram([(3, 2), (5, 1)]) == [("3", 2), ("4", 0), ("5", 1)]
+    assert histogram([(0, 1), (29, 2)], bins=3) == [("0–9", 1), ("10–19", 0), ("20–29", 2)]
+    assert shares([(-1, 2), (1, 3)]) == [("-0.1–0.0", 2), ("0.0–0.1", 0), ("0.1–0.2", 3)]
+    assert shares([]) == []
+    assert bars([]) == "" and histogram([]) == []

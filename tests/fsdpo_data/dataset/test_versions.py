@@ -1,0 +1,159 @@
+"""Versions: old datasets are read for ever, newer ones refused, and two can be compared."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from helpers import small_build
+from paired_data import paired_dataset
+
+from fsdpo_data.cli.app import main
+from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.diff import Difference, changed_specs, diff
+from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.migrate import migrate
+from fsdpo_data.dataset.schema import SCHEMA_VERSION
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.pairs.best_worst import PairSpec
+from fsdpo_data.stages.pair import PairStage
+
+DATA = Path(__file__).parents[2] / "data"
+#: Digests of the frozen datasets, by schema version.
+FROZEN = {1: "7733bbbe5cda2903af29"}
+
+
+def test_every_version_has_a_frozen_dataset() -> None:
+    assert list(FROZEN) == list(range(1, SCHEMA_VERSION + 1))
+
+
+@pytest.mark.parametrize("version", FROZEN)
+def test_frozen_datasets_are_read(version: int, tmp_path: Path) -> None:
+    frozen = DATA / f"schema-{version}"
+    if version < SCHEMA_VERSION:
+        migrate(frozen, tmp_path / "new")
+        frozen = tmp_path / "new"
+    manifest = validate(frozen)
+    assert manifest["digest"] == FROZEN[version]
+    assert manifest["rows"] == {"problems": 2, "solutions": 8, "pairs": 8}
+    pairs = pl.read_parquet(frozen / "pairs/*.parquet")
+    assert pairs["chosen"][0].endswith("The answer is: 42")
+
+
+def test_the_changelog_has_every_version() -> None:
+    changelog = (DATA.parents[1] / "SCHEMA.md").read_text(encoding="utf-8")
+    versions = [line for line in changelog.splitlines() if line.startswith("## ")]
+    assert versions == [f"## {version}" for version in reversed(FROZEN)]
+
+
+def of_version(version: int, folder: Path) -> Path:
+    shutil.copytree(DATA / "schema-1", folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["schema_version"] = version
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_other_versions_are_refused_with_advice(tmp_path: Path) -> None:
+    newer = of_version(SCHEMA_VERSION + 1, tmp_path / "newer")
+    with pytest.raises(SchemaError, match="Install a newer release of fsdpo"):
+        read_manifest(newer)
+    with pytest.raises(SchemaError, match=r"cannot bring to 1\. Install the newest release"):
+        migrate(newer, tmp_path / "out")
+    older = of_version(0, tmp_path / "older")
+    with pytest.raises(SchemaError, match=f"fsdpo-data migrate {older} --out NEW"):
+        read_manifest(older)
+    with pytest.raises(InputError, match="is of schema 1 already"):
+        migrate(DATA / "schema-1", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_migration_is_whole_and_leaves_the_old_one(tmp_path: Path) -> None:
+    def to_1(root: Path) -> None:
+        manifest = json.loads((root / "manifest.json").read_text())
+        manifest["schema_version"] = 1
+        (root / "manifest.json").write_text(json.dumps(manifest))
+
+    def broken(root: Path) -> None:
+        to_1(root)
+        shutil.rmtree(root / "pairs")
+
+    older, out = of_version(0, tmp_path / "older"), tmp_path / "out"
+    with pytest.raises(SchemaError, match="is missing"):
+        migrate(older, out, migrations={0: broken})
+    assert not out.exists()
+    assert migrate(older, out, migrations={0: to_1}) == 0
+    assert validate(out)["digest"] == FROZEN[1]
+    assert json.loads((older / "manifest.json").read_text())["schema_version"] == 0
+    with pytest.raises(InputError, match="exists already"):
+        migrate(older, out, migrations={0: to_1})
+
+
+def unchanged(kept: int, *changes: str) -> Difference:
+    return Difference(0, 0, kept, dict.fromkeys(changes, 0))
+
+
+SOLUTION_CHANGES = ("rewritten", "regraded", "relabelled", "rescored")
+
+
+def test_equal_datasets_do_not_differ(tmp_path: Path) -> None:
+    dataset = paired_dataset(tmp_path)
+    assert diff(dataset, dataset) == {
+        "problems": unchanged(3, "described otherwise"),
+        "solutions": unchanged(12, *SOLUTION_CHANGES),
+        "pairs": unchanged(12, "rewritten", "rescored"),
+    }
+    assert not any(diff(dataset, dataset).values()) and not changed_specs(dataset, dataset)
+
+
+def test_other_rewards_and_other_problems(tmp_path: Path) -> None:
+    first = paired_dataset(tmp_path / "a", problems=3)
+    second = paired_dataset(tmp_path / "b", problems=4, salt="other")
+    found = diff(first, second)
+    assert found["problems"] == Difference(1, 0, 3, {"described otherwise": 0})
+    changed = dict.fromkeys(SOLUTION_CHANGES, 0) | {"rescored": 12}
+    assert found["solutions"] == Difference(4, 0, 12, changed)
+    assert found["pairs"] == Difference(4, 0, 12, {"rewritten": 0, "rescored": 12})
+    back = diff(second, first)
+    assert (back["problems"].added, back["problems"].removed) == (0, 1)
+    keys = [key for key, _, _ in changed_specs(first, second)]
+    assert keys == ["problems.count", "problems.digest", "score.prm.revision"]
+
+
+def test_pairs_come_and_go(tmp_path: Path) -> None:
+    pairs = paired_dataset(tmp_path)
+    fewer = PairStage(PairSpec(top=1))
+    derive(pairs, tmp_path / "fewer", [fewer], progress=LineProgress())
+    assert diff(pairs, tmp_path / "fewer")["pairs"].removed == 9
+    found = diff(tmp_path / "built", pairs)
+    assert found["pairs"] == Difference(12, 0, 0, {"rewritten": 0, "rescored": 0})
+    assert found["solutions"].changed["rescored"] == 12
+    assert found["solutions"].changed["relabelled"] == 0
+
+
+def test_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*arguments: Any) -> str:
+        monkeypatch.setattr("sys.argv", ["fsdpo-data", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    small_build(tmp_path / "run")
+    pairs = paired_dataset(tmp_path / "p")
+    out = run("diff", tmp_path / "p/built", pairs)
+    assert "solutions: 0 added, 0 removed, 12 rescored  (12 in both)" in out
+    assert "problems: 3 in both" in out
+    assert 'spec pair: null → {"aggregate": "mean"' in out
+    counts = json.loads(run("diff", tmp_path / "run", pairs, "--json"))
+    assert counts["solutions"]["kept"] == 12
+    assert counts["solutions"]["changed"]["rewritten"] == 12

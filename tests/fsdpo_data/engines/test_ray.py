@@ -1,0 +1,260 @@
+"""Engines as Ray actors: where copies go, and, with Ray itself, that they give the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from random_model import save_random_prm
+
+from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.engines.load_scorer import ScoreOptions
+from fsdpo_data.engines.ray import Placement
+from fsdpo_data.engines.registry import pick_engine
+from fsdpo_data.models.resolve import resolve
+from fsdpo_data.stages.sample import BuildOptions
+
+# Its imports warn, and its processes leave sockets to the end.
+needs_ray = [pytest.mark.ray, pytest.mark.filterwarnings("default")]
+
+
+def node(cpu: int, gpu: int = 0, alive: bool = True) -> dict[str, Any]:
+    resources: dict[str, float] = {"CPU": float(cpu), "memory": 1e9}
+    return {"Alive": alive, "Resources": resources | ({"GPU": float(gpu)} if gpu else {})}
+
+
+REF = ModelRef("squares", "0")
+HEAD = node(8)
+EIGHT = node(64, gpu=8)
+
+
+@pytest.mark.parametrize(
+    ("placement", "nodes", "count", "gpus", "cpus"),
+    [
+        (Placement(), [HEAD, EIGHT, EIGHT], 16, 1, 1),
+        (Placement(actors=3), [EIGHT], 3, 1, 1),
+        (Placement(gpus=4), [HEAD, EIGHT, node(8, gpu=6)], 3, 4, 1),  # 6 GPUs hold one copy
+        (Placement(models=2), [EIGHT], 4, 1, 1),
+        (Placement(gpus=0), [HEAD, EIGHT], 2, 0, 8),
+        (Placement(), [node(2)], 1, 0, 2),
+        (Placement(actors=2), [node(2)], 2, 0, 1),
+        (Placement(models=2), [node(2)], 1, 0, 1),
+        (Placement(actors=3), [node(8), node(16)], 3, 0, 4),
+        (Placement(), [HEAD, node(64, gpu=8, alive=False)], 1, 0, 8),
+    ],
+)
+def test_where_copies_go(
+    placement: Placement, nodes: list[Any], count: int, gpus: int, cpus: int
+) -> None:
+    assert placement.resources(nodes) == (count, {"num_gpus": gpus, "num_cpus": cpus})
+
+
+@pytest.mark.parametrize(
+    ("placement", "nodes", "said"),
+    [
+        (Placement(actors=9), [EIGHT], "--actors 9: 1 model(s) in 9 copies each need more than"),
+        (Placement(gpus=16), [EIGHT], "the 0 place(s) with 16 GPU(s) of the Ray cluster"),
+        (Placement(models=2), [node(8, gpu=1)], "--engine ray: 2 model(s) in 1 copies each"),
+        (Placement(actors=3), [node(2)], "the 2 CPUs of the Ray cluster. Use fewer --actors"),
+    ],
+)
+def test_a_cluster_without_room_is_refused(
+    placement: Placement, nodes: list[Any], said: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        placement.resources(nodes)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"actors": 2}, "--actors 2 goes with --engine ray, not --engine auto."),
+        ({"engine": "ray", "actors": 0}, "--actors 0: expected at least 1."),
+        ({"engine": "ray", "data_parallel_size": 2}, "with --engine ray, say --actors 2."),
+    ],
+)
+def test_options_that_do_not_go_together(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as error:
+        BuildOptions(**options)
+    assert said in str(error.value)
+
+
+def test_a_scorer_is_not_copied_without_ray() -> None:
+    with pytest.raises(InputError, match="goes with --engine ray"):
+        ScoreOptions("prm", "vllm", actors=2)
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(Unavailable, match=r"pip install 'fsdpo\[ray\]'"):
+        pick_engine("ray")
+
+
+class Squares:
+    """An engine whose first copy dies once, in the middle of a call."""
+
+    def __init__(self, marker: str) -> None:
+        self._marker = marker
+
+    def sample(self, numbers: list[int], power: int) -> list[int]:
+        if 0 in numbers and not os.path.exists(self._marker):
+            open(self._marker, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if -1 in numbers:
+            raise InputError("-1: expected at least 0.")
+        if -2 in numbers:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [number**power for number in numbers]
+
+
+@pytest.fixture(scope="module")
+def local_ray() -> Iterator[None]:
+    """Start Ray here, with workers that find this file."""
+    import ray
+
+    folders = [str(Path(__file__).parents[3]), str(Path(__file__).parents[2] / "support")]
+    environment = {"env_vars": {"PYTHONPATH": os.pathsep.join([*folders, *sys.path[1:]])}}
+    ray.init(
+        "local", num_cpus=2, log_to_driver=False, logging_level="ERROR", runtime_env=environment
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.usefixtures("local_ray")
+class TestCopies:
+    pytestmark = needs_ray
+
+    def test_an_address_nobody_answers_at(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import ray
+
+        from fsdpo_data.engines.ray import start_ray
+
+        monkeypatch.setattr(ray, "is_initialized", lambda: False)
+        monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+        with pytest.raises(Unavailable, match="no Ray cluster at RAY_ADDRESS='127"):
+            start_ray()
+
+    def test_a_copy_that_dies_is_started_again(self, tmp_path: Path) -> None:
+        from functools import partial
+
+        from fsdpo_data.engines.ray import Copies
+
+        copies = Copies(REF, partial(Squares, str(tmp_path / "died")), Placement(actors=2))
+        assert copies.spread("sample", range(7), 2) == [0, 1, 4, 9, 16, 25, 36]
+        assert (tmp_path / "died").exists()
+        assert copies.spread("sample", [3], 2) == [9]  # fewer items than copies
+        assert copies.spread("sample", [], 2) == []
+        with pytest.raises(InputError, match="-1: expected at least 0"):
+            copies.spread("sample", [1, 2, -1], 2)
+        with pytest.raises(Unavailable, match="a copy of the model died 4 times") as error:
+            copies.spread("sample", [1, 2, -2], 2)
+        assert "run again with --resume" in str(error.value)
+        copies._kill()
+
+
+def fsdpo(tool: str, *line: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    ran = subprocess.run(
+        [sys.executable, "-m", f"{tool}.cli", *map(str, line)],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        timeout=600,
+    )
+    assert "Traceback" not in ran.stderr, ran.stderr
+    return ran
+
+
+def solutions(folder: Path) -> pl.DataFrame:
+    return pl.read_parquet(folder / "solutions/*.parquet").sort("solution_id")
+
+
+class TestCommands:
+    pytestmark = needs_ray
+    build = ("build", "--limit", 12, "--samples", 4, "--max-tokens", 128)
+
+    def test_two_copies_give_the_same_dataset(self, tmp_path: Path) -> None:
+        prm = save_random_prm(tmp_path / "prm", Path(resolve("tiny").path))
+        line = [*self.build, "--device", "cpu", "--prm", prm]
+        two = ["--engine", "ray", "--actors", 2, "--out", tmp_path / "copies"]
+        copies = fsdpo("fsdpo_data", *line, *two)
+        assert copies.returncode == 0, copies.stderr
+        alone = ["--engine", "transformers", "--out", tmp_path / "alone"]
+        assert fsdpo("fsdpo_data", *line, *alone).returncode == 0
+        spread, whole = solutions(tmp_path / "copies"), solutions(tmp_path / "alone")
+        assert spread.drop("step_rewards").equals(whole.drop("step_rewards"))
+        rewards = [each["step_rewards"].explode().to_numpy() for each in (spread, whole)]
+        assert abs(rewards[0] - rewards[1]).max() < 1e-5
+        # What samples is named, not where: the run goes on with either.
+        alone[-1] = tmp_path / "copies"
+        again = fsdpo("fsdpo_data", *line, *alone, "--resume")
+        assert again.returncode == 0, again.stderr
+
+    def test_vllm_in_an_actor_of_a_running_cluster(self, tmp_path: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        start = [Path(sys.executable).with_name("ray"), "start", "--head", "--block"]
+        start += ["--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats"]
+        start += ["--node-ip-address=127.0.0.1", f"--port={address.rpartition(':')[2]}"]
+        head = subprocess.Popen(
+            start,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            wait_for(address)
+            line = [*self.build, "--temperature", 0, "--samples", 1]
+            spread = ["--engine", "ray", "--out", tmp_path / "copies"]
+            ran = fsdpo("fsdpo_data", *line, *spread, RAY_ADDRESS=address)
+            assert ran.returncode == 0, ran.stderr
+            assert "tiny (vllm)" in ran.stdout
+        finally:
+            os.killpg(head.pid, signal.SIGTERM)
+            head.wait()
+        alone = ["--engine", "transformers", "--out", tmp_path / "alone"]
+        assert fsdpo("fsdpo_data", *line, *alone).returncode == 0
+        # Another engine is another solution_id.
+        texts = [
+            pl.read_parquet(tmp_path / name / "solutions/*.parquet")["completions"].to_list()
+            for name in ("copies", "alone")
+        ]
+        assert texts[0] == texts[1]
+
+    def test_a_policy_and_its_reward_model_share_the_cluster(self, tmp_path: Path) -> None:
+        prm = save_random_prm(tmp_path / "prm", Path(resolve("tiny").path))
+        line = ["run", "--model", "tiny", "--task", "embedded", "--limit", 4, "--k", 4]
+        line += ["--decode", "bon,sbs", "--b1", 2, "--b2", 1, "--max-tokens", 96]
+        line += ["--prm", prm, "--engine", "ray"]
+        ran = fsdpo("fsdpo_bench", *line, "--device", "cpu", "--out", tmp_path / "run")
+        assert ran.returncode == 0, ran.stderr
+        assert "bon@4" in ran.stdout and "sbs@2,1" in ran.stdout
+        refused = fsdpo(
+            "fsdpo_bench", *line, "--device", "cpu", "--actors", 9999, "--out", tmp_path / "two"
+        )
+        assert refused.returncode == 1
+        assert "2 model(s) in 9999 copies each need more than the" in refused.stderr
+
+
+def wait_for(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex((host, int(port))) == 0:
+                time.sleep(5)  # it listens before it knows its resources
+                return
+        time.sleep(0.2)
+    raise AssertionError(f"no Ray cluster at {address}")

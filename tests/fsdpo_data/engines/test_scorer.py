@@ -1,0 +1,269 @@
+"""Scoring: the rewards are those of a plain forward pass, however solutions are batched."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from helpers import RIGHT, WRONG, problem_set, small_build
+from prm_data import stepwise_rows, write_rows
+from random_model import save_random_model, save_random_prm
+
+torch = pytest.importorskip("torch")
+import transformers  # noqa: E402
+from scored import REF, solutions, worst  # noqa: E402
+
+from fsdpo_data.core.errors import InputError, Unavailable  # noqa: E402
+from fsdpo_data.core.progress import LineProgress  # noqa: E402
+from fsdpo_data.dataset.derive import derive  # noqa: E402
+from fsdpo_data.dataset.validate import validate  # noqa: E402
+from fsdpo_data.engines.scorers import SteppedText, TableScorer  # noqa: E402
+from fsdpo_data.engines.scorers.heads import PrmScorer, by_length, resolve_prm  # noqa: E402
+from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
+from fsdpo_data.pairs.best_worst import PairSpec  # noqa: E402
+from fsdpo_data.stages.pair import PairStage  # noqa: E402
+from fsdpo_data.stages.score import ScoreStage  # noqa: E402
+from fsdpo_train.config import PrmConfig  # noqa: E402
+from fsdpo_train.prm.data import prepare, step_rows  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_random_model(tmp_path_factory.mktemp("policy"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> Path:
+    return save_random_prm(tmp_path_factory.mktemp("prm"), policy)
+
+
+def reference(path: Path, items: list[SteppedText]) -> list[list[float]]:
+    """One unpadded forward pass per solution; each step is read before the next one begins."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    net = transformers.AutoModelForTokenClassification.from_pretrained(path).eval()
+    results = []
+    for item in items:
+        prompt = tokenizer(item.prompt)["input_ids"]
+        text = tokenizer("".join(item.steps), add_special_tokens=False, return_offsets_mapping=True)
+        starts = [start for start, _ in text["offset_mapping"]]
+        with torch.no_grad():
+            logits = net(torch.tensor([prompt + text["input_ids"]])).logits[0, :, 0]
+        rewards, end = [], 0
+        for step in item.steps:
+            end += len(step)
+            last = max(i for i, start in enumerate(starts) if start < end)
+            rewards.append(torch.sigmoid(logits[len(prompt) + last]).item())
+        results.append(rewards)
+    return results
+
+
+@pytest.mark.parametrize("share_prompts", [True, False])
+@pytest.mark.parametrize("batch_tokens", [1, 100, 700, 100_000])
+def test_rewards_are_those_of_plain_forward_passes(
+    model: Path, share_prompts: bool, batch_tokens: int
+) -> None:
+    items = solutions()
+    scorer = PrmScorer(str(model), REF, batch_tokens=batch_tokens, share_prompts=share_prompts)
+    expected = reference(model, items)
+    assert worst(scorer.score(items), expected) < 1e-5
+    spread = [reward for rewards in expected for reward in rewards]
+    assert max(spread) - min(spread) > 0.5, "rewards that are all alike would prove nothing"
+
+
+def test_bfloat16_is_close(model: Path) -> None:
+    items = solutions()
+    scorer = PrmScorer(str(model), REF, dtype="bfloat16")
+    assert worst(scorer.score(items), reference(model, items)) < 0.1
+
+
+@pytest.mark.parametrize("family", ["Llama", "Mistral"])
+def test_other_architectures(tmp_path: Path, policy: Path, family: str) -> None:
+    """Mistral attends within a window, so its prompts are not shared."""
+    settings = transformers.AutoConfig.from_pretrained(policy)
+    windowed = {"sliding_window": 24} if family == "Mistral" else {}
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=settings.vocab_size, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=256, num_labels=1,
+        initializer_range=0.3, eos_token_id=0, pad_token_id=1, **windowed,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    net = getattr(transformers, f"{family}ForTokenClassification")(config)
+    net.save_pretrained(tmp_path)
+    transformers.AutoTokenizer.from_pretrained(policy).save_pretrained(tmp_path)
+    items = solutions()
+    scorer = PrmScorer(str(tmp_path), REF, batch_tokens=700)
+    assert worst(scorer.score(items), reference(tmp_path, items)) < 1e-5
+
+
+def test_a_beginning_has_the_rewards_of_the_whole(model: Path) -> None:
+    """Beam search scores beginnings with the same scorer."""
+    items = [item for item in solutions() if len(item.steps) > 2]
+    scorer = PrmScorer(str(model), REF)
+    beginnings = [SteppedText(item.prompt, item.steps[:2]) for item in items]
+    whole = [(rewards or [])[:2] for rewards in scorer.score(items)]
+    assert worst(scorer.score(beginnings), whole) < 1e-5
+
+
+def test_repeated_texts_get_equal_rewards(model: Path) -> None:
+    item, other = solutions()[:2]
+    rewards = PrmScorer(str(model), REF).score([item, other, item])
+    assert rewards[0] == rewards[2] and rewards[0] is not rewards[2]
+
+
+def test_no_steps_and_too_many(model: Path) -> None:
+    item = solutions()[0]
+    items = [
+        SteppedText("p", []),
+        SteppedText("p", ["x" * 300]),
+        item,
+        SteppedText("p" * 300, ["x"]),
+    ]
+    none, long, rewards, prompt = PrmScorer(str(model), REF).score(items)
+    assert none == [] and long is None and prompt is None and len(rewards or []) == len(item.steps)
+
+
+def test_training_and_scoring_read_the_same_tokens(model: Path, tmp_path: Path) -> None:
+    rows = stepwise_rows()
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    config = PrmConfig(data=data, out=tmp_path / "unused", held_out=0)
+    trained = prepare(step_rows(config), tokenizer, 256, config).train
+    encoder = StepTokenizer(tokenizer)
+    for row, read in zip(rows, trained, strict=True):
+        encoded = encoder.encode(row["prompt"], row["completions"], end=False)
+        assert (encoded.ids, encoded.readouts) == (read["input_ids"], read["readouts"])
+
+
+def test_batches_hold_items_of_like_length_within_the_budget() -> None:
+    rng = random.Random(0)
+    lengths = {index: rng.randrange(1, 300) for index in range(500)}
+    batches = list(by_length(lengths, 1000))
+    assert sorted(index for batch in batches for index in batch) == list(range(500))
+    sizes = [[lengths[index] for index in batch] for batch in batches]
+    assert all(max(size) * len(size) <= 1000 for size in sizes)
+    assert sum(max(size) * len(size) for size in sizes) < 1.05 * sum(lengths.values())
+    assert [len(batch) for batch in by_length({0: 5, 1: 2000}, 1000)] == [1, 1]
+
+
+def test_a_model_of_another_head_is_refused(policy: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is Qwen2ForCausalLM with 2 labels"):
+        resolve_prm(str(policy))
+    two = transformers.AutoModelForTokenClassification.from_pretrained(policy)
+    two.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="Qwen2ForTokenClassification with 2 labels"):
+        resolve_prm(str(tmp_path))
+    with pytest.raises(InputError, match=r"--prm \./nothing: expected a model directory"):
+        resolve_prm("./nothing")
+
+
+def test_the_table_scorer_is_a_scorer() -> None:
+    scorer = TableScorer({"ab": [0.5, 0.25], "c": None})
+    items = [SteppedText("p", ["a", "b"]), SteppedText("p", ["c"])]
+    assert scorer.score(items) == [[0.5, 0.25], None]
+
+
+TABLE = TableScorer({RIGHT: [0.75, 0.875], WRONG: [0.5, 0.125], "I do not know": [0.25], "": []})
+
+
+def scored(source: Path, out: Path, scorer: Any = TABLE, **options: Any) -> dict[str, Any]:
+    stage = ScoreStage(scorer.model, {"name": "table", "dtype": "auto"}, lambda: scorer)
+    manifest = derive(source, out, [stage], progress=LineProgress(), **options)
+    assert validate(out) == manifest
+    return manifest
+
+
+def test_a_scored_dataset(tmp_path: Path) -> None:
+    small_build(tmp_path / "run")
+    manifest = scored(tmp_path / "run", tmp_path / "scored")
+    rows = pl.read_parquet(tmp_path / "scored/solutions/*.parquet")
+    assert rows["step_rewards"].to_list()[:4] == [[0.75, 0.875], [0.5, 0.125], [0.25], []]
+    before = pl.read_parquet(tmp_path / "run/solutions/*.parquet")
+    assert rows.drop("step_rewards").equals(before.drop("step_rewards"))
+    assert manifest["spec"]["score"]["prm"] == {"name": "table", "revision": "0"}
+    assert manifest["cost"]["prm_calls"] == 12 and manifest["rewards"]["unscored"] == 0
+    assert manifest["rewards"]["ranking_auc"]["mean"]["value"] == 1
+    assert manifest["rewards"]["mean_correct"] == 0.8125
+
+
+def test_a_solution_too_long_to_read_has_no_rewards(tmp_path: Path) -> None:
+    small_build(tmp_path / "run")
+    table = TableScorer({RIGHT: None, WRONG: [0.5, 0.5], "I do not know": [0.25], "": []})
+    manifest = scored(tmp_path / "run", tmp_path / "scored", table)
+    assert manifest["rewards"]["unscored"] == 3 and manifest["rewards"]["scored"] == 9
+    assert manifest["rewards"]["ranking_auc"]["mean"]["value"] is None
+
+
+def test_scoring_again_leaves_the_old_pairs_out(tmp_path: Path) -> None:
+    small_build(tmp_path / "run")
+    scored(tmp_path / "run", tmp_path / "a")
+    derive(tmp_path / "a", tmp_path / "b", [PairStage(PairSpec())], progress=LineProgress())
+    manifest = scored(tmp_path / "b", tmp_path / "c")
+    assert not (tmp_path / "c/pairs").exists()
+    assert manifest["rows"]["pairs"] == 0 and "pair" not in manifest["spec"]
+
+
+def test_stopped_between_files_it_goes_on_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 4)
+    small_build(tmp_path / "run", problem_set(3))
+    whole = scored(tmp_path / "run", tmp_path / "whole")
+
+    class Dies(TableScorer):
+        calls = 0
+
+        def score(self, items: Any) -> Any:
+            self.calls += 1
+            if self.calls == 3:
+                raise Unavailable("the engine died")
+            return super().score(items)
+
+    dies = Dies(TABLE._rewards)
+    with pytest.raises(Unavailable):
+        scored(tmp_path / "run", tmp_path / "part", dies)
+    assert len(list((tmp_path / "part/solutions").iterdir())) == 2
+    assert not (tmp_path / "part/manifest.json").exists()
+    again = Dies(TABLE._rewards)
+    assert scored(tmp_path / "run", tmp_path / "part", again, resume=True) == whole
+    assert again.calls == 1
+
+
+def test_the_command_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from command_line import run
+
+    small_build(tmp_path / "run")
+    arguments = ["score", tmp_path / "run", "--prm", model, "--out", tmp_path / "out"]
+    given = [str(each) for each in [*arguments, "--engine", "transformers"]]
+    code, out, _ = run(capsys, *given)
+    assert code == 0 and "step rewards" in out
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert manifest["spec"]["score"]["prm"]["name"] == model.name
+    assert manifest["spec"]["score"]["prm"]["revision"].startswith("sha256:")
+    code, _, err = run(capsys, *given)
+    assert code == 1 and "already holds this run. Go on with it by --resume" in err
+    code, _, err = run(capsys, "score", str(tmp_path), "--prm", str(model), "--out", "x")
+    assert code == 1 and "holds no dataset" in err
+
+
+def test_likelihoods_are_those_of_plain_forward_passes(policy: Path) -> None:
+    from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
+    net = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()
+    items = [*solutions(), SteppedText("p", []), SteppedText("p", ["x" * 300])]
+    found = LikelihoodScorer(str(policy), REF, device="cpu", batch_tokens=300).score(items)
+    assert found[-2:] == [[], None]
+    for item, rewards in zip(items[:-2], found[:-2], strict=True):
+        prompt = tokenizer(item.prompt)["input_ids"]
+        ids = torch.tensor(prompt + tokenizer("".join(item.steps))["input_ids"])
+        with torch.no_grad():
+            logprobs = net(ids[None]).logits[0].log_softmax(-1)
+        total = logprobs[len(prompt) - 1 : -1].gather(-1, ids[len(prompt) :, None]).sum()
+        assert rewards is not None and len(rewards) == len(item.steps)
+        assert sum(map(math.log, rewards)) == pytest.approx(float(total), abs=1e-3)
+        assert all(0 < reward < 1 for reward in rewards)

@@ -1,0 +1,73 @@
+"""Scoring with vLLM, for real: the rewards of the transformers backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers import build_spec
+from random_model import save_random_model, save_random_prm
+
+from fsdpo_data.problems.load import load_problems
+
+# vLLM's own imports warn.
+pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
+
+
+def test_vllm_gives_the_rewards_of_transformers(tmp_path: Path) -> None:
+    from scored import REF, solutions, worst
+
+    from fsdpo_data.engines.scorers import SteppedText
+    from fsdpo_data.engines.scorers.heads import PrmScorer
+    from fsdpo_data.engines.scorers.vllm import VllmPrmScorer
+
+    model = save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy"))
+    odd = [SteppedText("p", []), SteppedText("p", ["x" * 300])]
+    items = [*solutions(), *odd]
+    ours = PrmScorer(str(model), REF, device="cpu").score(items)
+    theirs = VllmPrmScorer(str(model), REF).score(items)
+    assert theirs[-2:] == ours[-2:] == [[], None]
+    assert worst(theirs[:-2], [each or [] for each in ours[:-2]]) < 1e-5
+
+
+def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) -> None:
+    """On a GPU either takes nearly all memory: one has to end before the other begins."""
+    from fsdpo_data.core.progress import LineProgress
+    from fsdpo_data.engines.samplers import Sampler
+    from fsdpo_data.engines.samplers.vllm import VllmSampler
+    from fsdpo_data.engines.scorers import Scorer
+    from fsdpo_data.engines.scorers.heads import resolve_prm
+    from fsdpo_data.engines.scorers.vllm import VllmPrmScorer
+    from fsdpo_data.models.resolve import resolve
+    from fsdpo_data.stages.pipeline import build_and_derive
+    from fsdpo_data.stages.score import ScoreStage
+
+    before = engines()
+    alive: list[int] = []
+    tiny = resolve("tiny")
+    prm = resolve_prm(str(save_random_prm(tmp_path / "prm", Path(tiny.path))))
+
+    def sampler() -> Sampler:
+        made = VllmSampler(tiny.path, tiny.ref)
+        alive.append(len(engines() - before))
+        return made
+
+    def scorer() -> Scorer:
+        alive.append(len(engines() - before))
+        return VllmPrmScorer(prm.path, prm.ref)
+
+    source = load_problems(["embedded"], limit=8)
+    stage = ScoreStage(prm.ref, {"name": "vllm", "dtype": "auto"}, scorer)
+    spec = build_spec(max_tokens=128)
+    how = {"progress": LineProgress()}
+    manifest = build_and_derive(spec, source, sampler, tmp_path / "run", [stage], **how)
+    assert alive[0] > 0 and alive[1:] == [0]
+    assert manifest["rewards"]["scored"] == 32
+
+
+def engines() -> set[int]:
+    import psutil
+
+    children = psutil.Process().children(recursive=True)
+    running = [each for each in children if each.status() != psutil.STATUS_ZOMBIE]
+    return {each.pid for each in running if each.name().startswith("VLLM")}

@@ -1,0 +1,250 @@
+"""The embedded world: problems that stay apart, and a judge that knows the first wrong step."""
+
+import json
+import random
+import re
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import digest
+from fsdpo_data.core.nouns import Problem
+from fsdpo_data.problems.embedded import (
+    CHECKPOINT,
+    SPLITS,
+    demonstration,
+    final_answer,
+    first_wrong_step,
+    make_problems,
+)
+from fsdpo_data.problems.embedded.world import split_of
+
+PROBLEMS = make_problems("train", 400)
+
+
+def problem(nodes, answer, distractor=None):
+    metadata = {"world": "embedded@1", "thing": "eggs", "nodes": nodes, "distractor": distractor}
+    return Problem("?", answer, "embedded", "test", metadata)
+
+
+#: 12 + 30 = 42, 5 * 2 = 10, 42 - 10 = 32; the first two in either order.
+EXAMPLE = problem(
+    [
+        ["gain", "+", 12, 30, "Mia"],
+        ["use each", "*", 5, 2, "Mia"],
+        ["lose", "-", "#0", "#1", "Mia"],
+    ],
+    "32",
+)
+
+
+def test_no_question_of_one_split_occurs_in_another():
+    questions = {
+        s: {p.question for seed in (0, 1) for p in make_problems(s, 600, seed)} for s in SPLITS
+    }
+    for split in SPLITS:
+        assert len(questions[split]) > 1000
+        # The split is a function of the question alone, so this holds for every seed and count.
+        assert {split_of(question) for question in questions[split]} == {split}
+    assert not questions["train"] & questions["test"]
+    assert not questions["train"] & questions["validation"]
+    assert not questions["validation"] & questions["test"]
+
+
+def test_problems_do_not_depend_on_how_many_are_made():
+    assert make_problems("test", 20) == make_problems("test", 60)[:20]
+    assert make_problems("test", 20, seed=1) != make_problems("test", 20)
+    assert len({p.question for p in PROBLEMS}) == len(PROBLEMS)
+
+
+def test_the_world_is_pinned():
+    """A change here changes golds under the same name: raise WORLD_VERSION with it."""
+    rows = [p.row() for split in SPLITS for p in make_problems(split, 50)]
+    assert digest(rows) == "653d80f9480d2d2abeaf"
+
+
+def test_unknown_splits_are_refused():
+    with pytest.raises(InputError, match=r"'dev'.*train, validation, test"):
+        make_problems("dev", 1)
+    with pytest.raises(InputError, match="-1"):
+        make_problems("train", -1)
+
+
+def test_problems_are_varied():
+    relations = {node[0] for p in PROBLEMS for node in p.metadata["nodes"]}
+    assert len(relations) >= 15
+    assert {len(p.metadata["nodes"]) for p in PROBLEMS} == {2, 3, 4, 5, 6}
+    with_distractor = sum(p.metadata["distractor"] is not None for p in PROBLEMS)
+    assert 0.35 < with_distractor / len(PROBLEMS) < 0.65
+
+
+def test_every_number_of_the_solution_is_told_or_worked_out():
+    words = {"twice": 2, "half": 2, "third": 3, "quarter": 4, "fifth": 5}
+    for p in PROBLEMS:
+        told = {int(n) for n in re.findall(r"\d+", p.question)}
+        told |= {n for word, n in words.items() if word in p.question}
+        for _, _, a, b, _ in p.metadata["nodes"]:
+            assert {x for x in (a, b) if isinstance(x, int)} <= told, p.question
+
+
+def test_right_demonstrations_are_right_and_in_the_format():
+    rng = random.Random(0)
+    for p in PROBLEMS:
+        shown = demonstration(p, rng)
+        assert shown.first_wrong_step is None
+        assert "".join(shown.steps) == shown.text
+        assert [s.split(":")[0] for s in shown.steps] == [
+            f"Step {i + 1}" for i in range(len(shown.steps))
+        ]
+        assert final_answer(shown.text) == p.answer
+        assert shown.text.endswith(f"The answer is: {p.answer}")
+
+
+def test_wrong_demonstrations_are_wrong_where_they_say():
+    rng = random.Random(0)
+    for p in PROBLEMS:
+        assert demonstration(p, rng, error_rate=1.0).first_wrong_step == 0
+    shown = [demonstration(p, rng, error_rate=0.2) for p in PROBLEMS]
+    steps = sum(len(d.steps) for d in shown)
+    wrong = [d.first_wrong_step for d in shown if d.first_wrong_step is not None]
+    seen = steps - sum(
+        len(d.steps) - 1 - d.first_wrong_step for d in shown if d.first_wrong_step is not None
+    )
+    assert 0.15 < len(wrong) / seen < 0.25
+    assert len(set(wrong)) >= 4
+    rights = [d.first_wrong_step is None for d in shown]
+    answers = [final_answer(d.text) == p.answer for d, p in zip(shown, PROBLEMS, strict=True)]
+    assert all(answer for answer, right in zip(answers, rights, strict=True) if right)
+    lucky = sum(a and not r for a, r in zip(answers, rights, strict=True))
+    assert lucky < 0.05 * len(PROBLEMS)
+
+
+def test_a_later_step_carries_on_from_the_wrong_value():
+    for seed in range(50):
+        shown = demonstration(EXAMPLE, random.Random(seed), error_rate=0.3)
+        results = [re.search(r"= (-?\d+)", step)[1] for step in shown.steps]
+        # An error may also be the operand itself (the distractor), of which EXAMPLE has none.
+        assert f"{results[0]} - {results[1]} = " in shown.steps[2] or (
+            f"{results[0]} + {results[1]} = " in shown.steps[2]
+        )
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (["12 + 30 = 42.", "5 * 2 = 10.", "42 - 10 = 32. The answer is: 32"], None),
+        (["30 + 12 = 42 eggs.", "2 * 5 = 10", "42 - 10 = 32. The answer is: 32"], None),
+        (["5 * 2 = 10", "12 + 30 = 42", "42 - 10 = 32. The answer is: 32"], None),
+        (["12 + 30 = 42", "5 * 2 = 10"], None),
+        ([], None),
+        (["12 + 30 = 43", "5 * 2 = 10", "43 - 10 = 33. The answer is: 33"], 0),
+        (["12 - 30 = -18"], 0),
+        (["12 + 30 = 42", "5 + 2 = 7"], 1),
+        (["12 + 30 = 42", "42 - 10 = 32. The answer is: 32"], 1),
+        (["12 + 30 = 42", "5 * 2 = 10", "10 - 42 = -32. The answer is: -32"], 2),
+        (["12 + 30 = 42", "5 * 2 = 10", "42 - 10 = 32. The answer is: 33"], 2),
+        (["12 + 30 = 42. The answer is: 42"], 0),
+        (["12 + 30 = 42", "5 * 2 = 10", "42 - 10 = 32. The answer is: 32", "1 + 1 = 2"], 3),
+        (["12 + 30 = 42 and 5 * 2 = 10"], 0),
+        (["no sum here"], 0),
+        (["12 + 30 = 42.5"], 0),
+        (["3.12 + 30 = 42"], 0),
+        (["12 + 30 = 42 + 5 = 47"], 0),
+        (["2 * 12 + 30 = 42"], 0),
+        (["12 + 30 = 42. The answer is: 42. 5 * 2 = 10"], 0),
+        (["12 + 30 = " + "4" * 100_000], 0),
+    ],
+)
+def test_the_first_wrong_step_is_found(steps, expected):
+    numbered = [f"Step {i + 1}: {step}\n" for i, step in enumerate(steps)]
+    assert first_wrong_step(EXAMPLE, numbered) == expected
+
+
+def test_steps_out_of_the_format_are_wrong():
+    assert first_wrong_step(EXAMPLE, ["12 + 30 = 42"]) == 0
+    assert first_wrong_step(EXAMPLE, ["Step 2: 12 + 30 = 42"]) == 0
+    assert first_wrong_step(EXAMPLE, ["Step 1: 12 + 30 = 42", ""]) == 1
+
+
+def test_metadata_survives_json():
+    rng = random.Random(0)
+    for p in PROBLEMS[:50]:
+        back = Problem(p.question, p.answer, p.source, p.split, json.loads(p.row()["metadata"]))
+        assert back == p
+        assert len(p.row()["metadata"]) < 600
+        assert first_wrong_step(back, demonstration(p, rng).steps) is None
+
+
+@given(st.lists(st.text()), st.text())
+def test_any_text_has_a_verdict(steps, tail):
+    for candidate in (
+        steps,
+        ["Step 1: " + step for step in steps],
+        ["Step 1: 12 + 30 = 42" + tail],
+    ):
+        verdict = first_wrong_step(EXAMPLE, candidate)
+        assert verdict is None or 0 <= verdict < len(candidate)
+
+
+def test_the_world_needs_no_heavy_library():
+    code = (
+        "import sys, fsdpo_data.problems.embedded as e; e.make_problems('test', 3); "
+        "assert not {'torch', 'transformers', 'datasets', 'pyarrow', 'sympy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    pytest.importorskip("torch")
+    import transformers
+
+    return transformers.AutoTokenizer.from_pretrained(CHECKPOINT)
+
+
+@pytest.fixture(scope="module")
+def model():
+    pytest.importorskip("torch")
+    import transformers
+
+    return transformers.AutoModelForCausalLM.from_pretrained(CHECKPOINT).eval()
+
+
+@given(text=st.text())
+def test_any_text_is_spelled_back(tokenizer, text):
+    """The tokenizer class of Qwen2 normalises to NFC, and does nothing else to a text."""
+    ids = tokenizer(text)["input_ids"]
+    assert tokenizer.decode(ids) == unicodedata.normalize("NFC", text)
+
+
+def test_digits_are_single_tokens(tokenizer):
+    tokens = tokenizer.tokenize("1234 apples, 7 + 10 = 17")
+    assert not [t for t in tokens if re.search(r"\d", t) and len(t) > 1]
+
+
+def test_special_tokens_are_in_place(tokenizer, model):
+    assert tokenizer.eos_token == "<|endoftext|>" and tokenizer.bos_token is None
+    assert tokenizer.pad_token_id not in (None, tokenizer.eos_token_id)
+    assert model.generation_config.eos_token_id == tokenizer.eos_token_id
+    assert model.generation_config.pad_token_id == tokenizer.pad_token_id
+    assert model.config.max_position_embeddings == 2048
+    assert model.config.hidden_size // model.config.num_attention_heads in (32, 64)
+
+
+def test_the_checkpoint_is_small():
+    assert sum(path.stat().st_size for path in CHECKPOINT.iterdir()) < 6_000_000
+
+
+def test_the_model_is_often_right_and_often_wrong():
+    pytest.importorskip("torch")
+    from fsdpo_train.embedded import measure
+
+    greedy, sampled, _ = measure(CHECKPOINT, greedy=128, sampled=32, n=8)
+    assert greedy.accuracy > 0.7
+    assert 0.35 < sampled.accuracy < 0.7
+    assert sampled.mixed > 0.5

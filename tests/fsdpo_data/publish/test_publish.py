@@ -1,0 +1,368 @@
+"""Publishing: one commit and one tag on a Hub, whatever goes wrong on the way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hub_repo import Repo
+from hub_server import READ_TOKEN, TOKEN, HubServer, client_env, run_client, running_hub
+from paired_data import paired_dataset
+
+from fsdpo_data.dataset.card import dataset_card
+from fsdpo_data.dataset.schema import CONFIGS
+
+COMMANDS = """
+import contextlib, io, json, sys
+from fsdpo_data.cli.app import main
+for arguments in {commands!r}:
+    sys.argv = ["fsdpo-data", *arguments]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return paired_dataset(tmp_path_factory.mktemp("dataset"))
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a later version of ``dataset``: the same solutions with other rewards."""
+    return paired_dataset(tmp_path_factory.mktemp("changed"), salt="2")
+
+
+@pytest.fixture
+def hub() -> Iterator[HubServer]:
+    with running_hub() as server:
+        yield server
+
+
+def run(
+    hub: HubServer | str,
+    home: Path,
+    *commands: Sequence[str | Path],
+    token: str = TOKEN,
+    **env: str,
+) -> list[tuple[int, str, str]]:
+    """Run commands of ``fsdpo-data`` in a fresh process; return their codes and what they say."""
+    listed = [[str(argument) for argument in command] for command in commands]
+    endpoint = hub if isinstance(hub, str) else hub.url
+    env = client_env(endpoint, home, **({"HF_TOKEN": token} if token else {}), **env)
+    ran = run_client(COMMANDS.format(commands=listed), env)
+    assert ran.returncode == 0, ran.stderr
+    assert "Traceback" not in ran.stdout + ran.stderr
+    assert TOKEN not in ran.stdout + ran.stderr
+    return [tuple(json.loads(line)) for line in ran.stdout.splitlines()]
+
+
+def repo_of(hub: HubServer) -> Repo:
+    return hub.repos["dataset", "o/r"]
+
+
+def our_files(dataset: Path) -> set[str]:
+    found = {path.relative_to(dataset).as_posix() for path in dataset.glob("*/*.parquet")}
+    return found | {"README.md", "manifest.json"}
+
+
+def test_push_then_load_then_pull(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+    (dry, first, again), out = (
+        run(
+            hub,
+            tmp_path / "home",
+            ["push", "o/r", dataset, "--dry-run"],
+            ["push", "o/r", dataset],
+            ["push", "o/r", dataset],
+        ),
+        tmp_path / "out",
+    )
+    assert dry[0] == 0 and f"new private dataset {hub.url}/datasets/o/r" in dry[1]
+    assert "  add " in dry[1] and "solutions/train-00000-of-00001.parquet" in dry[1]
+    assert first[0] == 0, first[2]
+    repo = repo_of(hub)
+    assert repo.private and repo.refs["main"] == repo.refs["v1.0"]
+    assert set(repo.at("v1.0")) == our_files(dataset) | {".gitattributes"}
+    assert len(repo.commits) == 2  # the Hub's own, and one
+    assert (
+        again[1].strip() == f"{hub.url}/datasets/o/r has it already: v1.0 at " + repo.refs["main"]
+    )
+
+    code = (
+        "from datasets import load_dataset\n"
+        "for config in ('problems', 'solutions', 'pairs'):\n"
+        "    rows = load_dataset('o/r', config, split='train', revision='v1.0')\n"
+        "    streamed = load_dataset('o/r', config, revision='v1.0', streaming=True)['train']\n"
+        "    assert list(streamed) == list(rows)\n"
+        "    print(config, len(rows))\n"
+    )
+    loaded = run_client(code, client_env(hub.url, tmp_path / "loader", HF_TOKEN=TOKEN))
+    assert loaded.returncode == 0, loaded.stderr
+    assert loaded.stdout.split() == ["problems", "3", "solutions", "12", "pairs", "12"]
+
+    (pulled,) = run(hub, tmp_path / "other", ["pull", "o/r@v1.0", "--out", out])
+    assert pulled[0] == 0, pulled[2]
+    for path in our_files(dataset) - {"README.md"}:
+        assert (out / path).read_bytes() == (dataset / path).read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"home", "loader", "other", "out"}
+
+
+def test_only_what_changed_is_sent(
+    hub: HubServer, dataset: Path, changed: Path, tmp_path: Path
+) -> None:
+    assert run(hub, tmp_path / "home", ["push", "o/r", dataset])[0][0] == 0
+    repo = repo_of(hub)
+    stale = repo.commit({**repo.at(), "pairs/old.parquet": b"stale", "notes.txt": b"theirs"})
+    (answer,) = run(hub, tmp_path / "home", ["push", "o/r", changed])
+    assert answer[0] == 0, answer[2]
+    lines = {tuple(line.split()) for line in answer[1].splitlines()}
+    assert ("remove", "pairs/old.parquet") in lines
+    assert not [line for line in lines if "problems/train-00000-of-00001.parquet" in line]
+    assert repo.resolve("v1.1") == repo.refs["main"] != stale
+    assert set(repo.at("v1.1")) == our_files(changed) | {".gitattributes", "notes.txt"}
+    assert repo.at("v1.0") != repo.at("v1.1")
+    card = repo.at("v1.1")["README.md"].decode()
+    assert 'load_dataset("o/r", "solutions", split="train", revision="v1.1")' in card
+
+
+def test_a_stopped_push_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+    hub.fail("/commit/", 400, times=1)
+    hub.fail("/tag/", 400, times=1)
+    before_commit, before_tag, whole = run(hub, tmp_path / "home", *[["push", "o/r", dataset]] * 3)
+    assert before_commit[0] == before_tag[0] == 1
+    assert f"push {dataset} again later: it goes on where it stopped" in before_commit[2]
+    assert whole[0] == 0, whole[2]
+    assert repo_of(hub).refs["v1.0"] == repo_of(hub).refs["main"]
+    assert len([each for each in hub.requests if each.startswith("PUT /lfs/")]) == 3
+
+
+def test_a_busy_hub_is_waited_for(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+    for part in ("GET /api/datasets", "/repos/create", "/preupload/", "/commit/", "/tag/"):
+        hub.fail(part, 429, times=2, Retry_After="0")
+    hub.cut("PUT /lfs/", after=500, times=2)
+    (answer,) = run(hub, tmp_path / "home", ["push", "o/r", dataset])
+    assert answer[0] == 0, answer[2]
+    assert set(repo_of(hub).at("v1.0")) == our_files(dataset) | {".gitattributes"}
+
+
+def test_large_files_go_by_xet_where_it_is_installed(
+    hub: HubServer, dataset: Path, changed: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("hf_xet", reason="comes with huggingface-hub, but not everywhere")
+    xet = {"HF_HUB_DISABLE_XET": "0"}
+    hub.fail("/commit/", 400, times=1)
+    push = ["push", "o/r", dataset]
+    stopped, whole = run(hub, tmp_path / "home", push, push, **xet)
+    assert stopped[0] == 1 and whole[0] == 0, whole[2]
+    later, same = run(hub, tmp_path / "home", ["push", "o/r", changed], [*push[:2], changed], **xet)
+    assert later[0] == 0 and "has it already: v1.1" in same[1]
+    assert set(repo_of(hub).at("v1.0")) == our_files(dataset) | {".gitattributes"}
+    for version, source in (("v1.0", dataset), ("v1.1", changed)):
+        for path in our_files(source) - {"README.md"}:
+            assert repo_of(hub).at(version)[path] == (source / path).read_bytes()
+    assert not [request for request in hub.requests if "/lfs/" in request]
+    pull = ["pull", "o/r@v1.0", "--out", tmp_path / "out"]
+    assert run(hub, tmp_path / "other", pull, **xet)[0][0] == 0
+
+
+def test_a_hub_that_stays_busy(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+    hub.fail("/commit/", 429, Retry_After="0")
+    (answer,) = run(hub, tmp_path / "home", ["push", "o/r", dataset])
+    assert answer[0] == 1
+    assert "answered 429 for dataset o/r. The Hub limits the rate" in answer[2]
+    assert set(repo_of(hub).at()) == {".gitattributes"}
+
+
+def test_a_lost_answer_is_no_rival(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+    """The commit arrives, its answer does not: 503 instead, then 412 for the second try."""
+    repo = hub.add("dataset", "o/r", {".gitattributes": b""})
+    files: dict[str, bytes] = {}
+
+    def commit_and_fail() -> None:
+        del hub.hooks["/commit/"]
+        data = {path: (dataset / path).read_bytes() for path in our_files(dataset)}
+        files.update(data, **{"README.md": card.encode()})
+        repo.commit(files)
+
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    card = dataset_card(dataset, manifest, name="o/r", revision="v1.0")
+    hub.hooks["/commit/"] = commit_and_fail
+    (answer,) = run(hub, tmp_path / "home", ["push", "o/r", dataset])
+    assert answer[0] == 0, answer[2]
+    assert repo.at("v1.0") == files
+
+
+def test_of_two_pushes_one_wins_and_the_other_is_told(
+    hub: HubServer, dataset: Path, changed: Path, tmp_path: Path
+) -> None:
+    hub.add("dataset", "o/r", {".gitattributes": b""})
+    # Both have seen the same head before either commits.
+    hub.hooks["/commit/"] = threading.Barrier(2).wait
+    with ThreadPoolExecutor(2) as pool:
+        answers = [
+            pool.submit(run, hub, tmp_path / source.parent.name, ["push", "o/r", source])
+            for source in (dataset, changed)
+        ]
+        ended = [answer.result()[0] for answer in answers]
+    assert sorted(code for code, _, _ in ended) == [0, 1]
+    lost = next(err for code, _, err in ended if code)
+    repo = repo_of(hub)
+    assert (
+        f"somebody else has pushed since this push began (branch main is now at {repo.refs['main']}"
+        in lost
+    )
+    winner = (dataset, changed)[[code for code, _, _ in ended].index(0)]
+    assert repo.at("v1.0")["manifest.json"] == (winner / "manifest.json").read_bytes()
+    assert len(repo.commits) == 2
+
+
+@pytest.mark.proof  # the Hub's client waits half a minute in vain
+def test_an_upload_that_is_cut_for_good_changes_nothing(
+    hub: HubServer, dataset: Path, tmp_path: Path
+) -> None:
+    hub.cut("PUT /lfs/", after=500)
+    (stopped,) = run(hub, tmp_path / "home", ["push", "o/r", dataset])
+    assert stopped[0] == 1
+    assert f"cannot reach the Hugging Face Hub at {hub.url} for dataset o/r" in stopped[2]
+    assert f"push {dataset} again later: it goes on where it stopped" in stopped[2]
+    assert set(repo_of(hub).at()) == {".gitattributes"} and not repo_of(hub).tags
+
+
+def test_who_may_not_push(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+    push = ["push", "o/r", dataset]
+    (nobody,) = run(hub, tmp_path / "a", push, token="")
+    (wrong,) = run(hub, tmp_path / "b", push, token="hf_wrong")
+    (reader,) = run(hub, tmp_path / "c", push, token=READ_TOKEN)
+    assert "no token: pushing needs one that may write." in nobody[2]
+    assert "answered 401" in wrong[2] and "check that your token is still valid" in wrong[2]
+    assert "answered 403" in reader[2] and "Check that your token may write" in reader[2]
+    assert not hub.repos
+    hub.add("dataset", "o/gated", {"README.md": b""}, gated=True)
+    (gated,) = run(hub, tmp_path / "d", ["pull", "o/gated"], token="")
+    assert "dataset o/gated is gated: ask for access" in gated[2]
+
+
+def test_without_a_network(dataset: Path, tmp_path: Path) -> None:
+    with running_hub() as gone:
+        pass
+    (push, pull) = run(gone.url, tmp_path / "home", ["push", "o/r", dataset], ["pull", "o/r"])
+    for code, _, err in (push, pull):
+        assert code == 1
+        assert f"cannot reach the Hugging Face Hub at {gone.url} for dataset o/r" in err
+
+
+def test_opening_and_branches(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+    push = ["push", "o/r", dataset]
+    private, public, branch = run(
+        hub, tmp_path / "home", push, [*push, "--public"], [*push, "--revision", "draft"]
+    )
+    assert [private[0], public[0], branch[0]] == [0, 0, 0], private[2] + public[2] + branch[2]
+    assert not repo_of(hub).private
+    assert repo_of(hub).refs["draft"] == repo_of(hub).refs["main"]
+    assert len(repo_of(hub).commits) == 2
+
+
+def test_what_is_not_pushed(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+    torn = shutil.copytree(dataset, tmp_path / "torn")
+    (torn / "pairs/train-00000-of-00001.parquet").write_bytes(b"PAR1")
+    broken, named = run(
+        hub, tmp_path / "home", ["push", "o/r", torn], ["push", "o/r@v1.0", dataset]
+    )
+    assert "was changed since it was sealed" in broken[2]
+    assert "'o/r@v1.0' is no repository name: expected org/name, with no @revision" in named[2]
+    assert not hub.requests
+
+
+def test_secrets_stay_here(hub: HubServer, tmp_path: Path) -> None:
+    for number, secret in enumerate((TOKEN, str(tmp_path / "home") + "/models/mine")):
+        dataset = paired_dataset(tmp_path / str(number))
+        file = dataset / "manifest.json"
+        file.write_text(file.read_text().replace('"made_by": "', f'"made_by": "{secret}'))
+        (answer,) = run(hub, tmp_path / "home", ["push", "o/r", dataset])
+        assert answer[0] == 1
+        assert ("holds your token" if secret == TOKEN else "a path of this machine") in answer[2]
+    assert not hub.requests
+
+
+def test_pull_refuses(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+    hub.add("dataset", "o/plain", {"README.md": b"", "train.jsonl": b"{}"})
+    repo = hub.add("dataset", "o/bad", {"README.md": b""})
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    manifest["files"][0]["path"] = "../../escaped.parquet"
+    repo.commit({"README.md": b"", "manifest.json": json.dumps(manifest).encode()})
+    repo.refs["newer"] = repo.commit({"manifest.json": b'{"schema_version": 2}'}, "newer")
+    assert run(hub, tmp_path / "home", ["push", "o/r", dataset])[0][0] == 0
+    damaged = repo_of(hub)
+    solutions = "solutions/train-00000-of-00001.parquet"
+    damaged.commit({**damaged.at(), solutions: damaged.at()[solutions] + b"x"})
+    names = ("o/plain", "o/bad", "o/bad@newer", "o/r@v9", "nonsense", "o/r")
+    asked = [["pull", name, "--out", tmp_path / "out"] for name in names]
+    answers = run(hub, tmp_path / "home", *asked)
+    plain, escape, newer, tag, name, torn = (err for _, _, err in answers)
+    assert "dataset o/plain has no manifest.json, so fsdpo did not make it" in plain
+    assert "names a file '../../escaped.parquet', which is none" in escape
+    assert "is of schema version 2; this release reads version 1" in newer
+    assert "dataset o/r has no revision 'v9'" in tag
+    assert "'nonsense' is no dataset on the Hub" in name
+    assert f"{solutions} was changed since it was sealed" in torn
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_stopped_pull_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    pull = ["pull", "o/r@v1.0", "--out", out]
+    assert run(hub, tmp_path / "home", ["push", "o/r", dataset])[0][0] == 0
+    hub.fail("/resolve/" + repo_of(hub).refs["main"] + "/solutions", 404)
+    (stopped,) = run(hub, tmp_path / "home", pull)
+    assert stopped[0] == 1 and not out.exists()
+    hub.faults.clear()
+    hub.requests.clear()
+    whole, again = run(hub, tmp_path / "home", pull, pull)
+    assert whole[0] == again[0] == 0, whole[2]
+    assert not [each for each in hub.requests if each.startswith("GET") and "problems/" in each]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/file").touch()
+    (other,) = run(hub, tmp_path / "home", ["pull", "o/r", "--out", tmp_path / "other"])
+    assert "holds something else than o/r" in other[2]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_the_files_open_in_other_readers(dataset: Path, config: str) -> None:
+    files = dataset / config / "*.parquet"
+    rows = pl.read_parquet(files).to_dicts()
+    assert rows
+    frame = pd.concat(pd.read_parquet(file) for file in sorted(dataset.glob(f"{config}/*.parquet")))
+    table = duckdb.sql(f"select * from '{files}'").fetchall()
+    assert [plain(row) for row in frame.to_dict("records")] == rows
+    assert [dict(zip(rows[0], row, strict=True)) for row in table] == rows
+
+
+def plain(value: Any) -> Any:
+    """Return what pandas holds as arrays and NaN as lists and None."""
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, np.ndarray):
+        return [plain(each) for each in value.tolist()]
+    return None if isinstance(value, float) and value != value else value
+
+
+def test_help_loads_no_hub_client() -> None:
+    code = "import sys, fsdpo_data.cli.app; assert 'huggingface_hub' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,183 @@
+"""The main job on recorded completions: sealed bytes, statistics, resumption, readers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hashes import hashes
+from helpers import SILENT, TEXTS, build_spec, fixed_sampler, problem_set, small_build
+
+from fsdpo_data.core.errors import RunMismatch, StoreError
+from fsdpo_data.core.statistics import clustered_interval, wilson_interval
+from fsdpo_data.dataset.run import COMPLETIONS, MANIFEST
+from fsdpo_data.dataset.validate import validate
+
+
+def test_what_a_build_holds(tmp_path: Path) -> None:
+    manifest = small_build(tmp_path / "run")
+    assert manifest["rows"] == {"problems": 3, "solutions": 12, "pairs": 0}
+    assert manifest["outcomes"] == {"correct": 3, "incorrect": 6, "no_answer": 3}
+    assert manifest["labels"] == {"steps": 15, "negative": 9, "positive": 6}
+    assert manifest["statistics"]["accuracy"]["n"] == 12
+    assert manifest["statistics"]["pass_at_m"]["value"] == 1
+    assert manifest["statistics"]["unique_solutions"] == 12
+    rows = pl.read_parquet(tmp_path / "run/solutions/*.parquet").to_dicts()
+    assert ["".join(row["completions"]) for row in rows[:4]] == list(TEXTS)
+    assert [row["labels"] for row in rows[:4]] == [[True] * 2, [False] * 2, [False], []]
+    assert [row["answer"] for row in rows[:4]] == ["42", "43", SILENT, None]
+    assert len({row["solution_id"] for row in rows}) == 12
+
+
+def test_a_gold_that_cannot_be_read_is_never_labelled(tmp_path: Path) -> None:
+    manifest = small_build(tmp_path / "run", problem_set(answer="   "))
+    assert manifest["outcomes"] == {"gold_unparsed": 12}
+    assert manifest["labels"] == {"steps": 15, "unlabelled": 15}
+    assert manifest["statistics"]["accuracy"] == {"value": None, "correct": 0, "n": 0, "ci95": None}
+    assert pl.read_parquet(tmp_path / "run/solutions/*.parquet")["labels"].is_null().all()
+
+
+def test_sample_ids_do_not_depend_on_how_many_are_drawn(tmp_path: Path) -> None:
+    source = problem_set(1)
+    ids = []
+    for n in (2, 4):
+        small_build(tmp_path / str(n), source, spec=build_spec(n=n))
+        frame = pl.read_parquet(tmp_path / str(n) / "solutions/*.parquet")
+        ids.append(frame["solution_id"].to_list())
+    assert ids[1][:2] == ids[0]
+
+
+def test_resumed_after_any_record_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
+    small_build(tmp_path / "whole", batch=1)
+    whole = (tmp_path / "whole" / COMPLETIONS).read_bytes()
+    for cut in (0, 1, len(whole) // 2, len(whole) - 1):
+        run = tmp_path / f"cut{cut}"
+        small_build(run, batch=1)
+        (run / MANIFEST).unlink()
+        (run / COMPLETIONS).write_bytes(whole[:cut])
+        (run / "solutions" / "train-00000-of-00001.parquet.tmp").write_bytes(b"half")
+        small_build(run, batch=2, resume=True)
+        assert hashes(run) == hashes(tmp_path / "whole")
+
+
+def test_a_sealed_run_is_not_sampled_again(tmp_path: Path) -> None:
+    first = small_build(tmp_path / "run")
+    before = hashes(tmp_path / "run")
+    again = small_build(tmp_path / "run", resume=True, make_sampler=lambda: pytest.fail("sampled"))
+    assert again == first and hashes(tmp_path / "run") == before
+
+
+def test_another_temperature_is_refused(tmp_path: Path) -> None:
+    small_build(tmp_path / "run")
+    with pytest.raises(RunMismatch, match=r"sampling\.temperature: 0\.8 there, 0\.5 here"):
+        small_build(tmp_path / "run", spec=build_spec(temperature=0.5), resume=True)
+
+
+def test_workers_write_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 8)
+    small_build(tmp_path / "one", problem_set(7))
+    monkeypatch.setattr("fsdpo_data.stages.annotate.WORTH_A_POOL", 0)
+    small_build(tmp_path / "two", problem_set(7), workers=2)
+    assert len(list((tmp_path / "one/solutions").iterdir())) == 4
+    assert hashes(tmp_path / "one") == hashes(tmp_path / "two")
+
+
+def test_a_disk_that_fails_while_sealing_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    small_build(tmp_path / "good")
+    with monkeypatch.context() as patch:
+        patch.setattr("pyarrow.parquet.write_table", full)
+        with pytest.raises(StoreError, match="the disk is full; free some space"):
+            small_build(tmp_path / "run")
+    assert not (tmp_path / "run" / MANIFEST).exists()
+    small_build(tmp_path / "run", resume=True, make_sampler=lambda: pytest.fail("sampled again"))
+    assert hashes(tmp_path / "run") == hashes(tmp_path / "good")
+
+
+def test_other_readers_need_no_code_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+    import pandas as pd
+
+    small_build(tmp_path / "run")
+    cache = str(tmp_path / "cache")
+    loaded = datasets.load_dataset(str(tmp_path / "run"), "solutions", cache_dir=cache)["train"]
+    assert loaded.num_rows == 12
+    assert loaded.features["completions"] == datasets.List(datasets.Value("string"))
+    assert loaded.features["labels"] == datasets.List(datasets.Value("bool"))
+    assert loaded[0]["completions"] == [
+        "Step 1: 20 + 22 = 42.\n",
+        "Step 2: So it is 42. The answer is: 42",
+    ]
+    problems = datasets.load_dataset(
+        str(tmp_path / "run"), "problems", split="train", streaming=True, cache_dir=cache
+    )
+    assert [row["answer"] for row in problems] == ["42"] * 3
+    assert len(pd.read_parquet(tmp_path / "run/solutions")) == 12
+
+
+def test_the_quarantine_is_kept_and_counted(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from fsdpo_data.problems.load import Quarantined
+
+    rows = [Quarantined("x.jsonl", 3, "no answer", '{"question": "?"}')]
+    manifest = small_build(tmp_path / "run", replace(problem_set(), quarantined=rows))
+    assert manifest["quarantined"] == {"no answer": 1}
+    kept = json.loads((tmp_path / "run/quarantine.jsonl").read_text())
+    assert kept["row"] == 3 and kept["raw"] == '{"question": "?"}'
+    assert validate(tmp_path / "run") == manifest
+
+
+def test_no_problem_left_is_an_error(tmp_path: Path) -> None:
+    from fsdpo_data.core.errors import InputError
+
+    with pytest.raises(InputError, match="no problem"):
+        small_build(tmp_path / "run", problem_set(0))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "interval"),
+    # Newcombe (1998), table I, method 3.
+    [
+        (81, 263, (0.2553, 0.3662)),
+        (15, 148, (0.0624, 0.1605)),
+        (0, 20, (0.0, 0.1611)),
+        (1, 29, (0.0061, 0.1718)),
+    ],
+)
+def test_wilson_interval_against_published_values(
+    successes: int, n: int, interval: tuple[float, float]
+) -> None:
+    assert wilson_interval(successes, n) == pytest.approx(interval, abs=1e-4)
+
+
+def test_clustered_interval_is_the_plain_one_for_clusters_of_one() -> None:
+    low, high = clustered_interval([(1, 1)] * 30 + [(0, 1)] * 70) or (0, 0)
+    half = 1.959964 * (0.3 * 0.7 / 99) ** 0.5
+    assert (low, high) == pytest.approx((0.3 - half, 0.3 + half), abs=1e-6)
+
+
+def test_alike_samples_widen_the_interval() -> None:
+    alike = clustered_interval([(10, 10)] * 5 + [(0, 10)] * 5) or [0, 0]
+    mixed = clustered_interval([(5, 10), (4, 10), (6, 10), (5, 10)] * 3) or [0, 0]
+    assert alike[1] - alike[0] > 3 * (mixed[1] - mixed[0])
+    assert clustered_interval([(1, 2)]) is None
+
+
+def test_fixed_sampler_is_a_sampler() -> None:
+    source = problem_set(1)
+    from fsdpo_data.core.sampling import SamplingSpec
+
+    prompt = build_spec().template.render(source.problems[0].question)
+    texts = [each.text for each in fixed_sampler(source).sample([prompt], SamplingSpec(n=2))[0]]
+    assert texts == list(TEXTS[:2])

@@ -1,0 +1,142 @@
+"""Long proofs: a build killed at random moments, a full disk, a read-only disk."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from hashes import hashes
+from helpers import TEXTS, build_spec
+
+pytestmark = pytest.mark.proof
+
+KILLS = 20
+PROBLEMS = 6_000
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Problems and recorded completions, enough that a build takes seconds."""
+    folder = tmp_path_factory.mktemp("inputs")
+    problems, recorded = folder / "problems.jsonl", folder / "recorded.jsonl"
+    template = build_spec().template
+    with problems.open("wb") as questions, recorded.open("wb") as answers:
+        for index in range(PROBLEMS):
+            question = f"What is 20 + 22, the {index}th time?"
+            texts = [f"{text} ({index})" for text in TEXTS[:2]] * 4
+            completions = [
+                {"text": text, "finish_reason": "stop", "n_tokens": 9, "seconds": 0.001}
+                for text in texts
+            ]
+            questions.write(orjson.dumps({"question": question, "answer": "42"}) + b"\n")
+            record = {"prompt": template.render(question), "completions": completions}
+            answers.write(orjson.dumps(record) + b"\n")
+    return problems, recorded
+
+
+def command(inputs: tuple[Path, Path], out: Path, *more: str) -> list[str]:
+    problems, recorded = inputs
+    line = [sys.executable, "-m", "fsdpo_data", "build", "--problems", str(problems)]
+    line += ["--samples", "8", "--engine", "scripted", "--replay", str(recorded), "--batch", "16"]
+    return [*line, "--out", str(out), *more]
+
+
+def run(inputs: tuple[Path, Path], out: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    ran = subprocess.run(command(inputs, out, *more), capture_output=True, text=True)
+    assert "Traceback" not in ran.stderr, ran.stderr
+    return ran
+
+
+def kill_after(line: list[str], phase: str, delay: float) -> str:
+    """Kill a build some seconds after it begins a phase; return the phase it died in.
+
+    It waits for what the build says and not for the clock, so every phase gets its share of the
+    kills however fast the machine is.
+    """
+    child = subprocess.Popen(
+        line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert child.stderr is not None
+    said = "start"
+    while phase != "start" and not said.startswith(phase):
+        said = child.stderr.readline()
+        assert said, f"the build ended and never came to {phase}"
+    time.sleep(delay)
+    os.killpg(child.pid, signal.SIGKILL)
+    return [said, *child.communicate()[1].splitlines()][-1].split(":")[0]
+
+
+def test_killed_at_random_moments_it_ends_in_the_same_bytes(
+    inputs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    started = time.monotonic()
+    assert run(inputs, tmp_path / "whole").returncode == 0
+    whole, seconds = hashes(tmp_path / "whole"), time.monotonic() - started
+    out, draw, phases = tmp_path / "killed", random.Random(0), []
+    for kill in range(KILLS):
+        phase = ("start", "annotate", "validate")[kill % 3] if out.exists() else "sample"
+        delay = draw.uniform(0, 0.1 if phase == "sample" else 0.4) * seconds
+        phases.append(kill_after(command(inputs, out, "--resume"), phase, delay))
+        if (out / "manifest.json").exists():
+            assert hashes(out) == whole
+            shutil.move(out, tmp_path / f"sealed{kill}")
+    print(f"killed during: {phases}")
+    assert len(set(phases)) >= 2, "the kills all fell into one phase"
+    assert run(inputs, out, "--resume").returncode == 0
+    assert hashes(out) == whole
+
+
+def test_another_temperature_is_refused_by_name(inputs: tuple[Path, Path], tmp_path: Path) -> None:
+    assert run(inputs, tmp_path / "run", "--limit", "5").returncode == 0
+    ran = run(inputs, tmp_path / "run", "--limit", "5", "--temperature", "1.0", "--resume")
+    assert ran.returncode == 1
+    assert "sampling.temperature: 0.8 there, 1.0 here" in ran.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_loses_nothing(
+    inputs: tuple[Path, Path], tmp_path: Path, small_disk: Path
+) -> None:
+    assert run(inputs, small_disk / "sealed", "--limit", "50").returncode == 0
+    sealed = hashes(small_disk / "sealed")
+    full = run(inputs, small_disk / "run")
+    assert full.returncode == 1
+    assert "the disk is full; free some space" in full.stderr and "--resume" in full.stderr
+    assert hashes(small_disk / "sealed") == sealed
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    assert run(inputs, small_disk / "run", "--resume").returncode == 0
+    assert run(inputs, tmp_path / "whole").returncode == 0
+    assert hashes(small_disk / "run") == hashes(tmp_path / "whole")
+
+
+def test_a_read_only_disk_is_said_to_be_one(inputs: tuple[Path, Path], small_disk: Path) -> None:
+    assert run(inputs, small_disk / "run", "--limit", "50").returncode == 0
+    sealed = hashes(small_disk / "run")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    for out in (small_disk / "run", small_disk / "new"):
+        ran = run(inputs, out, "--limit", "50", "--resume")
+        assert ran.returncode == 1
+        assert "the file system is read-only; choose another --out" in ran.stderr
+    assert hashes(small_disk / "run") == sealed

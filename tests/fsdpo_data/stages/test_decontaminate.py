@@ -1,0 +1,230 @@
+"""Decontamination finds what is known to overlap, and nothing in what is known to be clean."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from paired_data import paired_dataset
+
+from fsdpo_data.cli.app import main
+from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.exchange.import_rows import import_rows
+from fsdpo_data.pairs.best_worst import PairSpec
+from fsdpo_data.problems.load import load_problems
+from fsdpo_data.problems.overlap import Text, overlaps
+from fsdpo_data.stages.decontaminate import (
+    Contamination,
+    DecontaminateStage,
+    hold_against,
+    read_benchmark,
+    sealed_problems,
+)
+from fsdpo_data.stages.pair import PairStage
+
+LONG = "Ann has twelve red apples and gives five of them to her brother Tom on Monday morning"
+
+
+def pairs(training: list[str], benchmark: list[str], **options: float) -> list[tuple]:
+    old, new = ([Text("x", 1, text, "7") for text in texts] for texts in (training, benchmark))
+    found = overlaps(old, new, **options)
+    return [
+        (row["training"], row["benchmark"], row["same"], round(row["share"], 2))
+        for row in found.iter_rows(named=True)
+    ]
+
+
+def test_white_space_and_case_do_not_matter() -> None:
+    assert pairs(["What is  $1 +1$?"], ["what is $1+1$?", "What is $1-1$?"]) == [(0, 0, True, 1.0)]
+
+
+def test_a_text_inside_a_longer_one_counts_whole() -> None:
+    longer = f"{LONG}. The weather is fine. How many apples are left to Ann in the evening?"
+    assert pairs([LONG], [longer]) == [(0, 0, False, 1.0)]
+    assert pairs([longer], [LONG]) == [(0, 0, False, 1.0)]
+
+
+def test_runs_do_not_reach_from_one_text_into_the_next() -> None:
+    words = LONG.split()
+    halves = [" ".join(words[:7]), " ".join(words[7:14])]
+    assert pairs(halves, [LONG]) == []
+
+
+def test_the_share_decides() -> None:
+    words = LONG.split()
+    other = " ".join([*words[:12], "x", "y", "z", "u", "v"])  # 5 of 10 runs of 8
+    assert pairs([LONG], [other]) == [(0, 0, False, pytest.approx(5 / 9, abs=0.1))]
+    assert pairs([LONG], [other], share=0.8) == []
+    assert pairs([LONG], [other], n=13) == []
+
+
+def test_answers_are_compared_apart() -> None:
+    training = [Text("x", 1, LONG, "7"), Text("x", 2, LONG, "")]
+    found = overlaps(training, [Text("y", 1, LONG, " 7 "), Text("y", 2, LONG, "")])
+    assert found["same"].to_list() == [True] * 4
+    assert found["same_answer"].to_list() == [True, False, False, False]
+
+
+def test_nothing_overlaps_with_nothing() -> None:
+    assert pairs([], []) == pairs([LONG], []) == pairs([], [LONG]) == []
+
+
+@pytest.fixture(scope="module")
+def data() -> Path:
+    path = Path(__file__).parents[4] / "shared/data"
+    if not path.exists():
+        pytest.skip("needs ../shared (public data beside the checkout)")
+    return path
+
+
+def against(data: Path, train: list[str], *benchmarks: str) -> Contamination:
+    problems = load_problems([str(data / each) for each in train]).problems
+    return hold_against(problems, [str(data / each) for each in benchmarks])
+
+
+def same(found: Contamination) -> list[int]:
+    return [counts["same"] for counts in found.counts()]
+
+
+def test_gsm8k_and_math_train(data: Path) -> None:
+    bench = ["benchmarks/math/test.jsonl", "benchmarks/math500/test.jsonl",
+             "benchmarks/gsm8k/test.jsonl", "benchmarks/svamp/test.jsonl",
+             "benchmarks/gsm_ic2/base/gsm8k_validation.jsonl",
+             "benchmarks/gsm_ic2/test.jsonl", "benchmarks/gsm_icm/test.jsonl"]  # fmt: skip
+    found = against(data, ["train/gsm8k/train.jsonl", "train/math"], *bench)
+    # Two questions of MATH differ in white space only, and GSM-IC begins from GSM8K train.
+    assert same(found) == [2, 0, 0, 0, 1000, 0, 0]
+    math, *_, base, two_steps, more_steps = found.counts()
+    assert math["same_answer"] >= 2
+    assert base["same_answer"] == 1000
+    assert two_steps["problems"] + more_steps["problems"] >= 90  # of 100 base problems
+    assert two_steps["hit"] + more_steps["hit"] > 1800  # of 2,000 questions
+    parabola = [row for row in found.report()["pairs"] if row["same"]][-2:]
+    assert any("parabola with equation" in row["question"] for row in parabola)
+
+
+def test_processbench_is_on_test_splits(data: Path) -> None:
+    for name, benchmark in (("gsm8k", "gsm8k"), ("math", "math")):
+        file = data / f"stepwise/processbench/{name}.json"
+        texts = read_benchmark(str(file)).texts
+        problems = [Problem(each.question, "?", "processbench", "train") for each in texts]
+        found = hold_against(problems, [str(data / f"benchmarks/{benchmark}/test.jsonl")])
+        assert found.clean == []
+        exact = {row["problem_id"] for row in found.report()["pairs"] if row["same"]}
+        assert len(exact) > 0.95 * len({problem.id for problem in problems})
+
+
+def test_prm800k_is_on_math_test(data: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "train.jsonl"
+    import_rows(data / "stepwise/openr/samples_prm800k.jsonl", "prm800k", rows)
+    problems = load_problems([str(rows)]).problems
+    tests = [str(data / f"benchmarks/{name}/test.jsonl") for name in ("math", "math500")]
+    found = hold_against(problems, tests)
+    assert len(problems) == 5 and len(found.clean) == 1  # a sixth has no answer
+    math, math500 = found.counts()
+    assert math["same"] == math["same_answer"] == math500["same"] == 4
+
+
+def test_the_command_drops_and_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"question": LONG, "answer": "7"}, {"question": "1 + 1?", "answer": "2"}]
+    train, bench = tmp_path / "train.jsonl", tmp_path / "test.jsonl"
+    train.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    bench.write_text(json.dumps({"question": f"{LONG} !", "answer": "#### 7"}) + "\n")
+    report, clean = tmp_path / "report.json", tmp_path / "clean.jsonl"
+    arguments = (train, "--against", bench, "--report", report, "--drop", clean)
+    assert command(monkeypatch, *arguments) == 0
+    assert "1 of 2 problems are contaminated, 1 are clean" in capsys.readouterr().out
+    assert [each.question for each in load_problems([str(clean)]).problems] == ["1 + 1?"]
+    (pair,) = json.loads(report.read_text())["pairs"]
+    assert pair["share"] == 1.0 and pair["same_answer"] and pair["row"] == 1
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    """Run ``fsdpo-data decontaminate``; return its exit code."""
+    given = ["fsdpo-data", "decontaminate", *map(str, arguments)]
+    monkeypatch.setattr("sys.argv", given)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_the_result_is_written_into_manifest_and_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, out = paired_dataset(tmp_path), tmp_path / "checked"
+    (tmp_path / "near").mkdir()
+    near, far = tmp_path / "near/test.jsonl", tmp_path / "far.jsonl"
+    asked = json.dumps({"question": "What is 20+22, asked for the 1th TIME?", "answer": "43"})
+    near.write_text(asked + "\n")
+    far.write_text(json.dumps({"question": LONG}) + "\n")
+    arguments = [dataset, "--against", near, "--against", f"far=away={far}"]
+    assert command(monkeypatch, *arguments) == 1  # no such file
+    arguments[-1] = f"far away={far}"
+    assert command(monkeypatch, dataset, *arguments, "--out", out) == 1  # which of the two?
+    assert command(monkeypatch, *arguments, "--out", out) == 0
+
+    manifest = validate(out)
+    found = manifest["contamination"]
+    assert (found["problems"], found["contaminated"], found["n"]) == (3, 1, 8)
+    assert [each["name"] for each in found["benchmarks"]] == ["near", "far away"]
+    assert found["benchmarks"][0]["revision"] == f"sha256:{file_sha256(near)}"
+    counts = ("questions", "hit", "same", "same_answer", "problems")
+    assert [found["benchmarks"][0][name] for name in counts] == [1, 1, 1, 0, 1]
+    assert [found["benchmarks"][1][name] for name in counts] == [1, 0, 0, 0, 0]
+    assert manifest["digest"] == manifest["parent"] == validate(dataset)["digest"]
+    assert (out / "pairs").exists()
+
+    card = (out / "README.md").read_text()
+    assert "| in benchmarks | 1 of 3 problems overlap with near, far away |" in card
+    assert "1 of 3 problems overlap with a benchmark below" in card
+    assert re.search(r"^\| near \(sha256:\w+\) \| 1 \| 1 \| 1 \| 0 \| 1 \|$", card, re.M)
+    assert (
+        "decontaminate runs/pairs \\\n  --against near=FILE \\\n  --against 'far away=FILE'" in card
+    )
+    assert "not known here" in (dataset / "README.md").read_text()
+    assert str(tmp_path) not in card
+
+
+def test_the_result_stays_with_what_is_made_of_the_dataset(tmp_path: Path) -> None:
+    dataset, checked, paired = paired_dataset(tmp_path), tmp_path / "checked", tmp_path / "again"
+    bench = tmp_path / "bench.jsonl"
+    bench.write_text(json.dumps({"question": LONG}) + "\n")
+    found = hold_against(sealed_problems(dataset), [str(bench)])
+    derive(dataset, checked, [DecontaminateStage(found)], progress=LineProgress())
+    derive(checked, paired, [PairStage(PairSpec(top=1))], progress=LineProgress())
+    assert validate(paired)["contamination"] == validate(checked)["contamination"]
+    assert validate(paired)["contamination"]["contaminated"] == 0
+
+
+def test_what_a_benchmark_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for file in ("test.jsonl", "math/test.jsonl", "math/easy=1.jsonl"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(json.dumps({"question": LONG}) + "\n")
+    names = (f"{tmp_path}/test.jsonl", f"{tmp_path}/math", f"{tmp_path}/math/test.jsonl",
+             f"{tmp_path}/math/easy=1.jsonl", f"mine={tmp_path}/test.jsonl")  # fmt: skip
+    called = [read_benchmark(name).name for name in names]
+    assert called == ["test", "math", "math", "easy=1", "mine"]
+    with pytest.raises(InputError, match="two benchmarks are called math"):
+        hold_against([], names[1:3])
+
+
+def test_refusals(tmp_path: Path) -> None:
+    file = tmp_path / "test.jsonl"
+    file.write_text('{"text": "x"}\n')
+    with pytest.raises(InputError, match="no row has a question"):
+        hold_against([], [str(file)])
+    with pytest.raises(SchemaError, match="holds no dataset"):
+        sealed_problems(tmp_path)
+    for options in ({"n": 1}, {"share": 0.0}, {"share": 1.5}):
+        with pytest.raises(InputError, match="expected 2 or more"):
+            hold_against([], [], **options)

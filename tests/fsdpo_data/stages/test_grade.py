@@ -1,0 +1,271 @@
+"""Grading a dataset again: verdicts, labels and counts are new, what happened stays."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers import TEXTS, build_spec, problem_set, small_build
+
+from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers.grader import get_grader
+from fsdpo_data.cli.app import main
+from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError
+from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.stages.grade import GradeStage
+
+#: Columns that grading decides.
+VERDICTS = ["answer", "outcome", "labels"]
+
+
+class OldGrader:
+    """A grader of an older release, which found nothing right."""
+
+    version = "math@0"
+
+    def grade(self, items: Sequence[tuple[str, str]]) -> list[Verdict]:
+        return [Verdict("incorrect" if text else "no_answer", "?", "old") for _, text in items]
+
+
+def old_grader(version: str | None = None) -> Grader:
+    return OldGrader()
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a dataset of seven problems, graded by the old grader."""
+    with monkeypatch.context() as patch:
+        patch.setattr("fsdpo_data.stages.annotate.get_grader", old_grader)
+        patch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 8)
+        spec = replace(build_spec(), grader="math@0")
+        small_build(tmp_path / "old", problem_set(7), spec=spec, workers=1)
+    return tmp_path / "old"
+
+
+def grade(source: Path, out: Path, **options: Any) -> dict[str, Any]:
+    stage = GradeStage(get_grader().version, workers=options.pop("workers", 1))
+    return derive(source, out, [stage], progress=LineProgress(), **options)
+
+
+def rows(root: Path) -> pl.DataFrame:
+    return pl.read_parquet(root / "solutions" / "*.parquet")
+
+
+def hashes(root: Path) -> dict[str, str]:
+    return {
+        file.relative_to(root).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(root.rglob("*"))
+        if file.is_file()
+    }
+
+
+def test_verdicts_and_labels_are_new_and_nothing_else(built: Path, tmp_path: Path) -> None:
+    before = hashes(built)
+    grade(built, tmp_path / "new")
+    assert hashes(built) == before
+    assert rows(tmp_path / "new").drop(VERDICTS).equals(rows(built).drop(VERDICTS))
+    fresh = small_build(tmp_path / "fresh", problem_set(7))
+    same = rows(tmp_path / "fresh").select(VERDICTS)
+    assert rows(tmp_path / "new").select(VERDICTS).equals(same)
+    assert fresh["outcomes"] == {"correct": 7, "incorrect": 14, "no_answer": 7}
+
+
+def test_the_manifest_counts_anew_and_names_its_parent(built: Path, tmp_path: Path) -> None:
+    manifest = grade(built, tmp_path / "new")
+    fresh = small_build(tmp_path / "fresh", problem_set(7))
+    for key in ("rows", "outcomes", "labels", "grader_rules", "statistics", "cost"):
+        assert {**manifest[key], "seconds": 0, "tokens_per_second": 0} == {
+            **fresh[key],
+            "seconds": 0,
+            "tokens_per_second": 0,
+        }
+    parent = json.loads((built / "manifest.json").read_text())
+    assert manifest["parent"] == parent["digest"] != manifest["digest"]
+    assert parent["spec"]["grader"] == "math@0"
+    assert manifest["spec"]["grader"] == manifest["spec"]["grade"]["grader"]
+    assert manifest["spec"]["grader"] == get_grader().version
+    assert validate(tmp_path / "new") == manifest
+
+
+def test_what_changed_is_counted_by_old_and_new_outcome(built: Path, tmp_path: Path) -> None:
+    manifest = grade(built, tmp_path / "new")
+    assert manifest["regraded"] == {
+        "from": "math@0",
+        "to": get_grader().version,
+        "changed": 7,
+        "outcomes": [
+            ["incorrect", "correct", 7],
+            ["incorrect", "incorrect", 14],
+            ["no_answer", "no_answer", 7],
+        ],
+    }
+    again = grade(tmp_path / "new", tmp_path / "again")
+    assert again["regraded"]["changed"] == 0
+    assert again["parent"] == manifest["digest"]
+    assert rows(tmp_path / "again").equals(rows(tmp_path / "new"))
+
+
+def test_many_workers_write_the_same_bytes(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsdpo_data.answers.pool.WORTH_A_POOL", 0)
+    grade(built, tmp_path / "one", workers=1)
+    grade(built, tmp_path / "two", workers=2)
+    assert hashes(tmp_path / "one") == hashes(tmp_path / "two")
+
+
+def test_stopped_halfway_it_ends_in_the_same_bytes(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grade(built, tmp_path / "whole")
+    calls = []
+
+    def stop(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    import fsdpo_data.stages.grade
+
+    original = fsdpo_data.stages.grade.regraded
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("fsdpo_data.stages.grade.regraded", stop)
+        grade(built, tmp_path / "new")
+    assert not (tmp_path / "new" / "manifest.json").exists()
+    with pytest.raises(RunMismatch, match="--resume"):
+        grade(built, tmp_path / "new")
+    grade(built, tmp_path / "new", resume=True)
+    assert hashes(tmp_path / "new") == hashes(tmp_path / "whole")
+
+
+class Scores:
+    """A stage that gives every step a reward, or Monte-Carlo counts."""
+
+    name = "score"
+
+    def __init__(self, column: str, value: Any) -> None:
+        self.column, self.value = column, value
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "prm": {"name": "table", "revision": "0"},
+            "engine": {"name": "none", "dtype": "auto"},
+        }
+
+    def check(self, source: Path, manifest: dict[str, Any]) -> None:
+        pass
+
+    def run(self, draft: Any) -> None:
+        draft.rewrite("solutions", "score", self._filled)
+
+    def _filled(self, table: pa.Table) -> pa.Table:
+        found = table.to_pylist()
+        for row in found:
+            row[self.column] = [self.value] * len(row["completions"])
+        return pa.Table.from_pylist(found, schema=arrow_schema("solutions"))
+
+
+def test_rewards_stay_and_pairs_go(built: Path, tmp_path: Path) -> None:
+    from fsdpo_data.pairs.best_worst import PairSpec
+    from fsdpo_data.stages.pair import PairStage
+
+    grade(built, tmp_path / "graded")
+    stages = [Scores("step_rewards", 0.5), PairStage(PairSpec(top=1))]
+    paired = derive(tmp_path / "graded", tmp_path / "paired", stages, progress=LineProgress())
+    assert paired["rows"]["pairs"] == 7
+    manifest = grade(tmp_path / "paired", tmp_path / "again")
+    assert manifest["rows"]["pairs"] == 0
+    assert "pairs" not in manifest and "pair" not in manifest["spec"]
+    assert not (tmp_path / "again" / "pairs").exists()
+    assert rows(tmp_path / "again")["step_rewards"].to_list()[0] == [0.5, 0.5]
+    validate(tmp_path / "again")
+
+
+def test_monte_carlo_labels_are_refused(built: Path, tmp_path: Path) -> None:
+    stage = Scores("rollouts", {"n": 2, "n_correct": 1})
+    derive(built, tmp_path / "rolled", [stage], progress=LineProgress())
+    with pytest.raises(InputError, match=r"Monte-Carlo labels, which were counted by math@0"):
+        grade(tmp_path / "rolled", tmp_path / "new")
+
+
+def test_solutions_are_graded_by_the_gold_of_their_problem(tmp_path: Path) -> None:
+    small_build(tmp_path / "run", problem_set(2, answer="43"))
+    assert grade(tmp_path / "run", tmp_path / "new")["outcomes"]["correct"] == 2
+    texts = ["".join(steps) for steps in rows(tmp_path / "new")["completions"]]
+    assert texts == [*TEXTS, *TEXTS]
+    assert (
+        pq.read_metadata(tmp_path / "new/solutions/train-00000-of-00001.parquet").metadata[
+            b"fsdpo_schema_version"
+        ]
+        == b"1"
+    )
+
+
+def test_a_grader_is_found_by_its_full_name() -> None:
+    strict = get_grader().version
+    assert get_grader(strict).version == strict
+    assert get_grader(f"{strict}+tolerance=0.01").version == f"{strict}+tolerance=0.01"
+    for wrong in ("math@0", f"{strict}+tolerance=x", f"{strict}+tolerance=", "x"):
+        with pytest.raises(SchemaError, match="is not in this release"):
+            get_grader(wrong)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["fsdpo-data", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    return int(caught.value.code or 0), out, err
+
+
+def test_the_command_prints_old_against_new(
+    capsys: pytest.CaptureFixture[str], built: Path, tmp_path: Path
+) -> None:
+    code, out, _ = run(capsys, "grade", str(built), "--out", str(tmp_path / "new"))
+    assert code == 0
+    assert "7 outcomes changed from math@0 (rows)" in " ".join(out.split())
+    table = [line.split() for line in out.splitlines()]
+    assert ["incorrect", "7", "14", "0"] in table
+    assert out.rstrip().endswith(f"next: fsdpo-data inspect {tmp_path / 'new'}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere", "--out", "new"], "nowhere holds no dataset"),
+        (["old", "--out", "old"], "a sealed dataset is never changed"),
+        (["old", "--out", "new", "--grader", "math@7"], "grader 'math@7' is not in this release"),
+    ],
+)
+def test_mistakes(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    built: Path,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(built.parent)
+    code, _, err = run(capsys, "grade", *arguments)
+    assert code == 1 and message in err
+
+
+def test_an_unsealed_run_says_how_to_finish_it(
+    capsys: pytest.CaptureFixture[str], built: Path, tmp_path: Path
+) -> None:
+    (built / "manifest.json").unlink()
+    code, _, err = run(capsys, "grade", str(built), "--out", str(tmp_path / "new"))
+    assert code == 1 and "has not been sealed" in err and "--resume" in err

@@ -1,0 +1,207 @@
+"""Monte-Carlo labels: what is continued, what is counted, what survives a stop, what it costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from helpers import RIGHT, WRONG, problem_set, small_build
+
+from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.stages.continuations import Continuer, continuation_sampling
+from fsdpo_data.stages.label import LabelStage, check_rollouts
+
+END = "Step 2: So it is {}. The answer is: {}"
+
+
+class Continues:
+    """Answers 42 as often as the beginning deserves: 3 of 4 after a right step, 1 of 4 after wrong.
+
+    Args:
+        dies_after: Calls answered before the engine dies.
+    """
+
+    model = ModelRef("continues", "0")
+
+    def __init__(self, dies_after: int | None = None) -> None:
+        self.asked: list[str] = []
+        self.left = dies_after
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        if self.left == 0:
+            raise Unavailable("the engine died")
+        self.left = None if self.left is None else self.left - 1
+        self.asked += prompts
+        return [self._four(prompt)[: spec.n] for prompt in prompts]
+
+    def _four(self, prompt: str) -> list[Completion]:
+        right = 3 if "= 42" in prompt else 1
+        answers = [42] * right + [7] * (4 - right)
+        return [Completion(END.format(a, a), "stop", 10, 0.5) for a in answers]
+
+
+def labelled(
+    source: Path, out: Path, sampler: Continues | None = None, *, n: int = 4, **options: Any
+) -> dict[str, Any]:
+    manifest = json.loads((source / "manifest.json").read_text())
+    chosen = sampler or Continues()
+    continuer = Continuer(
+        chosen.model,
+        continuation_sampling(manifest, n, seed=1),
+        {"name": "scripted", "dtype": "auto"},
+        lambda: chosen,
+        batch=options.pop("batch", 2),
+    )
+    stage = LabelStage(continuer)
+    made = derive(source, out, [stage], progress=LineProgress(), **options)
+    assert validate(out) == made
+    return made
+
+
+def rollouts(out: Path) -> list[Any]:
+    return pl.read_parquet(out / "solutions/*.parquet")["rollouts"].to_list()
+
+
+def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
+    small_build(tmp_path / "run", problem_set(1))
+    sampler = Continues()
+    manifest = labelled(tmp_path / "run", tmp_path / "mc", sampler)
+    prompt = pl.read_parquet(tmp_path / "run/solutions/*.parquet")["prompt"][0]
+    assert sampler.asked == [prompt + "Step 1: 20 + 22 = 42.\n", prompt + "Step 1: 20 + 22 = 43.\n"]
+    right, wrong, silent, empty = rollouts(tmp_path / "mc")
+    assert right == [{"n": 4, "n_correct": 3}, {"n": 1, "n_correct": 1}]
+    assert wrong == [{"n": 4, "n_correct": 1}, {"n": 1, "n_correct": 0}]
+    assert silent == [{"n": 1, "n_correct": 0}] and empty == []
+    told = manifest["rollouts"]
+    assert (told["beginnings"], told["continuations"], told["tokens"]) == (2, 8, 80)
+    before = json.loads((tmp_path / "run/manifest.json").read_text())["cost"]["tokens"]
+    assert told["seconds"] == 4 and told["tokens_of_outcomes"] == before
+    assert (told["steps"], told["disagree"]) == (5, 0)
+    assert (
+        manifest["cost"]["tokens"] == before + 80
+        and manifest["spec"]["label"]["sampling"]["n"] == 4
+    )
+    card = (tmp_path / "mc/README.md").read_text()
+    plot = card.partition("Steps by share of continuations that end right:")[2].split("```")[1]
+    counts = [line.split()[0::2] for line in plot.strip().splitlines()[1:] if "█" in line]
+    assert counts == [["0.0–0.1", "2"], ["0.2–0.3", "1"], ["0.7–0.8", "1"], ["0.9–1.0", "1"]]
+
+
+def test_outcome_labels_stay_beside_the_counts(tmp_path: Path) -> None:
+    small_build(tmp_path / "run")
+    labelled(tmp_path / "run", tmp_path / "mc")
+    before, after = (
+        pl.read_parquet(tmp_path / name / "solutions/*.parquet") for name in ("run", "mc")
+    )
+    assert after.drop("rollouts").equals(before.drop("rollouts"))
+
+
+def test_a_shared_beginning_is_continued_once(tmp_path: Path) -> None:
+    from helpers import build_spec, fixed_sampler
+
+    source = problem_set(1)
+    texts = (RIGHT, RIGHT.replace("42. The answer", "forty-two. The answer"), WRONG)
+    sampler = Continues()
+    small_build(
+        tmp_path / "run",
+        source,
+        spec=build_spec(n=3),
+        make_sampler=lambda: fixed_sampler(source, texts),
+    )
+    manifest = labelled(tmp_path / "run", tmp_path / "mc", sampler)
+    assert len(sampler.asked) == len(set(sampler.asked)) == 2
+    assert manifest["rollouts"]["beginnings"] == 2
+    one, other, _ = rollouts(tmp_path / "mc")
+    assert one[0] == other[0]
+
+
+def test_fewer_continuations_are_the_first_ones(tmp_path: Path) -> None:
+    small_build(tmp_path / "run", problem_set(1))
+    labelled(tmp_path / "run", tmp_path / "mc", n=2)
+    assert rollouts(tmp_path / "mc")[0][0] == {"n": 2, "n_correct": 2}
+
+
+def test_stopped_at_any_step_it_owes_only_the_rest(tmp_path: Path) -> None:
+    small_build(tmp_path / "run", problem_set(4))
+    whole = labelled(tmp_path / "run", tmp_path / "whole", batch=1)
+    for calls in (0, 3, 7):
+        out = tmp_path / f"part{calls}"
+        with pytest.raises(Unavailable):
+            labelled(tmp_path / "run", out, Continues(dies_after=calls), batch=1)
+        again = Continues()
+        assert labelled(tmp_path / "run", out, again, batch=1, resume=True) == whole
+        assert len(again.asked) == 8 - calls
+        made, expected = (
+            (folder / "rollouts/completions.jsonl").read_bytes()
+            for folder in (out, tmp_path / "whole")
+        )
+        assert made == expected
+
+
+def test_an_unreadable_gold_gives_no_counts(tmp_path: Path) -> None:
+    small_build(tmp_path / "run", problem_set(answer=" "))
+    with pytest.raises(InputError, match="has no labelled solution of two steps or more"):
+        labelled(tmp_path / "run", tmp_path / "mc")
+    assert not (tmp_path / "mc").exists()
+
+
+def test_one_rollout_is_free_already() -> None:
+    with pytest.raises(InputError, match="--rollouts 1: expected at least 2"):
+        check_rollouts(1)
+
+
+def test_the_command_line_with_the_embedded_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers")
+    from command_line import run
+
+    base, mc, two = (str(tmp_path / name) for name in ("base", "mc", "two"))
+    few = [
+        "--limit",
+        "1",
+        "--samples",
+        "2",
+        "--max-tokens",
+        "128",
+        "--engine",
+        "transformers",
+        "--device",
+        "cpu",
+    ]
+    assert run(capsys, "build", *few, "--out", base)[0] == 0
+    engine = ["--engine", "transformers", "--device", "cpu"]
+    code, out, err = run(capsys, "label", base, "--rollouts", "3", "--out", mc, *engine)
+    assert code == 0, err
+    assert "N=3:" in out and "continuations of" in out and "times what sampling" in out
+    assert all(each["n"] == 3 for row in rollouts(Path(mc)) for each in row[:-1])
+    # Two of the three recorded continuations, replayed, are the labels of N = 2.
+    recorded = str(Path(mc) / "rollouts/completions.jsonl")
+    replay = ["--engine", "scripted", "--replay", recorded]
+    code, _, err = run(capsys, "label", base, "--rollouts", "2", "--out", two, *replay)
+    assert code == 0, err
+    assert all(each["n"] == 2 for row in rollouts(Path(two)) for each in row[:-1])
+    code, _, err = run(capsys, "label", base, "--rollouts", "1", "--out", two, *engine)
+    assert code == 1 and "--rollouts 1" in err
+
+
+def test_another_model_must_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from command_line import run
+
+    small_build(tmp_path / "run")
+    file = tmp_path / "run/manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest["spec"]["model"] = {"name": "tiny", "revision": "sha256:0"}
+    file.write_text(json.dumps(manifest))
+    arguments = ["label", str(tmp_path / "run"), "--rollouts", "2", "--out", str(tmp_path / "mc")]
+    code, _, err = run(capsys, *arguments)
+    assert code == 1 and "was sampled from tiny at sha256:0" in err and "--model" in err

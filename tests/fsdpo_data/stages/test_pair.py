@@ -1,0 +1,351 @@
+"""Pairs: which solutions are joined, what is said about them, what is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from helpers import build_spec, fixed_sampler, problem_set, small_build
+from pair_files import Rewards, rewrite
+
+from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError
+from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines.samplers.scripted import FixedSampler
+from fsdpo_data.pairs.best_worst import PairSpec, choose
+from fsdpo_data.stages.pair import PairStage
+from fsdpo_data.steps.rewards import AGGREGATES, aggregate, aggregated
+
+
+def right(i: int, steps: int = 2) -> str:
+    return (
+        "\n".join(f"Step {k}: way {i}." for k in range(1, steps))
+        + f"\nStep {steps}: The answer is: 42"
+    )
+
+
+def wrong(i: int) -> str:
+    return f"Step 1: way {i}.\nStep 2: The answer is: 43"
+
+
+Scored = Callable[..., Path]
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> Scored:
+    """Make a dataset of two problems whose solutions have the given rewards."""
+
+    def make(rewards: dict[str, Sequence[float] | None], problems: int = 2) -> Path:
+        source = problem_set(problems)
+        texts = tuple(rewards)
+        spec = build_spec(n=len(texts))
+        small_build(
+            tmp_path / "built", source, spec=spec, make_sampler=lambda: fixed_sampler(source, texts)
+        )
+        progress = LineProgress()
+        derive(tmp_path / "built", tmp_path / "scored", [Rewards(rewards)], progress=progress)
+        return tmp_path / "scored"
+
+    return make
+
+
+def paired(source: Path, out: str = "pairs", **spec: Any) -> tuple[dict[str, Any], list[Any]]:
+    """Pair a dataset; return its manifest and (chosen, rejected) of the first problem."""
+    target = source.parent / out
+    manifest = derive(source, target, [PairStage(PairSpec(**spec))], progress=LineProgress())
+    assert validate(target) == manifest
+    rows = pl.read_parquet(target / "pairs/*.parquet")
+    rows = rows.filter(pl.col("problem_id") == rows["problem_id"][0])
+    return manifest, list(zip(rows["chosen"], rows["rejected"], strict=True))
+
+
+REWARDS: dict[str, Sequence[float] | None] = {
+    right(0): [0.2, 0.2],
+    right(1): [0.875, 0.625],
+    right(2): [0.75, 0.75],  # as good as way 1 on average, and later
+    wrong(0): [0.1, 0.1],
+    wrong(1): [0.6, 0.2],
+    wrong(2): [0.3, 0.1],
+    "": [],
+}
+
+
+def test_the_best_correct_meet_the_worst_incorrect(scored: Scored) -> None:
+    manifest, pairs = paired(scored(REWARDS), top=2)
+    assert pairs == list(product([right(1), right(2)], [wrong(0), wrong(2)]))
+    assert manifest["rows"]["pairs"] == 8
+    assert manifest["pairs"]["problems"] == {"used": 2, "problems": 2, "too_easy": 0, "too_hard": 0}
+
+
+def test_a_short_side_gives_fewer_pairs(scored: Scored) -> None:
+    _, pairs = paired(scored(REWARDS), top=4)
+    assert len(pairs) == 3 * 3
+
+
+@pytest.mark.parametrize(
+    ("how", "first"),
+    [("mean", right(1)), ("min", right(2)), ("prod", right(2)), ("last", right(2))],
+)
+def test_the_aggregate_decides(scored: Scored, how: str, first: str) -> None:
+    _, pairs = paired(scored(REWARDS), top=1, aggregate=how)
+    assert pairs == [(first, wrong(0))]
+
+
+def test_one_text_counts_once_whatever_its_number(scored: Scored, tmp_path: Path) -> None:
+    source = problem_set(1)
+    texts = (right(0), right(0), right(0), wrong(0), wrong(0))
+    sampler = lambda: fixed_sampler(source, texts)  # noqa: E731
+    small_build(tmp_path / "b", source, spec=build_spec(n=5), make_sampler=sampler)
+    table = Rewards({right(0): [0.9, 0.9], wrong(0): [0.1, 0.1]})
+    derive(tmp_path / "b", tmp_path / "s", [table], progress=LineProgress())
+    _, pairs = paired(tmp_path / "s")
+    assert pairs == [(right(0), wrong(0))]
+    first = pl.read_parquet(tmp_path / "b/solutions/*.parquet")["solution_id"][0]
+    assert pl.read_parquet(tmp_path / "pairs/pairs/*.parquet")["chosen_id"][0] == first
+
+
+def test_by_reward_alone_no_solution_is_on_both_sides(scored: Scored) -> None:
+    _, pairs = paired(scored(REWARDS), top=4, require_outcome=False)
+    chosen, rejected = ({pair[side] for pair in pairs} for side in (0, 1))
+    assert chosen == {right(1), right(2), wrong(1)} and rejected == {wrong(0), wrong(2), right(0)}
+
+
+def test_by_reward_alone_equal_rewards_make_no_pair(scored: Scored) -> None:
+    rewards: dict[str, Sequence[float] | None] = {right(0): [0.5, 0.5], wrong(0): [0.5, 0.5]}
+    source = scored({**rewards, right(1): [0.9, 0.9]})
+    _, pairs = paired(source, top=4, require_outcome=False)
+    assert pairs == [(right(1), wrong(0))]
+
+
+def test_the_widest_margins_are_kept_and_narrow_ones_dropped(scored: Scored) -> None:
+    source = scored(REWARDS)
+    _, pairs = paired(source, "capped", max_pairs=2)
+    assert pairs == [(right(1), wrong(0)), (right(2), wrong(0))]
+    manifest, pairs = paired(source, "wide", min_margin=0.5)
+    assert {pair[1] for pair in pairs} == {wrong(0), wrong(2)}
+    assert manifest["pairs"]["margin"]["min"] >= 0.5
+
+
+def test_a_solution_without_rewards_is_left_out(scored: Scored) -> None:
+    _, pairs = paired(scored({**REWARDS, right(1): None}), top=1)
+    assert pairs == [(right(2), wrong(0))]
+
+
+def test_statistics_show_lengths_and_margins(scored: Scored) -> None:
+    rewards: dict[str, Sequence[float] | None] = {right(0, steps=5): [0.1] * 5}
+    manifest, _ = paired(scored({**rewards, wrong(0): [0.3, 0.5]}))
+    assert manifest["pairs"]["margin"] == {
+        "mean": -0.3, "min": -0.3, "median": -0.3, "max": -0.3, "negative": 2
+    }  # fmt: skip
+    length = manifest["pairs"]["length"]
+    assert (length["chosen_steps"], length["rejected_steps"]) == (5, 2)
+    assert (length["chosen_longer"], length["chosen_shorter"]) == (2, 0)
+
+
+def test_a_solution_that_stopped_on_length_is_in_no_pair(tmp_path: Path) -> None:
+    """A trainer would let it end where it was cut."""
+    source = problem_set(1)
+    told = [(right(0), "stop"), (right(1), "length"), (wrong(0), "stop"), (wrong(1), "length")]
+    table = {text: [0.5, 0.5] for text, _ in told}
+
+    class Cuts(FixedSampler):
+        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+            return [[Completion(text, reason, 9) for text, reason in told] for _ in prompts]
+
+    small_build(tmp_path / "b", source, spec=build_spec(n=4), make_sampler=lambda: Cuts({}))
+    derive(tmp_path / "b", tmp_path / "s", [Rewards(table)], progress=LineProgress())
+    manifest, pairs = paired(tmp_path / "s")
+    assert pairs == [(right(0), wrong(0))]
+    assert manifest["pairs"]["solutions"] == {"chosen": 1, "rejected": 1, "truncated": 2}
+    solutions = pl.read_parquet(tmp_path / "s/solutions/*.parquet")
+    cut = solutions.filter(pl.col("finish_reason") == "length").row(0, named=True)
+    rewrite(
+        tmp_path / "pairs",
+        chosen_id=cut["solution_id"],
+        chosen_steps=cut["completions"],
+        chosen="".join(cut["completions"]),
+    )
+    with pytest.raises(SchemaError, match="1 pairs join a solution that stopped on length"):
+        validate(tmp_path / "pairs")
+
+
+def test_pairs_are_those_of_a_plain_loop(tmp_path: Path) -> None:
+    """Against the definition, on random rewards with many ties and repeated texts."""
+    rng = random.Random(0)
+    rows = [
+        {
+            "problem_id": f"p{i // 12}",
+            "completions": [f"{rng.randrange(9)}", "x"],
+            "outcome": rng.choice(["correct", "incorrect", "no_answer", "timed_out"]),
+            "step_rewards": [rng.randrange(4) / 4, rng.randrange(4) / 4],
+            "finish_reason": "stop",
+        }
+        for i in range(1200)
+    ]
+    for row in rows:  # one text, one outcome and one reward
+        first = next(r for r in rows if (r["problem_id"], r["completions"]) == (
+            row["problem_id"], row["completions"]))  # fmt: skip
+        row.update(outcome=first["outcome"], step_rewards=first["step_rewards"])
+    expected = []
+    for problem in dict.fromkeys(row["problem_id"] for row in rows):
+        seen, unique = set(), []
+        for number, row in enumerate(rows):
+            if row["problem_id"] == problem and row["completions"][0] not in seen:
+                seen.add(row["completions"][0])
+                unique.append((sum(row["step_rewards"]) / 2, number, row["outcome"]))
+        good = sorted((u for u in unique if u[2] == "correct"), key=lambda u: (-u[0], u[1]))
+        bad = sorted(u for u in unique if u[2] in ("incorrect", "no_answer"))
+        expected += [(g[1], b[1]) for g in good[:2] for b in bad[:2]]
+    chosen = choose(pl.LazyFrame(rows), PairSpec(top=2)).collect()
+    assert chosen.rows() == expected and len(expected) > 100
+
+
+def test_aggregates_agree_in_python_and_polars() -> None:
+    rewards = [[0.5], [0.25, 0.75, 0.125], [0.0, 1.0], [0.1, 0.2, 0.3, 0.4]]
+    frame = pl.DataFrame({"rewards": rewards})
+    for how in AGGREGATES:
+        column = frame.select(aggregated("rewards", how)).to_series().to_list()
+        assert column == pytest.approx([aggregate(each, how) for each in rewards])
+    assert aggregate([0.5, 0.25], "mean") == 0.375 and aggregate([0.5, 0.25], "prod") == 0.125
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top": 0}, "--top 0"),
+        ({"aggregate": "max"}, "--aggregate max: expected one of mean, min, prod, last"),
+        ({"max_pairs": 0}, "--max-pairs 0"),
+        ({"min_margin": 2.0}, "--min-margin 2.0"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        PairSpec(**options)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "message"),
+    [
+        ({right(0): None, wrong(0): None}, "has no step rewards. Score it first"),
+        ({right(0): [0.5, 0.5]}, "2 have no incorrect solution, 0 have no correct one"),
+        ({wrong(0): [0.5, 0.5]}, "0 have no incorrect solution, 2 have no correct one"),
+        ({right(0): [0.5, 0.5], wrong(0): [0.5, 0.5]}, r"lower --min-margin 0\.3"),
+    ],
+)
+def test_a_dataset_that_gives_no_pair_leaves_nothing_behind(
+    scored: Scored, rewards: Any, message: str
+) -> None:
+    source = scored(rewards)
+    with pytest.raises(InputError, match=message):
+        paired(source, min_margin=0.3)
+    assert not (source.parent / "pairs").exists()
+
+
+def test_the_parent_is_named_and_left_alone(scored: Scored) -> None:
+    source = scored(REWARDS)
+    before = {path: path.read_bytes() for path in source.rglob("*.parquet")}
+    manifest, _ = paired(source)
+    assert manifest["parent"] == json.loads((source / "manifest.json").read_text())["digest"]
+    assert (
+        manifest["spec"]["pair"]["top"] == 4 and manifest["spec"]["score"]["prm"]["name"] == "table"
+    )
+    assert {path: path.read_bytes() for path in source.rglob("*.parquet")} == before
+    assert (source.parent / "pairs/solutions").exists() and (source.parent / "pairs/README.md")
+    with pytest.raises(InputError, match="a sealed dataset is never changed"):
+        derive(source, source, [PairStage(PairSpec())], progress=LineProgress())
+
+
+def test_another_spec_in_the_same_directory_is_refused(scored: Scored) -> None:
+    source = scored(REWARDS)
+    first, _ = paired(source)
+    out = source.parent / "pairs"
+    with pytest.raises(RunMismatch, match=r"stages\.pair\.top: 4 there, 2 here"):
+        derive(source, out, [PairStage(PairSpec(top=2))], resume=True, progress=LineProgress())
+    again = derive(source, out, [PairStage(PairSpec())], resume=True, progress=LineProgress())
+    assert again == first
+
+
+def test_stopped_before_the_seal_it_ends_in_the_same_bytes(scored: Scored) -> None:
+    source = scored(REWARDS)
+    first, _ = paired(source)
+    out = source.parent / "pairs"
+    (out / "manifest.json").unlink()
+    (out / "problems/train-00000-of-00001.parquet").unlink()
+    again = derive(source, out, [PairStage(PairSpec())], resume=True, progress=LineProgress())
+    assert again == first and validate(out) == first
+
+
+def test_a_changed_parent_is_refused(scored: Scored) -> None:
+    source = scored(REWARDS)
+    file = next((source / "problems").iterdir())
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(SchemaError, match="was changed since it was sealed"):
+        paired(source)
+
+
+def test_broken_pairs_are_found(scored: Scored) -> None:
+    source = scored(REWARDS)
+    paired(source, top=2)
+    root = source.parent / "pairs"
+    rows = pq.read_table(root / "pairs/train-00000-of-00001.parquet").to_pylist()
+    one, other = rows[0], rows[-1]
+    breaks: list[tuple[dict[str, Any], str]] = [
+        ({"rejected_id": one["chosen_id"]}, "join a solution to itself"),
+        ({"rejected_id": rows[1]["rejected_id"]}, "occur more than once"),
+        ({"chosen_id": "0" * 20}, "name a chosen solution that is not here"),
+        ({"rejected_id": other["rejected_id"]}, "name a rejected solution of another problem"),
+        ({"chosen": "other"}, "have a chosen text that its steps do not join to"),
+        ({"rejected_steps": ["other"]}, "rejected steps that are not those of the solution"),
+        ({"chosen_rewards": [0.0, 0.0]}, "chosen rewards that are not those of the solution"),
+        ({"chosen_rewards": None}, "chosen rewards that are not those of the solution"),
+        ({"chosen_id": one["rejected_id"]}, "prefer a solution that is not correct"),
+    ]
+    for fields, message in breaks:
+        rewrite(root, **{**one, **fields})
+        with pytest.raises(SchemaError, match=message):
+            validate(root)
+    rewrite(root, **one)
+    manifest = validate(root)
+    manifest["pairs"]["margin"]["mean"] += 0.1
+    (root / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(SchemaError, match="the manifest says"):
+        validate(root)
+
+
+def test_other_readers_see_the_pairs(scored: Scored, tmp_path: Path) -> None:
+    import datasets
+
+    paired(scored(REWARDS))
+    cache = str(tmp_path / "cache")
+    loaded = datasets.load_dataset(str(tmp_path / "pairs"), "pairs", split="train", cache_dir=cache)
+    assert loaded.column_names == arrow_schema("pairs").names
+    assert loaded[0]["chosen"] == right(1)
+    assert loaded[0]["chosen_rewards"] == [0.875, 0.625]
+
+
+def test_the_command_shows_lengths_beside_each_other(
+    scored: Scored, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fsdpo_data.cli.app import main
+
+    source = scored(REWARDS)
+    out = source.parent / "pairs"
+    arguments = ["pair", str(source), "--out", str(out), "--top", "2", "--max-pairs", "3"]
+    monkeypatch.setattr("sys.argv", ["fsdpo-data", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    shown = " ".join(capsys.readouterr().out.split())
+    assert not caught.value.code
+    assert "6 of 2 problems (0 too easy, 0 too hard)" in shown
+    assert "tokens in 2.0 steps against" in shown and "chosen longer" in shown
+    assert validate(out)["spec"]["pair"]["max_pairs"] == 3

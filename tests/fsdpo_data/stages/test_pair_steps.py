@@ -1,0 +1,302 @@
+"""Step-DPO's pairs: the first error, a right step in its place, and what is left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from helpers import build_spec, problem_set, small_build
+from pair_files import Rewards, rewrite
+
+from fsdpo_data.core.errors import InputError, SchemaError, Unavailable
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.exchange.export import export
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.pairs.first_error import StepPairSpec
+from fsdpo_data.stages.continuations import Continuer, continuation_sampling
+from fsdpo_data.stages.pair_steps import StepPairStage
+
+RIGHT = "Step 1: 20 + 22 = 42.\nStep 2: The answer is: 42"
+LATE = "Step 1: 20 + 22 = 42.\nStep 2: So it is 43. The answer is: 43"
+EARLY = "Step 1: 20 + 22 = 43.\nStep 2: So it is 43. The answer is: 43"
+CUT = "Step 1: 20 + 22 = 44.\nStep 2: So it"
+UNSEEN = "Step 1: 20 + 22 = 45.\nStep 2: The answer is: 45"
+REWARDS: dict[str, Sequence[float] | None] = {
+    RIGHT: [0.9, 0.9],
+    LATE: [0.9, 0.1],
+    EARLY: [0.2, 0.3],
+    CUT: [0.1, 0.1],
+    UNSEEN: [0.9, 0.8],
+}
+NEW = "Step 1: Add: 42.\nStep 2: The answer is: 42"
+
+
+class Table:
+    """Completes prompts by the length of what stands behind the prompt."""
+
+    model = ModelRef("table", "0")
+
+    def __init__(self, texts: dict[str, Sequence[Completion]]) -> None:
+        self.texts = texts
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        return [list(self._of(prompt))[: spec.n] for prompt in prompts]
+
+    def _of(self, prompt: str) -> Sequence[Completion]:
+        return next(
+            self.texts[end] for end in sorted(self.texts, key=len)[::-1] if prompt.endswith(end)
+        )
+
+
+def stopped(text: str) -> Completion:
+    return Completion(text, "stop", 7, 0.5)
+
+
+def cut(text: str) -> Completion:
+    return Completion(text, "length", 7, 0.5)
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> Callable[..., Path]:
+    """Make a dataset of some problems with the five solutions above."""
+
+    def make(problems: int = 1) -> Path:
+        source = problem_set(problems)
+        told = [cut(text) if text is CUT else stopped(text) for text in REWARDS]
+        ends = {get_template("problem").render(each.question): told for each in source.problems}
+        small_build(
+            tmp_path / "built",
+            source,
+            spec=build_spec(n=len(told)),
+            make_sampler=lambda: Table(ends),
+        )
+        derive(tmp_path / "built", tmp_path / "scored", [Rewards(REWARDS)], progress=LineProgress())
+        return tmp_path / "scored"
+
+    return make
+
+
+#: Continuations of the whole (behind the prompt) and of the first step.
+TEXTS = {
+    "": [
+        cut(NEW),
+        stopped(EARLY),
+        stopped("Step 1: Add: 41.\nStep 2: The answer is: 41"),
+        stopped(NEW),
+    ],
+    "= 42.\n": [
+        stopped("Step 2: So it is 43. The answer is: 43"),
+        stopped("Step 2: It is 42. The answer is: 42"),
+        stopped("Step 2: The answer is: 42"),
+        stopped("Step 2: The answer is: 42"),
+    ],
+}
+
+
+def paired(
+    source: Path, out: str = "steps", *, sampler: Any = None, resume: bool = False, **spec: Any
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    chosen = sampler or Table(TEXTS)
+    manifest = json.loads((source / "manifest.json").read_text())
+    sampling = continuation_sampling(manifest, 4, seed=2)
+    engine = {"name": "scripted", "dtype": "auto"}
+    continuer = Continuer(chosen.model, sampling, engine, lambda: chosen, batch=1)
+    stage = StepPairStage(StepPairSpec(**spec), continuer)
+    target = source.parent / out
+    made = derive(source, target, [stage], progress=LineProgress(), resume=resume)
+    assert validate(target) == made
+    return made, pl.read_parquet(target / "pairs/*.parquet").to_dicts()
+
+
+def test_the_first_error_meets_a_step_that_ends_correct(scored: Callable[..., Path]) -> None:
+    manifest, rows = paired(scored())
+    assert [(row["chosen"], row["rejected"]) for row in rows] == [
+        ("Step 1: 20 + 22 = 42.\nStep 2: It is 42. The answer is: 42", LATE),
+        (NEW, EARLY),
+    ]
+    late, early = rows
+    assert late["chosen_steps"][:1] == late["rejected_steps"][:1] == ["Step 1: 20 + 22 = 42.\n"]
+    assert early["chosen_steps"][0] == "Step 1: Add: 42.\n"
+    assert late["chosen_rewards"] is None
+    assert late["rejected_rewards"] == pytest.approx([0.9, 0.1])
+    assert manifest["rows"]["pairs"] == 2 and manifest["spec"]["pair"]["threshold"] == 0.5
+
+
+def test_what_becomes_of_incorrect_solutions_is_counted(scored: Callable[..., Path]) -> None:
+    source = scored()
+    manifest, _ = paired(source)
+    assert manifest["pairs"]["solutions"] == {
+        "incorrect": 4,
+        "truncated": 1,
+        "unscored": 0,
+        "no_error": 1,
+        "repeated": 0,
+        "over_limit": 0,
+        "not_put_right": 0,
+    }
+    assert manifest["pairs"]["first_error"] == 1.5
+    spent = manifest["pairs"]["resampled"]
+    assert (spent["beginnings"], spent["continuations"], spent["tokens"]) == (2, 8, 56)
+    before = json.loads((source / "manifest.json").read_text())["cost"]
+    assert manifest["cost"]["tokens"] == before["tokens"] + 56
+
+
+def test_the_threshold_says_what_an_error_is(scored: Callable[..., Path]) -> None:
+    source = scored()
+    manifest, rows = paired(source, threshold=0.15)
+    assert [row["rejected"] for row in rows] == [LATE]
+    assert manifest["pairs"]["solutions"]["no_error"] == 2
+    with pytest.raises(InputError, match=r"no step of 4 incorrect .* below --threshold 0.01"):
+        paired(source, "none", threshold=0.01)
+
+
+def test_the_lowest_rewards_come_first(scored: Callable[..., Path]) -> None:
+    manifest, rows = paired(scored(), max_pairs=1)
+    assert [row["rejected"] for row in rows] == [LATE]
+    assert manifest["pairs"]["solutions"]["over_limit"] == 1
+
+
+def test_an_error_that_nothing_puts_right_is_counted(scored: Callable[..., Path]) -> None:
+    source = scored()
+    wrong = {**TEXTS, "": [stopped(EARLY)] * 4}
+    manifest, rows = paired(source, sampler=Table(wrong))
+    assert [row["rejected"] for row in rows] == [LATE]
+    assert manifest["pairs"]["solutions"]["not_put_right"] == 1
+    nothing = {end: [stopped("Step 2: The answer is: 7")] * 4 for end in TEXTS}
+    with pytest.raises(InputError, match="none of 8 continuations of 2 beginnings ends correct"):
+        paired(source, "none", sampler=Table(nothing))
+
+
+class Dies:
+    """Answers as :class:`Table` does, so often."""
+
+    model = Table.model
+
+    def __init__(self, calls: int) -> None:
+        self.left, self.asked = calls, 0
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        if self.asked == self.left:
+            raise Unavailable("the engine died")
+        self.asked += len(prompts)
+        return Table(TEXTS).sample(prompts, spec)
+
+
+def test_stopped_it_owes_only_the_rest(scored: Callable[..., Path]) -> None:
+    source = scored(2)
+    whole, _ = paired(source)
+    with pytest.raises(Unavailable):
+        paired(source, "part", sampler=Dies(3))
+    again = Dies(9)
+    made, _ = paired(source, "part", sampler=again, resume=True)
+    assert again.asked == 1 and made == whole
+
+
+def test_broken_step_pairs_are_found(scored: Callable[..., Path]) -> None:
+    source = scored()
+    _, rows = paired(source)
+    root = source.parent / "steps"
+    late = rows[0]
+    steps = ["Step 1: So.\n", late["chosen_steps"][1]]
+    breaks: list[tuple[dict[str, Any], str]] = [
+        ({"rejected_id": "0" * 20}, "name a rejected solution that is not here"),
+        ({"chosen": "other"}, "have a chosen text that its steps do not join to"),
+        ({"chosen": "".join(steps), "chosen_steps": steps}, "differ elsewhere than at the first"),
+        ({name: rows[1][name] for name in rows[1]}, "occur more than once"),
+    ]
+    for fields, message in breaks:
+        rewrite(root, **{**late, **fields})
+        with pytest.raises(SchemaError, match=message):
+            validate(root)
+    rewrite(root, **late)
+    validate(root)
+
+
+def test_other_formats_take_the_step_or_say_why_not(scored: Callable[..., Path]) -> None:
+    source = scored()
+    paired(source)
+    done = export(source.parent / "steps", "step-dpo-10k", source.parent / "lai")
+    first = json.loads(done.file.read_text().splitlines()[0])
+    assert first["initial_reason_steps"] == "Step 1: 20 + 22 = 42.\nStep 2:"
+    assert first["chosen"] == " It is 42. The answer is: 42"
+    assert first["rejected"] == " So it is 43. The answer is: 43"
+    done = export(source.parent / "steps", "openrlhf", source.parent / "openrlhf")
+    assert done.rows == 0 and sum(done.left_out.values()) == 2
+
+
+def test_the_card_says_how_they_were_made(scored: Callable[..., Path]) -> None:
+    from fsdpo_data.dataset.card import dataset_card
+
+    source = scored()
+    paired(source)
+    root = source.parent / "steps"
+    card = dataset_card(root, validate(root), name="org/name")
+    assert "4 continuations by `table`" in card and "--style step-dpo" in card
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threshold": 0.0}, "--threshold 0.0: expected a number over 0"),
+        ({"threshold": 1.5}, "--threshold 1.5"),
+        ({"max_pairs": 0}, "--max-pairs 0"),
+    ],
+)
+def test_options_out_of_range_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        StepPairSpec(**options)
+
+
+def test_the_command_line_with_the_embedded_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers")
+    from command_line import run
+
+    from fsdpo_train.config import DpoConfig
+    from fsdpo_train.preference.train import train_dpo
+
+    base, marked, steps = (tmp_path / name for name in ("base", "marked", "steps"))
+    engine = ["--engine", "transformers", "--device", "cpu"]
+    few = ["--limit", "4", "--samples", "4", "--max-tokens", "128"]
+    assert run(capsys, "build", *few, *engine, "--out", str(base))[0] == 0
+    derive(base, marked, [Doubts()], progress=LineProgress())
+    command = ["pair", str(marked), "--out", str(steps), "--style", "step-dpo"]
+    code, out, err = run(capsys, *command, *engine)
+    assert code == 0, err
+    assert "8 continuations of" in " ".join(out.split())
+    code, _, err = run(capsys, *command, "--top", "2")
+    assert code == 1 and "belong to --style full" in err
+    code, _, err = run(capsys, *command[:4], "--resamples", "4")
+    assert code == 1 and "belong to --style step-dpo" in err
+    report = train_dpo(DpoConfig(data=steps, out=tmp_path / "policy", loss="step-dpo", lr=1e-4))
+    assert (
+        report.counts["pairs"] == json.loads((steps / "manifest.json").read_text())["rows"]["pairs"]
+    )
+    with pytest.raises(InputError, match="no chosen_rewards, which --loss full-step reads"):
+        train_dpo(DpoConfig(data=steps, out=tmp_path / "other"))
+
+
+class Doubts(Rewards):
+    """Gives every second step of a solution a low reward."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    def _rewarded(self, table: pa.Table) -> pa.Table:
+        rows = table.to_pylist()
+        for row in rows:
+            row["step_rewards"] = [
+                0.9 if k % 2 == 0 else 0.1 for k in range(len(row["completions"]))
+            ]
+        return pa.Table.from_pylist(rows, schema=arrow_schema("solutions"))

@@ -1,0 +1,105 @@
+"""From problems to sealed pairs in one run, and what happens when it is stopped on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import RIGHT, TEXTS, WRONG, build_spec, fixed_sampler, problem_set, small_build
+
+from fsdpo_data.core.errors import RunMismatch, Unavailable
+from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines.scorers import TableScorer
+from fsdpo_data.pairs.best_worst import PairSpec
+from fsdpo_data.stages.pair import PairStage
+from fsdpo_data.stages.pipeline import build_and_derive
+from fsdpo_data.stages.score import ScoreStage
+
+TABLE = TableScorer({RIGHT: [0.75, 0.875], WRONG: [0.5, 0.125], TEXTS[2]: [0.25], "": []})
+ENGINE = {"name": "table", "dtype": "auto"}
+
+
+def stages(scorer: Any = TABLE, top: int = 4) -> list[Any]:
+    return [ScoreStage(TABLE.model, ENGINE, lambda: scorer), PairStage(PairSpec(top=top))]
+
+
+def run(out: Path, made: list[Any] | None = None, **options: Any) -> dict[str, Any]:
+    source = problem_set()
+    make = options.pop("make_sampler", lambda: fixed_sampler(source))
+    progress = LineProgress()
+    return build_and_derive(
+        build_spec(), source, make, out, made or stages(), progress=progress, **options
+    )
+
+
+def test_one_run_is_the_stages_one_by_one(tmp_path: Path) -> None:
+    manifest = run(tmp_path / "all")
+    assert validate(tmp_path / "all") == manifest
+    small_build(tmp_path / "a")
+    derive(tmp_path / "a", tmp_path / "b", stages()[:1], progress=LineProgress())
+    apart = derive(tmp_path / "b", tmp_path / "c", stages()[1:], progress=LineProgress())
+    assert manifest["digest"] == apart["digest"] and manifest["pairs"] == apart["pairs"]
+    assert manifest["rows"] == {"problems": 3, "solutions": 12, "pairs": 6}
+    built = validate(tmp_path / "all/build")
+    assert manifest["parent"] == built["digest"]
+    assert (tmp_path / "all/build/completions.jsonl").exists()
+
+
+def test_stopped_while_sampling_or_scoring_it_goes_on(tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole")
+
+    class Dies:
+        model = TABLE.model
+
+        def sample(self, *_: Any) -> Any:
+            raise Unavailable("died")
+
+        def score(self, *_: Any) -> Any:
+            raise Unavailable("died")
+
+    with pytest.raises(Unavailable):
+        run(tmp_path / "part", make_sampler=Dies)
+    with pytest.raises(RunMismatch, match="--resume"):
+        run(tmp_path / "part")
+    with pytest.raises(Unavailable):
+        run(tmp_path / "part", stages(Dies()), resume=True)
+    assert not (tmp_path / "part/manifest.json").exists()
+    never = {"make_sampler": lambda: pytest.fail("sampled again")}
+    assert run(tmp_path / "part", resume=True, **never) == whole
+    assert run(tmp_path / "part", stages(Dies()), resume=True, **never) == whole
+
+
+def test_another_way_is_refused_before_it_samples(tmp_path: Path) -> None:
+    run(tmp_path / "out")
+    with pytest.raises(RunMismatch, match=r"stages\.pair\.top: 4 there, 2 here"):
+        run(tmp_path / "out", stages(top=2), resume=True, make_sampler=lambda: pytest.fail("asked"))
+    small_build(tmp_path / "plain")
+    with pytest.raises(RunMismatch, match="build: None there"):
+        run(tmp_path / "plain", resume=True, make_sampler=lambda: pytest.fail("asked"))
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("transformers")
+    from command_line import run as command
+    from random_model import save_random_model, save_random_prm
+
+    prm = save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy"))
+    source = problem_set()
+    small_build(tmp_path / "a", source)
+    rows = [{"question": p.question, "answer": p.answer} for p in source.problems]
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ["build", "--problems", problems, "--samples", 4, "--engine", "scripted"]
+    arguments += ["--replay", tmp_path / "a/completions.jsonl", "--prm", prm, "--top", 1]
+    arguments += ["--device", "cpu", "--out", tmp_path / "out"]
+    code, out, err = command(capsys, *map(str, arguments))
+    assert code == 0, err
+    shown = " ".join(out.split())
+    assert "step rewards" in shown and "of 3 problems (0 too easy, 0 too hard)" in shown
+    assert validate(tmp_path / "out")["spec"]["score"]["prm"]["name"] == "prm"
+    code, _, err = command(capsys, "build", "--prm", str(tmp_path / "policy"))
+    assert code == 1 and "Expected …ForTokenClassification" in err

@@ -1,0 +1,265 @@
+"""The preference losses against the paper's equations, written out pair by pair."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fsdpo_data.core.errors import InputError  # noqa: E402
+from fsdpo_data.engines.logprobs import token_logprobs  # noqa: E402
+from fsdpo_data.engines.step_tokens import PROMPT, Encoded  # noqa: E402
+from fsdpo_data.engines.tree_attention import use_tree_attention  # noqa: E402
+from fsdpo_train.config import LOSSES, PreferenceSpec  # noqa: E402
+from fsdpo_train.preference.groups import Group, collate_groups, to_table  # noqa: E402
+from fsdpo_train.preference.loss import Solutions, preference_loss, step_weights  # noqa: E402
+
+EOS, PAD, VOCABULARY = 1, 0, 50
+ARCHITECTURES = ("Qwen2", "Llama", "Mistral")
+
+
+def policy(architecture: str, seed: int) -> torch.nn.Module:
+    import transformers
+
+    torch.manual_seed(seed)
+    config = getattr(transformers, f"{architecture}Config")(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=128,
+        initializer_range=0.3,
+        tie_word_embeddings=False,
+    )
+    model = getattr(transformers, f"{architecture}ForCausalLM")(config)
+    # transformers' norms compute in float32 whatever the weights are, which hides errors of 1e-7.
+    for layer in model.model.layers:
+        layer.input_layernorm = torch.nn.RMSNorm(32, eps=1e-6)
+        layer.post_attention_layernorm = torch.nn.RMSNorm(32, eps=1e-6)
+    model.model.norm = torch.nn.RMSNorm(32, eps=1e-6)
+    use_tree_attention(model)
+    return model.double().train()
+
+
+def make_groups(seed: int = 0) -> list[Group]:
+    """Two prompts with solutions of one to four steps, some of one token, some not ended."""
+    draw = torch.Generator().manual_seed(seed)
+
+    def some(low: int, high: int) -> int:
+        return int(torch.randint(low, high, (), generator=draw))
+
+    def tokens(n: int) -> list[int]:
+        return torch.randint(2, VOCABULARY, (n,), generator=draw).tolist()
+
+    groups = []
+    for n_solutions, pairs in ((5, [(0, 2), (0, 3), (1, 2), (1, 3), (2, 4)]), (2, [(1, 0)])):
+        prompt = tokens(some(3, 9))
+        solutions, rewards = [], []
+        for number in range(n_solutions):
+            sizes = [some(1, 6) for _ in range(some(1, 5))]
+            ids, step_of = tokens(sum(sizes)), [k for k, n in enumerate(sizes) for _ in range(n)]
+            if number != 1:
+                ids, step_of = [*ids, EOS], [*step_of, len(sizes) - 1]
+            owners = [PROMPT] * len(prompt) + step_of
+            solutions.append(Encoded([*prompt, *ids], owners, list(range(len(sizes))), len(sizes)))
+            rewards.append(torch.rand(len(sizes), generator=draw).tolist())
+        groups.append(Group(solutions, rewards, pairs))
+    return groups
+
+
+def one_by_one(model: torch.nn.Module, solution: Encoded) -> torch.Tensor:
+    """Log-probabilities of a solution's tokens, from a plain forward pass of it alone."""
+    logits = model(input_ids=torch.tensor([solution.ids])).logits[0].log_softmax(-1)
+    places = range(solution.n_prompt, len(solution.ids))
+    return torch.stack([logits[place - 1, solution.ids[place]] for place in places])
+
+
+def naive_surrogate(
+    model: torch.nn.Module, reference: torch.nn.Module, groups: list[Group], spec: PreferenceSpec
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The paper's gradient, term by term; returns (something with that gradient, −log σ mean)."""
+    terms, values = [], []
+    for group in groups:
+        for pair in group.pairs:
+            sides = []
+            for index, sign in zip(pair, (1, -1), strict=True):
+                solution = group.solutions[index]
+                logp = one_by_one(model, solution)
+                with torch.no_grad():
+                    ratio = logp - one_by_one(reference, solution)
+                steps = torch.tensor(solution.step_of[solution.n_prompt :])
+                weights = naive_weights(spec, group.rewards[index], steps, sign, ratio, solution)
+                sides.append((spec.beta * ratio.sum(), (weights * logp).sum()))
+            (reward_w, gain_w), (reward_l, gain_l) = sides
+            pull = torch.sigmoid(reward_l - reward_w)
+            beta = 1.0 if spec.loss == "release" else spec.beta
+            terms.append(-beta * pull * (gain_w - gain_l))
+            values.append(-torch.log(torch.sigmoid(reward_w - reward_l)))
+    return torch.stack(terms).mean(), torch.stack(values).mean()
+
+
+def naive_weights(spec, rewards, steps, sign, ratio, solution):
+    exps = [
+        torch.tensor(sign * spec.gamma * reward, dtype=torch.float64).exp() for reward in rewards
+    ]
+    if spec.loss in ("dpo", "step-dpo"):
+        return torch.ones(len(steps)).double()
+    if spec.loss == "release":
+        trained = [k for k, token in zip(steps, solution.ids[solution.n_prompt :], strict=True)
+                   if token != EOS]  # fmt: skip
+        total = sum(exps[k] for k in trained)
+        plain = [exps[k] / total for k in trained] + [torch.tensor(0.0).double()] * (
+            len(steps) - len(trained)
+        )
+        return torch.stack(plain) * torch.sigmoid(-sign * ratio)
+    scale = len(rewards) if spec.loss == "full-step-scaled" else 1
+    return torch.stack([scale * exps[k] / sum(exps) for k in steps])
+
+
+def grouped(
+    model: torch.nn.Module,
+    reference: torch.nn.Module,
+    groups: list[Group],
+    spec: PreferenceSpec,
+    share_prompt: bool,
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    batch = collate_groups(groups, share_prompt=share_prompt, pad=PAD, eos=EOS, dtype=torch.float64)
+
+    def table(net: torch.nn.Module) -> torch.Tensor:
+        hidden = net.model(
+            input_ids=batch.input_ids_RL,
+            position_ids=batch.position_ids_RL,
+            attention_mask=batch.attention_mask,
+            **batch.tree,
+        ).last_hidden_state
+        picked = hidden.flatten(0, 1)[batch.source_N]
+        logp_N = token_logprobs(picked, batch.target_N, net.lm_head, chunk=7)
+        return to_table(logp_N, batch.cell_N, batch.step_ST.shape)
+
+    with torch.no_grad():
+        reference_ST = table(reference)
+    reward_SK = batch.reward_SK.double()
+    solutions = Solutions(reference_ST, batch.step_ST, batch.ends_ST, reward_SK)
+    return preference_loss(table(model), solutions, batch.chosen_P, batch.rejected_P, spec)
+
+
+def gradients(model: torch.nn.Module, loss: torch.Tensor) -> torch.Tensor:
+    model.zero_grad()
+    loss.backward()
+    return torch.cat([each.grad.flatten() for each in model.parameters()])
+
+
+@pytest.mark.parametrize("share_prompt", [True, False], ids=["tree", "rows"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_grouped_batches_equal_the_pairs_one_by_one(loss, architecture, share_prompt):
+    model, reference = policy(architecture, 0), policy(architecture, 1)
+    spec = PreferenceSpec(loss, beta=0.3, gamma=1.7)
+    groups = make_groups()
+    surrogate, value = naive_surrogate(model, reference, groups, spec)
+    expected = gradients(model, surrogate)
+    total, metrics = grouped(model, reference, groups, spec, share_prompt)
+    assert torch.allclose(total, value, rtol=1e-9, atol=0)
+    error = (gradients(model, total) - expected).norm() / expected.norm()
+    assert error <= 1e-9
+    assert 0 <= metrics["rewards/accuracies"] <= 1
+
+
+def losses_at(spec: PreferenceSpec, groups: list[Group] | None = None) -> torch.Tensor:
+    model, reference = policy("Qwen2", 0), policy("Qwen2", 1)
+    total, _ = grouped(model, reference, groups or make_groups(), spec, True)
+    return gradients(model, total)
+
+
+def test_scaled_without_rewards_is_dpo():
+    dpo = losses_at(PreferenceSpec("dpo", beta=0.2))
+    scaled = losses_at(PreferenceSpec("full-step-scaled", beta=0.2, gamma=0))
+    assert torch.allclose(scaled, dpo, rtol=1e-12, atol=1e-14)
+
+
+def test_equal_rewards_are_no_rewards():
+    flat = [Group(g.solutions, [[0.3] * len(r) for r in g.rewards], g.pairs) for g in make_groups()]
+    some = losses_at(PreferenceSpec("full-step", gamma=5), flat)
+    none = losses_at(PreferenceSpec("full-step", gamma=0), flat)
+    assert torch.allclose(some, none, rtol=1e-12, atol=1e-14)
+
+
+def test_single_steps_make_the_paper_dpo():
+    def whole(solution: Encoded) -> Encoded:
+        owners = [min(step, 0) for step in solution.step_of]
+        return Encoded(solution.ids, owners, [len(owners) - 1], 1)
+
+    single = [
+        Group([whole(each) for each in g.solutions], [[r[0]] for r in g.rewards], g.pairs)
+        for g in make_groups()
+    ]
+    paper = losses_at(PreferenceSpec("full-step", gamma=3), single)
+    dpo = losses_at(PreferenceSpec("dpo"), single)
+    assert torch.allclose(paper, dpo, rtol=1e-12, atol=1e-14)
+
+
+def test_weights_are_the_softmax_of_the_paper():
+    rewards = torch.tensor([[0.9, 0.1, 0.4], [0.2, 0.7, torch.nan]]).double()
+    mask = torch.tensor([[True] * 3, [True, True, False]])
+    for sign in (1, -1):
+        weights = step_weights(rewards.nan_to_num(), mask, 0.5, sign)
+        for row, real in enumerate((3, 2)):
+            exps = [torch.exp(torch.tensor(sign * 0.5 * float(r))) for r in rewards[row, :real]]
+            expected = torch.tensor([float(e / sum(exps)) for e in exps]).double()
+            assert torch.allclose(weights[row, :real], expected, rtol=1e-6)
+        assert weights[1, 2] == 0
+        assert torch.allclose(weights.sum(-1), torch.ones(2).double())
+
+
+@pytest.mark.parametrize("gamma", [1e6, float("inf")])
+def test_a_large_gamma_leaves_one_step(gamma):
+    rewards = torch.tensor([[0.9, 0.1, 0.4]]).double()
+    mask = torch.ones(1, 3, dtype=torch.bool)
+    assert step_weights(rewards, mask, gamma, 1).tolist() == [[1, 0, 0]]
+    assert step_weights(rewards, mask, gamma, -1).tolist() == [[0, 1, 0]]
+
+
+def test_a_policy_that_is_its_reference_has_no_margin():
+    model = policy("Llama", 0)
+    total, metrics = grouped(model, model, make_groups(), PreferenceSpec(), True)
+    assert torch.allclose(total, torch.log(torch.tensor(2.0)).double())
+    assert metrics["rewards/margins"] == metrics["kl"] == 0
+    assert metrics["rewards/accuracies"] == 0.5
+    assert 0.9 < metrics["alpha_entropy"] < 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": "kto"}, "--loss kto: expected one of full-step"),
+        ({"beta": 0.0}, "--beta 0.0"),
+        ({"beta": float("nan")}, "--beta nan"),
+        ({"gamma": -1.0}, "--gamma -1.0"),
+    ],
+)
+def test_options_out_of_range_are_named(options, message):
+    with pytest.raises(InputError, match=message):
+        PreferenceSpec(**options)
+
+
+def test_chunks_change_nothing_and_hold_no_table():
+    torch.manual_seed(0)
+    head = torch.nn.Linear(8, VOCABULARY, bias=False).double()
+    hidden = torch.randn(20, 8).double().requires_grad_()
+    target = torch.randint(0, VOCABULARY, (20,))
+    sizes = []
+    hook = head.register_forward_hook(lambda module, given, out: sizes.append(out.shape[0]))
+    results = []
+    for chunk in (3, 1000):
+        head.zero_grad()
+        logp = token_logprobs(hidden, target, head, chunk)
+        (grad,) = torch.autograd.grad((logp * torch.arange(20)).sum(), hidden)
+        results.append((logp, grad))
+    hook.remove()
+    assert max(sizes[:14]) == 3 and sizes[14:] == [20, 20]
+    expected = head(hidden).log_softmax(-1)[torch.arange(20), target]
+    for logp, grad in results:
+        assert torch.allclose(logp, expected, rtol=1e-12)
+        assert torch.allclose(grad, results[0][1], rtol=1e-12)

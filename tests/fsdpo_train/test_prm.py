@@ -1,0 +1,381 @@
+"""PRM training: the loss is the paper's, labels stay what they are, the result loads anywhere."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import problem_set, small_build
+from prm_data import stepwise_rows, write_rows
+from random_model import save_random_model
+
+torch = pytest.importorskip("torch")
+import transformers  # noqa: E402
+
+from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError, Unavailable  # noqa: E402
+from fsdpo_data.engines.scorers.heads import at_readouts  # noqa: E402
+from fsdpo_train.config import PrmConfig  # noqa: E402
+from fsdpo_train.prm import train as prm  # noqa: E402
+from fsdpo_train.prm.data import (  # noqa: E402
+    NO_STEP,
+    class_weights,
+    collate,
+    prepare,
+    step_rows,
+)
+from fsdpo_train.prm.loss import prm_loss  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_random_model(tmp_path_factory.mktemp("policy"))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "rows.jsonl", stepwise_rows())
+
+
+def config(policy: Path, data: Path, out: Path, **options: Any) -> PrmConfig:
+    defaults: dict[str, Any] = dict(
+        lr=3e-3, batch_size=8, grad_accum=1, epochs=2, log_every=1, save_every=0, held_out=0.1
+    )
+    return PrmConfig(data=data, out=out, model=str(policy), **(defaults | options))
+
+
+def prepared(policy: Path, data: Path, max_length: int = 256, **options: Any) -> Any:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
+    wanted = config(policy, data, Path("unused"), **options)
+    return prepare(step_rows(wanted), tokenizer, max_length, wanted)
+
+
+def reference_loss(rewards: list[list[float]], labels: list[list[float]], reduce: str) -> float:
+    """The paper's equation in plain Python."""
+    losses = []
+    for r_k, y_k in zip(rewards, labels, strict=True):
+        terms = [
+            -(y * math.log(r) + (1 - y) * math.log(1 - r)) for r, y in zip(r_k, y_k, strict=True)
+        ]
+        losses.append(math.fsum(terms) / (len(terms) if reduce == "mean" else 1))
+    return math.fsum(losses) / len(losses)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize("soft", [False, True])
+def test_the_loss_is_the_papers(reduce: str, soft: bool) -> None:
+    torch.manual_seed(0)
+    for _ in range(50):
+        lengths = torch.randint(1, 7, (5,))
+        logit_BK = 4 * torch.randn(5, 6, dtype=torch.float64)
+        mask_BK = torch.arange(6) < lengths[:, None]
+        label_BK = torch.rand(5, 6, dtype=torch.float64)
+        label_BK = (label_BK if soft else label_BK.round()).masked_fill(~mask_BK, NO_STEP)
+        rewards = [row[m].sigmoid().tolist() for row, m in zip(logit_BK, mask_BK, strict=True)]
+        labels = [row[m].tolist() for row, m in zip(label_BK, mask_BK, strict=True)]
+        found = prm_loss(logit_BK, label_BK, mask_BK, reduce=reduce).item()
+        assert found == pytest.approx(reference_loss(rewards, labels, reduce), abs=1e-10)
+
+
+def test_padding_has_no_gradient() -> None:
+    logit_BK = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    label_BK = torch.tensor([[1.0, 0.0, NO_STEP], [1.0, NO_STEP, NO_STEP]])
+    prm_loss(logit_BK, label_BK, label_BK != NO_STEP, reduce="sum").backward()
+    assert logit_BK.grad is not None
+    assert (logit_BK.grad != 0).tolist() == [[True, True, False], [True, False, False]]
+
+
+def test_half_precision_logits_are_summed_in_float32() -> None:
+    logit_BK = torch.full((1, 300), 0.3, dtype=torch.bfloat16)
+    label_BK, mask_BK = torch.ones(1, 300), torch.ones(1, 300, dtype=torch.bool)
+    exact = prm_loss(logit_BK.double(), label_BK, mask_BK, reduce="sum").item()
+    assert prm_loss(logit_BK, label_BK, mask_BK, reduce="sum").item() == pytest.approx(exact)
+
+
+def test_readouts_pick_one_logit_per_step() -> None:
+    logits = torch.arange(8.0).view(2, 4, 1)
+    assert at_readouts(logits, torch.tensor([[1, 3], [0, 0]])).tolist() == [[1, 3], [4, 4]]
+
+
+def test_a_prm_learns_and_loads_with_no_code_of_ours(
+    policy: Path, data: Path, tmp_path: Path
+) -> None:
+    report = prm.train_prm(config(policy, data, tmp_path / "prm", epochs=8, log_every=10))
+    assert report.held_out["ranking_auc"] > 0.9 and report.held_out["accuracy"] > 0.8
+    assert report.held_out["loss"] < 1.5 and report.counts["held_out_problems"] == 2
+    model = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "prm")
+    assert model.config.num_labels == 1 and model.score.out_features == 1
+    assert model.config.id2label == {0: "reward"}
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "prm").eos_token_id is not None
+    assert not list((tmp_path / "prm").glob("*.bin.index*"))
+    card = (tmp_path / "prm/README.md").read_text()
+    assert f"| auc | {report.held_out['auc']:.4f} |" in card
+    assert f"`{policy.name}`" in card and str(policy) not in card and "sha256:" in card
+
+
+@pytest.mark.parametrize("family", ["Llama", "Mistral"])
+def test_other_architectures(family: str, policy: Path, data: Path, tmp_path: Path) -> None:
+    settings = transformers.AutoConfig.from_pretrained(policy)
+    architecture = getattr(transformers, f"{family}Config")(
+        vocab_size=settings.vocab_size,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=256,
+        eos_token_id=settings.eos_token_id,
+        pad_token_id=settings.pad_token_id,
+    )
+    shutil.copytree(policy, tmp_path / "policy")
+    getattr(transformers, f"{family}ForCausalLM")(architecture).save_pretrained(tmp_path / "policy")
+    report = prm.train_prm(config(tmp_path / "policy", data, tmp_path / "prm", max_steps=4))
+    assert report.steps == 4 and math.isfinite(report.loss)
+    loaded = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "prm")
+    assert type(loaded).__name__ == f"{family}ForTokenClassification"
+
+
+def test_a_sealed_dataset_gives_its_outcomes(policy: Path, tmp_path: Path) -> None:
+    small_build(tmp_path / "run", problem_set(4))
+    rows = list(step_rows(config(policy, tmp_path / "run", tmp_path / "prm")))
+    assert len(rows) == 12  # four problems, three solutions each: the empty one has no step
+    assert [row.labels for row in rows[:3]] == [[1.0, 1.0], [0.0, 0.0], [0.0]]
+    assert len({row.problem for row in rows}) == 4
+    few = config(policy, tmp_path / "run", tmp_path / "prm", samples=1)
+    assert [row.labels for row in step_rows(few)] == [[1.0, 1.0]] * 4
+
+
+def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from fsdpo_data.dataset.schema import arrow_schema
+
+    small_build(tmp_path / "run", problem_set(1))
+    file = tmp_path / "run/solutions/train-00000-of-00001.parquet"
+    rows = pq.read_table(file).to_pylist()
+    rows[0]["rollouts"] = [{"n": 8, "n_correct": 5}, {"n": 1, "n_correct": 1}]
+    pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema("solutions")), file)
+    labels = {
+        kind: [
+            row.labels for row in step_rows(config(policy, tmp_path / "run", tmp_path, labels=kind))
+        ]
+        for kind in ("auto", "outcome", "rollouts")
+    }
+    assert labels["auto"] == [[0.625, 1.0], [0.0, 0.0], [0.0]]
+    assert labels["outcome"] == [[1.0, 1.0], [0.0, 0.0], [0.0]]
+    assert labels["rollouts"] == [[0.625, 1.0]]
+
+
+def test_soft_labels_reach_the_loss_as_they_are(policy: Path, tmp_path: Path) -> None:
+    rows = [{"prompt": "p", "completions": ["a b"], "labels": [share]} for share in (0.7, 0.2)]
+    ready = prepared(policy, write_rows(tmp_path / "rows.jsonl", rows), held_out=0)
+    assert collate(list(ready.train), 0)["labels"].flatten().tolist() == pytest.approx([0.7, 0.2])
+
+
+def test_every_token_may_learn_the_label_of_its_step(policy: Path, data: Path) -> None:
+    steps, tokens = (prepared(policy, data, readouts=each) for each in ("step", "token"))
+    assert tokens.held_out["readouts"] == steps.held_out["readouts"]
+    assert tokens.counts == steps.counts
+    for by_step, by_token in zip(steps.train, tokens.train, strict=True):
+        first, end = by_step["n_prompt"], by_step["readouts"][-1] + 1
+        assert by_token["readouts"] == list(range(first, end))
+        found = dict(zip(by_token["readouts"], by_token["labels"], strict=True))
+        assert [found[readout] for readout in by_step["readouts"]] == by_step["labels"]
+        first_step = range(first, by_step["readouts"][0] + 1)
+        assert {found[place] for place in first_step} == {by_step["labels"][0]}
+
+
+def test_a_prm_learns_from_every_token(policy: Path, data: Path, tmp_path: Path) -> None:
+    options = {"epochs": 8, "log_every": 10, "readouts": "token", "reduce": "mean"}
+    report = prm.train_prm(config(policy, data, tmp_path / "prm", **options))
+    assert report.held_out["ranking_auc"] > 0.9 and report.held_out["accuracy"] > 0.8
+
+
+def test_problems_are_held_out_whole(policy: Path, data: Path) -> None:
+    ready = prepared(policy, data, held_out=0.25)
+    train, held = set(ready.train["problem"]), set(ready.held_out["problem"])
+    assert len(held) == 6 and len(train) == 18 and not train & held
+    assert len(ready.train) + len(ready.held_out) == 96
+    again = prepared(policy, data, held_out=0.25, seed=1)
+    assert set(again.held_out["problem"]) != held
+
+
+def test_only_mixed_problems(policy: Path, tmp_path: Path) -> None:
+    small_build(tmp_path / "run", problem_set(3))
+    kept = config(policy, tmp_path / "run", tmp_path, only_mixed=True)
+    assert len(list(step_rows(kept))) == 9
+    small_build(tmp_path / "wrong", problem_set(3, answer="7"))
+    wrong = config(policy, tmp_path / "wrong", tmp_path, only_mixed=True)
+    assert list(step_rows(wrong)) == []
+
+
+def test_balance_gives_both_kinds_the_same_weight(policy: Path, tmp_path: Path) -> None:
+    rows = stepwise_rows()
+    rows = [row for i, row in enumerate(rows) if row["labels"][0] or i % 5 == 0]
+    ready = prepared(policy, write_rows(tmp_path / "r.jsonl", rows), held_out=0)
+    labels = [label for row in ready.train["labels"] for label in row]
+    wrong, right = class_weights(ready.train)
+    n_right = sum(labels)
+    assert right * n_right == pytest.approx(wrong * (len(labels) - n_right))
+    assert right * n_right + wrong * (len(labels) - n_right) == pytest.approx(len(labels))
+    label_BK = torch.tensor([[1.0, 0.25]])
+    logit_BK, mask_BK = torch.zeros(1, 2), torch.ones(1, 2, dtype=torch.bool)
+    weighed = prm_loss(logit_BK, label_BK, mask_BK, reduce="sum", class_weights=(3.0, 1.0))
+    assert weighed.item() == pytest.approx(math.log(2) * (1 + 0.25 + 0.75 * 3))
+
+
+def test_labels_beyond_the_context_are_counted(
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = stepwise_rows(problems=4)
+    rows[0]["completions"] = ["Step 1: fine.\n", "x" * 400]
+    rows[0]["labels"] = [True, True]
+    rows[1] |= {"completions": ["y" * 400], "labels": [False]}
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    report = prm.train_prm(config(policy, data, tmp_path / "prm", max_steps=1))
+    assert report.counts["lost_labels"] == 2 and report.counts["lost_solutions"] == 1
+    shown = capsys.readouterr().out
+    assert "lost 2 labels of steps beyond the context length, 1 solutions whole" in shown
+
+
+def test_accumulation_matches_one_large_batch(policy: Path, data: Path, tmp_path: Path) -> None:
+    same: dict[str, Any] = dict(group_by_length=False, max_steps=4, log_every=4, held_out=0)
+    one = prm.train_prm(config(policy, data, tmp_path / "one", batch_size=16, **same))
+    two = prm.train_prm(config(policy, data, tmp_path / "two", batch_size=4, grad_accum=4, **same))
+    assert one.loss == pytest.approx(two.loss, abs=1e-5)
+
+
+def test_a_run_killed_and_resumed_ends_in_the_same_weights(
+    policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = prm.train_prm(config(policy, data, tmp_path / "whole", save_every=5))
+
+    class Killed(Exception):
+        pass
+
+    class Kill(transformers.TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step == 13:  # past the checkpoint at 10, in the second epoch
+                raise Killed
+
+    real = prm._trainer
+
+    def doomed(*given: Any) -> Any:
+        trainer = real(*given)
+        trainer.add_callback(Kill)
+        return trainer
+
+    part = tmp_path / "part"
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(prm, "_trainer", doomed)
+        prm.train_prm(config(policy, data, part, save_every=5))
+    assert not (part / "model.safetensors").exists()
+    resumed = prm.train_prm(config(policy, data, part, save_every=5, resume=True))
+    assert resumed.loss == expected.loss and resumed.held_out == expected.held_out
+    ours, theirs = (
+        transformers.AutoModelForTokenClassification.from_pretrained(folder).state_dict()
+        for folder in (part, tmp_path / "whole")
+    )
+    assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
+    with pytest.raises(RunMismatch, match=r"these differ: \['lr'\]"):
+        prm.train_prm(config(policy, data, part, save_every=5, resume=True, lr=1.0))
+
+
+def test_lora_is_merged_into_plain_weights(policy: Path, data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    report = prm.train_prm(config(policy, data, tmp_path / "prm", lora=4, epochs=8, lr=1e-2))
+    assert report.held_out["ranking_auc"] > 0.8
+    assert not list((tmp_path / "prm").glob("adapter*"))
+    model = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "prm")
+    before = transformers.AutoModelForCausalLM.from_pretrained(policy).state_dict()
+    after = model.state_dict()
+    changed = {
+        name for name in before if name in after and not torch.equal(before[name], after[name])
+    }
+    assert any("q_proj" in name for name in changed)
+    assert not any("norm" in name or "embed" in name for name in changed)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": [True, False, True, True, True]}, "row 1: 5 labels for"),
+        ({"labels": None}, "row 1: no labels; it has"),
+        ({"labels": [1.5], "completions": ["a"]}, r"row 1: label 1\.5"),
+        ({"labels": ["+"], "completions": ["a"]}, r"row 1: label '\+'"),
+        ({"labels": "+"}, "expected two lists"),
+    ],
+)
+def test_rows_that_disagree_are_named(
+    policy: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    rows = stepwise_rows()
+    rows[0].update(change)
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    with pytest.raises(InputError, match=message):
+        prm.train_prm(config(policy, data, tmp_path / "prm"))
+
+
+@pytest.mark.parametrize(("labels", "kind"), [(True, r"right \(1\)"), (False, r"wrong \(0\)")])
+def test_one_class_is_refused(policy: Path, tmp_path: Path, labels: bool, kind: str) -> None:
+    rows = [row for row in stepwise_rows() if row["labels"][0] is labels]
+    with pytest.raises(InputError, match=f"step labels are {kind}, so there is nothing to tell"):
+        prm.train_prm(config(policy, write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "prm"))
+    assert list((tmp_path / "prm").iterdir()) == []
+
+
+def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> None:
+    def train(**options: Any) -> None:
+        path = options.pop("data", data)
+        prm.train_prm(config(options.pop("model", policy), path, tmp_path / "prm", **options))
+
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(InputError, match="no rows; expected rows of prompt, completions"):
+        train(data=tmp_path / "empty.jsonl")
+    write_rows(tmp_path / "other.jsonl", [{"prompt": "p", "completion": "c"}])
+    with pytest.raises(InputError, match="row 1: no completions and no labels; it has"):
+        train(data=tmp_path / "other.jsonl")
+    with pytest.raises(InputError, match=r"expected a sealed dataset, or a \.jsonl"):
+        train(data=tmp_path / "nowhere")
+    long = [{"prompt": "p", "completions": ["x" * 500], "labels": [share]} for share in (0, 1)]
+    with pytest.raises(InputError, match="2 solutions exceed 256 tokens in their first step"):
+        train(data=write_rows(tmp_path / "long.jsonl", long))
+    with pytest.raises(InputError, match="nothing: expected a model directory"):
+        train(model="./nothing")
+    with pytest.raises(InputError, match="--samples and --only-mixed choose from a sealed"):
+        train(only_mixed=True)
+    with pytest.raises(InputError, match="--reduce max: expected sum or mean"):
+        train(reduce="max")
+    with pytest.raises(InputError, match="--readouts word: expected step or token"):
+        train(readouts="word")
+    with pytest.raises(InputError, match="--deepspeed zero4: expected zero2, zero3 or a Deep"):
+        train(deepspeed="zero4")
+    with pytest.raises(InputError, match="--lora --deepspeed zero3"):
+        train(lora=4, deepspeed="zero3")
+    with pytest.raises(Unavailable, match="--report-to nobody"):
+        train(report_to="nobody")
+    assert not (tmp_path / "prm").exists() or list((tmp_path / "prm").iterdir()) == []
+
+
+def test_an_unsealed_dataset_is_refused(policy: Path, tmp_path: Path) -> None:
+    small_build(tmp_path / "run")
+    (tmp_path / "run/manifest.json").unlink()
+    with pytest.raises(SchemaError, match="has not been sealed"):
+        prm.train_prm(config(policy, tmp_path / "run", tmp_path / "prm"))
+
+
+def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from fsdpo_train.cli.app import app
+
+    arguments = ["prm", "--data", data, "--out", tmp_path / "prm", "--model", policy]
+    arguments += ["--max-steps", "2", "--lr", "1e-3", "--reduce", "mean", "--save-every", "0"]
+    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert result.exit_code == 0, result.output
+    assert "2 steps, final loss" in result.output and "ranking_auc" in result.output
+    assert json.loads((tmp_path / "prm/prm.json").read_text())["reduce"] == "mean"

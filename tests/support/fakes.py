@@ -1,0 +1,73 @@
+"""Fakes of engines for decoders."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.samplers.tokens import cut_at_stop
+from fsdpo_data.engines.scorers import SteppedText
+
+
+class Writer:
+    """Continues any prompt with random lines: sample i of a prompt is a function of both.
+
+    Args:
+        seed: Another seed is another model.
+        separator: What it writes between steps.
+        mark: What it writes at the start of a step, with ``{}`` for a number.
+        limit: Words a completion may have.
+    """
+
+    model = ModelRef("writer", "0")
+
+    def __init__(
+        self, seed: int, separator: str = "\n", mark: str = "", limit: int | None = None
+    ) -> None:
+        self.seed, self.separator, self.mark, self.limit = seed, separator, mark, limit
+        self.asked: list[tuple[str, int]] = []
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        self.asked += [(prompt, spec.n) for prompt in prompts]
+        return [[self.one(prompt, i, spec) for i in range(spec.n)] for prompt in prompts]
+
+    def one(self, prompt: str, index: int, spec: SamplingSpec) -> Completion:
+        draw = random.Random(f"{self.seed}/{prompt}/{index}")
+        done = prompt.count(self.separator)
+        steps = [
+            self.mark.format(done + i) + draw.choice(["a b", "c", "d e f", "the answer is 7"])
+            for i in range(draw.randint(1, 4))
+        ]
+        text, stop = cut_at_stop(self.separator.join(steps), spec.stop)
+        limit = min(spec.max_tokens, self.limit or spec.max_tokens)
+        words = text.split(" ")
+        if len(words) > limit:
+            return Completion(" ".join(words[:limit]), "length", limit)
+        return Completion(text, "stop", len(words), stop_string=stop)
+
+
+class Judge:
+    """Rewards steps by what stands up to them; few values, so that there are ties."""
+
+    model = ModelRef("judge", "0")
+
+    def __init__(self, seed: int, levels: int = 4, unread: float = 0.0) -> None:
+        self.seed, self.levels, self.unread = seed, levels, unread
+        self.calls = 0
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        self.calls += len(items)
+        return [self.one(item.prompt, tuple(item.steps)) for item in items]
+
+    def one(self, prompt: str, steps: Sequence[str]) -> list[float] | None:
+        steps = tuple(steps)
+        draw = random.Random(f"{self.seed}/{prompt}/{steps}")
+        if draw.random() < self.unread:
+            return None
+        found = []
+        for end in range(len(steps)):
+            step = random.Random(f"{self.seed}/{prompt}/{steps[: end + 1]}")
+            found.append(step.randrange(self.levels) / self.levels)
+        return found

@@ -1,0 +1,68 @@
+"""Small makers that more than one test file uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fsdpo_data.core.identity import ModelRef, SourceRef
+from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.engines.samplers.scripted import FixedSampler
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.problems.load import ProblemSet
+from fsdpo_data.stages.sample import BuildSpec, build
+
+RIGHT = "Step 1: 20 + 22 = 42.\nStep 2: So it is 42. The answer is: 42"
+WRONG = "Step 1: 20 + 22 = 43.\nStep 2: So it is 43. The answer is: 43"
+SILENT = "I do not know"
+TEXTS = (RIGHT, WRONG, SILENT, "")
+
+
+def problem_set(count: int = 3, answer: str = "42") -> ProblemSet:
+    problems = [
+        Problem(f"What is {20} + {22}, asked for the {i}th time?", answer, "test", "train")
+        for i in range(count)
+    ]
+    return ProblemSet(problems, [SourceRef("test", "1", "train")])
+
+
+def build_spec(n: int = 4, **changes: Any) -> BuildSpec:
+    settings: dict[str, Any] = {
+        "model": ModelRef("fixed", "0"),
+        "sources": (SourceRef("test", "1", "train"),),
+        "template": get_template("problem"),
+        "sampling": SamplingSpec(n=n, **changes),
+        "engine": "scripted",
+        "dtype": "auto",
+        "segmenter": "auto@1",
+        "grader": "math@1",
+    }
+    return BuildSpec(**settings)
+
+
+def fixed_sampler(source: ProblemSet, texts: tuple[str, ...] = TEXTS) -> FixedSampler:
+    template = get_template("problem")
+    return FixedSampler({template.render(each.question): texts for each in source.problems})
+
+
+def small_build(
+    out: Path,
+    source: ProblemSet | None = None,
+    *,
+    spec: BuildSpec | None = None,
+    make_sampler: Callable[[], Sampler] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    source = source or problem_set()
+    return build(
+        spec or build_spec(),
+        source,
+        make_sampler or (lambda: fixed_sampler(source)),
+        out,
+        progress=LineProgress(),
+        **options,
+    )

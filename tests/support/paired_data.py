@@ -1,0 +1,69 @@
+"""A small dataset that has everything: problems, solutions with rewards, pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from helpers import build_spec, fixed_sampler, problem_set, small_build
+
+from fsdpo_data.core.identity import digest
+from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.dataset.derive import Draft, derive
+from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.pairs.best_worst import PairSpec
+from fsdpo_data.stages.pair import PairStage
+from fsdpo_data.stages.score import reward_statistics
+
+#: Two right and two wrong solutions.
+SOLUTIONS = tuple(
+    f"Step 1: Way {way}, 20 + 22 = {value}.\nStep 2: So it is {value}. The answer is: {value}"
+    for way, value in enumerate((42, 42, 43, 44))
+)
+
+
+class MadeUpRewards:
+    """A stage that rewards each step by a digest of the step: arbitrary, and always the same.
+
+    Args:
+        salt: Other salts give other rewards.
+    """
+
+    name = "score"
+
+    def __init__(self, salt: str = "") -> None:
+        self.salt = salt
+
+    def spec(self) -> dict[str, Any]:
+        prm = {"name": "made-up-prm", "revision": f"sha256:{self.salt or 0}"}
+        return {"prm": prm, "engine": {"name": "none", "dtype": "float32"}}
+
+    def check(self, source: Path, manifest: dict[str, Any]) -> None:
+        pass
+
+    def run(self, draft: Draft) -> None:
+        draft.rewrite("solutions", "score", self._rewarded)
+        draft.drop_pairs()
+        draft.manifest["rewards"] = reward_statistics(draft.files("solutions"))
+
+    def _rewarded(self, table: pa.Table) -> pa.Table:
+        rows = table.to_pylist()
+        for row in rows:
+            row["step_rewards"] = [self._reward(step) for step in row["completions"]]
+        return pa.Table.from_pylist(rows, schema=arrow_schema("solutions"))
+
+    def _reward(self, step: str) -> float:
+        return int(digest("reward", self.salt, step)[:4], 16) / 0xFFFF
+
+
+def paired_dataset(folder: Path, problems: int = 3, salt: str = "") -> Path:
+    """Build, score and pair under ``folder``; return the dataset's directory."""
+    source = problem_set(problems)
+    built, out = folder / "built", folder / "pairs"
+    small_build(
+        built, source, spec=build_spec(n=4), make_sampler=lambda: fixed_sampler(source, SOLUTIONS)
+    )
+    stages = [MadeUpRewards(salt), PairStage(PairSpec(top=2))]
+    derive(built, out, stages, progress=LineProgress())
+    return out
