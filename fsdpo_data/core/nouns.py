@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from fsdpo_data.core.identity import ID_VERSION, digest
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +49,85 @@ Outcome = Literal["correct", "incorrect", "no_answer", "gold_unparsed", "timed_o
 
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+#: The outcomes that are the model's own doing: wrong answers, and nothing else.
+FAILED: tuple[Outcome, ...] = ("incorrect", "no_answer")
+#: The outcomes that say how good the model is.
+GRADED: tuple[Outcome, ...] = ("correct", *FAILED)
+
+
+class _Row:
+    """A noun whose fields are the columns of its config."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def row(self) -> dict[str, Any]:
+        """Return the row of its config."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Solution(_Row):
+    """One sampled solution of a problem, in steps.
+
+    Attributes:
+        solution_id: What was asked of whom, and which sample it is.
+        problem_id: The problem it solves.
+        sample_index: Position among the samples of the problem.
+        prompt: What the model was given, template applied.
+        completions: The steps; joined they are the text, to the character.
+        finish_reason: ``stop``, or ``length`` for one that was cut.
+        n_tokens: Tokens generated, end-of-sequence included.
+        answer: The answer as extracted; None if there is none.
+        outcome: What became of it.
+        labels: One per step; None where the failure was not the model's.
+        rollouts: Of each step ``n`` continuations and the ``n_correct`` among them; None where
+            there were none.
+        step_rewards: One per step, from 0 to 1; None where it has not been scored.
+    """
+
+    solution_id: str
+    problem_id: str
+    sample_index: int
+    prompt: str
+    completions: Sequence[str]
+    finish_reason: str
+    n_tokens: int
+    answer: str | None
+    outcome: Outcome
+    labels: Sequence[bool] | None
+    rollouts: Sequence[Mapping[str, int]] | None = None
+    step_rewards: Sequence[float] | None = None
+
+    @property
+    def text(self) -> str:
+        """What the model wrote."""
+        return "".join(self.completions)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(_Row):
+    """A solution that is preferred to another one of the same problem.
+
+    Attributes:
+        problem_id: The problem of both.
+        chosen_id: The better solution.
+        rejected_id: The worse one.
+        prompt: What the model was given.
+        chosen: Text of the better one.
+        rejected: Text of the worse one.
+        chosen_steps: Its steps.
+        rejected_steps: Its steps.
+        chosen_rewards: One per step; None for a continuation, which has not been scored.
+        rejected_rewards: One per step.
+    """
+
+    problem_id: str
+    chosen_id: str
+    rejected_id: str
+    prompt: str
+    chosen: str
+    rejected: str
+    chosen_steps: Sequence[str]
+    rejected_steps: Sequence[str]
+    chosen_rewards: Sequence[float] | None
+    rejected_rewards: Sequence[float] | None

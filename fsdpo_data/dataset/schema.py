@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from fsdpo_data.core.nouns import Pair, Problem, Solution
 
 #: Major version of the columns below; in manifests, parquet footers and Hub tags.
 SCHEMA_VERSION = 1
@@ -61,3 +63,10 @@ def arrow_schema(config: str) -> pa.Schema:
         ],
     }
     return pa.schema(columns[config], metadata={VERSION_KEY: str(SCHEMA_VERSION)})
+
+
+def to_table(config: str, rows: Iterable[Problem | Solution | Pair]) -> pa.Table:
+    """Return the rows of a config as a table."""
+    import pyarrow as pa
+
+    return pa.Table.from_pylist([each.row() for each in rows], schema=arrow_schema(config))

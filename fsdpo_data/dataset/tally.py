@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.answers import Verdict
+from fsdpo_data.core.nouns import FAILED, GRADED
 
-_LABELS = {"correct": "positive", "incorrect": "negative", "no_answer": "negative"}
+_LABELS = {"correct": "positive", **dict.fromkeys(FAILED, "negative")}
 
 
 @dataclass(slots=True)
@@ -58,7 +59,7 @@ class Tally:
         self.rules.update(verdict.rule for verdict in verdicts)
         for verdict, count in zip(verdicts, steps, strict=True):
             self.labels[_LABELS.get(verdict.status, "unlabelled")] += count
-        graded = len(verdicts) - outcomes["gold_unparsed"] - outcomes["timed_out"]
+        graded = sum(outcomes[each] for each in GRADED)
         self.solutions += len(verdicts)
         self.accuracies.append((outcomes["correct"], graded))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.nouns import OUTCOMES
+from fsdpo_data.core.nouns import GRADED, OUTCOMES
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.parquet import text_bytes
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, VERSION_KEY, arrow_schema
@@ -162,7 +162,7 @@ def _rows(root: Path) -> Iterator[str]:
 
     steps, labels, rewards = pl.col("completions"), pl.col("labels"), pl.col("step_rewards")
     reward, rollout = pl.element(), pl.element().struct
-    unlabelled = pl.col("outcome").is_in(["gold_unparsed", "timed_out"])
+    unlabelled = ~pl.col("outcome").is_in(GRADED)
     rules = {
         "have an outcome that is not one of " + ", ".join(OUTCOMES): (
             ~pl.col("outcome").is_in(OUTCOMES)

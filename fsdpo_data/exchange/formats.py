@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fsdpo_data.core.nouns import GRADED
 from fsdpo_data.pairs.step_statistics import differing
 
 Row = dict[str, Any]
@@ -56,7 +57,7 @@ def trl_stepwise(row: Row) -> Row | None:
 
 def trl_unpaired(row: Row) -> Row | None:
     """TRL's unpaired preference: one solution, good or not."""
-    if row["outcome"] not in ("correct", "incorrect", "no_answer"):
+    if row["outcome"] not in GRADED:
         return None
     text = "".join(row["completions"])
     return {"prompt": row["prompt"], "completion": text, "label": row["outcome"] == "correct"}

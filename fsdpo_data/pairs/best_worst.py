@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.steps.rewards import aggregated, check_aggregate
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _ranked(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
             rejected_rank=pl.when(worst < pl.col("half")).then(worst),
         )
     correct = scored.filter(pl.col("outcome") == "correct")
-    wrong = scored.filter(pl.col("outcome").is_in(["incorrect", "no_answer"]))
+    wrong = scored.filter(pl.col("outcome").is_in(FAILED))
     sides = (
         correct.sort("reward", descending=True, maintain_order=True).with_columns(
             chosen_rank=place.over("problem_id")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.pairs.statistics import pair_statistics
 from fsdpo_data.pairs.step_statistics import broken_step_pairs, step_pair_statistics
 
@@ -79,7 +80,7 @@ def _both(column: str, value: str) -> pl.Expr:
 def _not_incorrect() -> pl.Expr:
     import polars as pl
 
-    return ~pl.col("rejected_outcome").is_in(["incorrect", "no_answer"])
+    return ~pl.col("rejected_outcome").is_in(FAILED)
 
 
 def _side_rules(side: str) -> dict[str, pl.Expr]:

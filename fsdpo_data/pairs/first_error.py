@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
-
-if TYPE_CHECKING:
-    pass
-
-
-Row = Mapping[str, Any]
+from fsdpo_data.core.nouns import FAILED, Solution
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +35,23 @@ class FirstError:
     """A wrong step to be put right.
 
     Attributes:
-        row: The solution it is in.
+        solution: The solution it is in.
         step: Its index among the steps.
     """
 
-    row: Row
+    solution: Solution
     step: int
 
     @property
     def beginning(self) -> str:
         """The prompt and the steps before the error."""
-        return str(self.row["prompt"]) + "".join(self.row["completions"][: self.step])
+        return self.solution.prompt + "".join(self.solution.completions[: self.step])
 
     @property
     def reward(self) -> float:
         """The reward of the error."""
-        return float(self.row["step_rewards"][self.step])
+        assert self.solution.step_rewards is not None
+        return self.solution.step_rewards[self.step]
 
 
 def first_errors(
@@ -74,30 +69,29 @@ def first_errors(
     import pyarrow.parquet as pq
 
     found = counts if counts is not None else Counter[str]()
-    columns = ("solution_id", "problem_id", "prompt", "completions", "finish_reason", "outcome")
-    rows = pq.read_table(file, columns=[*columns, "step_rewards"]).to_pylist()
     problems: dict[str, list[FirstError]] = {}
-    for row in rows:
-        if row["outcome"] not in ("incorrect", "no_answer"):
+    for row in pq.read_table(file).to_pylist():
+        solution = Solution(**row)
+        if solution.outcome not in FAILED:
             continue
         found["incorrect"] += 1
-        error = _first_error(row, spec.threshold, found)
+        error = _first_error(solution, spec.threshold, found)
         if error is not None:
-            problems.setdefault(row["problem_id"], []).append(error)
+            problems.setdefault(solution.problem_id, []).append(error)
     for errors in problems.values():
         yield from _worst(errors, spec.max_pairs, found)
 
 
-def _first_error(row: Row, threshold: float, counts: Counter[str]) -> FirstError | None:
-    if row["finish_reason"] != "stop":
+def _first_error(solution: Solution, threshold: float, counts: Counter[str]) -> FirstError | None:
+    if solution.finish_reason != "stop":
         counts["truncated"] += 1
         return None
-    if row["step_rewards"] is None:
+    if solution.step_rewards is None:
         counts["unscored"] += 1
         return None
-    for step, reward in enumerate(row["step_rewards"]):
+    for step, reward in enumerate(solution.step_rewards):
         if reward < threshold:
-            return FirstError(row, step)
+            return FirstError(solution, step)
     counts["no_error"] += 1
     return None
 
@@ -108,7 +102,7 @@ def _worst(
     """Return the different errors of a problem, the lowest rewards first."""
     different: dict[str, FirstError] = {}
     for error in sorted(errors, key=lambda each: each.reward):
-        different.setdefault(error.beginning + error.row["completions"][error.step], error)
+        different.setdefault(error.beginning + error.solution.completions[error.step], error)
     kept = list(different.values())[:limit]
     counts["repeated"] += len(errors) - len(different)
     counts["over_limit"] += len(different) - len(kept)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.steps.rewards import aggregated
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
     outcome = pl.col("outcome")
     by_problem = solutions.group_by("problem_id").agg(
         right=(outcome == "correct").sum(),
-        wrong=outcome.is_in(["incorrect", "no_answer"]).sum(),
+        wrong=outcome.is_in(FAILED).sum(),
     )
     right, wrong = pl.col("right"), pl.col("wrong")
     counted = by_problem.select(

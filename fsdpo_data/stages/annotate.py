@@ -26,9 +26,10 @@ from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.answers.pool import GraderPool
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.log import Span
+from fsdpo_data.core.nouns import Solution
 from fsdpo_data.core.sampling import solution_id
 from fsdpo_data.dataset.parquet import text_bytes, write_parquet
-from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.tally import Shard, Tally
 from fsdpo_data.steps.labels import outcome_labels
 from fsdpo_data.steps.segment import get_segmenter
@@ -98,37 +99,34 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> Shard:
         task: What to write.
         grader: Does the grading; one of this process if None.
     """
-    import pyarrow as pa
-
     _, segment = get_segmenter(task.segmenter)
     records = list(_records(task))
     judged = iter((grader or get_grader(task.grader)).grade(_pairs(records)))
-    rows: list[dict[str, Any]] = []
+    solutions: list[Solution] = []
     tally, texts = Tally(), hashlib.sha256()
     for problem_id, _, record in records:
         samples = record["completions"]
         verdicts = list(islice(judged, len(samples)))
         for index, (sample, verdict) in enumerate(zip(samples, verdicts, strict=True)):
             steps = segment(sample["text"])
-            rows.append(
-                {
-                    "solution_id": solution_id(problem_id, task.sampling, index),
-                    "problem_id": problem_id,
-                    "sample_index": index,
-                    "prompt": record["prompt"],
-                    "completions": steps,
-                    "finish_reason": sample["finish_reason"],
-                    "n_tokens": sample["n_tokens"],
-                    "answer": verdict.answer,
-                    "outcome": verdict.status,
-                    "labels": outcome_labels(verdict.status, len(steps)),
-                }
+            solutions.append(
+                Solution(
+                    solution_id(problem_id, task.sampling, index),
+                    problem_id,
+                    index,
+                    record["prompt"],
+                    steps,
+                    sample["finish_reason"],
+                    sample["n_tokens"],
+                    verdict.answer,
+                    verdict.status,
+                    outcome_labels(verdict.status, len(steps)),
+                )
             )
             texts.update(text_bytes(sample["text"]))
-        tally.add(_tally(samples, verdicts, rows[-len(samples) :]))
-    table = pa.Table.from_pylist(rows, schema=arrow_schema("solutions"))
-    write_parquet(table, task.target)
-    return Shard(task.target, table.num_rows, texts.hexdigest(), tally)
+        tally.add(_tally(samples, verdicts, solutions[-len(samples) :]))
+    write_parquet(to_table("solutions", solutions), task.target)
+    return Shard(task.target, len(solutions), texts.hexdigest(), tally)
 
 
 def _records(task: ShardTask) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -143,7 +141,7 @@ def _pairs(records: Sequence[tuple[str, str, dict[str, Any]]]) -> list[tuple[str
 
 
 def _tally(
-    samples: Sequence[dict[str, Any]], verdicts: Sequence[Verdict], rows: Sequence[dict[str, Any]]
+    samples: Sequence[dict[str, Any]], verdicts: Sequence[Verdict], solutions: Sequence[Solution]
 ) -> Tally:
     """Count the samples of one problem."""
     tally = Tally(
@@ -152,5 +150,5 @@ def _tally(
         truncated=sum(sample["finish_reason"] == "length" for sample in samples),
         unique=len({sample["text"] for sample in samples}),
     )
-    tally.add_verdicts(verdicts, [len(row["completions"]) for row in rows])
+    tally.add_verdicts(verdicts, [len(each.completions) for each in solutions])
     return tally

@@ -6,7 +6,7 @@ The unit that survives a stop is a beginning with its N continuations, one line 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -32,10 +32,14 @@ def beginning_id(text: str) -> str:
     return digest("beginning", ID_VERSION, text)
 
 
-def beginnings(row: Mapping[str, Any]) -> Iterator[Beginning]:
-    """Yield (id, text to continue) behind every step of a solution but the last."""
-    text = row["prompt"]
-    for step in row["completions"][:-1]:
+def beginnings(text: str, steps: Sequence[str]) -> Iterator[Beginning]:
+    """Yield (id, text to continue) behind every step but the last.
+
+    Args:
+        text: The prompt.
+        steps: The steps of a solution.
+    """
+    for step in steps[:-1]:
         text += step
         yield beginning_id(text), text
 

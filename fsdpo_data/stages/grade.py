@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -19,9 +20,10 @@ from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.nouns import Solution
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest, outcome_statistics
-from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.steps.labels import outcome_labels
 
@@ -113,24 +115,20 @@ def regraded(
         changes: Is added (old outcome, new outcome) of this file.
         table: The rows of ``solutions``.
     """
-    import pyarrow as pa
-
-    rows = table.to_pylist()
-    pairs = [(golds[row["problem_id"]], "".join(row["completions"])) for row in rows]
-    verdicts = grader.grade(pairs)
-    changes.update((row["outcome"], v.status) for row, v in zip(rows, verdicts, strict=True))
-    for row, verdict in zip(rows, verdicts, strict=True):
-        row["answer"], row["outcome"] = verdict.answer, verdict.status
-        row["labels"] = outcome_labels(verdict.status, len(row["completions"]))
-    for some, of_problem in _by_problem(rows, verdicts):
-        tally.add_verdicts(of_problem, [len(row["completions"]) for row in some])
-    return pa.Table.from_pylist(rows, schema=arrow_schema("solutions"))
-
-
-def _by_problem(
-    rows: Sequence[dict[str, Any]], verdicts: Sequence[Verdict]
-) -> Iterator[tuple[list[dict[str, Any]], list[Verdict]]]:
-    both = zip(rows, verdicts, strict=True)
-    for _, group in groupby(both, key=lambda each: each[0]["problem_id"]):
+    solutions = [Solution(**row) for row in table.to_pylist()]
+    verdicts = grader.grade([(golds[each.problem_id], each.text) for each in solutions])
+    both = list(zip(solutions, verdicts, strict=True))
+    changes.update((solution.outcome, verdict.status) for solution, verdict in both)
+    for _, group in groupby(both, key=lambda each: each[0].problem_id):
         some = list(group)
-        yield [row for row, _ in some], [verdict for _, verdict in some]
+        tally.add_verdicts([v for _, v in some], [len(s.completions) for s, _ in some])
+    return to_table("solutions", (_judged(*each) for each in both))
+
+
+def _judged(solution: Solution, verdict: Verdict) -> Solution:
+    return replace(
+        solution,
+        answer=verdict.answer,
+        outcome=verdict.status,
+        labels=outcome_labels(verdict.status, len(solution.completions)),
+    )

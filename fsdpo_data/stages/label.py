@@ -8,7 +8,7 @@ outcome is its label, so the last step has counts of one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,11 @@ from fsdpo_data.answers import Grader
 from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.nouns import GRADED, Solution
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import RunDir
-from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.stages.continuations import (
     Beginning,
     ContinueOptions,
@@ -119,7 +120,7 @@ def _wanted(files: list[Path]) -> Iterator[Beginning]:
         for batch in pq.ParquetFile(file).iter_batches(2048, columns=columns):
             for row in batch.to_pylist():
                 if row["labels"] is not None:
-                    yield from beginnings(row)
+                    yield from beginnings(row["prompt"], row["completions"])
 
 
 def with_rollouts(
@@ -133,38 +134,44 @@ def with_rollouts(
         grader: Judges a beginning together with its continuation.
         table: The rows of ``solutions``.
     """
-    import pyarrow as pa
-
-    rows = table.to_pylist()
-    asked = {key: row for row in rows if row["labels"] is not None for key, _ in beginnings(row)}
+    solutions = [Solution(**row) for row in table.to_pylist()]
+    asked = {
+        key: each
+        for each in solutions
+        if each.labels is not None
+        for key, _ in beginnings(each.prompt, each.completions)
+    }
     counts = dict(_counts(run, golds, grader, asked))
-    for row in rows:
-        if row["labels"] is None:
-            continue
-        steps = [counts[key] for key, _ in beginnings(row)]
-        last = (int(row["outcome"] == "correct"), 1)
-        # Where no continuation of some step could be judged, those of the others would mislead.
-        if all(n for _, n in steps):
-            every = [*steps, last] if row["completions"] else []
-            row["rollouts"] = [{"n": n, "n_correct": correct} for correct, n in every]
-    return pa.Table.from_pylist(rows, schema=arrow_schema("solutions"))
+    return to_table("solutions", (_counted(each, counts) for each in solutions))
+
+
+def _counted(solution: Solution, counts: Mapping[str, Counts]) -> Solution:
+    """Return a solution with the counts of its steps, if every step has some."""
+    if solution.labels is None:
+        return solution
+    steps = [counts[key] for key, _ in beginnings(solution.prompt, solution.completions)]
+    # Where no continuation of some step could be judged, those of the others would mislead.
+    if not all(n for _, n in steps):
+        return solution
+    every = [*steps, (int(solution.outcome == "correct"), 1)] if solution.completions else []
+    return replace(solution, rollouts=[{"n": n, "n_correct": right} for right, n in every])
 
 
 def _counts(
-    run: RunDir, golds: Mapping[str, str], grader: Grader, asked: Mapping[str, Mapping[str, Any]]
+    run: RunDir, golds: Mapping[str, str], grader: Grader, asked: Mapping[str, Solution]
 ) -> Iterator[tuple[str, Counts]]:
     """Grade the continuations of each beginning; count the right ones and those judged."""
     pairs: list[tuple[str, str]] = []
     sizes = []
-    for row, record in zip(asked.values(), continuations(run, asked), strict=True):
-        beginning = record["prompt"][len(row["prompt"]) :]
-        gold = golds[row["problem_id"]]
+    for solution, record in zip(asked.values(), continuations(run, asked), strict=True):
+        beginning = record["prompt"][len(solution.prompt) :]
+        gold = golds[solution.problem_id]
         pairs += [(gold, beginning + each["text"]) for each in record["completions"]]
         sizes.append(len(record["completions"]))
     verdicts = iter(grader.grade(pairs))
     for key, size in zip(asked, sizes, strict=True):
         outcomes = [next(verdicts).status for _ in range(size)]
-        judged = [each for each in outcomes if each not in ("gold_unparsed", "timed_out")]
+        judged = [each for each in outcomes if each in GRADED]
         yield key, (judged.count("correct"), len(judged))
 
 

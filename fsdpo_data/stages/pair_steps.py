@@ -21,10 +21,11 @@ from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, digest
+from fsdpo_data.core.nouns import Pair
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import RunDir
-from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.pairs.first_error import FirstError, StepPairSpec, first_errors
 from fsdpo_data.pairs.step_statistics import step_pair_statistics
 from fsdpo_data.stages.continuations import (
@@ -128,8 +129,8 @@ class Repair:
     segmenter: Segmenter
     sampling: str
 
-    def rows(self, errors: Sequence[FirstError]) -> Iterator[dict[str, Any]]:
-        """Yield the row of ``pairs`` for each error that some continuation puts right."""
+    def pairs(self, errors: Sequence[FirstError]) -> Iterator[Pair]:
+        """Yield the pair for each error that some continuation puts right."""
         candidates = [
             list(self._candidates(error, record))
             for error, record in zip(
@@ -139,7 +140,7 @@ class Repair:
             )
         ]
         asked = [
-            (self.golds[error.row["problem_id"]], "".join(steps))
+            (self.golds[error.solution.problem_id], "".join(steps))
             for error, each in zip(errors, candidates, strict=True)
             for _, steps in each
         ]
@@ -160,7 +161,7 @@ class Repair:
 
         Joined with what they continue, they must fall into the same steps before it.
         """
-        steps = error.row["completions"]
+        steps = error.solution.completions
         before = "".join(steps[: error.step])
         for index, each in enumerate(record["completions"]):
             if each["finish_reason"] != "stop":
@@ -173,25 +174,22 @@ class Repair:
                 yield index, told
 
 
-def _pair(error: FirstError, chosen_id: str, steps: list[str]) -> dict[str, Any]:
-    row = error.row
-    return {
-        "problem_id": row["problem_id"],
-        "chosen_id": chosen_id,
-        "rejected_id": row["solution_id"],
-        "prompt": row["prompt"],
-        "chosen": "".join(steps),
-        "rejected": "".join(row["completions"]),
-        "chosen_steps": steps,
-        "rejected_steps": row["completions"],
-        "chosen_rewards": None,
-        "rejected_rewards": row["step_rewards"],
-    }
+def _pair(error: FirstError, chosen_id: str, steps: Sequence[str]) -> Pair:
+    solution = error.solution
+    return Pair(
+        problem_id=solution.problem_id,
+        chosen_id=chosen_id,
+        rejected_id=solution.solution_id,
+        prompt=solution.prompt,
+        chosen="".join(steps),
+        rejected=solution.text,
+        chosen_steps=steps,
+        rejected_steps=solution.completions,
+        chosen_rewards=None,
+        rejected_rewards=solution.step_rewards,
+    )
 
 
 def step_pair_table(file: Path, spec: StepPairSpec, repair: Repair) -> pa.Table:
     """Return the rows of ``pairs`` that one file of solutions gives."""
-    import pyarrow as pa
-
-    rows = list(repair.rows(list(first_errors(file, spec))))
-    return pa.Table.from_pylist(rows, schema=arrow_schema("pairs"))
+    return to_table("pairs", repair.pairs(list(first_errors(file, spec))))

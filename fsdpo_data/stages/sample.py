@@ -19,7 +19,7 @@ from fsdpo_data.core.sampling import SamplingSpec, sampling_id
 from fsdpo_data.dataset.manifest import Manifest, make_manifest
 from fsdpo_data.dataset.parquet import write_parquet
 from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, RunDir
-from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.seal import seal
 from fsdpo_data.engines.options import SamplerOptions, engine_arguments
 from fsdpo_data.engines.samplers import Sampler
@@ -154,7 +154,7 @@ def _seal(
             shutil.rmtree(run.path / name, ignore_errors=True)
             (run.path / name).mkdir()
     problems_file = run.path / "problems" / "train-00000-of-00001.parquet"
-    _write_problems(problems_file, source.problems)
+    write_parquet(to_table("problems", source.problems), problems_file)
     tasks = _shard_tasks(run, spec, source.problems)
     progress.phase("annotate", len(tasks))
     shards = []
@@ -169,13 +169,6 @@ def _seal(
         write_atomic(run.path / QUARANTINE, "".join(row + "\n" for row in rows).encode())
     seal(run.path, manifest, saved=len(run.spans))
     progress.advance(1)
-
-
-def _write_problems(file: Path, problems: Sequence[Problem]) -> None:
-    import pyarrow as pa
-
-    rows = [problem.row() for problem in problems]
-    write_parquet(pa.Table.from_pylist(rows, schema=arrow_schema("problems")), file)
 
 
 def _shard_tasks(run: RunDir, spec: BuildSpec, problems: Sequence[Problem]) -> list[ShardTask]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.nouns import GRADED
 from fsdpo_data.core.statistics import ranking_auc
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
@@ -98,9 +99,7 @@ def reward_statistics(files: list[Path]) -> dict[str, Any]:
         min=aggregated("step_rewards", "min"),
     )
     rows = solutions.collect()
-    graded = rows.filter(
-        (pl.col("n_rewards") > 0) & pl.col("outcome").is_in(["correct", "incorrect", "no_answer"])
-    )
+    graded = rows.filter((pl.col("n_rewards") > 0) & pl.col("outcome").is_in(GRADED))
     right = (graded["outcome"] == "correct").to_list()
     rankings = {
         how: ranking_auc(graded["problem_id"].to_list(), graded[how].to_list(), right)

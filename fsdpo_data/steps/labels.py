@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fsdpo_data.core.nouns import Outcome
+from fsdpo_data.core.nouns import FAILED, GRADED, Outcome
 
 #: Name of the rule, in specs and manifests.
 OUTCOME_LABELS = "outcome@1"
@@ -15,10 +15,4 @@ def outcome_labels(outcome: Outcome, n_steps: int) -> list[bool] | None:
         One label per step, or None where the failure is not the model's (a gold that cannot be
         parsed, a grader that ran out of time): such a solution is counted, never labelled 0.
     """
-    match outcome:
-        case "correct":
-            return [True] * n_steps
-        case "incorrect" | "no_answer":
-            return [False] * n_steps
-        case "gold_unparsed" | "timed_out":
-            return None
+    return [outcome not in FAILED] * n_steps if outcome in GRADED else None

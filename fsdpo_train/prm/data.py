@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.core.rows import read_records
 from fsdpo_data.dataset.run import CONFIG, MANIFEST
 from fsdpo_data.engines.step_tokens import StepTokenizer
@@ -136,7 +137,7 @@ def _mixed_problems(files: Sequence[Path]) -> set[str]:
         .group_by("problem_id")
         .agg(
             right=(outcome == "correct").any(),
-            wrong=outcome.is_in(["incorrect", "no_answer"]).any(),
+            wrong=outcome.is_in(FAILED).any(),
         )
     )
     return set(by_problem.filter("right", "wrong").collect()["problem_id"])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.nouns import GRADED, Problem
 from fsdpo_data.core.statistics import Ranking, auc, mean_interval, ranking_auc
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
@@ -86,10 +86,7 @@ def load_unscored(root: Path) -> list[ScoredSolution]:
     truth = dict(_embedded_problems(root))
     rows = (
         pl.scan_parquet(root / "solutions" / "*.parquet")
-        .filter(
-            (pl.col("completions").list.len() > 0)
-            & pl.col("outcome").is_in(["correct", "incorrect", "no_answer"])
-        )
+        .filter((pl.col("completions").list.len() > 0) & pl.col("outcome").is_in(GRADED))
         .select("problem_id", "prompt", "completions", "step_rewards", "outcome")
         .collect()
     )

@@ -14,7 +14,7 @@ from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.comparing.equal import rule_of
 from fsdpo_data.answers.reading.read import read
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.nouns import FAILED, Problem
 
 #: Right for no gold: what a grader accepts that takes a damaged gold for an empty one, or a part
 #: of an answer for the whole.
@@ -131,6 +131,6 @@ def _accepts_decoys(task: Task, golds: Sequence[tuple[int, Problem]]) -> Iterato
     for decoy in DECOYS:
         items = [(problem, decoy) for _, problem in golds]
         for (row, problem), judged in zip(golds, judge(task, items), strict=True):
-            if judged.verdict.status not in ("incorrect", "no_answer"):
+            if judged.verdict.status not in FAILED:
                 said = f"for {decoy!r} the verdict is {judged.verdict.status}"
                 yield Finding(row, problem.answer, said, surprise=True)
