@@ -4,12 +4,51 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from fsdpo_data.answers import Grader, Verdict
-from fsdpo_data.answers.comparing.equal import Options, equivalent, is_words
+from fsdpo_data.answers.comparing.equal import STRICT, Options, equivalent, is_words
 from fsdpo_data.answers.finding.extract import Extraction, extract
 from fsdpo_data.answers.finding.stated import states
+from fsdpo_data.answers.reading.answer import Answer, read_answer
 from fsdpo_data.core.errors import SchemaError
+
+#: A gold answer, read once and then graded against as often as there are responses.
+Gold: TypeAlias = Answer
+
+
+def read_gold(text: str) -> Gold:
+    """Read a gold answer, for ``grade``; an empty one gives ``gold_unparsed`` verdicts."""
+    return read_answer(text)
+
+
+def grade(
+    gold: Gold,
+    response: str,
+    options: Options = STRICT,
+    find: Callable[[str], Extraction] = extract,
+) -> Verdict:
+    """Judge one response; never raises on text.
+
+    Args:
+        gold: The result of ``read_gold``.
+        response: What the model wrote.
+        options: How answers are compared.
+        find: Finds the answer in the response.
+    """
+    if not gold.text.strip():
+        return Verdict("gold_unparsed", None, "empty-gold")
+    found = find(response)
+    if found.answer is None:
+        return Verdict("no_answer", None, found.rule)
+    verdict = equivalent(gold, found.answer, options)
+    if verdict.status == "incorrect" and found.value is not None and _is_prose(found):
+        verdict = equivalent(gold, found.value, options)
+    if verdict.status == "incorrect" and found.sentence and states(gold, found.sentence):
+        rule = f"{found.rule}/sentence"
+        return Verdict("correct", found.answer, rule, verdict.gold_form, found.sentence)
+    rule = f"{found.rule}/{verdict.rule}"
+    return Verdict(verdict.status, found.answer, rule, verdict.gold_form, verdict.answer_form)
 
 
 class MathGrader:
@@ -30,23 +69,9 @@ class MathGrader:
         self._extract = extract
 
     def grade(self, items: Sequence[tuple[str, str]]) -> list[Verdict]:
-        """Grade (gold, response) pairs, in order; never raises on text."""
-        return [self._grade_one(gold, response) for gold, response in items]
-
-    def _grade_one(self, gold: str, response: str) -> Verdict:
-        if not gold.strip():
-            return Verdict("gold_unparsed", None, "empty-gold")
-        found = self._extract(response)
-        if found.answer is None:
-            return Verdict("no_answer", None, found.rule)
-        verdict = equivalent(gold, found.answer, self.options)
-        if verdict.status == "incorrect" and found.value is not None and _is_prose(found):
-            verdict = equivalent(gold, found.value, self.options)
-        if verdict.status == "incorrect" and found.sentence and states(gold, found.sentence):
-            rule = f"{found.rule}/sentence"
-            return Verdict("correct", found.answer, rule, verdict.gold_form, found.sentence)
-        rule = f"{found.rule}/{verdict.rule}"
-        return Verdict(verdict.status, found.answer, rule, verdict.gold_form, verdict.answer_form)
+        """Grade (gold, response) pairs, in order; each gold is read once."""
+        golds = {text: read_gold(text) for text in dict.fromkeys(gold for gold, _ in items)}
+        return [grade(golds[text], answer, self.options, self._extract) for text, answer in items]
 
 
 def _is_prose(found: Extraction) -> bool:
@@ -63,8 +88,6 @@ def get_grader(version: str | None = None) -> Grader:
     Raises:
         SchemaError: if this release has no such grader.
     """
-    from fsdpo_data.answers.grader import MathGrader
-
     strict = MathGrader()
     name, plus, tolerance = (version or strict.version).partition("+tolerance=")
     if name != strict.version or (plus and not _TOLERANCE.fullmatch(tolerance)):

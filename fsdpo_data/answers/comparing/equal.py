@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,12 +10,11 @@ from fsdpo_data.answers.budget import Budget, OutOfBudget, TooLarge
 from fsdpo_data.answers.comparing.agree import within
 from fsdpo_data.answers.comparing.compare import Comparison
 from fsdpo_data.answers.comparing.numeric import symbols
-from fsdpo_data.answers.lexicon.numbers import agree, read_number
-from fsdpo_data.answers.memory import MAX_KEPT, remember
-from fsdpo_data.answers.reading.clean import MAX_LENGTH, clean
+from fsdpo_data.answers.lexicon.numbers import agree
+from fsdpo_data.answers.reading.answer import Answer, read_answer
 from fsdpo_data.answers.reading.lex import Unreadable, spelling
 from fsdpo_data.answers.reading.prose import UNDEFINED, same_words
-from fsdpo_data.answers.reading.read import MAX_READ, alternatives, read
+from fsdpo_data.answers.reading.read import MAX_READ
 from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
     Based,
@@ -55,94 +53,52 @@ class Options:
 STRICT = Options()
 
 
-def equivalent(gold: str, answer: str, options: Options = STRICT) -> Verdict:
+def equivalent(gold: Answer | str, answer: Answer | str, options: Options = STRICT) -> Verdict:
     """Compare two bare answers; never raises on text."""
-    if not gold.strip():
-        return Verdict("gold_unparsed", answer, "empty-gold")
-    if not answer.strip():
-        return Verdict("no_answer", answer, "empty-answer")
-    quick = _quick(gold, answer, options)
+    left = read_answer(gold) if isinstance(gold, str) else gold
+    right = read_answer(answer) if isinstance(answer, str) else answer
+    if not left.text.strip():
+        return Verdict("gold_unparsed", right.text, "empty-gold")
+    if not right.text.strip():
+        return Verdict("no_answer", right.text, "empty-answer")
+    quick = _quick(left, right, options)
     if quick is not None:
         return quick
-    key = canonical(gold)
-    if key == canonical(answer):
-        return Verdict("correct", answer, "text", key, key)
-    left, right = Side(gold, read(gold)), Side(answer, read(answer))
+    if left.key == right.key:
+        return Verdict("correct", right.text, "text", left.key, left.key)
     try:
         same, rule = _compare(left, right, options)
         status: Outcome = "correct" if same else "incorrect"
     except (OutOfBudget, TooLarge):
         status, rule = "timed_out", "budget"
-    return Verdict(status, answer, rule, left.form(), right.form())
+    return Verdict(status, right.text, rule, left.form, right.form)
 
 
-def _quick(gold: str, answer: str, options: Options) -> Verdict | None:
+def _quick(gold: Answer, answer: Answer, options: Options) -> Verdict | None:
     """Decide pairs of plain numbers."""
-    left, right = _number(gold), _number(answer)
+    left, right = gold.number, answer.number
     if not isinstance(left, Num) or not isinstance(right, Num):
         return None
     same = agree(left, right)
     if not same and options.tolerance is not None:
         same = within(left, right, Fraction(options.tolerance), Budget(BUDGET))
-    if not same and "," in gold and "," in answer:
+    if not same and "," in gold.text and "," in answer.text:
         return None  # "70,110" may be a list, but a list is no single number
-    return Verdict("correct" if same else "incorrect", answer, "number", show(left), show(right))
+    status: Outcome = "correct" if same else "incorrect"
+    return Verdict(status, answer.text, "number", show(left), show(right))
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One side of a comparison: a text and how it was read."""
-
-    text: str
-    value: Value
-
-    def form(self) -> str:
-        """Return the normal form: how the text was read."""
-        return show(self.value) if len(self.text) > MAX_KEPT else _form(self.text)
-
-
-@remember(8_192)
-def _form(text: str) -> str:
-    return show(read(text))
-
-
-@remember(32_768)
-def _number(text: str) -> Num | Quantity | None:
-    return read_number(text)
-
-
-_SPACE = re.compile(r"(?<=[A-Za-z0-9.])\s+(?=[A-Za-z0-9.])|\s+|\\[!]|\\(?:left|right)(?![A-Za-z])")
-
-
-@remember(8_192)
-def canonical(answer: str) -> str:
-    """Return a key that only equivalent answers share."""
-    if len(answer) > MAX_LENGTH:
-        return answer
-    number = _number(answer)
-    if isinstance(number, Num):
-        return f"{number.value.numerator:x}/{number.value.denominator:x}"
-    text = clean(answer).replace("dfrac", "frac").replace("tfrac", "frac")
-    return _SPACE.sub(lambda gap: " " if gap.group().isspace() and _between(gap) else "", text)
-
-
-def _between(gap: re.Match[str]) -> bool:
-    """Whether a gap keeps two words or numbers apart."""
-    before, after = gap.string[: gap.start()][-1:], gap.string[gap.end() :][:1]
-    return before.isalnum() and after.isalnum()
-
-
-def _compare(gold: Side, answer: Side, options: Options) -> tuple[bool, str]:
+def _compare(gold: Answer, answer: Answer, options: Options) -> tuple[bool, str]:
     are_text = isinstance(gold.value, Text), isinstance(answer.value, Text)
-    if same_words(gold.text, answer.text, *are_text):
+    if same_words(gold.plain, answer.plain, *are_text):
         return True, "words"
     if gold.value == answer.value == UNDEFINED:
         return True, "words"
     if all(are_text):
-        return same_spelling(gold.text, answer.text), "words"
+        return same_spelling(gold.cleaned, answer.cleaned), "words"
     comparison = Comparison(Budget(BUDGET), options.tolerance)
-    for left in alternatives(gold.text, gold.value):
-        for right in alternatives(answer.text, answer.value):
+    for left in gold.alternatives:
+        for right in answer.alternatives:
             if comparison.same(left, right):
                 return True, rule_of(left)
     if _with_units(gold, answer, comparison):
@@ -150,7 +106,7 @@ def _compare(gold: Side, answer: Side, options: Options) -> tuple[bool, str]:
     return False, rule_of(gold.value)
 
 
-def _with_units(gold: Side, answer: Side, comparison: Comparison) -> bool:
+def _with_units(gold: Answer, answer: Answer, comparison: Comparison) -> bool:
     """Read letters as units where they cannot be variables.
 
     They cannot if the other side is a number without letters; a gold such as ``37/4 m`` is a
@@ -158,27 +114,25 @@ def _with_units(gold: Side, answer: Side, comparison: Comparison) -> bool:
     """
     left, right = gold.value, answer.value
     if _has_letters(right) and not _has_letters(left):
-        measured = read(answer.text, letter_units=True)
-        return measured != right and comparison.same(left, measured)
+        return answer.measured != right and comparison.same(left, answer.measured)
     if _has_letters(left) and isinstance(right, Quantity) and right.unit.dims:
-        measured = read(gold.text, letter_units=True)
-        return measured != left and comparison.same(measured, right)
+        return gold.measured != left and comparison.same(gold.measured, right)
     return False
 
 
 def same_spelling(gold: str, answer: str) -> bool:
-    """Whether two texts that cannot be read are written with the same signs."""
+    """Whether two cleaned texts that cannot be read are written with the same signs."""
     if max(len(gold), len(answer)) > MAX_READ:
         return False
     try:
-        return spelling(clean(gold)) == spelling(clean(answer))
+        return spelling(gold) == spelling(answer)
     except Unreadable:
         return False
 
 
 def is_words(answer: str) -> bool:
     """Whether ``answer`` is plain words, not a value that can be calculated with."""
-    return isinstance(read(answer), Text)
+    return isinstance(read_answer(answer).value, Text)
 
 
 def _has_letters(value: Value) -> bool:

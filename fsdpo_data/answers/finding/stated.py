@@ -10,9 +10,9 @@ import re
 
 from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.lexicon.words import find_dates
+from fsdpo_data.answers.reading.answer import Answer
 from fsdpo_data.answers.reading.clean import clean
 from fsdpo_data.answers.reading.prose import plain_text
-from fsdpo_data.answers.reading.read import read
 from fsdpo_data.answers.tree import Moment, Text
 
 #: Longest gold, in words, that is looked for.
@@ -28,14 +28,14 @@ _DOUBT = names(
 _BEFORE = names("is are was were be been in on during called named chose picked becomes")
 
 
-def states(gold: str, sentence: str) -> bool:
+def states(gold: Answer, sentence: str) -> bool:
     """Whether ``sentence`` says that the answer is ``gold``."""
-    value = read(gold)
+    value = gold.value
     if isinstance(value, Moment):
         return value.month is not None and find_dates(sentence) == [value]
     if not isinstance(value, Text):
         return False
-    wanted, words = _words(gold), _words(sentence)
+    wanted, words = _words(gold.plain), _words(plain_text(clean(sentence)))
     while words and words[0] in _CONNECTIVES:
         words = words[1:]
     if not 0 < len(wanted) <= MAX_WORDS or not len(wanted) <= len(words):
@@ -49,9 +49,9 @@ def states(gold: str, sentence: str) -> bool:
     return words[-len(wanted) :] == wanted and bool(set(before) & _BEFORE)
 
 
-def _words(text: str) -> list[str]:
-    """Return the words of ``text`` in lower case, without articles and possessive marks."""
-    plain = plain_text(clean(text)).replace("hey're", "hey are")
+def _words(plain: str) -> list[str]:
+    """Return the words of a plain text in lower case, without articles and possessive marks."""
+    plain = plain.replace("hey're", "hey are")
     words = _WORD.findall(plain)
     kept = words[:1] if words and words[0].lower() not in _ARTICLES else []
     kept += [word for word in words[1:] if word not in _ARTICLES]  # but the A of "Brand A"

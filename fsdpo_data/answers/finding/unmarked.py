@@ -14,11 +14,13 @@ _NEAR = 4_000
 #: Longest response that can be nothing but its answer.
 _WHOLE = 300
 
+#: A number in a path, an identifier or a version ("/tmp/run-5/", "v1.3") is the answer to nothing.
 _NUMBER = re.compile(
-    r"(?<![\w.^_:])\d{1,4}(?::\d{1,4})+(?:\s?[ap]\.?m\b\.?)?|"  # a ratio, or a time of day
-    r"(?<![\w.^_])[-−–]?\s?(?:\\?[$£€]\s?)?[-−]?"
+    r"(?<![\w.^_/\\])(?<![A-Za-z_][-−–])"
+    r"(?:(?<!:)\d{1,4}(?::\d{1,4})+(?:\s?[ap]\.?m\b\.?)?|"  # a ratio, or a time of day
+    r"[-−–]?\s?(?:\\?[$£€]\s?)?[-−]?"
     r"(?:(?:\d{1,3}(?:(?:,|\{,\}|,\\!|\\,)\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
-    r"(?:\s?/\s?\d+(?:\.\d+)?)?(?:\\?%)?",
+    r"(?:\s?/\s?\d+(?:\.\d+)?)?(?:\\?%)?)",
     re.I,
 )
 _MATHS = re.compile(r"\$\$?([^$\n]{1,400})\$\$?|\\\(([^\n]{1,400}?)\\\)|\\\[([^\]]{1,400}?)\\\]")

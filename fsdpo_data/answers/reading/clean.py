@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from fsdpo_data.answers.memory import remember
-
 #: Longest answer that is taken up at all; longer ones agree only if they are the same text.
 MAX_LENGTH = 10_000
 
@@ -82,7 +80,6 @@ _MARKED_UP = re.compile(r"^<|\{\s*[-+=<>]\s*\}")
 _DOLLAR = re.compile(r"(?<!\\)\$")
 
 
-@remember(16_384)
 def clean(text: str) -> str:
     """Return ``text`` in plain ASCII LaTeX, without delimiters, bold marks and the full stop."""
     if not text.isascii():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from fsdpo_data.answers.memory import remember
-from fsdpo_data.answers.reading.clean import clean
 from fsdpo_data.answers.tree import Const, Items, Sym, Text, Value
 
 _WRAPPER = re.compile(
@@ -123,17 +121,21 @@ _ROMAN = re.compile("[IVX]{2,}")
 _LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:[\s,;&()]|and)*[A-Z]\)?)*")
 
 
-@remember(8_192)
 def plain_text(text: str) -> str:
     """Return ``text`` without LaTeX wrappers, in single spaces."""
     return " ".join(re.sub(r"[{}$]", " ", _SPACING.sub(" ", _WRAPPER.sub(" ", text))).split())
 
 
-def same_words(gold: str, answer: str, *are_text: bool) -> bool:
-    """Compare as words: choices, lists of choices, names."""
-    if len(gold) > MAX_WORDS_LENGTH or len(answer) > MAX_WORDS_LENGTH:
+def same_words(left: str, right: str, *are_text: bool) -> bool:
+    """Compare as words: choices, lists of choices, names.
+
+    Args:
+        left: The gold's ``plain_text``.
+        right: The answer's.
+        are_text: Whether each could be read as words only.
+    """
+    if len(left) > MAX_WORDS_LENGTH or len(right) > MAX_WORDS_LENGTH:
         return False
-    left, right = plain_text(clean(gold)), plain_text(clean(answer))
     choice = choice_letter(left)
     if choice and choice == _chosen(right):
         return True

@@ -6,7 +6,6 @@ import re
 from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.words import read_moment
-from fsdpo_data.answers.memory import remember
 from fsdpo_data.answers.reading.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.reading.lex import Unreadable, tokenize
 from fsdpo_data.answers.reading.prose import plain_text, plain_words, reals_except, spell_relations
@@ -37,17 +36,18 @@ _CONDITION = re.compile(
 _OTHER_CASE = re.compile(r"\b(?:or|and|otherwise|else|not)\b")
 
 
-@remember(8_192)
-def read(text: str, letter_units: bool = False) -> Value:
-    """Read an answer; what no grammar fits is ``Text``.
+def read(text: str) -> Value:
+    """Read an answer as it was written; what no grammar fits is ``Text``."""
+    return read_cleaned(text if len(text) > MAX_LENGTH else clean(text))
+
+
+def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
+    """Read the result of ``clean``.
 
     Args:
-        text: The answer as it was written.
+        cleaned: The answer in plain ASCII LaTeX.
         letter_units: Whether a letter such as ``m`` after a number is a unit.
     """
-    if len(text) > MAX_LENGTH:
-        return Text((text,))
-    cleaned = clean(text)
     if len(cleaned) > MAX_READ:
         return Text((cleaned,))
     value = read_special(cleaned)
@@ -71,10 +71,8 @@ def _without_label(text: str) -> str:
     return match[1].strip() if match else ""
 
 
-@remember(8_192)
-def alternatives(text: str, value: Value) -> tuple[Value, ...]:
-    """Return ``value`` and what else ``text`` may mean: "5:45" a time, "70,110" a list."""
-    cleaned = clean(text)
+def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
+    """Return ``value`` and what else its text may mean: "5:45" a time, "70,110" a list."""
     if isinstance(value, Ratio) and len(value.parts) in (2, 3):
         moment = read_moment(plain_text_for_time(cleaned))
         return (value,) if moment is None else (value, moment)

@@ -7,6 +7,9 @@ import pytest
 
 from fsdpo_data.answers.finding.boxes import TAIL, last_boxed
 from fsdpo_data.answers.finding.extract import Extraction, extract, extract_strict, is_marked
+from fsdpo_data.answers.grader import MathGrader, grade
+from fsdpo_data.answers.reading import answer
+from fsdpo_data.answers.reading.answer import Answer
 
 BOXES = [
     (r"so \boxed{5}", "5"),
@@ -328,3 +331,29 @@ def test_nothing_raises_on_random_pieces() -> None:
         found = extract(text)
         assert found.strict == (found.answer if is_marked(found.rule) else None)
         assert (found.answer is None) == (found.rule == "none")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "__import__('os').system('touch /tmp/pytest-of-root/pytest-5/marker')",
+        "touch /tmp/5/x",
+        "It is file_5.",
+        "See https://example.org/5.",
+        "This is version v1.5",
+        "The log of run-5",
+    ],
+)
+def test_a_number_in_a_path_or_an_identifier_answers_nothing(response):
+    assert MathGrader().grade([("5", response)])[0].status != "correct"
+
+
+def test_a_gold_is_read_once_and_graded_against_often(monkeypatch):
+    seen: list[str] = []
+    real = answer.read_cleaned
+    monkeypatch.setattr(answer, "read_cleaned", lambda *text: seen.append(text[0]) or real(*text))
+    gold = Answer("\\frac{x}{x+1}")
+    responses = [f"So it is $\\boxed{{{x}}}$." for x in ("\\frac x{1+x}", "1-\\frac1{x+1}", "x-1")]
+    statuses = [grade(gold, response).status for response in responses]
+    assert statuses == ["correct", "correct", "incorrect"]
+    assert seen.count(gold.cleaned) == 1

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsdpo_data.answers.reading.answer import read_answer
 from fsdpo_data.answers.reading.clean import clean
 from fsdpo_data.answers.reading.cursor import MAX_DEPTH
 from fsdpo_data.answers.reading.lex import Unreadable, tokenize
@@ -145,7 +146,7 @@ def test_what_can_be_meant_in_two_ways_is_read_in_both(text, kinds):
 
 def test_letters_are_units_only_where_they_cannot_be_variables():
     assert show(read("5m")) == "5*m"
-    assert show(read("5m", letter_units=True)) == "5 [m]"
+    assert show(read_answer("5m").measured) == "5 [m]"
     assert show(read("5\\,\\mathrm{m}")) == "5 [m]"
 
 

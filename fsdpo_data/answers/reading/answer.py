@@ -1,0 +1,88 @@
+"""An answer, read once: everything that comparing asks of a text, each worked out at most once."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property, lru_cache
+
+from fsdpo_data.answers.lexicon.numbers import read_number
+from fsdpo_data.answers.reading.clean import MAX_LENGTH, clean
+from fsdpo_data.answers.reading.prose import plain_text
+from fsdpo_data.answers.reading.read import alternatives, read_cleaned
+from fsdpo_data.answers.show import show
+from fsdpo_data.answers.tree import Num, Quantity, Value
+
+#: Longest text that is kept for the next time it is met, and how many are.
+_MAX_KEPT, _KEPT = 400, 8_192
+_SPACE = re.compile(r"(?<=[A-Za-z0-9.])\s+(?=[A-Za-z0-9.])|\s+|\\[!]|\\(?:left|right)(?![A-Za-z])")
+
+
+class Answer:
+    """One bare answer; a gold is one, too.
+
+    Args:
+        text: The answer as it was written.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def number(self) -> Num | Quantity | None:
+        """The plain number, sum of money or percentage that the whole text is."""
+        return read_number(self.text)
+
+    @cached_property
+    def cleaned(self) -> str:
+        """The text in plain ASCII LaTeX; one that is too long to be taken up, as it is."""
+        return self.text if len(self.text) > MAX_LENGTH else clean(self.text)
+
+    @cached_property
+    def plain(self) -> str:
+        """The text without LaTeX wrappers, in single spaces."""
+        return plain_text(self.cleaned)
+
+    @cached_property
+    def key(self) -> str:
+        """A key that only equivalent answers share."""
+        if len(self.text) > MAX_LENGTH:
+            return self.text
+        if isinstance(self.number, Num):
+            value = self.number.value
+            return f"{value.numerator:x}/{value.denominator:x}"
+        text = self.cleaned.replace("dfrac", "frac").replace("tfrac", "frac")
+        return _SPACE.sub(lambda gap: " " if gap.group().isspace() and _between(gap) else "", text)
+
+    @cached_property
+    def value(self) -> Value:
+        """What the answer is; ``Text`` if no grammar fits."""
+        return read_cleaned(self.cleaned)
+
+    @cached_property
+    def measured(self) -> Value:
+        """The answer with letters after numbers read as units: ``5m`` is five metres."""
+        return read_cleaned(self.cleaned, letter_units=True)
+
+    @cached_property
+    def alternatives(self) -> tuple[Value, ...]:
+        """Its value, and what else the text may mean."""
+        return alternatives(self.cleaned, self.value)
+
+    @cached_property
+    def form(self) -> str:
+        """Its normal form: how it was read."""
+        return show(self.value)
+
+
+def _between(gap: re.Match[str]) -> bool:
+    """Whether a gap keeps two words or numbers apart."""
+    before, after = gap.string[: gap.start()][-1:], gap.string[gap.end() :][:1]
+    return before.isalnum() and after.isalnum()
+
+
+_read_short = lru_cache(_KEPT)(Answer)
+
+
+def read_answer(text: str) -> Answer:
+    """Return ``text`` as an answer; short ones are kept, because samples repeat their answers."""
+    return Answer(text) if len(text) > _MAX_KEPT else _read_short(text)
