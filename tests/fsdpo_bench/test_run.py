@@ -26,7 +26,7 @@ from fsdpo_bench.runs.regrade import regrade_run
 from fsdpo_bench.runs.run import RunSpec, limited, run
 from fsdpo_bench.tasks.judge import judge
 from fsdpo_bench.tasks.load import Loaded, load_task
-from fsdpo_bench.tasks.table import TASKS
+from fsdpo_bench.tasks.table import shelf
 from random_model import save_random_model, save_random_prm
 from typer.testing import CliRunner
 
@@ -44,7 +44,7 @@ TIMES = ("seconds", "scoring_seconds")
 
 
 def part(count: int = 7) -> Loaded:
-    return limited(load_task(TASKS["embedded"]), count)
+    return limited(load_task(shelf()["embedded"]), count)
 
 
 def run_spec(plan: Plan = PLAN, **changes: Any) -> RunSpec:
@@ -94,7 +94,7 @@ def test_a_record_holds_everything_that_was_decoded(tmp_path: Path) -> None:
     assert len(first["samples"]) == 4
     for row in [*first["samples"], first["decoded"]["sbs@2,1"]["solution"]]:
         assert "".join(row["steps"]) == row["text"] and len(row["rewards"]) == len(row["steps"])
-        [judged] = judge(TASKS["embedded"], [(problem, row["text"])])
+        [judged] = judge(shelf()["embedded"], [(problem, row["text"])])
         assert (row["status"], row["rule"]) == (judged.verdict.status, judged.verdict.rule)
     assert first["decoded"]["greedy"]["solution"]["rewards"] is None
 
@@ -210,14 +210,14 @@ def test_the_config_names_all_that_decides_the_output(tmp_path: Path) -> None:
 
 def test_benchmarks_stand_in_the_order_of_the_table(tmp_path: Path, shared: Path) -> None:
     names = ("svamp", "addsub", "gsm8k")
-    parts = [limited(load_task(TASKS[name], shared / "data/benchmarks"), 1) for name in names]
+    parts = [limited(load_task(shelf()[name], shared / "data/benchmarks"), 1) for name in names]
     out = small_run(tmp_path / "run", parts, spec=run_spec(Plan()))
     assert [record["task"] for record in records(out)] == ["gsm8k", "svamp", "addsub"]
     assert list(write_report(out)["tasks"]) == ["gsm8k", "svamp", "addsub"]
 
 
 def test_golds_that_are_missing_leave_the_count(tmp_path: Path, shared: Path) -> None:
-    whole = load_task(TASKS["gk2023"], shared / "data/benchmarks")
+    whole = load_task(shelf()["gk2023"], shared / "data/benchmarks")
     row = next(i for i, each in enumerate(whole.problems) if not each.answer)
     only = Loaded(whole.task, [whole.problems[row]], [whole.ids[row]], whole.ref, whole.digest)
     [record] = records(small_run(tmp_path / "run", [only], spec=run_spec(Plan())))
@@ -226,7 +226,7 @@ def test_golds_that_are_missing_leave_the_count(tmp_path: Path, shared: Path) ->
 
 
 def test_tolerant_benchmarks_keep_both_verdicts(tmp_path: Path, shared: Path) -> None:
-    ocw = limited(load_task(TASKS["ocw"], shared / "data/benchmarks"), 2)
+    ocw = limited(load_task(shelf()["ocw"], shared / "data/benchmarks"), 2)
     for record in records(small_run(tmp_path / "run", [ocw], spec=run_spec(Plan()))):
         assert {"correct", "strict"} <= record["decoded"]["greedy"].keys()
 
@@ -290,8 +290,8 @@ def test_show_filters_by_id_verdict_and_level(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "--suite", "odo", "--model", "tiny"], r"no suite 'odo'.*Nearest: ood"),
-        (["run", "--task", "gsm9k", "--model", "tiny"], r"no task 'gsm9k'.*Nearest: gsm8k"),
+        (["run", "--suite", "odo", "--model", "tiny"], r"suite = 'odo'.*Nearest: ood"),
+        (["run", "--task", "gsm9k", "--model", "tiny"], r"task = 'gsm9k'.*Nearest: gsm8k"),
         (["run", "--task", "math", "--model", "tiny", "--data", "/nowhere"], "holds no MATH"),
         (["run", "--suite", "smoke"], "--model is missing"),
         (["run", "--suite", "smoke", "--model", "tiny", "--decode", "bom"], "Nearest: bon"),

@@ -8,7 +8,7 @@ import pytest
 from bench_runs import config, make_records
 from fsdpo_bench.results.intervals import share
 from fsdpo_bench.results.summary import summarise
-from fsdpo_bench.tasks.table import SUITES
+from fsdpo_bench.tasks.table import suites
 
 from fsdpo_data.core.statistics import wilson_interval
 
@@ -83,7 +83,7 @@ def test_samples_give_avg_pass_and_maj() -> None:
 
 
 def test_suites_are_averaged_where_they_are_whole() -> None:
-    whole = summary({name: 8 for name in SUITES["in-domain"]})
+    whole = summary({name: 8 for name in suites()["in-domain"]})
     assert list(whole["suites"]) == ["in-domain"]
     average = whole["suites"]["in-domain"]["decoders"]["greedy"]["accuracy"]
     parts = [whole["tasks"][name]["decoders"]["greedy"]["accuracy"] for name in ("gsm8k", "math")]

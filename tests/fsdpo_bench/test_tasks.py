@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from fsdpo_bench.tasks.load import find_file, load_task, read_problems
-from fsdpo_bench.tasks.rows import read_rows
-from fsdpo_bench.tasks.table import SUITES, TASKS, get_suite, get_task, select_tasks
+from fsdpo_bench.tasks.table import get_task, select_tasks, shelf, suites
 from hub_server import client_env, run_client, running_hub
 
 from fsdpo_data.answers.comparing.equal import equivalent
@@ -47,7 +46,7 @@ VARIANTS = [
 
 def rows(task: str, *fields: dict[str, object]) -> list[tuple[str, str]]:
     records = [Record(i, each) for i, each in enumerate(fields, start=1)]
-    return [(p.question, p.answer) for p in read_problems(TASKS[task], records, "here")]
+    return [(p.question, p.answer) for p in read_problems(shelf()[task], records, "here")]
 
 
 @pytest.fixture(scope="module")
@@ -56,24 +55,24 @@ def benchmarks(shared: Path) -> Path:
 
 
 def test_the_table_has_the_papers_benchmarks() -> None:
-    assert {name: task.count for name, task in TASKS.items()} == COUNTS | {"embedded": 500}
-    assert sum(TASKS[name].count for name in SUITES["all"]) == 12_586
-    assert set(SUITES["all"]) == {*SUITES["in-domain"], *SUITES["ood"]}
+    assert {name: task.count for name, task in shelf().items()} == COUNTS | {"embedded": 500}
+    assert sum(shelf()[name].count for name in suites()["all"]) == 12_586
+    assert set(suites()["all"]) == {*suites()["in-domain"], *suites()["ood"]}
 
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_rows_and_digest_are_the_known_ones(benchmarks: Path, name: str) -> None:
-    loaded = load_task(TASKS[name], benchmarks)
+    loaded = load_task(shelf()[name], benchmarks)
     assert len(loaded.problems) == COUNTS[name]
-    assert loaded.digest == TASKS[name].digest == problems_digest(loaded.ids)
+    assert loaded.digest == shelf()[name].digest == problems_digest(loaded.ids)
     assert loaded.warnings == []
-    assert sum(not problem.answer for problem in loaded.problems) == TASKS[name].missing_golds
+    assert sum(not problem.answer for problem in loaded.problems) == shelf()[name].missing_golds
 
 
 @pytest.mark.parametrize(("name", "file"), VARIANTS)
 def test_every_form_gives_the_same_problems(benchmarks: Path, name: str, file: str) -> None:
-    plain = load_task(TASKS[name], benchmarks)
-    variant = load_task(TASKS[name], benchmarks / name / file)
+    plain = load_task(shelf()[name], benchmarks)
+    variant = load_task(shelf()[name], benchmarks / name / file)
     assert variant.digest == plain.digest
     # ASDiv's digest allows for other rows of the same ids, so compare what the ids stand for.
     texts = [{(p.question, p.answer) for p in each.problems} for each in (plain, variant)]
@@ -81,14 +80,14 @@ def test_every_form_gives_the_same_problems(benchmarks: Path, name: str, file: s
 
 
 def test_math_500_is_part_of_math(benchmarks: Path) -> None:
-    whole = {problem.id for problem in load_task(TASKS["math"], benchmarks).problems}
-    assert {problem.id for problem in load_task(TASKS["math500"], benchmarks).problems} <= whole
+    whole = {problem.id for problem in load_task(shelf()["math"], benchmarks).problems}
+    assert {problem.id for problem in load_task(shelf()["math500"], benchmarks).problems} <= whole
 
 
 def test_golds_noted_as_partial_are_replaced_after_the_digest(benchmarks: Path) -> None:
-    loaded = load_task(TASKS["math"], benchmarks)
+    loaded = load_task(shelf()["math"], benchmarks)
     noted = [p for p in loaded.problems if "gold_note" in p.metadata]
-    assert len(noted) == len(TASKS["math"].notes) == 12
+    assert len(noted) == len(shelf()["math"].notes) == 12
     [listed] = [p for p in noted if p.answer == "5 - 10i, 11, -3 + 6i"]
     assert "separated by commas" in listed.question
 
@@ -100,7 +99,7 @@ DAMAGED = {"2913"}
 def test_maths_golds_are_those_that_people_annotated(benchmarks: Path) -> None:
     """All 5,000, after the twelve notes; several annotated values are one list or alternatives."""
     file = benchmarks / "math" / "annotations" / "mario_eval_math_testset_annotation.json"
-    problems = {key(p.question): p for p in load_task(TASKS["math"], benchmarks).problems}
+    problems = {key(p.question): p for p in load_task(shelf()["math"], benchmarks).problems}
     rows = json.loads(file.read_bytes())
     wrong = set()
     for row in rows:
@@ -122,7 +121,7 @@ def equal(gold: str, answer: str) -> bool:
 
 def test_problems_on_one_base_problem_share_a_cluster(benchmarks: Path) -> None:
     for name, clusters in (("gsm_ic2", 62), ("gsm_icm", 40)):
-        problems = load_task(TASKS[name], benchmarks).problems
+        problems = load_task(shelf()[name], benchmarks).problems
         golds: dict[str, set[str]] = {}
         for problem in problems:
             golds.setdefault(problem.metadata["cluster"], set()).add(problem.answer)
@@ -175,12 +174,12 @@ def test_asdivs_own_file_is_read(tmp_path: Path) -> None:
         "<F><ProblemSet><Problem ID='1'><Body>b</Body><Question>q </Question>"
         "<Solution-Type>Sum</Solution-Type><Answer>9 (apples)</Answer></Problem></ProblemSet></F>"
     )
-    [record] = read_rows(file)
+    [record] = shelf()["asdiv"].read(file)
     assert record.fields["solution_type"] == "Sum"
-    assert [p.answer for p in read_problems(TASKS["asdiv"], [record], "x")] == ["9 (apples)"]
+    assert [p.answer for p in read_problems(shelf()["asdiv"], [record], "x")] == ["9 (apples)"]
     file.write_text("<F>")
     with pytest.raises(InputError, match="not ASDiv's XML"):
-        list(read_rows(file))
+        list(shelf()["asdiv"].read(file))
 
 
 def test_a_missing_gold_is_kept_where_the_benchmark_has_some() -> None:
@@ -196,7 +195,7 @@ def test_crlf_and_line_separators_do_not_change_the_rows(tmp_path: Path) -> None
     file = tmp_path / "gsm8k.jsonl"
     text = "\r\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
     file.write_bytes(text.encode())
-    task = replace(TASKS["gsm8k"], count=3)
+    task = replace(shelf()["gsm8k"], count=3)
     assert [p.question for p in load_task(task, tmp_path).problems] == ["a\u2028b"] * 3
 
 
@@ -204,32 +203,32 @@ def test_a_part_of_a_benchmark_is_refused_and_another_digest_warned_of(tmp_path:
     file = tmp_path / "test.jsonl"
     file.write_text('{"question": "q", "answer": "#### 5"}\n')
     with pytest.raises(InputError, match="1 problems, expected the 1319 of GSM8K"):
-        load_task(TASKS["gsm8k"], file)
-    [warning] = load_task(replace(TASKS["gsm8k"], count=1), file).warnings
+        load_task(shelf()["gsm8k"], file)
+    [warning] = load_task(replace(shelf()["gsm8k"], count=1), file).warnings
     assert "texts or golds differ" in warning
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no GSM8K: expected .*/gsm8k/test\.jsonl"):
-        load_task(TASKS["gsm8k"], tmp_path)
-    with pytest.raises(InputError, match="Give its file, or a directory with it, as --data"):
-        load_task(TASKS["addsub"])
+        load_task(shelf()["gsm8k"], tmp_path)
+    with pytest.raises(InputError, match=r"data = None: .* Give its file, or a directory with it"):
+        load_task(shelf()["addsub"])
     with pytest.raises(InputError, match="row 1: fields a, expected question \\+ answer"):
         rows("gsm8k", {"a": 1})
     (tmp_path / "gsm8k").mkdir()
     for name in ("a.jsonl", "b.jsonl"):
         (tmp_path / "gsm8k" / name).write_text("{}")
     with pytest.raises(InputError, match="several files"):
-        find_file(TASKS["gsm8k"], tmp_path)
+        find_file(shelf()["gsm8k"], tmp_path)
 
 
 def test_names_are_found_in_other_spellings_and_the_nearest_is_named() -> None:
-    assert get_task("GSM-IC2") is get_task("gsm_ic2") is TASKS["gsm_ic2"]
-    assert get_task("MATH-500") is TASKS["math500"]
-    with pytest.raises(InputError, match=r"no task 'gsm9k'.*Nearest: gsm8k"):
+    assert get_task("GSM-IC2") is get_task("gsm_ic2") is shelf()["gsm_ic2"]
+    assert get_task("MATH-500") is shelf()["math500"]
+    with pytest.raises(InputError, match=r"task = 'gsm9k'.*Nearest: gsm8k"):
         get_task("gsm9k")
-    with pytest.raises(InputError, match=r"no suite 'odd'.*Nearest: ood"):
-        get_suite("odd")
+    with pytest.raises(InputError, match=r"suite = 'odd'.*Nearest: ood"):
+        select_tasks("odd", None)
     assert [task.name for task in select_tasks("in-domain", ["ocw", "math"])] == [
         "gsm8k",
         "math",
@@ -270,7 +269,7 @@ def test_the_columns_of_the_hub_are_read(name: str) -> None:
 
 
 def test_every_split_asked_for_is_one_the_hub_has() -> None:
-    splits = {name: task.hub_split for name, task in TASKS.items() if task.hub}
+    splits = {name: task.hub_split for name, task in shelf().items() if task.hub}
     other = {"gk2023": "train", "svamp": "train+test", "asdiv": "validation"}
     assert splits == dict.fromkeys(("gsm8k", "math", "math500", "ocw"), "test") | other
 
@@ -278,8 +277,8 @@ def test_every_split_asked_for_is_one_the_hub_has() -> None:
 HUB_CLIENT = """
 from dataclasses import replace
 from fsdpo_bench.tasks.load import load_task
-from fsdpo_bench.tasks.table import TASKS
-loaded = load_task(replace(TASKS["svamp"], count=3))
+from fsdpo_bench.tasks.table import shelf
+loaded = load_task(replace(shelf()["svamp"], count=3))
 print([(p.question, p.answer) for p in loaded.problems], loaded.ref.name, len(loaded.ref.revision))
 """
 
@@ -296,15 +295,66 @@ def test_a_benchmark_comes_from_the_hub_by_its_table_entry(tmp_path: Path) -> No
 
 
 def test_the_held_out_problems_of_the_embedded_world_are_made_here() -> None:
-    loaded = load_task(TASKS["embedded"])
-    assert (len(loaded.problems), loaded.digest) == (500, TASKS["embedded"].digest)
-    assert not loaded.warnings and SUITES["smoke"] == ("embedded",)
-    levels = {TASKS["embedded"].facets(each.metadata)["level"] for each in loaded.problems}
+    loaded = load_task(shelf()["embedded"])
+    assert (len(loaded.problems), loaded.digest) == (500, shelf()["embedded"].digest)
+    assert not loaded.warnings and suites()["smoke"] == ("embedded",)
+    levels = {shelf()["embedded"].facets(each.metadata)["level"] for each in loaded.problems}
     assert levels == {"2", "3", "4", "5", "6"}
 
 
 def test_records_keep_what_reports_break_numbers_down_by() -> None:
-    math = TASKS["math"].facets({"type": "Algebra", "level": "Level 3", "solution": "…"})
-    assert math == TASKS["math500"].facets({"subject": "Algebra", "level": 3})
+    math = shelf()["math"].facets({"type": "Algebra", "level": "Level 3", "solution": "…"})
+    assert math == shelf()["math500"].facets({"subject": "Algebra", "level": 3})
     assert math == {"subject": "Algebra", "level": "3"}
-    assert TASKS["gsm_ic2"].facets({"cluster": "base", "n_steps": 2}) == {"cluster": "base"}
+    assert shelf()["gsm_ic2"].facets({"cluster": "base", "n_steps": 2}) == {"cluster": "base"}
+
+
+def test_a_benchmark_of_ones_own_is_a_file_of_rows(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text('{"question": "1 + 1?", "answer": 2}\n{"question": "2 + 2?", "answer": "4"}\n')
+    loaded = load_task(get_task(str(file)))
+    assert [(p.question, p.answer) for p in loaded.problems] == [("1 + 1?", "2"), ("2 + 2?", "4")]
+    assert (loaded.task.name, loaded.task.count, loaded.warnings) == ("mine", 2, [])
+
+
+OWN = """
+title = "My task"
+data = "rows.jsonl"
+hook = "own.py"
+hint = "Answer with a number."
+drop = [" Think!"]
+tolerance = 0.1
+groups.topic = ["topic"]
+form = [{ question = ["q"], answer = "a", gold = "number" }]
+"""
+HOOK = """
+def row(fields):
+    return None if fields["a"] is None else fields
+"""
+
+
+def test_a_benchmark_of_ones_own_is_a_toml_file_with_a_hook(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(OWN)
+    (tmp_path / "own.py").write_text(HOOK)
+    rows = [{"q": "1 + 1? Think!", "a": "02.0", "topic": "sums"}, {"q": "?", "a": None}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    loaded = load_task(get_task(str(tmp_path / "own.toml")))
+    [problem] = loaded.problems
+    assert (problem.question, problem.answer) == ("1 + 1?\nAnswer with a number.", "2")
+    assert loaded.task.facets(problem.metadata) == {"topic": "sums"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("titel = 'x'", r"no key 'titel'\. Nearest: title"),
+        ("metric = 'best'", "metric 'best': expected greedy, avg@K or maj@K"),
+        ("name = '../x'", "expected letters"),
+        ("form = [{ question = ['q'], answer = 'a', gold = 'float' }]", "expected one of text"),
+        ("title =", "not a benchmark"),
+    ],
+)
+def test_mistakes_in_a_benchmark_of_ones_own(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "own.toml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        get_task(str(tmp_path / "own.toml"))

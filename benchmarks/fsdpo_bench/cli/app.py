@@ -129,10 +129,9 @@ def grade(
 
 
 def _tolerance_of(task: str) -> float | None:
-    from fsdpo_bench.tasks.judge import TOLERANT
     from fsdpo_bench.tasks.table import get_task
 
-    return TOLERANT if get_task(task).tolerant else None
+    return get_task(task).tolerance
 
 
 def _explain(gold: str, response: str, tolerance: float | None) -> None:

@@ -8,7 +8,7 @@ from fsdpo_cards.render import percent
 
 from fsdpo_bench.cli.tables import make_table, print_table
 from fsdpo_bench.recorded.score import Scored, Series
-from fsdpo_bench.tasks.table import SUITES, TASKS, Task
+from fsdpo_bench.tasks.table import Task, shelf
 from fsdpo_bench.tasks.validate import Report
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.finding.extract import is_marked
@@ -17,10 +17,10 @@ from fsdpo_data.core.statistics import wilson_interval
 
 def print_tasks() -> None:
     """Print the benchmarks and the suites."""
-    table = make_table("task", "benchmark", "problems>", "Hub dataset", "suites")
-    for task in TASKS.values():
-        suites = ", ".join(suite for suite, names in SUITES.items() if task.name in names)
-        table.add_row(task.name, task.title, f"{task.count:,}", _origin(task), suites)
+    table = make_table("task", "benchmark", "problems>", "Hub dataset", "suites", "licence")
+    for task in shelf().values():
+        count, groups = f"{task.count:,}", ", ".join(task.suites)
+        table.add_row(task.name, task.title, count, _origin(task), groups, task.licence)
     print_table(table)
 
 
@@ -38,7 +38,7 @@ def print_reports(reports: Sequence[Report]) -> None:
         digest = report.digest if report.known_digest else f"{report.digest} (not the known one)"
         table.add_row(
             report.task.title,
-            f"{report.task.count:,}",
+            f"{report.problems:,}",
             f"{report.golds:,}",
             f"{report.right:,}",
             "–" if report.error else digest,

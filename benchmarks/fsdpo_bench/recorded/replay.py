@@ -60,9 +60,8 @@ class Recording:
             for found in self.rows.values()
         ]
         ids = [each.id for each in problems]
-        known = problems_digest(ids)
-        task = Task(self.file.stem, self.file.stem, len(problems), known, ())
-        return Loaded(task, problems, ids, self._ref(), known)
+        task = Task(self.file.stem, self.file.stem, len(problems))
+        return Loaded(task, problems, ids, self._ref(), problems_digest(ids))
 
     def of_task(self, loaded: Loaded) -> Loaded:
         """Return the problems of a benchmark that the file has responses to, with its golds.

@@ -18,7 +18,7 @@ from fsdpo_bench.results.outcomes import (
     read_facts,
 )
 from fsdpo_bench.results.rewards import RewardTally
-from fsdpo_bench.tasks.table import SUITES
+from fsdpo_bench.tasks.table import suites
 
 #: Version of the form of ``results.json``; raised when a field changes its meaning.
 RESULTS_VERSION = 1
@@ -136,7 +136,7 @@ def _sampling(facts: Sequence[Facts]) -> dict[str, Any]:
 
 def _suites(facts: Mapping[str, Sequence[Facts]]) -> dict[str, Any]:
     """Average over benchmarks, each counting the same, for the suites that are whole."""
-    several = {name: tasks for name, tasks in SUITES.items() if len(tasks) > 1}
+    several = {name: tasks for name, tasks in suites().items() if len(tasks) > 1}
     whole = {name: tasks for name, tasks in several.items() if set(tasks) <= set(facts)}
     if len(facts) > 1 and all(set(tasks) != set(facts) for tasks in whole.values()):
         whole["this run"] = tuple(facts)

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from fsdpo_bench.tasks.table import TASKS
+from fsdpo_bench.tasks.table import shelf
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.log import LineFile, indexed
 from fsdpo_data.dataset.run import CONFIG
@@ -63,7 +63,7 @@ def read_config(out: Path) -> dict[str, Any]:
             f"{out}: expected a directory that `fsdpo-bench run --out {out}` wrote, with "
             f"{CONFIG} and {RECORDS}/."
         )
-    ranks = {name: rank for rank, name in enumerate(TASKS)}
+    ranks = {name: rank for rank, name in enumerate(shelf())}
     names = sorted(config["tasks"], key=lambda name: ranks.get(name, len(ranks)))
     return {**config, "tasks": {name: config["tasks"][name] for name in names}}
 

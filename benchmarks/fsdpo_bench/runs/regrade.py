@@ -93,8 +93,7 @@ def _config(old: Mapping[str, Any], plan: Plan, own: Sequence[str]) -> dict[str,
 
 
 def _task(name: str, task: Mapping[str, Any]) -> Task:
-    tolerant = task["tolerance"] is not None
-    return Task(name, task["title"], task["rows"], task["digest"], (), tolerant=tolerant)
+    return Task(name, task["title"], tolerance=task["tolerance"])
 
 
 def _chunks(records: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -20,7 +20,7 @@ from fsdpo_bench.decode.draw import draw, greedy, with_rewards
 from fsdpo_bench.decode.plan import Plan, beam_name
 from fsdpo_bench.decode.solution import Cost, Solution
 from fsdpo_bench.runs.records import encode, open_records, record_key
-from fsdpo_bench.tasks.judge import TOLERANT, judge
+from fsdpo_bench.tasks.judge import judge
 from fsdpo_bench.tasks.load import Loaded
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.grader import MathGrader
@@ -89,7 +89,7 @@ def _task_config(part: Loaded) -> dict[str, Any]:
         "digest": part.digest,
         "problems": len(part.problems),
         "decoded": problems_digest(part.ids),
-        "tolerance": TOLERANT if part.task.tolerant else None,
+        "tolerance": part.task.tolerance,
         "source": part.ref,
     }
 

@@ -1,4 +1,4 @@
-"""Judge the responses to a benchmark's problems, as the benchmark's table entry says."""
+"""Judge the responses to a benchmark's problems, with the benchmark's tolerance."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.pool import grade_all
 from fsdpo_data.core.nouns import Problem
-
-#: Relative error that a tolerant benchmark accepts of a numeric answer.
-TOLERANT = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +37,8 @@ def judge(
         workers: Processes; the cores at hand if None. Few pairs are judged in this process.
     """
     strict = _grade(MathGrader, items, workers)
-    tolerant = partial(MathGrader, TOLERANT)
-    counted = _grade(tolerant, items, workers) if task.tolerant else strict
+    tolerant = partial(MathGrader, task.tolerance)
+    counted = strict if task.tolerance is None else _grade(tolerant, items, workers)
     return [Judged(*both) for both in zip(counted, strict, strict=True)]
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from fsdpo_bench.tasks.rows import read_rows
-from fsdpo_bench.tasks.table import Task
+from fsdpo_bench.tasks.table import Fields, Task
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import SourceRef, file_sha256
 from fsdpo_data.core.nouns import Problem
@@ -25,7 +23,7 @@ class Loaded:
     """A benchmark in memory.
 
     Attributes:
-        task: Its table entry.
+        task: Which one, with its count.
         problems: In the order of the source. ASDiv asks one question twice, so ids can repeat.
         ids: Their ids with the golds as the source has them: the keys of ``Task.notes``.
         ref: Where they came from.
@@ -46,14 +44,15 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
 
     Args:
         task: Which one.
-        data: Its file, or a directory with a folder or file for each benchmark; the Hub if None.
+        data: Its file, or a directory with a folder or file for each benchmark; its own file of
+            rows, or the Hub, if None.
 
     Raises:
         InputError: if it is not there, or has more or fewer rows than it should.
         Unavailable: if the Hub cannot be reached, or refuses.
     """
     ref, problems = _found(task, data)
-    if len(problems) != task.count:
+    if task.count not in (None, len(problems)):
         raise InputError(
             f"{ref.name}: {len(problems)} problems, expected the {task.count} of {task.title}. "
             "Give the whole benchmark; --limit takes a part of it."
@@ -61,18 +60,19 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
     ids = [problem.id for problem in problems]
     digest = problems_digest(ids)
     warnings = []
-    if digest != task.digest:
+    if task.digest not in ("", digest):
         warnings.append(
             f"{task.title} from {ref.name}: texts or golds differ from the known ones somewhere "
             f"(digest {digest}, expected {task.digest}); numbers may not compare."
         )
     noted = [_with_note(task, problem) for problem in problems]
-    return Loaded(task, noted, ids, ref, digest, warnings)
+    return Loaded(replace(task, count=len(problems)), noted, ids, ref, digest, warnings)
 
 
 def _found(task: Task, data: Path | None) -> tuple[SourceRef, list[Problem]]:
     if task.make is not None:
         return SourceRef(task.name, str(WORLD_VERSION), "test"), task.make()
+    data = task.data or data
     ref, records = _from_hub(task) if data is None else _from_files(task, data)
     return ref, read_problems(task, records, ref.name)
 
@@ -88,8 +88,9 @@ def read_problems(task: Task, records: Iterable[Record], where: str) -> list[Pro
         try:
             if record.broken:
                 raise NotAProblem(record.broken)
-            if task.belongs(record.fields):
-                problems.append(_read(task, record.fields))
+            fields = task.row(record.fields)
+            if fields is not None:
+                problems.append(_read(task, fields))
         except NotAProblem as reason:
             raise InputError(
                 f"{where}, row {record.row}: {reason}. Expected the rows of {task.title}."
@@ -97,10 +98,10 @@ def read_problems(task: Task, records: Iterable[Record], where: str) -> list[Pro
     return problems
 
 
-def _read(task: Task, fields: Any) -> Problem:
-    form = next((form for form in task.forms if form.fits(fields)), None)
+def _read(task: Task, fields: Fields) -> Problem:
+    form = next((form for form in task.form if form.fits(fields)), None)
     if form is None:
-        expected = "; or ".join(form.says for form in task.forms)
+        expected = "; or ".join(form.says for form in task.form)
         raise NotAProblem(f"fields {', '.join(fields)}, expected {expected}")
     rest = {key: value for key, value in fields.items() if key not in form.question}
     if task.cluster:
@@ -125,7 +126,7 @@ def _with_note(task: Task, problem: Problem) -> Problem:
 def _from_files(task: Task, data: Path) -> tuple[SourceRef, list[Record]]:
     file = find_file(task, data)
     revision = f"sha256:{file_sha256(file)}"
-    return SourceRef(f"{task.name}/{file.name}", revision, "test"), list(read_rows(file))
+    return SourceRef(f"{task.name}/{file.name}", revision, "test"), list(task.read(file))
 
 
 def find_file(task: Task, data: Path) -> Path:
@@ -134,21 +135,24 @@ def find_file(task: Task, data: Path) -> Path:
     Raises:
         InputError: if there is none.
     """
-    if data.is_file():
-        return data
+    named = (data / file for file in task.files)
+    if given := next((file for file in (data, *named) if file.is_file()), None):
+        return given
     folder = data / task.name
     if folder.is_dir():
         files = data_files(str(folder), "test")
         if len(files) > 1:
             names = ", ".join(file.name for file in files[:3])
-            raise InputError(f"{folder} holds several files ({names}): give one of them as --data.")
+            raise InputError(f"{folder} holds several files ({names}): give one of them.")
         return files[0]
     beside = [data / f"{task.name}{suffix}" for suffix in SUFFIXES]
     found = next((file for file in beside if file.is_file()), None)
     if found is None:
+        hub = "" if task.hub is None else " Leave it out to use the Hub."
         raise InputError(
-            f"{data} holds no {task.title}: expected {folder}/test.jsonl or {beside[0].name}. "
-            "Check --data" + ("." if task.hub is None else ", or leave it out to use the Hub.")
+            f"it holds no {task.title}: expected {folder}/test.jsonl or {beside[0].name}.{hub}",
+            field="data",
+            value=str(data),
         )
     return found
 
@@ -157,9 +161,10 @@ def _from_hub(task: Task) -> tuple[SourceRef, list[Record]]:
     if task.hub is None:
         raise InputError(
             f"no repository on the Hub is known to hold {task.title} as it is scored here. "
-            "Give its file, or a directory with it, as --data."
+            f"Give its file, or a directory with it; {task.source} has it.",
+            field="data",
         )
-    way_out = "give local files with --data DIR, or use --task embedded, which needs no network"
+    way_out = "give local files as `data`, or use the task `embedded`, which needs no network"
     repo = HubRepo(task.hub.repo, "dataset", way_out=way_out)
     configs = task.hub.configs or (None,)
     commit, parts = load_hub(HubSource("", repo, configs, task.hub), task.hub_split)

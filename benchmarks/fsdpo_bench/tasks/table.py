@@ -1,65 +1,124 @@
-"""The table of benchmarks: where each is found, how its rows read, how many there must be."""
+"""Benchmarks are data: a TOML file each, on the shelf beside this module or of the user's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from fsdpo_bench.tasks import rows
-from fsdpo_bench.tasks.golds import GK2023_GOLDS, MATH_GOLDS, OCW_GOLDS, GoldNote
+from fsdpo_bench.tasks.golds import READERS
 from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.nouns import Problem
-from fsdpo_data.problems.embedded import make_problems
+from fsdpo_data.core.rows import SUFFIXES, Record, read_records
 from fsdpo_data.problems.forms import Form
-from fsdpo_data.problems.hub_datasets import DATASETS, HubDataset
+from fsdpo_data.problems.hub_datasets import HubDataset
 
-#: Held-out problems of the embedded world that make its benchmark.
-EMBEDDED_PROBLEMS = 500
+#: Where the benchmarks that come with the harness stand.
+SHELF = Path(__file__).parent / "shelf"
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GoldNote:
+    """What is known better of one gold.
+
+    Attributes:
+        why: The reason, for reports.
+        gold: The gold to use; empty to keep the source's.
+        also: Other golds that are right as well.
+    """
+
+    why: str
+    gold: str = ""
+    also: tuple[str, ...] = ()
+
+
+def every_row(row: Fields) -> Fields | None:
+    """Return the row as the forms read it, None if it is no part of the benchmark: all are."""
+    return row
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One benchmark.
+    """One benchmark; all but its name stand in its TOML file under these words.
 
     Attributes:
         name: Its name on the command line, and its folder in a data directory.
         title: Its name in tables.
-        count: Problems it has.
-        digest: ``problems_digest`` of these problems, golds as the source has them.
-        forms: The ways its rows are written, tried in this order.
+        count: Problems it has; None if that is not known.
+        digest: ``problems_digest`` of these problems, golds as the source has them; empty if not
+            known.
+        form: The ways its rows are written, tried in this order.
+        order: Where it stands in tables.
+        suites: The suites it belongs to.
+        licence: Of its problems, as their publisher says.
+        source: Where its publisher has it.
+        data: Its own file of rows; None where ``--data`` or the Hub has them.
+        files: Its files in a data directory that have other names than its own.
         hub: Its dataset on the Hub; None if no repository there is known to hold these rows.
         hub_split: Split of that dataset.
-        belongs: Whether a row is part of it; ASDiv's original file holds more.
-        question: Brings the question to one spelling over all forms.
+        row: Brings a row to what the forms read; None says that it is no part of the benchmark.
+        read: Reads the rows of a file.
+        make: Makes the problems, where they are not read from anywhere.
+        drop: Texts that copies have inside the question and that are none of it.
+        hint: What every question ends on, e.g. how the answer has to look.
         missing_golds: Problems without a gold; they are never counted.
         notes: What is known better of single golds, by problem id.
-        tolerant: Whether a numeric answer may also be right within the tolerance that
-            ``judge.TOLERANT`` states; both numbers are reported, the tolerant one first.
+        defects: What else is known to be odd in public copies.
+        tolerance: Relative error that a numeric answer may have; both numbers are reported, the
+            tolerant one first. None for none.
+        metric: What it is reported by: ``greedy``, or ``avg@8`` for few problems.
         cluster: The field that problems on one base problem share; statistics need it.
         groups: What reports break numbers down by, and the fields that say it in some form.
-        make: Makes the problems, where they are not read from anywhere.
         version: Raised whenever the problems or their grading change.
     """
 
     name: str
     title: str
-    count: int
-    digest: str
-    forms: Sequence[Form]
+    count: int | None = None
+    digest: str = ""
+    form: Sequence[Form] = ()
+    order: int = 1000
+    suites: Sequence[str] = ()
+    licence: str = ""
+    source: str = ""
+    data: Path | None = None
+    files: Sequence[str] = ()
     hub: HubDataset | None = None
     hub_split: str = "test"
-    belongs: Callable[[Mapping[str, Any]], bool] = rows.every_row
-    question: Callable[[str], str] = rows.same
+    row: Callable[[Fields], Fields | None] = every_row
+    read: Callable[[Path], Iterator[Record]] = read_records
+    make: Callable[[], list[Problem]] | None = None
+    drop: Sequence[str] = ()
+    hint: str = ""
     missing_golds: int = 0
     notes: Mapping[str, GoldNote] = field(default_factory=dict)
-    tolerant: bool = False
+    defects: Sequence[str] = ()
+    tolerance: float | None = None
+    metric: str = "greedy"
     cluster: str = ""
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    make: Callable[[], list[Problem]] | None = None
     version: int = 1
 
-    def facets(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    @property
+    def tolerant(self) -> bool:
+        """Whether there are two numbers."""
+        return self.tolerance is not None
+
+    def question(self, text: str) -> str:
+        """Return a question as it is asked."""
+        for each in self.drop:
+            text = text.replace(each, "")
+        return text.strip() + (f"\n{self.hint}" if self.hint else "")
+
+    def facets(self, metadata: Fields) -> dict[str, Any]:
         """Return what of a problem's metadata its record keeps: groups, cluster, other golds."""
         found: dict[str, Any] = {}
         for group, names in self.groups.items():
@@ -70,150 +129,129 @@ class Task:
         return found | kept
 
 
-def _held_out() -> list[Problem]:
-    """Make problems whose numbers occur in no training problem; their level is their steps."""
-    return [
-        replace(each, metadata={**each.metadata, "level": len(each.metadata["nodes"])})
-        for each in make_problems("test", EMBEDDED_PROBLEMS)
-    ]
+def read_task(file: Path) -> Task:
+    """Read a benchmark's TOML file; ``hook`` in it names Python beside it: row, read or make.
+
+    Raises:
+        InputError: if it is none, saying why.
+    """
+    try:
+        told = tomllib.loads(file.read_text(encoding="utf-8"))
+        hook = _hook(file.parent / told.pop("hook")) if "hook" in told else None
+        made = {name: getattr(hook, name) for name in _HOOKS if hasattr(hook, name)}
+        known = {each.name for each in fields(Task)} - set(_HOOKS) - {"notes"} | {"note"}
+        for odd in told.keys() - known:
+            raise ValueError(f"no key {odd!r}.{nearest(odd, known)}")
+        notes = {each.pop("id"): _note(each) for each in told.pop("note", ())}
+        forms = tuple(_form(each, told.get("missing_golds", 0)) for each in told.pop("form", ()))
+        if "hub" in told:
+            told["hub"] = HubDataset(**told["hub"])
+        if "data" in told:
+            told["data"] = file.parent / told["data"]
+        if not re.fullmatch(r"(greedy|(avg|maj)@[1-9]\d*)", told.get("metric", "greedy")):
+            raise ValueError(f"metric {told['metric']!r}: expected greedy, avg@K or maj@K")
+        name = _name(told.pop("name", file.stem))
+        told.setdefault("title", name)
+        return Task(name, form=forms or PLAIN, notes=notes, **told, **made)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(
+            f"{file} is not a benchmark: {error}. Compare it with those in {SHELF}."
+        ) from None
 
 
-_MATH_GROUPS = {"subject": ("subject", "type"), "level": ("level",)}
+_HOOKS = ("row", "read", "make")
 
-_TABLE = (
-    Task("gsm8k", "GSM8K", 1319, "ac4ab61d99b193507c1d", rows.GSM8K_FORMS, DATASETS["gsm8k"]),
-    Task(
-        "math",
-        "MATH",
-        5000,
-        "664df077193c2375e43f",
-        rows.MATH_FORMS,
-        DATASETS["math"],
-        notes=MATH_GOLDS,
-        groups=_MATH_GROUPS,
-    ),
-    Task(
-        "math500",
-        "MATH-500",
-        500,
-        "2d82dbd6fcb53b8b451a",
-        rows.MATH_FORMS,
-        HubDataset("HuggingFaceH4/MATH-500"),
-        groups=_MATH_GROUPS,
-    ),
-    Task(
-        "ocw",
-        "OCWCourses",
-        272,
-        "0791f0c3f9e6cf1e3a4c",
-        rows.MATH_FORMS,
-        HubDataset("math-ai/minervamath"),
-        question=rows.without_lone_label,
-        notes=OCW_GOLDS,
-        tolerant=True,
-    ),
-    Task(
-        "gk2023",
-        "GaoKao2023-En",
-        385,
-        "819a2fc4dc734a044e08",
-        rows.GK2023_FORMS,
-        HubDataset("MARIO-Math-Reasoning/Gaokao2023-Math-En"),
-        hub_split="train",
-        missing_golds=2,
-        notes=GK2023_GOLDS,
-    ),
-    Task(
-        "svamp",
-        "SVAMP",
-        1000,
-        "b2778fe5265243906e36",
-        rows.SVAMP_FORMS,
-        HubDataset("ChilleD/SVAMP"),
-        hub_split="train+test",
-    ),
-    Task("addsub", "AddSub", 395, "b15447886ae8f1e68e74", rows.ADDSUB_FORMS),
-    Task(
-        "asdiv",
-        "ASDiv",
-        2215,
-        "1f269e0db3ebeccb5e18",
-        rows.ASDIV_FORMS,
-        HubDataset("EleutherAI/asdiv"),
-        hub_split="validation",
-        belongs=rows.one_answer,
-        question=rows.single_spaced,
-    ),
-    Task("gsm_ic2", "GSM-IC2", 1000, "ee0a064ff2a2100e6773", rows.GSM_IC_FORMS, cluster="question"),
-    Task("gsm_icm", "GSM-ICM", 1000, "f4d4f2d37f3a5bc13f82", rows.GSM_IC_FORMS, cluster="question"),
-    Task(
-        "embedded",
-        "Embedded world",
-        EMBEDDED_PROBLEMS,
-        "54dbed7171c13c044537",
-        (),
-        groups={"level": ("level",)},
-        make=_held_out,
-    ),
-)
 
-TASKS = {task.name: task for task in _TABLE}
+def _name(text: str) -> str:
+    if not re.fullmatch(r"\w[\w.-]*", text):
+        raise ValueError(f"name {text!r}: expected letters, digits, dots, hyphens, underscores")
+    return text
 
-SUITES: Mapping[str, tuple[str, ...]] = {
-    "in-domain": ("gsm8k", "math"),
-    "ood": ("ocw", "gk2023", "svamp", "addsub", "asdiv", "gsm_ic2", "gsm_icm"),
-    "all": (
-        "gsm8k",
-        "math",
-        "ocw",
-        "gk2023",
-        "svamp",
-        "addsub",
-        "asdiv",
-        "gsm_ic2",
-        "gsm_icm",
-    ),
-    "smoke": ("embedded",),
-}
+
+def _hook(file: Path) -> ModuleType:
+    spec = spec_from_file_location(f"fsdpo_task_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"hook {file.name}: expected a Python file")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _note(told: dict[str, Any]) -> GoldNote:
+    return GoldNote(**{**told, "also": tuple(told.get("also", ()))})
+
+
+def _form(told: Mapping[str, Any], missing: int) -> Form:
+    asked, answer = tuple(told["question"]), told["answer"]
+    kind = told.get("gold", "maybe" if missing else "text")
+    if kind not in READERS:
+        raise ValueError(f"gold {kind!r}: expected one of {', '.join(READERS)}")
+    says = " + ".join((*asked, answer))
+    if kind == "boxed":
+        says += " with a \\boxed answer"
+    return Form(asked, answer, READERS[kind], says)
+
+
+#: The rows of a benchmark that says nothing of them.
+PLAIN = (_form({"question": ["question"], "answer": "answer"}, 0),)
+
+
+@cache
+def shelf() -> Mapping[str, Task]:
+    """Return the benchmarks that come with the harness, by name, in their order."""
+    tasks = sorted(map(read_task, SHELF.glob("*.toml")), key=lambda task: task.order)
+    return {task.name: task for task in tasks}
+
+
+@cache
+def suites() -> Mapping[str, tuple[str, ...]]:
+    """Return the names of the benchmarks of each suite."""
+    found: dict[str, tuple[str, ...]] = {}
+    for task in shelf().values():
+        for suite in task.suites:
+            found[suite] = (*found.get(suite, ()), task.name)
+    return found
 
 
 def get_task(name: str) -> Task:
-    """Return the task of that name; ``GSM-IC2`` and ``gsm_ic2`` are the same.
+    """Return a benchmark by its name, or out of a file: its TOML, or bare rows.
+
+    ``GSM-IC2`` and ``gsm_ic2`` are the same.
 
     Raises:
         InputError: if there is none, with the nearest names.
     """
+    file = Path(name)
+    if file.suffix == ".toml":
+        return read_task(file)
+    if file.suffix in SUFFIXES:
+        return Task(file.stem, file.stem, form=PLAIN, data=file)
     key = name.lower().replace("-", "_")
-    found = TASKS.get(key) or TASKS.get(key.replace("_", ""))
+    found = shelf().get(key) or shelf().get(key.replace("_", ""))
     if found is None:
-        raise _unknown("task", name, TASKS)
+        raise _unknown("task", name, shelf())
     return found
 
 
-def get_suite(name: str) -> list[Task]:
-    """Return the tasks of a suite.
-
-    Raises:
-        InputError: if there is none of that name, with the nearest names.
-    """
-    if name not in SUITES:
-        raise _unknown("suite", name, SUITES)
-    return [TASKS[each] for each in SUITES[name]]
-
-
 def select_tasks(suite: str | None, names: Sequence[str] | None) -> list[Task]:
-    """Return the tasks that a suite and single names stand for; all if there is neither.
+    """Return the tasks that a suite and single names stand for; the suite ``all`` if neither.
 
     Raises:
         InputError: if one of them is unknown.
     """
-    tasks = get_suite(suite) if suite else []
+    if suite is None and not names:
+        suite = "all"
+    if suite is not None and suite not in suites():
+        raise _unknown("suite", suite, suites())
+    tasks = [shelf()[name] for name in (suites()[suite] if suite else ())]
     tasks += [get_task(name) for name in names or ()]
-    return list({task.name: task for task in tasks or get_suite("all")}.values())
+    return list({task.name: task for task in tasks}.values())
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, object]) -> InputError:
     return InputError(
-        f"no {kind} {name!r}: expected one of {', '.join(known)}.{nearest(name.lower(), known)}"
-        " `fsdpo-bench list` shows them all."
+        f"expected one of {', '.join(known)}.{nearest(name.lower(), known)} `fsdpo-bench tasks` "
+        "shows them all.",
+        field=kind,
+        value=name,
     )

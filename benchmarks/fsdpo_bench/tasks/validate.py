@@ -44,6 +44,7 @@ class Report:
 
     Attributes:
         task: The benchmark.
+        problems: Problems loaded.
         golds: Golds checked.
         right: Golds that are right about themselves, and about nothing else that was tried.
         digest: Digest of the problems.
@@ -53,6 +54,7 @@ class Report:
     """
 
     task: Task
+    problems: int = 0
     golds: int = 0
     right: int = 0
     digest: str = ""
@@ -62,8 +64,8 @@ class Report:
 
     @property
     def known_digest(self) -> bool:
-        """Whether these are the problems that the table expects."""
-        return self.digest == self.task.digest
+        """Whether these are the problems that were known, if any were."""
+        return self.task.digest in ("", self.digest)
 
     @property
     def passed(self) -> bool:
@@ -76,6 +78,7 @@ class Report:
         return {
             "task": self.task.name,
             "passed": self.passed,
+            "problems": self.problems,
             "golds": self.golds,
             "right": self.right,
             "digest": self.digest,
@@ -97,7 +100,8 @@ def validate_task(task: Task, data: Path | None = None) -> Report:
     bad = {finding.row for finding in wrong}
     kinds = dict(Counter(kind_of(problem.answer) for _, problem in with_gold).most_common())
     right = len(with_gold) - len(bad)
-    return Report(task, len(with_gold), right, loaded.digest, kinds, tuple(findings))
+    counts = (len(loaded.problems), len(with_gold), right)
+    return Report(task, *counts, loaded.digest, kinds, tuple(findings))
 
 
 def kind_of(gold: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 from fsdpo_bench.recorded.outputs import FORMS, Recorded, read_outputs
 from fsdpo_bench.tasks.judge import judge
 from fsdpo_bench.tasks.load import load_task
-from fsdpo_bench.tasks.table import TASKS
+from fsdpo_bench.tasks.table import shelf
 from oracles import NEMO_0, NEMO_1, TORA, Differences, float_equal
 
 from fsdpo_data.answers import Verdict
@@ -180,11 +180,11 @@ PROCESSBENCH = {
 def test_processbench(shared: Path, name: str) -> None:
     """Solutions by a dozen models to problems of the test splits, which have the golds."""
     benchmarks = shared / "data" / "benchmarks"
-    problems = {_key(p.question): p for p in load_task(TASKS[name], benchmarks).problems}
+    problems = {_key(p.question): p for p in load_task(shelf()[name], benchmarks).problems}
     file = shared / "data" / "stepwise" / "processbench" / f"{name}.json"
     rows = json.loads(file.read_bytes())
     items = [(problems[_key(row["problem"])], "\n\n".join(row["steps"])) for row in rows]
-    judged = [each.verdict for each in judge(TASKS[name], items, workers=1)]
+    judged = [each.verdict for each in judge(shelf()[name], items, workers=1)]
     words = {True: "correct", False: "wrong"}
     found = {
         row["id"]: (words[_right(verdict)], words[row["final_answer_correct"]])
@@ -210,11 +210,11 @@ REFERENCES = {
 @pytest.mark.parametrize("name", REFERENCES)
 def test_reference_solutions_are_right(shared: Path, name: str) -> None:
     column, partial = REFERENCES[name]
-    loaded = load_task(TASKS[name], shared / "data" / "benchmarks")
+    loaded = load_task(shelf()[name], shared / "data" / "benchmarks")
     items = [(problem, problem.metadata[column]) for problem in loaded.problems]
-    judged = [each.strict for each in judge(TASKS[name], items, workers=1)]
+    judged = [each.strict for each in judge(shelf()[name], items, workers=1)]
     assert [row for row, verdict in enumerate(judged) if not _right(verdict)] == partial
-    assert {loaded.ids[row] for row in partial} <= TASKS[name].notes.keys()
+    assert {loaded.ids[row] for row in partial} <= shelf()[name].notes.keys()
 
 
 def test_rows_of_no_known_form_are_named(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fsdpo_bench.tasks.load import load_task
-from fsdpo_bench.tasks.table import TASKS
+from fsdpo_bench.tasks.table import shelf
 
 from fsdpo_data.answers.finding.extract import extract
 from fsdpo_data.answers.grader import MathGrader
@@ -50,7 +50,7 @@ LOST = {
 @pytest.fixture(scope="module")
 def golds(shared: Path) -> list[str]:
     folder = shared / "data" / "benchmarks"
-    found = (p.answer for task in TASKS.values() for p in load_task(task, folder).problems)
+    found = (p.answer for task in shelf().values() for p in load_task(task, folder).problems)
     return list(dict.fromkeys(gold for gold in found if gold))
 
 

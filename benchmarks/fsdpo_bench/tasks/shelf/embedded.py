@@ -1,0 +1,19 @@
+"""The embedded world's benchmark: problems whose numbers occur in no training problem."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fsdpo_data.core.nouns import Problem
+from fsdpo_data.problems.embedded import make_problems
+
+#: Problems made; ``count`` beside this says so too.
+COUNT = 500
+
+
+def make() -> list[Problem]:
+    """Make the problems; their level is their steps."""
+    return [
+        replace(each, metadata={**each.metadata, "level": len(each.metadata["nodes"])})
+        for each in make_problems("test", COUNT)
+    ]
