@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fsdpo_data import __version__
-from fsdpo_data.cli.console import run_app
+from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.decontaminate_command import register as register_decontaminate
 from fsdpo_data.cli.hub_commands import register as register_hub
 from fsdpo_data.cli.interop_commands import register as register_interop
@@ -18,29 +17,7 @@ from fsdpo_data.cli.stage_commands import register as register_stages
 from fsdpo_data.cli.version_commands import register as register_versions
 from fsdpo_data.stages.sample import BuildOptions
 
-app = typer.Typer(
-    name="fsdpo-data",
-    help="Step-annotated maths reasoning data: build it, check it, look at it.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-)
-
-
-def _version(show: bool) -> None:
-    if show:
-        typer.echo(f"fsdpo {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which release.")
-    ] = False,
-) -> None:
-    pass
+app = new_app("fsdpo-data", "Step-annotated maths reasoning data: build it, check it, look at it.")
 
 
 _BUILD_EXAMPLES = """

@@ -5,9 +5,41 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
+import typer
+
+from fsdpo_data import __version__
 from fsdpo_data.core.errors import FsdpoError
+
+
+def new_app(name: str, help: str) -> typer.Typer:
+    """Return a command line with what all of ours have: ``-h``, ``--version``, completion."""
+    app = typer.Typer(
+        name=name,
+        help=help,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+    )
+
+    @app.callback()
+    def root(
+        version: Annotated[
+            bool,
+            typer.Option("--version", callback=_version, is_eager=True, help="Say which release."),
+        ] = False,
+    ) -> None:
+        pass
+
+    return app
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"fsdpo {__version__}")
+        raise typer.Exit
 
 
 def run_app(app: Callable[[], object]) -> NoReturn:

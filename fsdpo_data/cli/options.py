@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -15,8 +16,9 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from fsdpo_data.cli.choices import Device, Dtype, Engine
+from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.core.errors import FsdpoError
-from fsdpo_data.core.options import Option, declared_fields, help_of, summary
+from fsdpo_data.core.options import Option, choices_of, declared_fields, help_of, summary
 
 Given = TypeVar("Given")
 
@@ -109,7 +111,12 @@ SOURCE: Options = {"directory": Source, "out": Out}
 
 
 def command(
-    app: typer.Typer, kind: type[Given], *, name: str | None = None, examples: str = ""
+    app: typer.Typer,
+    kind: type[Given],
+    *,
+    name: str | None = None,
+    examples: str = "",
+    panel: str | None = None,
 ) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
     """Register a function of ``kind`` as a command with a parameter for each of its fields.
 
@@ -118,6 +125,7 @@ def command(
         kind: A class of options (:mod:`fsdpo_data.core.options`).
         name: The command's; the function's if None.
         examples: Markdown shown below the help.
+        panel: Heading under which the help of ``app`` lists the command.
 
     Raises:
         TypeError: if the docstring leaves a field out.
@@ -142,7 +150,8 @@ def command(
         parsed.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         parsed.__annotations__ = {each.name: each.annotation for each in parameters}
         parsed.__doc__ = summary(kind)
-        return app.command(name, epilog=examples or None)(parsed)
+        app.command(name, epilog=examples or None, cls=HelpCommand, rich_help_panel=panel)(parsed)
+        return parsed
 
     return register
 
@@ -150,14 +159,17 @@ def command(
 def _parameter_of(field: dataclasses.Field[Any], kind: Any, option: Option, help: str) -> Parameter:
     default = field.default
     required = default is dataclasses.MISSING
-    shown: dict[str, Any] = {"help": help}
-    if option.default:
-        shown |= {"show_default": option.default}
-    bounds = {"min": option.min, "max": option.max}
-    if any(bound is not None for bound in bounds.values()):
-        shown |= {name: bound for name, bound in bounds.items() if bound is not None}
-    if option.panel:
-        shown["rich_help_panel"] = option.panel
+    choices = option.choices or choices_of(kind)
+    shown: dict[str, Any] = {
+        "help": help,
+        "metavar": option.metavar or _metavar(field.name, kind, option),
+        "show_default": _default_text(option, default),
+        "rich_help_panel": option.panel or None,
+    }
+    if choices:
+        shown["autocompletion"] = lambda incomplete: [
+            each for each in map(str, choices) if each.startswith(incomplete)
+        ]
     if option.positional:
         parameter = typer.Argument(**shown)
     else:
@@ -170,21 +182,44 @@ def _parameter_of(field: dataclasses.Field[Any], kind: Any, option: Option, help
     )
 
 
+def _default_text(option: Option, default: Any) -> Any:
+    """Return what the help says of a default; False where there is nothing to say."""
+    if option.default:
+        return option.default
+    if default in (dataclasses.MISSING, None, "", ()) or isinstance(default, bool):
+        return False
+    return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+_METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
+
+
+def _metavar(name: str, kind: Any, option: Option) -> str:
+    """Return what the help shows for a value: its choices, or a word for its type."""
+    if option.positional:
+        several = typing.get_origin(_typed(kind)) is list
+        return name.upper() + ("..." if several else "")
+    if choices := option.choices or choices_of(kind):
+        return "|".join(map(str, choices))
+    parts = (kind, *typing.get_args(kind))
+    return next((_METAVARS[each] for each in parts if each in _METAVARS), "")
+
+
 def _flags(name: str, kind: Any, option: Option, default: Any) -> tuple[str, ...]:
     """Return the flags of an option; a switch that is off by default has no ``--no-``."""
     flag = option.flag or "--" + name.replace("_", "-")
-    if kind is bool and default is False:
-        return (flag,)
-    if kind is bool:
-        return (f"{flag}/--no-{flag[2:]}",)
-    return (flag,)
+    return (f"{flag}/--no-{flag[2:]}",) if kind is bool and default is True else (flag,)
 
 
 def _typed(kind: Any) -> Any:
-    """Return the type as typer knows it: sequences are lists."""
+    """Return the type as typer knows it: sequences are lists, and words are checked by us."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return type(arguments[0])
     if origin in (tuple, Sequence, typing.get_origin(Sequence[str])):
         return list[_typed(arguments[0])]  # type: ignore[misc]
+    if Path in arguments:  # a path may be given as text to the library
+        return Path | None if type(None) in arguments else Path
     if origin in (UnionType, typing.Union):
         return functools.reduce(lambda a, b: a | b, map(_typed, arguments))
     return kind
@@ -198,12 +233,35 @@ def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+#: A field that a message names as something to set: `resume=True`, `out`.
+_NAMED = re.compile(r"`(\w+)(?:=([^`]+))?`")
+
+
 def _flagged(error: FsdpoError, declared: dict[str, tuple[Any, Option]]) -> FsdpoError:
-    """Return an error that names the flag in place of the field."""
-    name = error.field.rpartition(".")[2]
+    """Return an error that names flags in place of fields."""
+    field = error.field.rpartition(".")[2]
+    message = _NAMED.sub(
+        lambda found: _flag(found[1], found[2], declared) or found[0], error.message
+    )
+    if not error.field:
+        return type(error)(message)
+    value = None if error.value is None else str(error.value)
+    flag = _flag(field, value, declared)
+    return (
+        type(error)(f"{flag}: {message}")
+        if flag
+        else type(error)(message, field=error.field, value=error.value)
+    )
+
+
+def _flag(name: str, value: str | None, declared: dict[str, tuple[Any, Option]]) -> str:
+    """Return the flag of a field, or of the field that sets it, with its value; empty if none."""
     for field, (kind, option) in declared.items():
-        if name and name in (field, option.sets):
-            flag = field.upper() if option.positional else _flags(field, kind, option, True)[0]
-            value = "" if error.value is None else f" {error.value}"
-            return type(error)(f"{flag.partition('/')[0]}{value}: {error.message}")
-    return error
+        if name not in (field, option.sets):
+            continue
+        if kind is bool:
+            on, _, off = _flags(field, kind, option, True)[0].partition("/")
+            return off if value == "False" else on
+        flag = field.upper() if option.positional else _flags(field, kind, option, None)[0]
+        return flag if value is None else f"{flag} {value}"
+    return ""

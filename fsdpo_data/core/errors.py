@@ -11,7 +11,9 @@ from typing import Self
 class FsdpoError(Exception):
     """A mistake or a missing thing outside the program; printed without a traceback.
 
-    Every message names the value, what was expected and the next move.
+    Every message names the value, what was expected and the next move. A field that the next move
+    is to set stands in backquotes, with its value if there is one, as in `` `resume=True` ``: the
+    command line writes its flag instead.
 
     Args:
         message: What was expected, and the next move; the value too, if there is no ``field``.

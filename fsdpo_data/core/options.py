@@ -11,6 +11,7 @@ import inspect
 import math
 import re
 import typing
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -34,6 +35,8 @@ class Option:
         flag: Its flag, where that is not its name.
         sets: The field of a spec that it becomes, for errors of the spec.
         default: What ``--help`` says of a default that is worked out, e.g. ``by engine``.
+        metavar: What ``--help`` shows for the value, where its type says too little.
+        choices: The words it may be, where a table has them (and no ``Literal``).
     """
 
     panel: str = ""
@@ -46,6 +49,8 @@ class Option:
     flag: str = ""
     sets: str = ""
     default: str = ""
+    metavar: str = ""
+    choices: Collection[str] = ()
 
     def expected(self) -> str:
         """Return the bounds in words."""
@@ -76,6 +81,10 @@ class Options:
     __slots__ = ()
 
     def __post_init__(self) -> None:
+        for each in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, each.name)
+            if isinstance(value, str) and isinstance(each.default, tuple):
+                object.__setattr__(self, each.name, (value,))  # one word for a list of one
         check_fields(self)
 
 
@@ -94,7 +103,7 @@ def check_fields(options: Any) -> None:
 
 
 def _check(field: str, kind: Any, option: Option, value: Any) -> None:
-    choices = _choices(kind)
+    choices = option.choices or choices_of(kind)
     if choices and value is not None and value not in choices:
         near = nearest(str(value), map(str, choices))
         raise InputError(
@@ -104,11 +113,11 @@ def _check(field: str, kind: Any, option: Option, value: Any) -> None:
         raise InputError(f"expected {option.expected()}.", field=field, value=value)
 
 
-def _choices(kind: Any) -> tuple[Any, ...]:
+def choices_of(kind: Any) -> tuple[Any, ...]:
     """Return the words of a ``Literal``, within a union or a sequence too."""
     if typing.get_origin(kind) is Literal:
         return typing.get_args(kind)
-    return tuple(each for part in typing.get_args(kind) for each in _choices(part))
+    return tuple(each for part in typing.get_args(kind) for each in choices_of(part))
 
 
 def declared_fields(kind: type) -> dict[str, tuple[Any, Option]]:

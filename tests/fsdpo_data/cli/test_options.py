@@ -1,0 +1,122 @@
+"""A class of options becomes a command; errors of fields name flags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fsdpo_data.cli.console import new_app
+from fsdpo_data.cli.options import command
+from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.options import Option, Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutOptions(Options):
+    """Cut a cake.
+
+    With a knife.
+
+    Attributes:
+        data: The cake.
+        samples: How many `pieces`,
+            at least.
+        style: How.
+        names: Of the guests.
+        share_one_prompt_for_all: Whether.
+        resume: Go on.
+        out: Where.
+    """
+
+    data: Annotated[Path, Option(positional=True)]
+    samples: Annotated[int, Option(min=1, sets="n")] = 8
+    style: Annotated[Literal["fair", "greedy"], Option(panel="Taste")] = "fair"
+    names: Annotated[Sequence[str], Option(panel="Taste", choices={"ann": 1, "bob": 2})] = ()
+    share_one_prompt_for_all: bool = True
+    resume: bool = False
+    out: Path | None = None
+
+
+def app_of(done: list[CutOptions], error: FsdpoError | None = None) -> typer.Typer:
+    app = new_app("cake", "Cakes.")
+
+    @command(app, CutOptions, examples="**Example** `cake cut it`")
+    def cut(options: CutOptions) -> None:
+        done.append(options)
+        if error:
+            raise error
+
+    app.command("other")(lambda: None)
+    return app
+
+
+def ran(*line: str, error: FsdpoError | None = None) -> tuple[list[CutOptions], str, str]:
+    done: list[CutOptions] = []
+    result = CliRunner().invoke(app_of(done, error), ["cut", *line], env={"COLUMNS": "80"})
+    return done, result.output, str(result.exception)
+
+
+def test_fields_become_parameters() -> None:
+    done, _, _ = ran("cake", "--samples", "3", "--names", "ann", "--names", "bob", "--resume")
+    expected = CutOptions(data=Path("cake"), samples=3, names=("ann", "bob"), resume=True)
+    assert done == [expected]
+    off = "--no-share-one-prompt-for-all"
+    assert not ran("cake", off)[0][0].share_one_prompt_for_all
+
+
+def test_one_word_serves_for_a_list_of_one() -> None:
+    assert CutOptions(data=Path("x"), names="ann").names == ("ann",)
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_shows_every_flag_whole(flag: str) -> None:
+    _, shown, _ = ran(flag)
+    assert "Cut a cake." in shown and "cake cut it" in shown and "Taste" in shown
+    off = "--no-share-one-prompt-for-all"
+    for word in ("DATA", "--samples N", "--style fair|greedy", off, "--resume", "--out PATH"):
+        assert word in shown, word
+    assert "[default: 8]" in shown and "[required]" in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (("x", "--samples", "0"), "--samples 0: expected at least 1."),
+        (
+            ("x", "--style", "fare"),
+            "--style fare: expected one of fair, greedy. Nearest: fair, greedy.",
+        ),
+        (("x", "--names", "bop"), "--names bop: expected one of ann, bob. Nearest: bob."),
+    ],
+)
+def test_bounds_and_choices(line: Sequence[str], said: str) -> None:
+    assert said in ran(*line)[2]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (InputError("too few.", field="Spec.n", value=0), "--samples 0: too few."),
+        (InputError("not there.", field="data", value="x"), "DATA x: not there."),
+        (InputError("kept.", field="Other.field", value=1), "Other.field = 1: kept."),
+        (InputError("Set `resume=True`."), "Set --resume."),
+        (InputError("Choose another `out`; `n=1`."), "Choose another --out; --samples 1."),
+        (
+            InputError("`share_one_prompt_for_all=False`, `unknown=2`."),
+            "--no-share-one-prompt-for-all, `unknown=2`.",
+        ),
+    ],
+)
+def test_errors_name_flags(error: FsdpoError, said: str) -> None:
+    assert ran("x", error=error)[2] == said
+
+
+def test_the_library_names_fields() -> None:
+    with pytest.raises(InputError, match=r"CutOptions\.samples = 0: expected at least 1\."):
+        CutOptions(data=Path("x"), samples=0)
