@@ -38,12 +38,12 @@ embedded: $(VENV)/.train  ## remake the embedded checkpoint
 
 $(VENV)/.train: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(PIP_INSTALL) -e '.[train]'
+	$(BIN)/python $(PIP_INSTALL) -e '.[train,study]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(PIP_INSTALL) -e '.[train,dev]'
+	$(BIN)/python $(PIP_INSTALL) -e '.[train,study,dev]'
 	touch $@ $(VENV)/.train
 
 # vLLM for CPUs has an environment of its own. It pulls in torchvision, torchaudio and torchcodec

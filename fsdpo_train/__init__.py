@@ -1,1 +1,47 @@
-"""Training on step-annotated data: SFT, process reward models, step-wise DPO."""
+"""Training on step-annotated data: SFT, process reward models, step-wise DPO.
+
+    from fsdpo_train import DpoConfig, train_dpo
+
+    report = train_dpo(DpoConfig(data="runs/pairs", model="tiny", out="runs/full-step"))
+
+Each stage is a config, frozen and checked, and a function from it to a report. What a run has to
+say before it ends goes to the logger ``fsdpo_train``; nothing is printed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
+
+if TYPE_CHECKING:
+    from fsdpo_train.preference.train import DpoReport, train_dpo
+    from fsdpo_train.prm.train import PrmReport, train_prm
+    from fsdpo_train.sft.train import SftReport, train_sft
+
+__all__ = [
+    "DpoConfig",
+    "DpoReport",
+    "PrmConfig",
+    "PrmReport",
+    "SftConfig",
+    "SftReport",
+    "train_dpo",
+    "train_prm",
+    "train_sft",
+]
+
+#: The rooms of the stages, which load torch only when a run starts.
+_ROOMS = {"dpo": "preference", "prm": "prm", "sft": "sft"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    stage = name.lower().removeprefix("train_").removesuffix("report")
+    return getattr(import_module(f"fsdpo_train.{_ROOMS[stage]}.train"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,62 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal, get_args
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
+from fsdpo_data.core.options import Option, Options
 
 #: Options that say where a run lives or what is watched, not what it computes.
-NOT_IDENTITY = frozenset(
-    {
-        "out",
-        "resume",
-        "report_to",
-        "log_every",
-        "save_every",
-        "save_limit",
-        "eval_every",
-        "reference_cache",
-    }
-)
+_WATCHED = ("report_to", "log_every", "save_every", "save_limit", "eval_every")
+NOT_IDENTITY = frozenset(("out", "resume", "reference_cache", *_WATCHED))
 #: DeepSpeed configurations that come with the package.
 DEEPSPEED_PRESETS = ("zero2", "zero3")
+
+Loss = Literal["full-step", "full-step-scaled", "dpo", "step-dpo", "release"]
 #: The preference losses by name.
-LOSSES = ("full-step", "full-step-scaled", "dpo", "step-dpo", "release")
-
-
+LOSSES: tuple[str, ...] = get_args(Loss)
 #: Those that read no step rewards.
 WITHOUT_REWARDS = ("dpo", "step-dpo")
 
-
-@dataclass(frozen=True, slots=True)
-class PreferenceSpec:
-    """Which loss, and its two temperatures.
-
-    Attributes:
-        loss: One of ``LOSSES``.
-        beta: Strength of the pull towards the reference policy, over 0.
-        gamma: Temperature of step rewards, 0 or more; 0 weighs all steps alike.
-    """
-
-    loss: str = "full-step"
-    beta: float = 0.05
-    gamma: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.loss not in LOSSES:
-            raise InputError(f"--loss {self.loss}: expected one of {', '.join(LOSSES)}.")
-        if not 0 < self.beta < float("inf"):
-            raise InputError(f"--beta {self.beta}: expected a number over 0; the paper has 0.05.")
-        if not self.gamma >= 0:
-            raise InputError(f"--gamma {self.gamma}: expected 0 or more; the paper has 0.5.")
+_OPTIMIZER, _COMPUTE, _WATCH = "Optimizer", "Memory and speed", "Checkpoints and logs"
 
 
-@dataclass(frozen=True, slots=True)
-class TrainConfig:
+@dataclass(frozen=True)
+class TrainConfig(Options):
     """Options that every training stage has.
 
     Attributes:
@@ -67,80 +36,79 @@ class TrainConfig:
         model: Checkpoint to start from: a short name, a directory, or ``org/name[@revision]`` of
             the Hub.
         epochs: Passes over the data.
-        max_steps: Stop after this many optimizer steps; 0 means ``epochs`` decides.
-        batch_size: Sequences per device and forward pass.
-        grad_accum: Forward passes per optimizer step.
+        max_steps: Stop after so many optimizer steps; 0: ``epochs`` decides.
+        batch_size: Sequences per device and pass.
+        grad_accum: Passes per optimizer step.
         lr: Peak learning rate.
+        lora: Rank of LoRA adapters, merged into the weights at the end; 0 trains all weights.
+        seed: Of new weights, the order of the data and dropout.
+        resume: Continue the run in ``out`` from its last checkpoint.
         schedule: Learning-rate schedule, by its name in transformers.
         warmup: Share of the steps spent warming up (below 1), or their number.
         weight_decay: AdamW weight decay.
-        adam_beta2: AdamW's second-moment decay.
+        adam_beta2: AdamW second-moment decay.
         max_grad_norm: Gradient clipping.
-        max_length: Tokens per sequence at most; 0 means the model's context length.
+        max_length: Tokens of a sequence at most; 0: the model's context length.
         group_by_length: Batch sequences of like length, so that less is padding.
-        bf16: Compute in bfloat16; weights stay float32.
-        gradient_checkpointing: Recompute activations to save memory.
-        deepspeed: ``zero2``, ``zero3`` or a DeepSpeed config file, passed through.
+        dtype: Precision of the computation; weights stay float32.
+        gradient_checkpointing: Recompute activations: less memory, more time.
+        deepspeed: ``zero2``, ``zero3`` or a DeepSpeed config file.
         report_to: Tracker (``wandb``, ``tensorboard``, …) or ``none``.
         log_every: Optimizer steps between losses logged.
         save_every: Optimizer steps between checkpoints; 0 keeps none.
         save_limit: Checkpoints kept.
-        seed: Of the random weights, the order of the data and dropout.
-        resume: Continue from the last checkpoint in ``out``.
     """
 
     #: Name of the stage, in digests and state files.
     stage: ClassVar[str]
 
-    data: Path
+    data: Annotated[Path, Option(positional=True)]
     out: Path
     model: str | None = None
-    epochs: float = 1.0
-    max_steps: int = 0
-    batch_size: int = 16
-    grad_accum: int = 1
-    lr: float = 1e-5
-    schedule: str = "cosine"
-    warmup: float = 0.03
-    weight_decay: float = 0.0
-    adam_beta2: float = 0.999
-    max_grad_norm: float = 1.0
-    max_length: int = 0
-    group_by_length: bool = True
-    bf16: bool = False
-    gradient_checkpointing: bool = False
-    deepspeed: str | None = None
-    report_to: str = "none"
-    log_every: int = 10
-    save_every: int = 500
-    save_limit: int = 1
-    seed: int = 0
+    epochs: Annotated[float, Option(above=0)] = 1.0
+    max_steps: Annotated[int, Option(min=0)] = 0
+    batch_size: Annotated[int, Option(min=1)] = 16
+    grad_accum: Annotated[int, Option(min=1)] = 1
+    lr: Annotated[float, Option(above=0)] = 1e-5
+    lora: Annotated[int, Option(min=0)] = 0
+    seed: Annotated[int, Option(min=0, max=2**32 - 1)] = 0
     resume: bool = False
+    schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "cosine"
+    warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.03
+    weight_decay: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.0
+    adam_beta2: Annotated[float, Option(min=0, below=1, panel=_OPTIMIZER)] = 0.999
+    max_grad_norm: Annotated[float, Option(above=0, panel=_OPTIMIZER)] = 1.0
+    max_length: Annotated[int, Option(min=0, panel=_COMPUTE)] = 0
+    group_by_length: Annotated[bool, Option(panel=_COMPUTE)] = True
+    dtype: Annotated[Literal["float32", "bfloat16"], Option(panel=_COMPUTE)] = "float32"
+    gradient_checkpointing: Annotated[bool, Option(panel=_COMPUTE)] = False
+    deepspeed: Annotated[str | None, Option(panel=_COMPUTE)] = None
+    report_to: Annotated[str, Option(panel=_WATCH)] = "none"
+    log_every: Annotated[int, Option(min=1, panel=_WATCH)] = 10
+    save_every: Annotated[int, Option(min=0, panel=_WATCH)] = 500
+    save_limit: Annotated[int, Option(min=1, panel=_WATCH)] = 1
 
     def __post_init__(self) -> None:
-        limits = (
-            ("epochs", self.epochs, self.epochs > 0, "more than 0"),
-            ("max-steps", self.max_steps, self.max_steps >= 0, "0 (--epochs decides) or more"),
-            ("batch-size", self.batch_size, self.batch_size >= 1, "at least 1"),
-            ("grad-accum", self.grad_accum, self.grad_accum >= 1, "at least 1"),
-            ("lr", self.lr, self.lr > 0, "more than 0"),
-            ("warmup", self.warmup, self.warmup >= 0, "a share below 1 or a number of steps"),
-            ("weight-decay", self.weight_decay, self.weight_decay >= 0, "0 or more"),
-            ("max-length", self.max_length, self.max_length >= 0, "0 (the model's) or more"),
-            ("log-every", self.log_every, self.log_every >= 1, "at least 1"),
-            ("save-every", self.save_every, self.save_every >= 0, "0 (no checkpoints) or more"),
-            ("save-limit", self.save_limit, self.save_limit >= 1, "at least 1"),
-        )
-        _check(limits)
-        preset = self.deepspeed is None or self.deepspeed in DEEPSPEED_PRESETS
-        if not preset and not Path(str(self.deepspeed)).is_file():
+        super().__post_init__()
+        for name in ("data", "out"):  # who calls the library may write text
+            object.__setattr__(self, name, Path(getattr(self, name)))
+        name = self.deepspeed
+        if name is not None and name not in DEEPSPEED_PRESETS and not Path(name).is_file():
             raise InputError(
-                f"--deepspeed {self.deepspeed}: expected {', '.join(DEEPSPEED_PRESETS)} or a "
-                "DeepSpeed config file."
+                f"expected {', '.join(DEEPSPEED_PRESETS)} or a DeepSpeed config file.",
+                field=f"{type(self).__name__}.deepspeed",
+                value=name,
+            )
+        if self.lora and name == "zero3":
+            raise InputError(
+                "adapters cannot be merged into weights that zero3 spreads over processes. Use "
+                "zero2: LoRA leaves little for zero3 to save.",
+                field=f"{type(self).__name__}.lora",
+                value=self.lora,
             )
 
     def identity(self) -> dict[str, str]:
-        """Return the options that decide the trained weights, as text; what --resume compares."""
+        """Return the options that decide the trained weights, as text; what resuming compares."""
         fields = dataclasses.asdict(self)
         return {key: str(value) for key, value in fields.items() if key not in NOT_IDENTITY}
 
@@ -150,145 +118,122 @@ class TrainConfig:
         return digest(self.stage, self.identity())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SftConfig(TrainConfig):
-    """Options of ``fsdpo-train sft``.
+    """Fine-tune on prompt/completion rows; the loss covers the completion and its end.
 
     Attributes:
-        data: JSONL or parquet file with the columns ``prompt`` and ``completion``.
+        data: JSONL or parquet with the columns ``prompt`` and ``completion``, or
+            ``org/name[@revision]`` of such rows on the Hub.
         from_config: Start from random weights: ``config.json``, or the directory that holds it
             and the tokenizer.
     """
 
     stage: ClassVar[str] = "sft"
 
-    epochs: float = 3.0
+    epochs: Annotated[float, Option(above=0)] = 3.0
     from_config: Path | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.model is None) == (self.from_config is None):
-            given = "neither was" if self.model is None else "both were"
+            given = "neither it nor from_config" if self.model is None else "from_config too"
             raise InputError(
-                f"--model and --from-config: {given} given, expected exactly one. --model NAME "
-                "continues a checkpoint; --from-config DIR starts from random weights."
+                f"{given} was given, expected exactly one. A model is trained on; from_config "
+                "starts from random weights.",
+                field="SftConfig.model",
+                value=self.model,
             )
-        TrainConfig.__post_init__(self)  # super() does not know a class that slots has remade
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PrmConfig(TrainConfig):
-    """Options of ``fsdpo-train prm``; the paper's settings are the defaults.
+    """Train a process reward model: a reward for each step, learnt from labelled solutions.
+
+    The defaults are the paper's: one epoch, 256 solutions per step on one device, learning rate
+    5e-7. Small models want a much higher one.
 
     Attributes:
-        data: A sealed dataset, or a JSONL or parquet file with the columns ``prompt``,
-            ``completions`` and ``labels`` (booleans, or numbers in [0, 1]).
+        data: A sealed dataset, ``org/name[@revision]`` of one on the Hub, or JSONL or parquet with
+            the columns ``prompt``, ``completions`` and ``labels`` (booleans, or numbers in [0, 1]).
+        model: Policy to put the head on: a short name, a directory, or ``org/name[@revision]``.
         labels: ``outcome`` (N=1), ``rollouts`` (N>1: the share of correct continuations), or
             ``auto``: rollouts where there are any, else outcomes.
-        reduce: Loss of a solution: the ``sum`` over its readouts (the paper's) or their ``mean``.
+        reduce: Over the readouts of a solution: their ``sum`` (the paper's) or their ``mean``.
         readouts: Where labels are learnt: at each ``step``'s end (the paper's), or at every
             ``token`` of the step, as Cobbe et al. (2021) train verifiers; scores are read at the
             steps' ends either way.
-        samples: Solutions used of each problem, the first ones; 0 for all.
+        samples: Solutions used of each problem, the first ones; 0: all.
         balance: Weigh steps so that right and wrong ones count the same in total.
         only_mixed: Use only problems that have right and wrong solutions.
         held_out: Share of the problems kept out of training, to measure on.
-        eval_every: Optimizer steps between measurements on them; 0 measures at the end only.
-        lora: Rank of LoRA adapters, merged into the weights at the end; 0 trains all weights.
+        eval_every: Optimizer steps between measurements on them; 0: at the end only.
     """
 
     stage: ClassVar[str] = "prm"
 
-    model: str | None = "tiny"
-    batch_size: int = 8
-    grad_accum: int = 32
-    lr: float = 5e-7
-    schedule: str = "linear"
-    warmup: float = 0.05
-    labels: str = "auto"
-    reduce: str = "sum"
-    readouts: str = "step"
-    samples: int = 0
+    model: str = "tiny"
+    batch_size: Annotated[int, Option(min=1)] = 8
+    grad_accum: Annotated[int, Option(min=1)] = 32
+    lr: Annotated[float, Option(above=0)] = 5e-7
+    schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "linear"
+    warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.05
+    labels: Literal["auto", "outcome", "rollouts"] = "auto"
+    reduce: Literal["sum", "mean"] = "sum"
+    readouts: Literal["step", "token"] = "step"
+    samples: Annotated[int, Option(min=0)] = 0
     balance: bool = False
     only_mixed: bool = False
-    held_out: float = 0.05
-    eval_every: int = 0
-    lora: int = 0
-
-    def __post_init__(self) -> None:
-        TrainConfig.__post_init__(self)
-        kinds = ("auto", "outcome", "rollouts")
-        limits = (
-            ("labels", self.labels, self.labels in kinds, f"one of {', '.join(kinds)}"),
-            ("reduce", self.reduce, self.reduce in ("sum", "mean"), "sum or mean"),
-            ("readouts", self.readouts, self.readouts in ("step", "token"), "step or token"),
-            ("samples", self.samples, self.samples >= 0, "0 (all) or more"),
-            ("held-out", self.held_out, 0 <= self.held_out < 1, "a share from 0 to below 1"),
-            ("eval-every", self.eval_every, self.eval_every >= 0, "0 (at the end) or more"),
-        )
-        _check(limits)
-        _check_lora(self.lora, self.deepspeed)
+    held_out: Annotated[float, Option(min=0, below=1)] = 0.05
+    eval_every: Annotated[int, Option(min=0, panel=_WATCH)] = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DpoConfig(TrainConfig):
-    """Options of ``fsdpo-train dpo``; the paper's settings are the defaults.
+@dataclass(frozen=True)
+class PreferenceSpec(Options):
+    """Which preference loss, and its two temperatures.
 
     Attributes:
-        data: A sealed dataset with pairs, ``org/name[@revision]`` of one on the Hub, or a JSONL or
-            parquet file with the columns of its ``pairs``.
-        batch_size: Prompts per device and forward pass, each with all its pairs (with 16 pairs a
-            prompt, 4 are the paper's batch of 64); with ``shuffle`` ``pairs``, pairs.
-        loss: One of :data:`fsdpo_train.config.LOSSES`.
-        beta: Strength of the pull towards the reference policy.
-        gamma: Temperature of step rewards.
+        loss: The paper's is ``full-step``.
+        beta: Pull towards the reference policy.
+        gamma: Temperature of step rewards; 0 weighs all steps alike.
+    """
+
+    loss: Loss = "full-step"
+    beta: Annotated[float, Option(above=0)] = 0.05
+    gamma: Annotated[float, Option(min=0, infinite=True)] = 0.5
+
+
+@dataclass(frozen=True)
+class DpoConfig(PreferenceSpec, TrainConfig):
+    """Train a policy on preference pairs: step-wise DPO, DPO and their relatives.
+
+    The defaults are the paper's: one epoch, 4 prompts of 16 pairs per step on one device, learning
+    rate 5e-7, β 0.05, γ 0.5. Small models want a much higher learning rate.
+
+    Attributes:
+        data: A sealed dataset with pairs, ``org/name[@revision]`` of one on the Hub, or JSONL or
+            parquet with the columns of its ``pairs``.
+        model: Policy to start from, and the reference: a short name, a directory, or
+            ``org/name[@revision]``.
+        batch_size: Prompts per device and pass, each with all its pairs; with ``shuffle``
+            ``pairs``, pairs.
         shuffle: ``groups`` keeps the pairs of a prompt in one batch, where its solutions are
             computed once; ``pairs`` scatters them, as other trainers do.
         share_prompt: Compute a prompt once for its solutions, under a tree mask; otherwise each
             solution is a row of its own.
-        lora: Rank of LoRA adapters, merged into the weights at the end; 0 trains all weights.
-        reference_cache: Directory of reference log-probabilities, shared between runs; by default
+        reference_cache: Directory of reference log-probabilities, shared between runs; else
             ``reference`` in ``out``.
     """
 
     stage: ClassVar[str] = "dpo"
 
-    model: str | None = "tiny"
-    batch_size: int = 4
-    lr: float = 5e-7
-    schedule: str = "linear"
-    warmup: float = 0.05
-    loss: str = "full-step"
-    beta: float = 0.05
-    gamma: float = 0.5
-    shuffle: str = "groups"
-    share_prompt: bool = True
-    lora: int = 0
-    reference_cache: Path | None = None
-
-    def __post_init__(self) -> None:
-        TrainConfig.__post_init__(self)
-        kinds = ("groups", "pairs")
-        _check([("shuffle", self.shuffle, self.shuffle in kinds, " or ".join(kinds))])
-        _check_lora(self.lora, self.deepspeed)
-        _ = self.preference  # checks its own values
-
-    @property
-    def preference(self) -> PreferenceSpec:
-        """Return the loss and its temperatures."""
-        return PreferenceSpec(self.loss, self.beta, self.gamma)
-
-
-def _check(limits: Iterable[tuple[str, object, bool, str]]) -> None:
-    """Raise for the first of (option, value, whether it is fine, what is expected) that is not."""
-    for option, value, ok, expected in limits:
-        if not ok:
-            raise InputError(f"--{option} {value}: expected {expected}.")
-
-
-def _check_lora(rank: int, deepspeed: str | None) -> None:
-    _check([("lora", rank, rank >= 0, "0 (all weights) or a rank")])
-    if rank and deepspeed == "zero3":
-        raise InputError(
-            "--lora --deepspeed zero3: adapters cannot be merged into weights that are spread "
-            "over processes. Use zero2: LoRA leaves little for zero3 to save."
-        )
+    model: str = "tiny"
+    batch_size: Annotated[int, Option(min=1)] = 4
+    lr: Annotated[float, Option(above=0)] = 5e-7
+    schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "linear"
+    warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.05
+    shuffle: Literal["groups", "pairs"] = "groups"
+    share_prompt: Annotated[bool, Option(panel=_COMPUTE)] = True
+    reference_cache: Annotated[
+        Path | None, Option(panel=_COMPUTE, default="reference in --out")
+    ] = None

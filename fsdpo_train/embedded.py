@@ -91,7 +91,7 @@ def make(out: Path, stages: Sequence[Stage] = STAGES, seed: int = 0) -> None:
         InputError: if ``out`` already holds something.
     """
     if out.exists() and any(out.iterdir()):
-        raise InputError(f"--out {out}: not empty. Choose a new directory.")
+        raise InputError("not empty. Choose a new directory.", field="out", value=str(out))
     started = time.monotonic()
     work = out / "work"
     work.mkdir(parents=True)

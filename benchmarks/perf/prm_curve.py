@@ -91,7 +91,7 @@ def sampled(options: argparse.Namespace, split: str, problems: int, samples: int
 def trained(options: argparse.Namespace, name: str, data: Path, *labels: object) -> Path:
     out: Path = options.out / name
     if not (out / "README.md").exists():  # its card, which training writes last
-        given = ["--data", data, "--out", out, "--max-steps", options.steps, "--lr", options.lr]
+        given = [data, "--out", out, "--max-steps", options.steps, "--lr", options.lr]
         given += ["--batch-size", options.batch_size, "--grad-accum", 1, "--adam-beta2", 0.98]
         given += ["--held-out", 0, "--log-every", 100]
         run(options, "fsdpo_train", "prm", *given, *labels, *resuming(out))

@@ -212,6 +212,7 @@ def make_ours(options: argparse.Namespace) -> Any:
     from fsdpo_train.preference.pairs import by_prompt, open_pairs
     from fsdpo_train.preference.reference import made_by, reference_logprobs
     from fsdpo_train.preference.reference_store import ReferenceStore
+    from fsdpo_train.trainer.models import load_model
 
     way, folder = options.run, options.folder
     config = DpoConfig(
@@ -233,9 +234,9 @@ def make_ours(options: argparse.Namespace) -> Any:
         logprobs.token_logprobs.__defaults__ = (2**31,)
     transformers.set_seed(0)
     arguments = dpo._arguments(config)
-    model, tokenizer = dpo._start(config)
+    model, tokenizer = load_model(config.model, transformers.AutoModelForCausalLM)
     maker = made_by(config, "random", tokenizer)
-    prompts = by_prompt(open_pairs(config.data)[1], loss="dpo")
+    prompts = by_prompt(open_pairs(config.data).rows(), loss="dpo")
     data = prepare(prompts, tokenizer, 1024, maker)
     store = ReferenceStore(config.reference_cache, maker)
     reference = reference_logprobs(data, store, config, arguments, share_prompt=config.share_prompt)

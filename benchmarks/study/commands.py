@@ -59,7 +59,7 @@ class Commands:
         """Sample, train a process reward model unless ``prm`` names one, score, pair."""
         problems = ("--limit", self.sizes.problems, "--samples", self.sizes.samples)
         sampled = self._sealed("sampled", "build", "--model", SFT, *problems, *SAMPLING)
-        model = prm or self._model("prm", "prm", "--data", sampled, *self.sizes.prm_options)
+        model = prm or self._model("prm", "prm", sampled, *self.sizes.prm_options)
         scored = self._sealed("scored", "score", sampled, "--prm", model)
         return Data(
             pairs=self._sealed("pairs", "pair", scored),
@@ -72,7 +72,6 @@ class Commands:
     def trained(self, policy: Policy, data: Data) -> Path:
         """Train a policy with ``fsdpo-train dpo``; all of them read one reference."""
         options = {
-            "data": data.of(policy),
             "model": SFT,
             "loss": policy.loss,
             "lr": policy.lr,
@@ -84,7 +83,7 @@ class Commands:
             "log-every": 50,
         }
         flags = [word for name, value in options.items() for word in (f"--{name}", value)]
-        return self._model(f"policies/{policy.name}", "dpo", *flags)
+        return self._model(f"policies/{policy.name}", "dpo", data.of(policy), *flags)
 
     def measured(self, policies: Iterable[Path | None], split: str) -> list[Measured]:
         """Measure policies by sampling and, on test problems, greedily; None is the SFT policy."""

@@ -49,7 +49,7 @@ def train(run: Run) -> str:
     data = run.data if run.manifest is None else _made_in(run.manifest["spec"])
     model = {"model": run.model} if run.model else {}  # random weights have none
     flags = dict(_flag(name, value) for name, value in run.changed.items())
-    return command_line(start, {"data": data, **model, **flags}, f"runs/{run.stage}")
+    return command_line(f"{start} {shlex.quote(data)}", {**model, **flags}, f"runs/{run.stage}")
 
 
 def _made_in(spec: Mapping[str, Any]) -> str:

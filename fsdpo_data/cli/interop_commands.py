@@ -38,7 +38,7 @@ def import_(
     out: Annotated[Path, typer.Option(help="A new file ending in .jsonl.")],
     template: Annotated[str, typer.Option(help="Prompt template of the problems.")] = "problem",
 ) -> None:
-    """Read somebody else's step labels, as rows for `fsdpo-train prm --data`.
+    """Read somebody else's step labels, as rows for `fsdpo-train prm`.
 
     Rows that cannot be read go to a file beside --out, each with the reason.
     """
@@ -52,7 +52,7 @@ def import_(
     typer.echo(f"lost: {READERS[form].loses}")
     if found.set_aside:
         typer.echo(f"set aside: {len(found.set_aside):,} rows, in {quarantine(out)}")
-    typer.echo(f"next: fsdpo-train prm --data {out} --out runs/prm")
+    typer.echo(f"next: fsdpo-train prm {out} --out runs/prm")
 
 
 def register(app: typer.Typer) -> None:

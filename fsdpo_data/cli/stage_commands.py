@@ -145,7 +145,7 @@ def label(options: LabelOptions) -> None:
     stage = LabelStage(continuer, workers=options.workers)
     labelled = derive_shown(options.directory, options.out, [stage], resume=options.resume)
     print(f"\n{cost_line(labelled['rollouts'])}")
-    print(f"next: fsdpo-train prm --data {options.out} --labels rollouts --out NEW")
+    print(f"next: fsdpo-train prm {options.out} --labels rollouts --out NEW")
 
 
 _SCORE_EXAMPLES = """

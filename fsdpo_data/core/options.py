@@ -110,7 +110,8 @@ def _check(field: str, kind: Any, option: Option, value: Any) -> None:
             f"expected one of {', '.join(map(str, choices))}.{near}", field=field, value=value
         )
     if isinstance(value, int | float) and not isinstance(value, bool) and not option.holds(value):
-        raise InputError(f"expected {option.expected()}.", field=field, value=value)
+        expected = option.expected() if math.isfinite(value) else "a finite number"
+        raise InputError(f"expected {expected}.", field=field, value=value)
 
 
 def choices_of(kind: Any) -> tuple[Any, ...]:

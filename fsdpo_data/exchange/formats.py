@@ -218,7 +218,7 @@ FORMATS = {
         "solutions",
         trl_stepwise,
         "stepwise.jsonl",
-        "trainers of step rewards; `fsdpo-train prm --data`",
+        "trainers of step rewards; `fsdpo-train prm`",
         "outcomes, rewards and ids",
     ),
     "trl-unpaired": Format(
@@ -228,7 +228,7 @@ FORMATS = {
         "solutions",
         trl_sft,
         "sft.jsonl",
-        "TRL SFTTrainer; `fsdpo-train sft --data`",
+        "TRL SFTTrainer; `fsdpo-train sft`",
         "all but the correct solutions, and their steps; equal ones count once",
     ),
     "openrlhf": Format(

@@ -1,7 +1,7 @@
 """Other people's step labels as rows to train a reward model on.
 
 What is imported is no sealed dataset, for nobody can say how it was sampled: it is a file of
-``prompt``, ``completions`` and ``labels``, which ``fsdpo-train prm --data`` reads.
+``prompt``, ``completions`` and ``labels``, which ``fsdpo-train prm`` reads.
 """
 
 from __future__ import annotations

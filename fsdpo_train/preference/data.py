@@ -53,9 +53,9 @@ def prepare(
         _add(found, each, encoder, max_length, made_by)
     if not found.groups:
         raise InputError(
-            f"--data: none of {found.counts['long_pairs']} pairs is left; "
+            f"none of {found.counts['long_pairs']} pairs is left; "
             f"{found.counts['long_solutions']} solutions exceed {max_length} tokens. Raise "
-            "--max-length, or choose a model with a longer context."
+            "max_length, or choose a model with a longer context."
         )
     return found
 

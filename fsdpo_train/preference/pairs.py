@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import file_sha256
 from fsdpo_train.config import WITHOUT_REWARDS
+from fsdpo_train.trainer.source import PlacedRow, Row, Source, open_source
 
 #: What is read of a pair.
 COLUMNS = ("prompt", "chosen_steps", "rejected_steps", "chosen_rewards", "rejected_rewards")
-
-Row = Mapping[str, Any]
-#: A row and where it stands, for messages.
-PlacedRow = tuple[str, Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,83 +51,9 @@ class PromptPairs:
     pairs: list[tuple[int, int]] = field(default_factory=list)
 
 
-def open_pairs(data: Path) -> tuple[str, Iterator[PlacedRow], dict[str, str]]:
-    """Find the pairs that ``--data`` names.
-
-    Args:
-        data: A sealed dataset, a JSONL or parquet file, or ``org/name[@revision]`` on the Hub.
-
-    Returns:
-        What identifies them by content, the rows, and what the dataset says of its making
-        (``dataset``, ``prm``), for the model card.
-
-    Raises:
-        InputError: if there are none.
-        SchemaError: if the dataset is not sealed, or its pairs were changed since.
-        Unavailable: if the Hub cannot be reached, or refuses.
-    """
-    from fsdpo_data.hub.client import HubRepo
-
-    if data.is_dir():
-        return _sealed(data)
-    if data.is_file() and data.suffix in (".jsonl", ".parquet"):
-        return "sha256:" + file_sha256(data), _file_rows(data), {}
-    if not data.exists() and HubRepo.parse(str(data), "dataset") is not None:
-        return _on_hub(str(data))
-    raise InputError(
-        f"--data {data}: expected a sealed dataset with pairs, a .jsonl or .parquet file with the "
-        f"columns {', '.join(COLUMNS)}, or org/name of a dataset on the Hub."
-    )
-
-
-def _sealed(root: Path) -> tuple[str, Iterator[PlacedRow], dict[str, str]]:
-    from fsdpo_data.dataset.manifest import read_manifest
-    from fsdpo_data.dataset.validate import check_files
-
-    manifest = read_manifest(root)
-    files = [entry for entry in manifest["files"] if entry["path"].startswith("pairs/")]
-    if not files:
-        raise InputError(
-            f"--data {root} has no pairs. Score and pair it first: fsdpo-data score {root} --prm "
-            "PATH --out SCORED, then fsdpo-data pair SCORED --out NEW."
-        )
-    # The pairs are all that is read, so a copy without the solutions will do.
-    check_files(root, {"files": files})
-    said = {"dataset": str(manifest["digest"])}
-    prm = manifest["spec"].get("score", {}).get("prm")
-    if prm:
-        said["prm"] = f"{prm['name']}@{prm['revision']}"
-    return str(manifest["digest"]), _shards(root / entry["path"] for entry in files), said
-
-
-def _shards(files: Iterable[Path]) -> Iterator[PlacedRow]:
-    import polars as pl
-
-    for file in files:
-        rows = pl.read_parquet(file, columns=["chosen", "rejected", *COLUMNS])
-        for number, row in enumerate(rows.iter_rows(named=True), 1):
-            yield f"{file}, row {number}", row
-
-
-def _file_rows(file: Path) -> Iterator[PlacedRow]:
-    from fsdpo_data.core.rows import read_records
-
-    for record in read_records(file):
-        place = f"{file}, row {record.row}"
-        if record.broken:
-            raise InputError(f"--data {place}: {record.broken}. Mend the row, or leave it out.")
-        yield place, record.fields
-
-
-def _on_hub(name: str) -> tuple[str, Iterator[PlacedRow], dict[str, str]]:
-    from fsdpo_data.problems.hub_datasets import HubSource, load_hub
-
-    source = HubSource.parse(f"{name}:pairs", {})
-    assert source is not None  # the caller has parsed the name
-    commit, parts = load_hub(source, "train")
-    identity = f"{source.repo.name}@{commit}"
-    rows = ((f"{label}, row {each.row}", each.fields) for label, part in parts for each in part)
-    return identity, rows, {"dataset": identity}
+def open_pairs(data: Path) -> Source:
+    """Find the pairs that ``data`` names; see :func:`~fsdpo_train.trainer.source.open_source`."""
+    return open_source(data, "pairs", ("chosen", "rejected", *COLUMNS), ", ".join(COLUMNS))
 
 
 def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
@@ -153,7 +74,7 @@ def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
         sides = [_side(place, row, side) for side in ("chosen", "rejected")]
         if "".join(sides[0].steps) == "".join(sides[1].steps):
             raise InputError(
-                f"--data {place}: chosen and rejected are the same text, {sides[0].steps[0]!r} … "
+                f"{place}: chosen and rejected are the same text, {sides[0].steps[0]!r} … "
                 "Leave the pair out."
             )
         if loss == "step-dpo":
@@ -167,7 +88,7 @@ def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
         if pair not in group.pairs:  # different continuations may be equal once they are cut
             group.pairs.append(pair)
     if not groups:
-        raise InputError("--data has no pairs: expected rows of " + ", ".join(COLUMNS) + ".")
+        raise InputError("the data has no pairs: expected rows of " + ", ".join(COLUMNS) + ".")
     return list(groups.values())
 
 
@@ -179,27 +100,27 @@ def _complete(place: str, row: Row, loss: str) -> Row:
         zeros = {name: [0.0] * len(row[name.replace("rewards", "steps")]) for name in rewards}
         return {**row, **zeros}
     if missing:
-        way_out = f", which --loss {loss} reads" if missing == rewards else ""
-        raise InputError(f"--data {place}: no {' and no '.join(missing)}{way_out}.")
+        way_out = f", which the loss {loss} reads" if missing == rewards else ""
+        raise InputError(f"{place}: no {' and no '.join(missing)}{way_out}.")
     return row
 
 
 def _side(place: str, row: Row, side: str) -> Solution:
     steps, rewards = row[f"{side}_steps"], row[f"{side}_rewards"]
     if not (isinstance(steps, list) and isinstance(rewards, list)):
-        raise InputError(f"--data {place}: {side}_steps and {side}_rewards: expected two lists.")
+        raise InputError(f"{place}: {side}_steps and {side}_rewards: expected two lists.")
     if len(steps) != len(rewards):
         raise InputError(
-            f"--data {place}: {len(rewards)} {side}_rewards for {len(steps)} {side}_steps. "
+            f"{place}: {len(rewards)} {side}_rewards for {len(steps)} {side}_steps. "
             "Expected one reward per step: score the dataset again."
         )
     if not steps or not all(isinstance(step, str) and step for step in steps):
-        raise InputError(f"--data {place}: {side}_steps has an empty step, or none at all.")
+        raise InputError(f"{place}: {side}_steps has an empty step, or none at all.")
     if row.get(side) is not None and row[side] != "".join(steps):
-        raise InputError(f"--data {place}: {side}_steps do not join to the text in {side}.")
+        raise InputError(f"{place}: {side}_steps do not join to the text in {side}.")
     for reward in rewards:
         if not isinstance(reward, (int, float)) or not math.isfinite(reward):
-            raise InputError(f"--data {place}: reward {reward!r} in {side}_rewards, not a number.")
+            raise InputError(f"{place}: reward {reward!r} in {side}_rewards, not a number.")
     return Solution(tuple(steps), tuple(map(float, rewards)))
 
 

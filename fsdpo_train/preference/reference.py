@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,8 @@ from fsdpo_train.config import DpoConfig
 from fsdpo_train.preference.data import Prepared
 from fsdpo_train.preference.groups import Group, collate_groups
 from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
-from fsdpo_train.trainer.loop import load_model
+from fsdpo_train.trainer.deepspeed import whole_weights
+from fsdpo_train.trainer.models import load_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +32,7 @@ def made_by(config: DpoConfig, model: str, tokenizer: Any) -> dict[str, str]:
     return {
         "model": model,
         "tokenizer": digest(tokenizer.backend_tokenizer.to_str(), tokenizer.eos_token_id),
-        "precision": "bfloat16" if config.bf16 else "float32",
+        "precision": config.dtype,
     }
 
 
@@ -93,8 +93,8 @@ def _compute(
     """Fill the store with the log-probabilities of ``missing``."""
     from transformers import AutoModelForCausalLM
 
-    with _whole_weights(arguments):
-        model, tokenizer = load_model(str(config.model), AutoModelForCausalLM)
+    with whole_weights(arguments):
+        model, tokenizer = load_model(config.model, AutoModelForCausalLM)
     model = model.to(arguments.device).eval()
     check_architecture(model)
     return_logprobs(model)
@@ -104,7 +104,7 @@ def _compute(
         left = iter(missing)
         while batch := list(islice(left, config.batch_size)):
             groups = [group for group, _ in batch]
-            values = _values(model, groups, tokenizer, config.bf16, share_prompt)
+            values = _values(model, groups, tokenizer, config.dtype, share_prompt)
             rows.extend(zip((key for _, keys in batch for key in keys), values, strict=True))
             if len(rows) >= _PER_FILE:
                 store.save(rows)
@@ -114,24 +114,8 @@ def _compute(
         store.save(rows)
 
 
-@contextmanager
-def _whole_weights(arguments: Any) -> Iterator[None]:
-    """Load a model whole, though ZeRO-3 would spread it over the processes that train it."""
-    from transformers.integrations import deepspeed
-
-    config = getattr(arguments, "hf_deepspeed_config", None)
-    if config is None:
-        yield
-        return
-    deepspeed.unset_hf_deepspeed_config()
-    try:
-        yield
-    finally:
-        deepspeed.set_hf_deepspeed_config(config)
-
-
 def _values(
-    model: Any, groups: Sequence[Group], tokenizer: Any, bf16: bool, share_prompt: bool
+    model: Any, groups: Sequence[Group], tokenizer: Any, dtype: str, share_prompt: bool
 ) -> list[list[float]]:
     """Return the log-probabilities of every completion token, a list for each solution."""
     import torch
@@ -141,11 +125,12 @@ def _values(
         share_prompt=share_prompt,
         pad=tokenizer.pad_token_id or 0,
         eos=tokenizer.eos_token_id,
-        dtype=torch.bfloat16 if bf16 else torch.float32,
+        dtype=getattr(torch, dtype),
     )
     device = model.device
     inputs = {name: each.to(device) for name, each in model_inputs(batch.as_dict()).items()}
-    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+    half = dtype == "bfloat16"
+    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=half):
         logp_N = model(**inputs).float().cpu()
     lengths = [len(each.ids) - each.n_prompt for group in groups for each in group.solutions]
     return [each.tolist() for each in logp_N.split(lengths)]

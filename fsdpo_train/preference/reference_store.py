@@ -95,7 +95,7 @@ class ReferenceStore:
             )
             raise RunMismatch(
                 f"{folder} holds reference log-probabilities of something else: {told}. Choose "
-                "another --reference-cache, or leave it out."
+                "another reference_cache, or leave it out."
             )
 
     @property
@@ -188,5 +188,5 @@ def _foreign(folder: Path, known_texts: bool) -> RunMismatch:
     )
     return RunMismatch(
         f"{folder} holds reference log-probabilities, but none of this data: {what} Choose "
-        "another --reference-cache, or leave it out."
+        "another reference_cache, or leave it out."
     )

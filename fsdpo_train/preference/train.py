@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
@@ -18,24 +18,22 @@ from fsdpo_train.preference.loss import Solutions, preference_loss
 from fsdpo_train.preference.pairs import by_prompt, open_pairs
 from fsdpo_train.preference.reference import made_by, reference_folder, reference_logprobs
 from fsdpo_train.preference.reference_store import ReferenceStore
+from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.card import write_card
-from fsdpo_train.trainer.loop import (
-    check_out,
-    check_tokenizer,
+from fsdpo_train.trainer.directory import claimed, is_main_process
+from fsdpo_train.trainer.models import (
     context_length,
-    is_main_process,
-    last_loss,
     load_model,
     model_identity,
-    ordered_trainer,
-    run_trainer,
-    save_merged,
-    training_arguments,
     with_adapters,
 )
+from fsdpo_train.trainer.source import Source
+from fsdpo_train.trainer.trainer import Report, ordered_trainer, outcome, run_trainer, save_merged
 
 if TYPE_CHECKING:
     import torch
+
+log = logging.getLogger(__name__)
 
 #: What is logged beside the loss; see :func:`fsdpo_train.preference.loss.preference_loss`.
 METRICS = (
@@ -48,22 +46,16 @@ METRICS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DpoReport:
-    """What a run did.
+@dataclass(frozen=True)
+class DpoReport(Report):
+    """What a run of preference training did.
 
     Attributes:
-        out: Directory of the trained model.
         counts: What it was trained on; see :class:`~fsdpo_train.preference.data.Prepared`.
-        steps: Optimizer steps, those before a resume included.
-        loss: Mean loss over the last logging window.
         metrics: ``METRICS`` over the same window.
     """
 
-    out: Path
     counts: Counter[str]
-    steps: int
-    loss: float
     metrics: dict[str, float]
 
 
@@ -73,19 +65,24 @@ def train_dpo(config: DpoConfig) -> DpoReport:
     Raises:
         InputError: if the data or an option cannot be used.
         RunMismatch: if ``config.out`` or the reference cache belongs to something else.
+        StoreError: if a directory cannot be written, or another process trains there.
         Unavailable: if a model, tracker or package is not here.
     """
+    source = open_pairs(config.data)
+    model = model_identity(config.model)
+    identity = {**config.identity(), "data": source.identity, "model": model}
+    with claimed(config, identity):
+        return _train(config, identity, source)
+
+
+def _train(config: DpoConfig, identity: dict[str, str], source: Source) -> DpoReport:
     import transformers
 
-    data_identity, rows, told = open_pairs(config.data)
-    model_name = model_identity(str(config.model))
-    identity = {**config.identity(), "data": data_identity, "model": model_name}
-    check_out(config, identity)
     arguments = _arguments(config)
     transformers.set_seed(config.seed)
-    model, tokenizer = _start(config)
-    maker = made_by(config, model_name, tokenizer)
-    prompts = by_prompt(rows, config.loss)
+    model, tokenizer = load_model(config.model, transformers.AutoModelForCausalLM)
+    maker = made_by(config, identity["model"], tokenizer)
+    prompts = by_prompt(source.rows(), config.loss)
     data = prepare(prompts, tokenizer, context_length(config, model), maker)
     share = config.share_prompt and can_share_prompts(model, data.longest)
     if is_main_process():
@@ -95,11 +92,13 @@ def train_dpo(config: DpoConfig) -> DpoReport:
     trainer = _trainer(config, arguments, model, tokenizer, data, reference, share)
     run_trainer(trainer, config, identity)
     model.config.use_cache = True  # the trainer turns it off; whoever samples wants it
-    save_merged(trainer, config.out, config.lora)
-    report = _report(config, trainer, data)
-    if trainer.is_world_process_zero():
-        told = {**told, "reference": store.digest}
-        write_card(config, {**identity, **told}, report)
+    save_merged(trainer, config)
+    windows = [entry for entry in trainer.state.log_history if "loss" in entry]
+    last = (windows or trainer.state.log_history)[-1]
+    metrics = {name: last[name] for name in METRICS if name in last}
+    report = DpoReport(**outcome(trainer, config), counts=data.counts, metrics=metrics)
+    if is_main_process():
+        write_card(config, {**identity, **source.said, "reference": store.digest}, report)
     return report
 
 
@@ -111,15 +110,6 @@ def _arguments(config: DpoConfig) -> Any:
             "--nproc-per-node, or show only one (CUDA_VISIBLE_DEVICES)."
         )
     return arguments
-
-
-def _start(config: DpoConfig) -> tuple[Any, Any]:
-    """Load the policy, which is the reference too."""
-    from transformers import AutoModelForCausalLM
-
-    model, tokenizer = load_model(str(config.model), AutoModelForCausalLM)
-    check_tokenizer(tokenizer, model)
-    return model, tokenizer
 
 
 def _trainer(
@@ -139,7 +129,7 @@ def _trainer(
         share_prompt,
         pad=tokenizer.pad_token_id,
         eos=tokenizer.eos_token_id,
-        dtype=torch.bfloat16 if config.bf16 else torch.float32,
+        dtype=getattr(torch, config.dtype),
     )
     return preference_trainer()(
         config,
@@ -185,7 +175,7 @@ def preference_trainer() -> Any:
                 *(inputs[name] for name in ("reference_ST", "step_ST", "ends_ST", "reward_SK"))
             )
             loss, metrics = preference_loss(
-                logp_ST, solutions, chosen_P, rejected_P, self.stage_config.preference
+                logp_ST, solutions, chosen_P, rejected_P, self.stage_config
             )
             self._count(metrics, len(chosen_P))
             # Gradients are averaged over processes, so each takes its share times their number.
@@ -211,27 +201,15 @@ def preference_trainer() -> Any:
     return Trainer
 
 
-def _report(config: DpoConfig, trainer: Any, data: Prepared) -> DpoReport:
-    history = trainer.state.log_history
-    windows = [entry for entry in history if "loss" in entry] or history
-    return DpoReport(
-        out=config.out,
-        counts=data.counts,
-        steps=trainer.state.global_step,
-        loss=last_loss(history),
-        metrics={name: windows[-1][name] for name in METRICS if name in windows[-1]},
-    )
-
-
 def _tell(data: Prepared, share_prompt: bool) -> None:
     counts = data.counts
-    print(
+    log.info(
         f"{counts['pairs']} pairs of {counts['solutions']} different solutions to "
         f"{counts['prompts']} prompts; prompts computed "
         f"{'once' if share_prompt else 'once per solution'}"
     )
     if counts["long_solutions"]:
-        print(
+        log.info(
             f"left out {counts['long_solutions']} solutions beyond the context length, and "
             f"{counts['long_pairs']} pairs with them"
         )

@@ -5,22 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.nouns import FAILED
-from fsdpo_data.core.rows import read_records
-from fsdpo_data.dataset.run import CONFIG, MANIFEST
 from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_train.config import PrmConfig
+from fsdpo_train.trainer.source import Row, Source, open_source
 
 if TYPE_CHECKING:
     import datasets
-    import polars as pl
 
 #: Label of a step that is not there.
 NO_STEP = -100.0
@@ -63,121 +60,86 @@ class Prepared:
     counts: Counter[str]
 
 
-def source_digest(path: Path) -> str:
-    """Return what identifies the data: a sealed dataset's digest, or a file's SHA-256.
-
-    Raises:
-        InputError: if there is nothing to read at ``path``.
-        SchemaError: if the dataset is not sealed, or was changed since.
-    """
-    if (path / MANIFEST).exists() or (path / CONFIG).exists():
-        from fsdpo_data.dataset.manifest import read_manifest
-        from fsdpo_data.dataset.validate import check_files
-
-        manifest = read_manifest(path)
-        check_files(path, manifest)
-        return str(manifest["digest"])
-    if not path.is_file() or path.suffix not in (".jsonl", ".parquet"):
-        raise InputError(
-            f"--data {path}: expected a sealed dataset, or a .jsonl or .parquet file with the "
-            f"columns {', '.join(_COLUMNS)}."
-        )
-    return "sha256:" + file_sha256(path)
+def open_solutions(data: Path) -> Source:
+    """Find the solutions that ``data`` names; see :func:`.source.open_source`."""
+    sealed = ("problem_id", "sample_index", "outcome", "rollouts", *_COLUMNS)
+    return open_source(data, "solutions", sealed, ", ".join(_COLUMNS))
 
 
-def step_rows(config: PrmConfig) -> Iterator[StepRow]:
+def step_rows(source: Source, config: PrmConfig) -> Iterator[StepRow]:
     """Read the labelled solutions that ``config`` asks for.
 
     Raises:
         InputError: if the file cannot be read, or labels and steps disagree.
     """
-    if not config.data.is_dir():
-        if config.samples or config.only_mixed:
-            raise InputError(
-                f"--samples and --only-mixed choose from a sealed dataset; {config.data} is a file "
-                "of labelled rows. Leave them out, and choose the rows themselves."
-            )
-        yield from _plain_rows(config.data)
+    if not source.dataset:
+        yield from _plain_rows(source, config)
         return
-    files = sorted((config.data / "solutions").glob("*.parquet"))
-    mixed = _mixed_problems(files) if config.only_mixed else None
-    for file in files:
-        for number, row in enumerate(_solutions(file, config).iter_rows(named=True), 1):
-            if mixed is None or row["problem"] in mixed:
-                yield _step_row(f"{file}, row {number}", row)
+    mixed = _mixed_problems(source) if config.only_mixed else None
+    for place, row in source.rows():
+        labels = _labels(row, config.labels)
+        left_out = config.samples and row["sample_index"] >= config.samples
+        if labels is None or not row["completions"] or left_out:
+            continue
+        if mixed is None or row["problem_id"] in mixed:
+            yield _step_row(place, {**row, "labels": labels})
 
 
-def _solutions(file: Path, config: PrmConfig) -> pl.DataFrame:
-    """Return the labelled solutions of a shard, labels as numbers."""
-    import polars as pl
-
-    counts = pl.element().struct
-    shares = pl.col("rollouts").list.eval(counts.field("n_correct") / counts.field("n"))
-    outcomes = pl.col("labels").cast(pl.List(pl.Float64))
-    labels = {"outcome": outcomes, "rollouts": shares}.get(
-        config.labels, pl.coalesce(shares, outcomes)
-    )
-    frame = pl.scan_parquet(file)
-    if config.samples:
-        frame = frame.filter(pl.col("sample_index") < config.samples)
-    return (
-        frame.select(pl.col("problem_id").alias("problem"), "prompt", "completions", labels=labels)
-        .filter(pl.col("labels").is_not_null() & (pl.col("completions").list.len() > 0))
-        .collect()
-    )
+def _labels(row: Row, kind: str) -> list[float] | None:
+    """Return the labels of a solution of a dataset; None if it has none of the kind."""
+    counts = row["rollouts"]
+    shares = None if counts is None else [each["n_correct"] / each["n"] for each in counts]
+    if kind == "outcome" or (kind == "auto" and shares is None):
+        return row["labels"]  # type: ignore[no-any-return]
+    return shares
 
 
-def _mixed_problems(files: Sequence[Path]) -> set[str]:
+def _mixed_problems(source: Source) -> set[str]:
     """Return the problems that have right and wrong solutions."""
-    import polars as pl
-
-    outcome = pl.col("outcome")
-    by_problem = (
-        pl.scan_parquet(list(files))
-        .group_by("problem_id")
-        .agg(
-            right=(outcome == "correct").any(),
-            wrong=outcome.is_in(FAILED).any(),
-        )
-    )
-    return set(by_problem.filter("right", "wrong").collect()["problem_id"])
+    outcomes = [(row["problem_id"], row["outcome"]) for _, row in source.rows()]
+    right = {problem for problem, outcome in outcomes if outcome == "correct"}
+    return {problem for problem, outcome in outcomes if problem in right and outcome in FAILED}
 
 
-def _plain_rows(file: Path) -> Iterator[StepRow]:
+def _plain_rows(source: Source, config: PrmConfig) -> Iterator[StepRow]:
     """Read a file of stepwise supervision; rows of one ``problem_id`` or prompt are a problem."""
+    if config.samples or config.only_mixed:
+        raise InputError(
+            "samples and only_mixed choose from a sealed dataset, and this is a file of labelled "
+            "rows. Leave them out, and choose the rows themselves.",
+            field="data",
+            value=str(config.data),
+        )
     found = False
-    for record in read_records(file):
-        found, place, row = True, f"{file}, row {record.row}", record.fields
-        if record.broken:
-            raise InputError(f"--data {place}: {record.broken}. Mend the row, or leave it out.")
+    for place, row in source.rows():
+        found = True
         missing = [name for name in _COLUMNS if row.get(name) is None]
         if missing:
-            raise InputError(
-                f"--data {place}: no {' and no '.join(missing)}; it has {', '.join(row)}."
-            )
-        yield _step_row(place, {**row, "problem": row.get("problem_id", row["prompt"])})
+            raise InputError(f"{place}: no {' and no '.join(missing)}; it has {', '.join(row)}.")
+        yield _step_row(place, {**row, "problem_id": row.get("problem_id", row["prompt"])})
     if not found:
         raise InputError(
-            f"--data {file}: no rows; expected rows of prompt, completions (a list of steps) and "
-            "labels (a list of booleans or numbers)."
+            "no rows; expected rows of prompt, completions (a list of steps) and labels (a list of "
+            "booleans or numbers).",
+            field="data",
+            value=str(config.data),
         )
 
 
-def _step_row(place: str, row: Mapping[str, Any]) -> StepRow:
+def _step_row(place: str, row: Row) -> StepRow:
     steps, labels = row["completions"], row["labels"]
     if not (isinstance(steps, list) and isinstance(labels, list)):
-        raise InputError(f"--data {place}: completions and labels: expected two lists.")
+        raise InputError(f"{place}: completions and labels: expected two lists.")
     if len(steps) != len(labels):
         raise InputError(
-            f"--data {place}: {len(labels)} labels for {len(steps)} steps. Expected one label per "
-            "step."
+            f"{place}: {len(labels)} labels for {len(steps)} steps. Expected one label per step."
         )
     for label in labels:
         if not isinstance(label, (bool, int, float)) or not 0 <= label <= 1:
             raise InputError(
-                f"--data {place}: label {label!r}. Expected true, false or a number in [0, 1]."
+                f"{place}: label {label!r}. Expected true, false or a number in [0, 1]."
             )
-    return StepRow(str(row["problem"]), str(row["prompt"]), steps, [float(x) for x in labels])
+    return StepRow(str(row["problem_id"]), str(row["prompt"]), steps, [float(x) for x in labels])
 
 
 def prepare(
@@ -191,15 +153,18 @@ def prepare(
     columns, counts = _encode(rows, StepTokenizer(tokenizer), max_length)
     if not columns["problem"]:
         raise InputError(
-            f"--data {config.data}: no labelled step is left; {counts['lost_solutions']} solutions "
-            f"exceed {max_length} tokens in their first step. Check the labels, or raise "
-            "--max-length."
+            f"no labelled step is left; {counts['lost_solutions']} solutions exceed {max_length} "
+            "tokens in their first step. Check the labels, or raise max_length.",
+            field="data",
+            value=str(config.data),
         )
     if counts["positive"] in (0, counts["steps"]):
         kind = "wrong (0)" if not counts["positive"] else "right (1)"
         raise InputError(
-            f"--data {config.data}: all {counts['steps']} step labels are {kind}, so there is "
-            "nothing to tell apart. Sample problems nearer to what the model can do."
+            f"all {counts['steps']} step labels are {kind}, so there is nothing to tell apart. "
+            "Sample problems nearer to what the model can do.",
+            field="data",
+            value=str(config.data),
         )
     held = _held_out(columns["problem"], config.held_out, config.seed)
     import datasets

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.statistics import auc, ranking_auc
@@ -15,51 +15,43 @@ from fsdpo_train.prm.data import (
     Prepared,
     class_weights,
     collate,
+    open_solutions,
     prepare,
-    source_digest,
     step_rows,
 )
 from fsdpo_train.prm.loss import prm_loss
+from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.card import write_card
-from fsdpo_train.trainer.loop import (
-    check_out,
-    check_tokenizer,
+from fsdpo_train.trainer.directory import claimed, is_main_process
+from fsdpo_train.trainer.models import (
     context_length,
-    is_main_process,
-    last_loss,
     load_model,
     model_identity,
-    ordered_trainer,
-    run_trainer,
-    save_merged,
-    training_arguments,
     with_adapters,
 )
+from fsdpo_train.trainer.source import Source
+from fsdpo_train.trainer.trainer import Report, ordered_trainer, outcome, run_trainer, save_merged
 
 if TYPE_CHECKING:
     import numpy as np
+
+log = logging.getLogger(__name__)
 
 #: Prefix of the held-out numbers in logs.
 HELD_OUT = "held_out"
 
 
-@dataclass(frozen=True, slots=True)
-class PrmReport:
-    """What a run did.
+@dataclass(frozen=True)
+class PrmReport(Report):
+    """What a run of PRM training did.
 
     Attributes:
-        out: Directory of the trained model.
         counts: What it was trained on; see :class:`~fsdpo_train.prm.data.Prepared`.
-        steps: Optimizer steps, those before a resume included.
-        loss: Mean loss over the last logging window.
         held_out: ``loss``, ``accuracy`` and ``auc`` over steps, ``ranking_auc`` of right over
             wrong solutions within a problem; empty if nothing was held out.
     """
 
-    out: Path
     counts: Counter[str]
-    steps: int
-    loss: float
     held_out: dict[str, float]
 
 
@@ -69,20 +61,23 @@ def train_prm(config: PrmConfig) -> PrmReport:
     Raises:
         InputError: if the data or an option cannot be used.
         RunMismatch: if ``config.out`` belongs to another run.
+        StoreError: if it cannot be written, or another process trains there.
         Unavailable: if a model, tracker or package is not here.
     """
+    source = open_solutions(config.data)
+    model = model_identity(config.model)
+    identity = {**config.identity(), "data": source.identity, "model": model}
+    with claimed(config, identity):
+        return _train(config, identity, source)
+
+
+def _train(config: PrmConfig, identity: dict[str, str], source: Source) -> PrmReport:
     import transformers
 
-    identity = {
-        **config.identity(),
-        "data": source_digest(config.data),
-        "model": model_identity(str(config.model)),
-    }
-    check_out(config, identity)
     arguments = _arguments(config)
     transformers.set_seed(config.seed)
     model, tokenizer = _start(config)
-    data = prepare(step_rows(config), tokenizer, context_length(config, model), config)
+    data = prepare(step_rows(source, config), tokenizer, context_length(config, model), config)
     if is_main_process():
         _tell(data)
     # The head is new: peft trains it whole, and saves it.
@@ -90,21 +85,16 @@ def train_prm(config: PrmConfig) -> PrmReport:
     trainer = _trainer(config, arguments, model, tokenizer, data)
     run_trainer(trainer, config, identity)
     measured = trainer.evaluate(metric_key_prefix=HELD_OUT) if len(data.held_out) else {}
-    save_merged(trainer, config.out, config.lora)
-    prefix = f"{HELD_OUT}_"
+    save_merged(trainer, config)
+    names = ("loss", "accuracy", "auc", "ranking_auc")
+    prefixed = {name: f"{HELD_OUT}_{name}" for name in names}
     report = PrmReport(
-        out=config.out,
+        **outcome(trainer, config),
         counts=data.counts,
-        steps=trainer.state.global_step,
-        loss=last_loss(trainer.state.log_history),
-        held_out={
-            name: measured[prefix + name]
-            for name in ("loss", "accuracy", "auc", "ranking_auc")
-            if prefix + name in measured
-        },
+        held_out={name: measured[key] for name, key in prefixed.items() if key in measured},
     )
-    if trainer.is_world_process_zero():
-        write_card(config, identity, report)
+    if is_main_process():
+        write_card(config, {**identity, **source.said}, report)
     return report
 
 
@@ -129,9 +119,7 @@ def _start(config: PrmConfig) -> tuple[Any, Any]:
         architecture.classifier_dropout = 0.0
         architecture.use_cache = False
 
-    model, tokenizer = load_model(str(config.model), AutoModelForTokenClassification, one_logit)
-    check_tokenizer(tokenizer, model)
-    return model, tokenizer
+    return load_model(config.model, AutoModelForTokenClassification, one_logit)
 
 
 def _trainer(config: PrmConfig, arguments: Any, model: Any, tokenizer: Any, data: Prepared) -> Any:
@@ -188,13 +176,13 @@ def _metrics(
 
 def _tell(data: Prepared) -> None:
     counts = data.counts
-    print(
+    log.info(
         f"{counts['solutions']} solutions of {counts['problems']} problems, {counts['steps']} "
         f"labelled steps, {counts['positive'] / counts['steps']:.1%} right; "
         f"{counts['held_out_problems']} problems held out"
     )
     if counts["lost_labels"]:
-        print(
+        log.info(
             f"lost {counts['lost_labels']} labels of steps beyond the context length, "
             f"{counts['lost_solutions']} solutions whole"
         )

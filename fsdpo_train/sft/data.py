@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.engines.samplers.tokens import encode_prompt
+from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 
 if TYPE_CHECKING:
     import datasets
     import torch
     import transformers
+
+log = logging.getLogger(__name__)
 
 #: Label of a position that carries no loss.
 IGNORE = -100
@@ -20,37 +25,57 @@ IGNORE = -100
 _COLUMNS = ("prompt", "completion")
 
 
-def read_rows(path: Path) -> datasets.Dataset:
-    """Read a JSONL or parquet file with the columns ``prompt`` and ``completion``.
+def read_rows(data: Path) -> tuple[str, datasets.Dataset]:
+    """Read rows of ``prompt`` and ``completion``; return what identifies them by content, too.
+
+    Args:
+        data: A JSONL or parquet file, or ``org/name[@revision]`` on the Hub.
 
     Raises:
-        InputError: if the file is missing, empty, malformed or lacks a column.
+        InputError: if there are none, or they are malformed or lack a column.
+        Unavailable: if the Hub cannot be reached, or refuses.
     """
+    source = None if data.exists() else HubSource.parse(str(data), {})
+    if source is not None:
+        import datasets
+
+        commit, ((_, records),) = load_hub(source, "train")
+        identity = f"{source.name}@{commit}"
+        rows = datasets.Dataset.from_list([dict(each.fields) for each in records])
+    else:
+        identity, rows = file_sha256(data) if data.is_file() else "", _file_rows(data)
+    missing = [name for name in _COLUMNS if name not in rows.column_names]
+    if not len(rows):
+        raise _unusable(data, "no rows; expected prompt/completion rows.")
+    if missing:
+        raise _unusable(
+            data,
+            f"no column {' and no column '.join(map(repr, missing))}; it has "
+            f"{', '.join(map(repr, rows.column_names))}. Rename the columns to 'prompt' and "
+            "'completion'.",
+        )
+    return identity, rows.select_columns(list(_COLUMNS))
+
+
+def _file_rows(path: Path) -> datasets.Dataset:
     import datasets
 
-    kinds = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
-    kind = kinds.get(path.suffix)
+    kind = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}.get(path.suffix)
     if kind is None:
-        raise InputError(f"--data {path}: expected a file named .jsonl or .parquet.")
+        raise _unusable(path, "expected a file named .jsonl or .parquet, or org/name of the Hub.")
     if not path.is_file():
-        raise InputError(f"--data {path}: no such file. Give a JSONL or parquet file.")
+        raise _unusable(path, "no such file. Give a JSONL or parquet file.")
     if path.stat().st_size == 0:
-        raise InputError(f"--data {path}: the file is empty; expected prompt/completion rows.")
+        raise _unusable(path, "the file is empty; expected prompt/completion rows.")
     try:
-        rows = datasets.load_dataset(kind, data_files=str(path), split="train")
+        return datasets.load_dataset(kind, data_files=str(path), split="train")
     except (datasets.exceptions.DatasetGenerationError, ValueError, OSError) as error:
         reason = str(error.__cause__ or error).splitlines()[0]
-        raise InputError(f"--data {path}: not readable as {kind} rows: {reason}") from error
-    missing = [name for name in _COLUMNS if name not in rows.column_names]
-    if missing:
-        raise InputError(
-            f"--data {path}: no column {' and no column '.join(map(repr, missing))}; it has "
-            f"{', '.join(map(repr, rows.column_names))}. Rename the columns to 'prompt' and "
-            "'completion'."
-        )
-    if not len(rows):
-        raise InputError(f"--data {path}: no rows; expected prompt/completion rows.")
-    return rows.select_columns(list(_COLUMNS))
+        raise _unusable(path, f"not readable as {kind} rows: {reason}") from error
+
+
+def _unusable(data: Path, reason: str) -> InputError:
+    return InputError(reason, field="data", value=str(data))
 
 
 def encode_pair(
@@ -87,9 +112,9 @@ def encode_rows(
     unusable = sum(length == 0 for length in lengths)
     too_long = len(lengths) - len(kept) - unusable
     if too_long:
-        print(f"dropped {too_long} of {len(lengths)} rows: longer than {max_length} tokens")
+        log.info(f"dropped {too_long} of {len(lengths)} rows: longer than {max_length} tokens")
     if unusable:
-        print(f"dropped {unusable} of {len(lengths)} rows: no prompt or an empty completion")
+        log.info(f"dropped {unusable} of {len(lengths)} rows: no prompt or an empty completion")
     return encoded.select(kept), too_long, unusable
 
 

@@ -7,48 +7,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import file_sha256
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.data import collate, encode_rows, read_rows
+from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.card import write_card
-from fsdpo_train.trainer.loop import (
-    check_out,
+from fsdpo_train.trainer.directory import claimed, is_main_process
+from fsdpo_train.trainer.models import (
     check_tokenizer,
     context_length,
-    last_loss,
     load_model,
     model_identity,
-    ordered_trainer,
-    run_trainer,
-    training_arguments,
     unloadable,
+    with_adapters,
 )
+from fsdpo_train.trainer.trainer import Report, ordered_trainer, outcome, run_trainer, save_merged
 
 if TYPE_CHECKING:
     import datasets
 
 
-@dataclass(frozen=True, slots=True)
-class SftReport:
-    """What a run did.
+@dataclass(frozen=True)
+class SftReport(Report):
+    """What a run of supervised fine-tuning did.
 
     Attributes:
-        out: Directory of the trained model.
         rows: Rows trained on.
         too_long: Rows dropped because they exceed the context length.
         unusable: Rows dropped because the prompt is missing or the completion empty.
         tokens: Tokens per epoch that carry loss.
-        steps: Optimizer steps, those before a resume included.
-        loss: Mean loss over the last logging window.
     """
 
-    out: Path
     rows: int
     too_long: int
     unusable: int
     tokens: int
-    steps: int
-    loss: float
 
 
 def train_sft(config: SftConfig) -> SftReport:
@@ -57,39 +49,43 @@ def train_sft(config: SftConfig) -> SftReport:
     Raises:
         InputError: if the data or an option cannot be used.
         RunMismatch: if ``config.out`` belongs to another run.
+        StoreError: if it cannot be written, or another process trains there.
         Unavailable: if a model, tracker or package is not here.
     """
-    import transformers
-
-    rows = read_rows(config.data)
-    identity = {**config.identity(), "data": file_sha256(config.data)}
+    data, rows = read_rows(config.data)
+    identity = {**config.identity(), "data": data}
     if config.model is not None:
         identity["model"] = model_identity(config.model)
-    check_out(config, identity)
+    with claimed(config, identity):
+        return _train(config, identity, rows)
+
+
+def _train(config: SftConfig, identity: dict[str, str], rows: datasets.Dataset) -> SftReport:
+    import transformers
+
     transformers.set_seed(config.seed)
     model, tokenizer = _start(config)
     encoded, too_long, unusable = encode_rows(rows, tokenizer, context_length(config, model))
     if not len(encoded):
         raise InputError(
-            f"{config.data}: no row is left to train on; {too_long} exceed the context length "
-            f"and {unusable} have no prompt or an empty completion. Check the file, or raise "
-            "--max-length."
+            f"no row is left to train on; {too_long} exceed the context length and {unusable} have "
+            "no prompt or an empty completion. Check the file, or raise max_length.",
+            field="data",
+            value=str(config.data),
         )
     trainer = _trainer(config, model, tokenizer, encoded)
     run_trainer(trainer, config, identity)
     # The trainer turns the cache off for training; whoever samples from the model wants it.
     model.config.use_cache = True
-    trainer.save_model(str(config.out))
+    save_merged(trainer, config)
     report = SftReport(
-        out=config.out,
+        **outcome(trainer, config),
         rows=len(encoded),
         too_long=too_long,
         unusable=unusable,
         tokens=sum(encoded["loss_tokens"]),
-        steps=trainer.state.global_step,
-        loss=last_loss(trainer.state.log_history),
     )
-    if trainer.is_world_process_zero():
+    if is_main_process():
         write_card(config, identity, report)
     return report
 
@@ -99,11 +95,8 @@ def _start(config: SftConfig) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM
 
     if config.model is not None:
-        model, tokenizer = load_model(config.model, AutoModelForCausalLM)
-    else:
-        model, tokenizer = _random_model(Path(str(config.from_config)))
-    check_tokenizer(tokenizer, model)
-    return model, tokenizer
+        return load_model(config.model, AutoModelForCausalLM)
+    return _random_model(Path(str(config.from_config)))
 
 
 def _random_model(source: Path) -> tuple[Any, Any]:
@@ -116,14 +109,15 @@ def _random_model(source: Path) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(str(folder))
         model = AutoModelForCausalLM.from_config(architecture, dtype=torch.float32)
     except (OSError, ValueError) as error:
-        raise unloadable(f"--from-config {source}", error) from error
+        raise unloadable("from_config", source, error) from error
+    check_tokenizer(tokenizer, model)
     return model, tokenizer
 
 
 def _trainer(config: SftConfig, model: Any, tokenizer: Any, rows: datasets.Dataset) -> Any:
     return ordered_trainer()(
         config,
-        model=model,
+        model=with_adapters(model, config.lora, "CAUSAL_LM"),
         args=training_arguments(config),
         train_dataset=rows,
         processing_class=tokenizer,

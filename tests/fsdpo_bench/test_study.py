@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 np = pytest.importorskip("numpy")
+pytest.importorskip("matplotlib")
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "study"))
 
 from figure import Panel, Point, write_figure  # noqa: E402

@@ -165,15 +165,16 @@ def test_gradient_checkpointing_changes_nothing(policy: Path, data: Path, tmp_pa
 
 
 def test_bfloat16_starts_from_its_own_reference(policy: Path, data: Path, tmp_path: Path) -> None:
-    report = dpo.train_dpo(config(policy, data, tmp_path / "out", bf16=True, max_steps=1))
+    report = dpo.train_dpo(config(policy, data, tmp_path / "out", dtype="bfloat16", max_steps=1))
     assert report.loss == pytest.approx(math.log(2), abs=1e-3)
     assert weights(tmp_path / "out")["lm_head.weight"].dtype == torch.float32
 
 
 @pytest.mark.parametrize(("window", "told"), [(16, "once per solution"), (200, "computed once\n")])
 def test_a_narrow_window_takes_a_row_per_solution(
-    window: int, told: str, policy: Path, data: Path, tmp_path: Path, capsys: Any
+    window: int, told: str, policy: Path, data: Path, tmp_path: Path, caplog: Any
 ) -> None:
+    caplog.set_level("INFO")
     settings = transformers.AutoConfig.from_pretrained(policy)
     names = ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads")
     architecture = transformers.MistralConfig(
@@ -188,7 +189,7 @@ def test_a_narrow_window_takes_a_row_per_solution(
     transformers.MistralForCausalLM(architecture).save_pretrained(other)
     transformers.AutoTokenizer.from_pretrained(policy).save_pretrained(other)
     report = dpo.train_dpo(config(other, data, tmp_path / "out", max_steps=1))
-    assert told in capsys.readouterr().out
+    assert told in caplog.text
     assert report.loss == pytest.approx(math.log(2), abs=1e-5)
 
 
@@ -276,7 +277,7 @@ def test_the_reference_of_something_else_is_refused(
             dpo.train_dpo(config(model, data, tmp_path / "refused", **same, **options))
 
     refused("model is .* there", model=save_random_model(tmp_path / "other", seed=1))
-    refused("precision is float32 there, bfloat16 here", bf16=True)
+    refused("precision is float32 there, bfloat16 here", dtype="bfloat16")
     rows = preference_rows()
     prompts = [{**row, "prompt": "Q: " + row["prompt"]} for row in rows]
     refused("the prompts differ", data=write_rows(tmp_path / "prompts.jsonl", prompts))
@@ -337,8 +338,9 @@ def test_each_different_solution_is_kept_once() -> None:
 
 
 def test_solutions_beyond_the_context_are_left_out_whole(
-    policy: Path, tmp_path: Path, capsys: Any
+    policy: Path, tmp_path: Path, caplog: Any
 ) -> None:
+    caplog.set_level("INFO")
     rows = preference_rows(prompts=3)
     long = [*rows[0]["chosen_steps"], "x" * 400]
     rows[0] |= {"chosen": "".join(long), "chosen_steps": long, "chosen_rewards": [0.5] * 4}
@@ -347,7 +349,7 @@ def test_solutions_beyond_the_context_are_left_out_whole(
     report = dpo.train_dpo(config(policy, data, tmp_path / "out", max_steps=1))
     assert report.counts["long_solutions"] == 1 and report.counts["long_pairs"] == 2
     assert report.counts["pairs"] == 10 and report.counts["solutions"] == 11
-    assert "left out 1 solutions beyond the context length, and 2 pairs" in capsys.readouterr().out
+    assert "left out 1 solutions beyond the context length, and 2 pairs" in caplog.text
     with pytest.raises(InputError, match="none of 12 pairs is left; 12 solutions exceed 8 tokens"):
         dpo.train_dpo(config(policy, data, tmp_path / "none", max_length=8))
 
@@ -358,7 +360,7 @@ def test_solutions_beyond_the_context_are_left_out_whole(
         ({"chosen_rewards": [0.5]}, "row 1: 1 chosen_rewards for 3 chosen_steps"),
         ({"rejected_rewards": [0.1, math.nan, 0.2]}, "row 1: reward nan in rejected_rewards"),
         ({"rejected_rewards": [0.1, None, 0.2]}, "row 1: reward None in rejected_rewards"),
-        ({"chosen_rewards": None}, "row 1: no chosen_rewards, which --loss full-step reads"),
+        ({"chosen_rewards": None}, "row 1: no chosen_rewards, which the loss full-step reads"),
         ({"chosen_steps": None, "chosen_rewards": None}, "no chosen_steps and no chosen_rewards"),
         ({"chosen_steps": "Step"}, "chosen_steps and chosen_rewards: expected two lists"),
         ({"chosen_steps": ["a", "", "b"]}, "chosen_steps has an empty step"),
@@ -385,9 +387,12 @@ def test_two_sides_of_one_text_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beta": 0.0}, "--beta 0.0: expected a number over 0"),
-        ({"shuffle": "rows"}, "--shuffle rows: expected groups or pairs"),
-        ({"lora": 2, "deepspeed": "zero3"}, "--lora --deepspeed zero3"),
+        ({"beta": 0.0}, "DpoConfig.beta = 0.0: expected more than 0"),
+        ({"shuffle": "rows"}, "shuffle = 'rows': expected one of groups, pairs"),
+        (
+            {"lora": 2, "deepspeed": "zero3"},
+            "lora = 2: adapters cannot be merged",
+        ),
     ],
 )
 def test_options_out_of_range_are_named(options: dict[str, Any], message: str) -> None:
@@ -397,7 +402,7 @@ def test_options_out_of_range_are_named(options: dict[str, Any], message: str) -
 
 def test_other_mistakes_are_named(policy: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(InputError, match="--data has no pairs"):
+    with pytest.raises(InputError, match="the data has no pairs"):
         dpo.train_dpo(config(policy, tmp_path / "empty.jsonl", tmp_path / "out"))
     with pytest.raises(InputError, match="expected a sealed dataset with pairs"):
         open_pairs(tmp_path / "nowhere")
@@ -411,7 +416,7 @@ def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
 
     from fsdpo_train.cli.app import app
 
-    arguments = ["dpo", "--data", data, "--out", tmp_path / "out", "--model", policy]
+    arguments = ["dpo", data, "--out", tmp_path / "out", "--model", policy]
     arguments += ["--max-steps", "2", "--lr", "1e-3", "--loss", "dpo", "--no-share-prompt"]
     result = CliRunner().invoke(app, [str(each) for each in arguments])
     assert result.exit_code == 0, result.output

@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(folder: Path, data: Path | str, out: Path, *options: object) -> list[str]:
-    given = ["--data", data, "--model", folder / "policy", "--out", out]
+    given = [data, "--model", folder / "policy", "--out", out]
     fixed = ["--lr", "1e-3", "--log-every", 1, "--max-steps", STEPS, "--save-every", STEPS]
     every = [*given, *fixed, "--no-group-by-length", *options]
     return ["-m", "fsdpo_train", "dpo", *map(str, every)]

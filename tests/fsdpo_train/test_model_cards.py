@@ -40,11 +40,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     rows = folder / "rows.jsonl"
     rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     few = ("--max-steps", 2, "--lr", 1e-3, "--no-group-by-length")
-    train(
-        "prm", "--data", data, "--held-out", 0.4, "--grad-accum", 1, *few, "--out", folder / "prm"
-    )
-    train("dpo", "--data", data, "--loss", "dpo", *few, "--out", folder / "dpo")
-    train("sft", "--data", rows, "--from-config", CHECKPOINT, *few, "--out", folder / "sft")
+    train("prm", data, "--held-out", 0.4, "--grad-accum", 1, *few, "--out", folder / "prm")
+    train("dpo", data, "--loss", "dpo", *few, "--out", folder / "dpo")
+    train("sft", rows, "--from-config", CHECKPOINT, *few, "--out", folder / "sft")
     return folder
 
 
@@ -130,12 +128,12 @@ def made_up(**changes: Any) -> Run:
 
 
 def test_what_is_on_the_hub_is_linked_and_pinned() -> None:
-    card = ModelCard(model_card(made_up(changed={"bf16": True}, processes=(16, 8))))
+    card = ModelCard(model_card(made_up(changed={"dtype": "bfloat16"}, processes=(16, 8))))
     assert card.data.base_model == "org/base" and card.data.datasets == ["org/rows"]
     line = " ".join(card.content.partition("torchrun")[2].partition("```")[0].split())
     assert line == (
-        "--nnodes 2 --nproc-per-node 8 -m fsdpo_train sft \\ "
-        f"--data org/rows@{COMMIT} \\ --model org/base@{COMMIT} \\ --bf16 \\ --out runs/sft"
+        "--nnodes 2 --nproc-per-node 8 -m fsdpo_train sft "
+        f"org/rows@{COMMIT} \\ --model org/base@{COMMIT} \\ --dtype bfloat16 \\ --out runs/sft"
     )
 
 

@@ -233,10 +233,10 @@ def test_a_policy_that_is_its_reference_has_no_margin():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"loss": "kto"}, "--loss kto: expected one of full-step"),
-        ({"beta": 0.0}, "--beta 0.0"),
-        ({"beta": float("nan")}, "--beta nan"),
-        ({"gamma": -1.0}, "--gamma -1.0"),
+        ({"loss": "kto"}, r"loss = 'kto': expected one of full-step"),
+        ({"beta": 0.0}, "beta = 0.0"),
+        ({"beta": float("nan")}, "beta = nan"),
+        ({"gamma": -1.0}, "gamma = -1.0"),
     ],
 )
 def test_options_out_of_range_are_named(options, message):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,16 @@ torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError, Unavailable  # noqa: E402
+from fsdpo_data.core.identity import file_sha256  # noqa: E402
 from fsdpo_data.engines.scorers.heads import at_readouts  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
 from fsdpo_train.prm.data import (  # noqa: E402
     NO_STEP,
+    StepRow,
     class_weights,
     collate,
+    open_solutions,
     prepare,
     step_rows,
 )
@@ -47,10 +51,14 @@ def config(policy: Path, data: Path, out: Path, **options: Any) -> PrmConfig:
     return PrmConfig(data=data, out=out, model=str(policy), **(defaults | options))
 
 
+def rows_of(wanted: PrmConfig) -> Iterator[StepRow]:
+    return step_rows(open_solutions(wanted.data), wanted)
+
+
 def prepared(policy: Path, data: Path, max_length: int = 256, **options: Any) -> Any:
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
     wanted = config(policy, data, Path("unused"), **options)
-    return prepare(step_rows(wanted), tokenizer, max_length, wanted)
+    return prepare(rows_of(wanted), tokenizer, max_length, wanted)
 
 
 def reference_loss(rewards: list[list[float]], labels: list[list[float]], reduce: str) -> float:
@@ -140,12 +148,12 @@ def test_other_architectures(family: str, policy: Path, data: Path, tmp_path: Pa
 
 def test_a_sealed_dataset_gives_its_outcomes(policy: Path, tmp_path: Path) -> None:
     small_build(tmp_path / "run", problem_set(4))
-    rows = list(step_rows(config(policy, tmp_path / "run", tmp_path / "prm")))
+    rows = list(rows_of(config(policy, tmp_path / "run", tmp_path / "prm")))
     assert len(rows) == 12  # four problems, three solutions each: the empty one has no step
     assert [row.labels for row in rows[:3]] == [[1.0, 1.0], [0.0, 0.0], [0.0]]
     assert len({row.problem for row in rows}) == 4
     few = config(policy, tmp_path / "run", tmp_path / "prm", samples=1)
-    assert [row.labels for row in step_rows(few)] == [[1.0, 1.0]] * 4
+    assert [row.labels for row in rows_of(few)] == [[1.0, 1.0]] * 4
 
 
 def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
@@ -158,10 +166,13 @@ def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
     file = tmp_path / "run/solutions/train-00000-of-00001.parquet"
     rows = pq.read_table(file).to_pylist()
     rows[0]["rollouts"] = [{"n": 8, "n_correct": 5}, {"n": 1, "n_correct": 1}]
+    before = file_sha256(file)
     pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema("solutions")), file)
+    manifest = tmp_path / "run/manifest.json"
+    manifest.write_text(manifest.read_text().replace(before, file_sha256(file)))
     labels = {
         kind: [
-            row.labels for row in step_rows(config(policy, tmp_path / "run", tmp_path, labels=kind))
+            row.labels for row in rows_of(config(policy, tmp_path / "run", tmp_path, labels=kind))
         ]
         for kind in ("auto", "outcome", "rollouts")
     }
@@ -207,10 +218,10 @@ def test_problems_are_held_out_whole(policy: Path, data: Path) -> None:
 def test_only_mixed_problems(policy: Path, tmp_path: Path) -> None:
     small_build(tmp_path / "run", problem_set(3))
     kept = config(policy, tmp_path / "run", tmp_path, only_mixed=True)
-    assert len(list(step_rows(kept))) == 9
+    assert len(list(rows_of(kept))) == 9
     small_build(tmp_path / "wrong", problem_set(3, answer="7"))
     wrong = config(policy, tmp_path / "wrong", tmp_path, only_mixed=True)
-    assert list(step_rows(wrong)) == []
+    assert list(rows_of(wrong)) == []
 
 
 def test_balance_gives_both_kinds_the_same_weight(policy: Path, tmp_path: Path) -> None:
@@ -229,8 +240,9 @@ def test_balance_gives_both_kinds_the_same_weight(policy: Path, tmp_path: Path) 
 
 
 def test_labels_beyond_the_context_are_counted(
-    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    policy: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     rows = stepwise_rows(problems=4)
     rows[0]["completions"] = ["Step 1: fine.\n", "x" * 400]
     rows[0]["labels"] = [True, True]
@@ -238,7 +250,7 @@ def test_labels_beyond_the_context_are_counted(
     data = write_rows(tmp_path / "rows.jsonl", rows)
     report = prm.train_prm(config(policy, data, tmp_path / "prm", max_steps=1))
     assert report.counts["lost_labels"] == 2 and report.counts["lost_solutions"] == 1
-    shown = capsys.readouterr().out
+    shown = caplog.text
     assert "lost 2 labels of steps beyond the context length, 1 solutions whole" in shown
 
 
@@ -325,7 +337,7 @@ def test_one_class_is_refused(policy: Path, tmp_path: Path, labels: bool, kind: 
     rows = [row for row in stepwise_rows() if row["labels"][0] is labels]
     with pytest.raises(InputError, match=f"step labels are {kind}, so there is nothing to tell"):
         prm.train_prm(config(policy, write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "prm"))
-    assert list((tmp_path / "prm").iterdir()) == []
+    assert [each.name for each in (tmp_path / "prm").iterdir()] == [".lock"]
 
 
 def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> None:
@@ -339,26 +351,26 @@ def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> N
     write_rows(tmp_path / "other.jsonl", [{"prompt": "p", "completion": "c"}])
     with pytest.raises(InputError, match="row 1: no completions and no labels; it has"):
         train(data=tmp_path / "other.jsonl")
-    with pytest.raises(InputError, match=r"expected a sealed dataset, or a \.jsonl"):
+    with pytest.raises(InputError, match=r"expected a sealed dataset with solutions, a \.jsonl"):
         train(data=tmp_path / "nowhere")
     long = [{"prompt": "p", "completions": ["x" * 500], "labels": [share]} for share in (0, 1)]
     with pytest.raises(InputError, match="2 solutions exceed 256 tokens in their first step"):
         train(data=write_rows(tmp_path / "long.jsonl", long))
     with pytest.raises(InputError, match="nothing: expected a model directory"):
         train(model="./nothing")
-    with pytest.raises(InputError, match="--samples and --only-mixed choose from a sealed"):
+    with pytest.raises(InputError, match="samples and only_mixed choose from a sealed"):
         train(only_mixed=True)
-    with pytest.raises(InputError, match="--reduce max: expected sum or mean"):
+    with pytest.raises(InputError, match="reduce = 'max': expected one of sum, mean"):
         train(reduce="max")
-    with pytest.raises(InputError, match="--readouts word: expected step or token"):
+    with pytest.raises(InputError, match="readouts = 'word': expected one of step, token"):
         train(readouts="word")
-    with pytest.raises(InputError, match="--deepspeed zero4: expected zero2, zero3 or a Deep"):
+    with pytest.raises(InputError, match="deepspeed = 'zero4': expected zero2, zero3 or a Deep"):
         train(deepspeed="zero4")
-    with pytest.raises(InputError, match="--lora --deepspeed zero3"):
+    with pytest.raises(InputError, match="lora = 4: adapters cannot be merged"):
         train(lora=4, deepspeed="zero3")
-    with pytest.raises(Unavailable, match="--report-to nobody"):
+    with pytest.raises(Unavailable, match="report_to = 'nobody'"):
         train(report_to="nobody")
-    assert not (tmp_path / "prm").exists() or list((tmp_path / "prm").iterdir()) == []
+    assert [each.name for each in (tmp_path / "prm").iterdir()] == [".lock"]
 
 
 def test_an_unsealed_dataset_is_refused(policy: Path, tmp_path: Path) -> None:
@@ -373,7 +385,7 @@ def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
 
     from fsdpo_train.cli.app import app
 
-    arguments = ["prm", "--data", data, "--out", tmp_path / "prm", "--model", policy]
+    arguments = ["prm", data, "--out", tmp_path / "prm", "--model", policy]
     arguments += ["--max-steps", "2", "--lr", "1e-3", "--reduce", "mean", "--save-every", "0"]
     result = CliRunner().invoke(app, [str(each) for each in arguments])
     assert result.exit_code == 0, result.output

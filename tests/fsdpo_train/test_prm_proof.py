@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(folder: Path, out: Path, *options: str) -> list[str]:
-    given = ["--data", folder / "rows.jsonl", "--model", folder / "start", "--out", out]
+    given = [folder / "rows.jsonl", "--model", folder / "start", "--out", out]
     fixed = ["--lr", "1e-3", "--max-steps", STEPS, "--log-every", 1, "--grad-accum", 1]
     fixed += ["--held-out", "0.1", "--no-group-by-length"]
     return ["-m", "fsdpo_train", "prm", *map(str, [*given, *fixed]), *options]

@@ -1,0 +1,67 @@
+"""What ``transformers`` is told of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_train.config import TrainConfig
+from fsdpo_train.trainer.deepspeed import deepspeed_config, join_processes
+
+
+def training_arguments(config: TrainConfig, **options: Any) -> Any:
+    """Return the ``TrainingArguments`` of a stage; ``options`` are those of this stage alone.
+
+    Raises:
+        InputError: if an option is unknown or options do not go together.
+        Unavailable: if a tracker or DeepSpeed is not installed.
+    """
+    import torch
+    from transformers import TrainingArguments
+    from transformers.integrations import get_available_reporting_integrations
+    from transformers.trainer_utils import SchedulerType
+
+    schedules = [kind.value for kind in SchedulerType]
+    if config.schedule not in schedules:
+        raise InputError(
+            f"expected one of {', '.join(schedules)}.", field="schedule", value=config.schedule
+        )
+    known = ["none", *get_available_reporting_integrations()]
+    if config.report_to not in known:
+        raise Unavailable(
+            f"not installed here; expected {' or '.join(known)}.",
+            field="report_to",
+            value=config.report_to,
+        )
+    try:
+        arguments = TrainingArguments(
+            output_dir=str(config.out / "checkpoints"),
+            num_train_epochs=config.epochs,
+            max_steps=config.max_steps or -1,
+            per_device_train_batch_size=config.batch_size,
+            gradient_accumulation_steps=config.grad_accum,
+            learning_rate=config.lr,
+            lr_scheduler_type=config.schedule,
+            warmup_steps=config.warmup,
+            weight_decay=config.weight_decay,
+            adam_beta2=config.adam_beta2,
+            max_grad_norm=config.max_grad_norm,
+            bf16=config.dtype == "bfloat16",
+            use_cpu=not torch.cuda.is_available(),
+            gradient_checkpointing=config.gradient_checkpointing,
+            deepspeed=deepspeed_config(config.deepspeed),
+            report_to=config.report_to,
+            logging_steps=config.log_every,
+            save_strategy="steps" if config.save_every else "no",
+            save_steps=config.save_every or 500,
+            save_total_limit=config.save_limit,
+            seed=config.seed,
+            dataloader_pin_memory=torch.cuda.is_available(),
+            **options,
+        )
+        join_processes(arguments)
+        return arguments
+    except ImportError as error:
+        raise Unavailable(f"{error} Install fsdpo[train], or fsdpo[deepspeed].") from error
+    except ValueError as error:
+        raise InputError(f"these options do not go together: {error}") from error

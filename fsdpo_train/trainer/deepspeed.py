@@ -1,0 +1,64 @@
+"""DeepSpeed: what it is configured by, and the processes that it runs in."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fsdpo_train.config import DEEPSPEED_PRESETS
+
+
+def deepspeed_config(name: str | None) -> dict[str, Any] | str | None:
+    """Return what ``TrainingArguments`` takes for ``TrainConfig.deepspeed``."""
+    if name not in DEEPSPEED_PRESETS:
+        return name
+    zero: dict[str, Any] = {"stage": int(name[-1]), "overlap_comm": True}
+    if name == "zero3":
+        zero["stage3_gather_16bit_weights_on_model_save"] = True
+    sizes = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    return {
+        "zero_optimization": zero,
+        "bf16": {"enabled": "auto"},
+        "gradient_clipping": "auto",
+        # The optimizer and the schedule are those of the Trainer.
+        "zero_allow_untested_optimizer": True,
+        **{size: "auto" for size in sizes},
+    }
+
+
+def join_processes(arguments: Any) -> None:
+    """Let DeepSpeed know the other processes: zero3 spreads weights over them as it loads them."""
+    atexit.register(_leave_processes)
+    if arguments.deepspeed is None or "RANK" not in os.environ:
+        return
+    import deepspeed
+
+    arguments.device  # noqa: B018, the property sets up torch's process group
+    deepspeed.init_distributed(auto_mpi_discovery=False, verbose=False)
+
+
+def _leave_processes() -> None:
+    """End the process group: its threads, still running, now and then abort a process that ends."""
+    from torch import distributed
+
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+@contextmanager
+def whole_weights(arguments: Any) -> Iterator[None]:
+    """Load a model whole, though ZeRO-3 would spread it over the processes that train it."""
+    from transformers.integrations import deepspeed
+
+    config = getattr(arguments, "hf_deepspeed_config", None)
+    if config is None:
+        yield
+        return
+    deepspeed.unset_hf_deepspeed_config()
+    try:
+        yield
+    finally:
+        deepspeed.set_hf_deepspeed_config(config)

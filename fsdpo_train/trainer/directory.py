@@ -1,0 +1,96 @@
+"""The directory of a training run: one process's at a time, and one run's for good.
+
+``{stage}.json`` says what the run is; a directory started under other options is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from fsdpo_data.core.errors import InputError, RunMismatch, StoreError
+from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_train.config import TrainConfig
+
+LOCK = ".lock"
+#: What a start that ended before its first step may leave.
+_OWN = {LOCK, "reference"}
+
+
+def is_main_process() -> bool:
+    """Say whether this process speaks for the run; under torchrun, one of them does."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def claimed(config: TrainConfig, identity: Mapping[str, str]) -> Iterator[None]:
+    """Hold ``config.out`` for a run; made if it is missing.
+
+    Args:
+        config: The options of the run.
+        identity: What decides its weights.
+
+    Raises:
+        InputError: if it holds other files, or a run and ``config.resume`` is off.
+        RunMismatch: if it holds a run with other options.
+        StoreError: if it cannot be written, or another process trains in it.
+    """
+    with ExitStack() as held:
+        if is_main_process():
+            with explained(config.out, saved=0):
+                config.out.mkdir(parents=True, exist_ok=True)
+                _lock(config, held)
+        _check(config, identity)
+        yield
+
+
+def _lock(config: TrainConfig, held: ExitStack) -> None:
+    from filelock import FileLock, Timeout
+
+    try:
+        held.enter_context(FileLock(config.out / LOCK, blocking=False))
+    except Timeout:
+        raise StoreError(
+            "another process is training there. Wait for it to end, or choose another directory.",
+            field="out",
+            value=str(config.out),
+        ) from None
+
+
+def _check(config: TrainConfig, identity: Mapping[str, str]) -> None:
+    state, out = config.out / f"{config.stage}.json", {"field": "out", "value": str(config.out)}
+    if not state.exists():
+        strangers = sorted({each.name for each in config.out.iterdir()} - _OWN)
+        if strangers:
+            what = "a model" if "config.json" in strangers else ", ".join(strangers[:3])
+            raise InputError(f"already holds {what}. Choose a new directory.", **out)
+        return
+    if not config.resume:
+        raise InputError(
+            "already holds a run. Continue it by resume, or choose a new directory.", **out
+        )
+    before = json.loads(state.read_text())
+    changed = {key for key in before.keys() | identity if before.get(key) != identity.get(key)}
+    if changed:
+        raise RunMismatch(
+            f"it was started with other options; these differ: {sorted(changed)}. Resume with the "
+            "options of the first start, or choose a new directory.",
+            **out,
+        )
+
+
+def write_state(config: TrainConfig, identity: Mapping[str, str]) -> None:
+    """Make the directory this run's."""
+    body = json.dumps(dict(identity), indent=2) + "\n"
+    with explained(config.out, saved=0):
+        write_atomic(config.out / f"{config.stage}.json", body.encode())
+
+
+def last_checkpoint(config: TrainConfig) -> str | None:
+    """Return the newest checkpoint to resume from; None starts at the beginning."""
+    from transformers.trainer_utils import get_last_checkpoint
+
+    folder = config.out / "checkpoints"
+    return get_last_checkpoint(str(folder)) if config.resume and folder.is_dir() else None

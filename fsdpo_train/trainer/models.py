@@ -1,0 +1,133 @@
+"""The models that training starts from: found, loaded, given adapters, written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.models.resolve import resolve
+from fsdpo_train.config import TrainConfig
+
+
+def model_identity(name: str) -> str:
+    """Return which model a name means, by content: a path says nothing elsewhere.
+
+    Raises:
+        InputError: if there is no such model.
+        Unavailable: if the Hub cannot be reached, or refuses.
+    """
+    ref = resolve(name, template="problem").ref
+    return f"{ref.name}@{ref.revision}"
+
+
+def load_model(
+    name: str, auto_class: Any, configure: Callable[[Any], None] | None = None
+) -> tuple[Any, Any]:
+    """Load a checkpoint and its tokenizer to train; the tokenizer gets a padding token.
+
+    Args:
+        name: A short name, a directory, or ``org/name[@revision]``.
+        auto_class: The ``AutoModelFor…`` to load it as.
+        configure: Changes the checkpoint's config before its weights are loaded.
+
+    Raises:
+        Unavailable: if there is no such model, or it cannot be loaded.
+    """
+    import torch
+    from transformers import AutoConfig, AutoTokenizer
+
+    # The rows hold whole prompts: the template is named only to need no chat template.
+    found = resolve(name, template="problem")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(found.path, revision=found.commit)
+        architecture = AutoConfig.from_pretrained(found.path, revision=found.commit)
+        if configure is not None:
+            configure(architecture)
+        # Float32 whatever the file holds: at 1e-5, updates to bfloat16 weights round away.
+        model = auto_class.from_pretrained(
+            found.path,
+            revision=found.commit,
+            config=architecture,
+            dtype=torch.float32,
+            use_safetensors=True,
+        )
+    except (OSError, ValueError) as error:
+        raise unloadable("model", name, error) from error
+    check_tokenizer(tokenizer, model)
+    return model, tokenizer
+
+
+def unloadable(field: str, source: object, error: Exception) -> Unavailable:
+    """Say why nothing could be loaded from what a field of the config names."""
+    return Unavailable(
+        f"{str(error).splitlines()[0]} Expected config.json, tokenizer files and, unless weights "
+        "are random, safetensors weights.",
+        field=field,
+        value=str(source),
+    )
+
+
+def check_tokenizer(tokenizer: Any, model: Any) -> None:
+    """Refuse a tokenizer that does not fit the model; give it a padding token if it has none.
+
+    Raises:
+        InputError: if it has no end-of-sequence token, or more tokens than the model embeds.
+    """
+    if tokenizer.eos_token_id is None:
+        raise InputError(
+            "the tokenizer has no end-of-sequence token; no answer could end. Set eos_token in "
+            "tokenizer_config.json."
+        )
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    size = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > size:
+        raise InputError(
+            f"the tokenizer has {len(tokenizer)} tokens but the model embeds only {size}. "
+            "Use the tokenizer the model was made with, or set vocab_size in config.json."
+        )
+
+
+def context_length(config: TrainConfig, model: Any) -> int:
+    """Return how many tokens a row may have.
+
+    Raises:
+        InputError: if ``config.max_length`` is more than the model reads.
+    """
+    context = getattr(model.config, "max_position_embeddings", None) or config.max_length
+    if config.max_length > context:
+        raise InputError(
+            f"the model reads {context} tokens.", field="max_length", value=config.max_length
+        )
+    return config.max_length or context or 2**31
+
+
+def with_adapters(model: Any, rank: int, task: str, *, exclude: Sequence[str] = ()) -> Any:
+    """Put LoRA adapters on every linear layer of ``model``, if ``rank`` is over 0.
+
+    Args:
+        model: The model; a vocabulary head is left alone.
+        rank: Rank of the adapters; their scale is twice that.
+        task: Task type, as peft names it.
+        exclude: Layers to leave out.
+
+    Raises:
+        Unavailable: if peft is not installed.
+    """
+    if not rank:
+        return model
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        raise Unavailable(
+            f"adapters need peft ({error}). Install fsdpo[lora].", field="lora", value=rank
+        ) from error
+    adapters = LoraConfig(
+        task_type=task,
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules="all-linear",
+        exclude_modules=list(exclude) or None,
+    )
+    return get_peft_model(model, adapters)

@@ -1,0 +1,127 @@
+"""The package as a library: light to import, quiet, typed; its errors name fields."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prm_data import stepwise_rows, write_rows
+from random_model import save_random_model
+from typer.testing import CliRunner
+
+import fsdpo_train
+from fsdpo_data.core.errors import InputError, StoreError
+from fsdpo_train.cli.app import app
+
+
+def test_importing_is_light_and_every_name_is_there() -> None:
+    code = (
+        "import sys, fsdpo_train\n"
+        "assert set(fsdpo_train.__all__) == set(dir(fsdpo_train))\n"
+        "assert not {'torch', 'transformers', 'datasets', 'polars'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    pytest.importorskip("torch")
+    for name in fsdpo_train.__all__:
+        assert getattr(fsdpo_train, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'train_rlhf'"):
+        fsdpo_train.train_rlhf  # noqa: B018
+
+
+def test_text_will_do_for_paths() -> None:
+    config = fsdpo_train.PrmConfig(data="runs/a", out="runs/b")  # type: ignore[arg-type]
+    assert (config.data, config.out) == (Path("runs/a"), Path("runs/b"))
+
+
+def test_a_stage_returns_a_report_and_prints_nothing_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("torch")
+    caplog.set_level(logging.INFO)
+    config = fsdpo_train.PrmConfig(
+        data=write_rows(tmp_path / "rows.jsonl", stepwise_rows()),
+        out=tmp_path / "prm",
+        model=str(save_random_model(tmp_path / "policy")),
+        max_steps=1,
+    )
+    report = fsdpo_train.train_prm(config)
+    assert isinstance(report, fsdpo_train.PrmReport) and report.out == config.out
+    assert "problems held out" in caplog.text
+    assert "held out" not in capsys.readouterr().out.replace("held_out", "")
+
+
+def test_lora_is_merged_in_sft_too(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    import torch
+    import transformers
+
+    rows = [{"prompt": f"{i}\n", "completion": f"It is {i}."} for i in range(8)]
+    policy = save_random_model(tmp_path / "policy")
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    fsdpo_train.train_sft(
+        fsdpo_train.SftConfig(data=data, out=tmp_path / "out", model=str(policy), lora=4, lr=1e-2)
+    )
+    assert not list((tmp_path / "out").glob("adapter*"))
+    before, after = (
+        transformers.AutoModelForCausalLM.from_pretrained(each).state_dict()
+        for each in (policy, tmp_path / "out")
+    )
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed and all("proj" in name for name in changed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--epochs", "inf"], "--epochs inf: expected a finite number"),
+        (["--lr", "nan"], "--lr nan: expected a finite number"),
+        (["--adam-beta2", "2"], "--adam-beta2 2.0: expected at least 0 and less than 1"),
+        (["--deepspeed", "zero4"], "--deepspeed zero4: expected zero2, zero3 or a DeepSpeed"),
+        (["--schedule", "wavy"], "--schedule wavy: expected one of linear"),
+        (["--report-to", "nobody"], "--report-to nobody: not installed here"),
+        (["--max-length", "99999"], "--max-length 99999: the model reads"),
+        (["--seed", "12345678901234567890123"], "Invalid value for '--seed'"),
+        (["--seed", "-1"], "Invalid value for '--seed'"),
+    ],
+)
+def test_the_command_line_names_flags(arguments: list[str], message: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    data = write_rows(tmp_path / "rows.jsonl", stepwise_rows())
+    given = ["prm", str(data), "--out", str(tmp_path / "out"), *arguments]
+    done = CliRunner().invoke(app, given, env={"COLUMNS": "200"})
+    assert done.exit_code != 0 and message in f"{done.output} {done.exception}"
+
+
+def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    data = write_rows(tmp_path / "rows.jsonl", stepwise_rows())
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(StoreError, match="a file is in the way"):
+        fsdpo_train.train_prm(fsdpo_train.PrmConfig(data=data, out=file))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/sft.json").write_text(json.dumps({}))
+    with pytest.raises(InputError, match=r"already holds sft\.json\. Choose a new directory"):
+        fsdpo_train.train_prm(fsdpo_train.PrmConfig(data=data, out=tmp_path / "other"))
+
+
+def test_two_runs_do_not_meet_in_one_directory(tmp_path: Path) -> None:
+    from fsdpo_train.trainer.directory import claimed
+
+    config = fsdpo_train.PrmConfig(data=tmp_path / "rows.jsonl", out=tmp_path / "out")
+    second = pytest.raises(StoreError, match="another process is training there")
+    with claimed(config, {}), second, claimed(config, {}):
+        pass
+    with claimed(config, {}):
+        pass
+
+
+def test_version_and_short_help() -> None:
+    from fsdpo_data import __version__
+
+    assert CliRunner().invoke(app, ["--version"]).output == f"fsdpo {__version__}\n"
+    assert CliRunner().invoke(app, ["dpo", "-h"]).exit_code == 0
