@@ -55,10 +55,10 @@ class Option:
     def expected(self) -> str:
         """Return the bounds in words."""
         bounds = (
-            ("at least {:g}", self.min),
-            ("at most {:g}", self.max),
-            ("more than {:g}", self.above),
-            ("less than {:g}", self.below),
+            ("at least {}", self.min),
+            ("at most {}", self.max),
+            ("more than {}", self.above),
+            ("less than {}", self.below),
         )
         words = [text.format(bound) for text, bound in bounds if bound is not None]
         return " and ".join(words) or "a finite number"

@@ -5,42 +5,15 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
-from typing import Annotated
 
 import typer
 
 import fsdpo_train
-from fsdpo_data import __version__
-from fsdpo_data.cli.console import run_app
+from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.options import command
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
 
-app = typer.Typer(
-    name="fsdpo-train",
-    help="Train on step-annotated data.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _version(show: bool) -> None:
-    if show:
-        typer.echo(f"fsdpo {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _stages(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which release.")
-    ] = False,
-) -> None:
-    """Train on step-annotated data: one command per stage."""
-    said = logging.getLogger(fsdpo_train.__name__)
-    said.setLevel(logging.INFO)
-    said.handlers = [logging.StreamHandler(sys.stdout)]
+app = new_app("fsdpo-train", "Train on step-annotated data.")
 
 
 SFT_EXAMPLES = """
@@ -115,5 +88,8 @@ def _tell(line: str) -> None:
 
 
 def main() -> None:
-    """Run ``fsdpo-train``."""
+    """Run ``fsdpo-train``; what the stages have to say before they end is shown."""
+    said = logging.getLogger(fsdpo_train.__name__)
+    said.setLevel(logging.INFO)
+    said.addHandler(logging.StreamHandler(sys.stdout))
     run_app(app)
