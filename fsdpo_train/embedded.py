@@ -218,9 +218,12 @@ class Measured:
 
 def measure(folder: Path, greedy: int = 1000, sampled: int = 100, n: int = 32) -> list[Measured]:
     """Measure a model greedily and at temperatures 0.8 and 1."""
+    from fsdpo_data.engines.options import SamplerOptions
     from fsdpo_data.engines.samplers.transformers import TransformersSampler
+    from fsdpo_data.models.resolve import Weights
 
-    sampler = TransformersSampler(str(folder), ModelRef("embedded", "in the making"))
+    weights = Weights(ModelRef("embedded", "in the making"), str(folder))
+    sampler = TransformersSampler(weights, SamplerOptions())
     plans = ((0.0, greedy, 1), (0.8, sampled, n), (1.0, sampled, n))
     return [_measure(sampler, *plan) for plan in plans]
 

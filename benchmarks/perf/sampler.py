@@ -21,7 +21,8 @@ from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.run import RunDir
-from fsdpo_data.engines.registry import BATCH
+from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.engines.registry import ENGINES
 from fsdpo_data.engines.samplers.tokens import encode_prompt
 from fsdpo_data.engines.samplers.vllm import VllmSampler
 from fsdpo_data.models.resolve import resolve
@@ -33,7 +34,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--problems", type=int, default=256)
     arguments.add_argument("--samples", type=int, default=32)
-    arguments.add_argument("--batch", type=int, default=BATCH["vllm"])
+    arguments.add_argument("--batch", type=int, default=ENGINES["vllm"].batch_size)
     arguments.add_argument("--rounds", type=int, default=3)
     options = arguments.parse_args()
     model = resolve("tiny")
@@ -48,7 +49,7 @@ def main() -> None:
         segmenter="auto@1",
         grader=get_grader().version,
     )
-    sampler = VllmSampler(model.path, model.ref)
+    sampler = VllmSampler(model, SamplerOptions())
     bare(sampler, spec, source)  # warm up
     ratios = []
     for number in range(options.rounds):

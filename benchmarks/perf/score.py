@@ -28,10 +28,11 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
 
-from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.heads import PrmScorer
 from fsdpo_data.engines.step_tokens import Encoded
+from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT, demonstration, make_problems
 
 Rewards = list[list[float] | None]
@@ -87,7 +88,7 @@ def save_prm(folder: Path) -> None:
 
 def make_ways(folder: Path) -> dict[str, Callable[[Sequence[SteppedText]], Rewards]]:
     shared, apart = (
-        PrmScorer(str(folder), ModelRef("prm", "0"), device="cpu", share_prompts=share)
+        PrmScorer(resolve_weights(str(folder)), ScorerOptions(device="cpu"), share_prompts=share)
         for share in (True, False)
     )
     return {

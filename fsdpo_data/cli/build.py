@@ -15,8 +15,7 @@ from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import progress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.derive import Stage, plain_specs
-from fsdpo_data.engines.load import copies, make_sampler
-from fsdpo_data.engines.registry import BATCH, pick_engine
+from fsdpo_data.engines.load import Host
 from fsdpo_data.models.resolve import ResolvedModel, resolve
 from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.stages.pipeline import build_and_derive
@@ -46,23 +45,23 @@ def run_build(options: BuildOptions) -> None:
     )
     for warning in source.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    engine = pick_engine(options.engine, options.device)
-    spec = make_spec(model, source, sampling, segmenter, engine, options)
+    host = Host.pick(options)
+    spec = make_spec(model, source, sampling, segmenter, host.engine, options)
     stages = _stages(options)
     out = options.out or _default_out(spec, source, stages)
     with progress() as shown:
         how: dict[str, Any] = {
             "resume": options.resume,
-            "batch": options.batch or BATCH[engine] * copies(options),
+            "batch": options.batch or host.batch_size,
             "workers": options.workers,
             "progress": shown,
         }
         if stages:
             manifest = build_and_derive(
-                spec, source, lambda: make_sampler(engine, model, options), out, stages, **how
+                spec, source, lambda: host.load("sampler", model), out, stages, **how
             )
         else:
-            manifest = build(spec, source, lambda: make_sampler(engine, model, options), out, **how)
+            manifest = build(spec, source, lambda: host.load("sampler", model), out, **how)
     print_summary(manifest, f"sealed {out}")
     print(f"\nnext: fsdpo-data inspect {out}")
 
@@ -72,7 +71,7 @@ def _check(options: BuildOptions) -> None:
         raise InputError(f"--limit {options.limit}: expected at least 1.")
     if options.device == "cpu" and options.engine == "vllm":
         raise InputError("--device cpu: vLLM runs on what it was built for. Leave --device out.")
-    here = options.engine not in ("scripted", "ray")
+    here = not options.on_cluster and options.replay is None
     if options.device == "cuda" and here and find_spec("torch"):
         from fsdpo_data.models.checkpoints import pick_device
 
@@ -106,14 +105,16 @@ def _stages(options: BuildOptions) -> list[Stage]:
     """Return what follows the samples: with ``--prm``, rewards and pairs."""
     if options.prm is None:
         return []
-    from fsdpo_data.engines.load_scorer import ScoreOptions
+    from fsdpo_data.engines.options import ScorerOptions
     from fsdpo_data.pairs.best_worst import PairSpec
     from fsdpo_data.stages.pair import PairStage
     from fsdpo_data.stages.score import make_score_stage
 
     engine = "auto" if options.engine == "scripted" else options.engine
-    score = ScoreOptions(options.prm, engine, options.device, options.dtype, actors=options.actors)
-    return [make_score_stage(score), PairStage(PairSpec(top=options.top))]
+    score = ScorerOptions(
+        engine=engine, device=options.device, dtype=options.dtype, actors=options.actors
+    )
+    return [make_score_stage(options.prm, score), PairStage(PairSpec(top=options.top))]
 
 
 def _default_out(spec: BuildSpec, source: ProblemSet, stages: Sequence[Stage]) -> Path:

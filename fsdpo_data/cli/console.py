@@ -50,7 +50,7 @@ def run_app(app: Callable[[], object]) -> NoReturn:
     try:
         app()
     except FsdpoError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_said(error)}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         print("stopped; run again with --resume to go on", file=sys.stderr)
@@ -59,3 +59,11 @@ def run_app(app: Callable[[], object]) -> NoReturn:
         sys.stderr.close()
         sys.exit(0)
     sys.exit(0)
+
+
+def _said(error: FsdpoError) -> str:
+    """Name the flag in place of the field: the library knows nothing of command lines."""
+    if not error.field:
+        return str(error)
+    flag = "--" + error.field.rpartition(".")[2].replace("_", "-")
+    return f"{flag}{'' if error.value is None else f' {error.value}'}: {error.message}"

@@ -174,11 +174,17 @@ def score(
     resume: Resume = False,
 ) -> None:
     """Give every step of every solution a reward in [0, 1]."""
-    from fsdpo_data.engines.load_scorer import ScoreOptions
+    from fsdpo_data.engines.options import ScorerOptions
     from fsdpo_data.stages.score import make_score_stage
 
-    options = ScoreOptions(prm, engine.value, device.value, dtype.value, batch_tokens, actors)
-    run_stages(directory, out, [make_score_stage(options)], resume=resume)
+    options = ScorerOptions(
+        engine=engine.value,
+        device=device.value,
+        dtype=dtype.value,
+        batch_tokens=batch_tokens,
+        actors=actors,
+    )
+    run_stages(directory, out, [make_score_stage(prm, options)], resume=resume)
 
 
 _GRADE_EXAMPLES = """

@@ -1,122 +1,206 @@
-"""Options of the command line to specs and samplers: the glue of ``fsdpo-data build``."""
+"""Samplers and scorers by name: the engine and its place are picked first, weights load later."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
+from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
+from fsdpo_data.engines.options import EngineOptions, SamplerOptions, ScorerOptions
+from fsdpo_data.engines.registry import ENGINES, Role
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.models.resolve import ResolvedModel
+from fsdpo_data.engines.scorers import Scorer
+from fsdpo_data.models.checkpoints import load_config
+from fsdpo_data.models.resolve import Weights, resolve_weights
 
 if TYPE_CHECKING:
     from fsdpo_data.engines.ray import Placement
 
 
-class EngineOptions(Protocol):
-    """The options that say how a sampler runs."""
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What runs a model, and where.
+
+    Attributes:
+        engine: A name of :data:`~fsdpo_data.engines.registry.ENGINES`.
+        options: How it runs.
+        placement: Where copies stand on a Ray cluster; None in this process.
+    """
+
+    engine: str
+    options: EngineOptions
+    placement: Placement | None = None
+
+    @classmethod
+    def pick(cls, options: EngineOptions, models: int = 1) -> Host:
+        """Pick engine and place.
+
+        Args:
+            options: What was asked for.
+            models: Models that share the cluster.
+
+        Raises:
+            Unavailable: if the engine is not installed, or there is no cluster.
+        """
+        placement = _placement(options, models)
+        if not options.on_cluster:
+            return cls(pick_engine(options.engine, options.device), options, placement)
+        from fsdpo_data.engines.ray import pick_there
+
+        return cls(pick_there(pick_engine, options.device), options, placement)
 
     @property
-    def engine(self) -> str:
-        """As asked for, ``auto`` and ``ray`` included."""
+    def batch_size(self) -> int:
+        """Prompts per durable batch, all copies together.
 
-    @property
-    def actors(self) -> int | None:
-        """Copies of the model under Ray."""
+        Raises:
+            InputError: if the cluster has no room for as many as are asked for.
+        """
+        return ENGINES[self.engine].batch_size * (self.placement.copies if self.placement else 1)
 
-    @property
-    def replay(self) -> Path | None:
-        """Recorded completions, for ``--engine scripted``."""
+    def load(self, role: Role, weights: Weights) -> Any:
+        """Load the model, here or as often as its placement says.
 
-    @property
-    def device(self) -> str:
-        """Where the transformers engine runs."""
+        Raises:
+            InputError: if the cluster has no room for it.
+            Unavailable: if a library, a GPU or the weights are not here.
+        """
+        load = partial(_load, self.engine, role, weights, self.options)
+        if self.placement is None:
+            return load()
+        from fsdpo_data.engines.ray import Copies
 
-    @property
-    def dtype(self) -> str:
-        """Precision of the weights."""
-
-    @property
-    def engine_args(self) -> Mapping[str, Any]:
-        """Passed on to vLLM."""
+        return Copies(weights.ref, load, self.placement)
 
 
-def make_sampler(
-    engine: str, model: ResolvedModel, options: EngineOptions, models: int = 1
-) -> Sampler:
-    """Load the engine, here or, with ``--engine ray``, as often as the cluster has room for it.
+def pick_engine(name: str, device: str = "auto") -> str:
+    """Resolve ``auto``: vLLM where it can run, else transformers, which alone takes ``cpu``.
 
     Args:
-        engine: What samples: ``vllm``, ``transformers`` or ``scripted``.
-        model: Its weights.
-        options: How it runs.
-        models: Models that share the cluster.
+        name: A name of ``ENGINES``, or ``auto``.
+        device: ``auto``, ``cpu`` or ``cuda``.
 
     Raises:
-        InputError: if the cluster has no room for it.
-        Unavailable: if its library, a GPU or the weights are not here.
+        Unavailable: if the engine asked for is not installed.
     """
-    if options.engine != "ray":
-        return load_sampler(engine, model, options)
-    from fsdpo_data.engines.ray import RaySampler
+    if name == "auto":
+        from fsdpo_data.engines.samplers.vllm import can_run
 
-    load = partial(load_sampler, engine, model, options)
-    return RaySampler(model.ref, load, _placement(options, models))
-
-
-def copies(options: EngineOptions, models: int = 1) -> int:
-    """Return how many copies of the model share a batch: one, but for ``--engine ray``.
-
-    Raises:
-        InputError: if the cluster has no room for as many as are asked for.
-        Unavailable: if there is no cluster.
-    """
-    if options.engine != "ray":
-        return 1
-    from fsdpo_data.engines.ray import start_ray
-
-    return _placement(options, models).resources(start_ray().nodes())[0]
+        name = "vllm" if device != "cpu" and can_run() else "transformers"
+    engine = ENGINES[name]
+    missing = [package for package in engine.needs if find_spec(package) is None]
+    if missing:
+        raise Unavailable(
+            f"it needs {' and '.join(missing)}, not installed here. Install with: {engine.install}",
+            field="engine",
+            value=name,
+        )
+    return name
 
 
-def _placement(options: EngineOptions, models: int) -> Placement:
+def _placement(options: EngineOptions, models: int) -> Placement | None:
     from fsdpo_data.engines.ray import Placement
 
+    asked = options.engine_args
+    copies = asked.get("data_parallel_size", 1)
+    if not options.on_cluster and copies == 1:
+        return None
     sizes = ("tensor_parallel_size", "pipeline_parallel_size")
-    gpus: int | None = math.prod(options.engine_args.get(size, 1) for size in sizes)
+    gpus: int | None = math.prod(asked.get(size, 1) for size in sizes)
     if options.device == "cpu":
         gpus = 0
     elif gpus == 1:
         gpus = None  # one, or none where the cluster has none
-    return Placement(options.actors, gpus, models)
+    return Placement(options.actors if options.on_cluster else copies, gpus, models)
 
 
-def load_sampler(engine: str, model: ResolvedModel, options: EngineOptions) -> Sampler:
-    """Load the engine into this process.
-
-    Raises:
-        Unavailable: if its library, a GPU or the weights are not here.
-    """
+def _load(engine: str, role: Role, weights: Weights, options: EngineOptions) -> Any:
+    """Load the model into this process."""
     # One tokenizer thread: prompts are few, and the warning about forks is for nobody.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if options.replay is not None:
-        from fsdpo_data.engines.samplers.scripted import ScriptedSampler
+    return ENGINES[engine].load_class(role)(weights, options)
 
-        return ScriptedSampler(options.replay, model.ref)
-    if engine == "vllm":
-        from fsdpo_data.engines.samplers.vllm import VllmSampler
 
-        return VllmSampler(
-            model.path,
-            model.ref,
-            revision=model.commit,
-            dtype=options.dtype,
-            engine_args=options.engine_args,
-        )
-    from fsdpo_data.engines.samplers.transformers import TransformersSampler
+def load_sampler(model: str, options: SamplerOptions | None = None) -> Sampler:
+    """Load a model that completes prompts.
 
-    return TransformersSampler(
-        model.path, model.ref, revision=model.commit, device=options.device, dtype=options.dtype
+    Args:
+        model: A short name, a directory or ``org/name[@revision]``.
+        options: How it runs.
+
+    Raises:
+        InputError: if there is no such model.
+        Unavailable: if a library, a GPU or the weights are not here.
+    """
+    sampler: Sampler = Host.pick(options or SamplerOptions()).load(
+        "sampler", resolve_weights(model)
     )
+    return sampler
+
+
+def load_scorer(prm: str, options: ScorerOptions | None = None) -> Scorer:
+    """Load a process reward model.
+
+    Args:
+        prm: A directory or ``org/name[@revision]``.
+        options: How it runs.
+
+    Raises:
+        InputError: if it is no process reward model.
+        Unavailable: if a library, a GPU or the weights are not here.
+    """
+    scorer: Scorer = Host.pick(options or ScorerOptions()).load("scorer", resolve_prm(prm))
+    return scorer
+
+
+def load_likelihood(policy: str, options: ScorerOptions | None = None) -> Scorer:
+    """Load a policy to score with its own likelihood.
+
+    Args:
+        policy: A model as :func:`load_sampler` takes it.
+        options: How it runs.
+
+    Raises:
+        InputError: if there is no such model.
+        Unavailable: if a library, a GPU or the weights are not here.
+    """
+    from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer
+
+    try:
+        weights = resolve_weights(policy)
+    except FsdpoError as error:
+        raise error.of("likelihood") from None
+    return LikelihoodScorer(weights, options or ScorerOptions())
+
+
+def resolve_prm(name: str) -> Weights:
+    """Pin down a process reward model, and check that it is one.
+
+    Raises:
+        InputError: if there is no such model, or its head is not one logit per token.
+        Unavailable: if it cannot be read.
+    """
+    if find_spec("transformers") is None:
+        raise Unavailable(
+            "it needs transformers. Install with: pip install 'fsdpo[train]'.",
+            field="prm",
+            value=name,
+        )
+    try:
+        weights = resolve_weights(name)
+        config = load_config(weights)
+    except FsdpoError as error:
+        raise error.of("prm") from None
+    kinds = config.architectures or ["no architecture"]
+    if not kinds[0].endswith("ForTokenClassification") or config.num_labels != 1:
+        raise InputError(
+            f"it is {kinds[0]} with {config.num_labels} labels. Expected "
+            "…ForTokenClassification with one, as `fsdpo-train prm` writes it.",
+            field="prm",
+            value=name,
+        )
+    return weights

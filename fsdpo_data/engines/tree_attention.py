@@ -100,8 +100,9 @@ def tree_attention(
         return plain
     if odd := [name for name in _FOREIGN if more.get(name) is not None]:
         raise InputError(
-            f"{type(module).__name__} has {odd[0]}, which shared prompts do not: use "
-            "--no-share-prompt."
+            f"{type(module).__name__} has {odd[0]}, which shared prompts do not: expected false.",
+            field="share_prompt",
+            value=True,
         )
     assert attention_mask is not None and row_S is not None and place_RL is not None
     n_prompt = attention_mask.shape[-1] - branch_ST.shape[1]

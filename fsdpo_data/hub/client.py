@@ -24,7 +24,7 @@ _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 # A small file that nearly every repository of the kind has.
 _PROBES = {"model": "config.json", "dataset": "README.md"}
 _OFFLINE_WAYS = {
-    "model": "give a local path, or use --model tiny, which needs no network",
+    "model": "give a local path, or use the model tiny, which needs no network",
     "dataset": "give a local file, or use the source embedded, which needs no network",
 }
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from fsdpo_data.core.errors import Unavailable
+from fsdpo_data.core.errors import FsdpoError, Unavailable
+from fsdpo_data.models.resolve import Weights
 
 
 def load_checkpoint(
-    auto_class: str, path: str, revision: str | None, *, dtype: str, option: str, expected: str
+    auto_class: str, weights: Weights, *, dtype: str, expected: str, field: str = "model"
 ) -> tuple[Any, Any]:
     """Load a tokenizer and a model; weights come from safetensors only.
 
     Args:
         auto_class: The ``AutoModelFor…`` to load it as.
-        path: Local directory or Hub repository.
-        revision: Commit for a Hub repository.
+        weights: What to load.
         dtype: ``auto`` (the checkpoint's own), ``float32``, ``bfloat16`` or ``float16``.
-        option: The command-line option that named the checkpoint, for the message.
         expected: What should have been there, for the message.
+        field: What names the checkpoint, for the message.
 
     Raises:
         Unavailable: if it cannot be loaded.
@@ -26,15 +26,37 @@ def load_checkpoint(
     import transformers
 
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path, revision=revision)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            weights.path, revision=weights.commit
+        )
         net = getattr(transformers, auto_class).from_pretrained(
-            path, revision=revision, dtype=dtype, use_safetensors=True
+            weights.path, revision=weights.commit, dtype=dtype, use_safetensors=True
         )
     except (OSError, ValueError) as error:
-        raise Unavailable(
-            f"{option} {path} cannot be loaded: {str(error).splitlines()[0]} Expected {expected}."
-        ) from error
+        raise _unloadable(weights, error, f"Expected {expected}.").of(field) from error
     return tokenizer, net
+
+
+def load_config(weights: Weights) -> Any:
+    """Load the config of a checkpoint.
+
+    Raises:
+        Unavailable: if it cannot be loaded.
+    """
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(weights.path, revision=weights.commit)
+    except (OSError, ValueError) as error:
+        raise _unloadable(weights, error, "Expected a config.json of transformers.") from error
+
+
+def _unloadable(weights: Weights, error: Exception, expected: str) -> FsdpoError:
+    return Unavailable(
+        f"it cannot be loaded: {str(error).splitlines()[0]} {expected}",
+        field="model",
+        value=weights.path,
+    )
 
 
 def pick_device(device: str) -> str:
@@ -48,7 +70,9 @@ def pick_device(device: str) -> str:
     has_gpu = torch.cuda.is_available()
     if device == "cuda" and not has_gpu:
         raise Unavailable(
-            "--device cuda: torch sees no GPU here. Use --device cpu (or auto), or check the "
-            "driver with nvidia-smi and that this torch build has CUDA."
+            "torch sees no GPU here. Use cpu (or auto), or check the driver with nvidia-smi and "
+            "that this torch build has CUDA.",
+            field="device",
+            value=device,
         )
     return device if device != "auto" else "cuda" if has_gpu else "cpu"

@@ -181,7 +181,7 @@ def get_template(
     if system is not None:
         raise InputError(
             f"template {name} takes no system message: its text is fixed. "
-            "Use --template chat, or drop the system message."
+            "Use the template chat, or drop the system message."
         )
     return template
 
@@ -205,14 +205,14 @@ def _chat_template(
     if path is None:
         raise InputError(
             f"template {template.name} is the model's own chat template, so it needs a model: "
-            "name one whose tokenizer has a chat template, or choose another --template."
+            "name one whose tokenizer has a chat template, or choose another template."
         )
     chat = ChatFormat(load_tokenizer(path, revision), system)
     try:
         chat.render("")
     except Exception as error:  # Jinja and its templates raise whatever they like
         raise InputError(
-            f"the chat template of {path} cannot be used: {error}. Choose another --template"
+            f"the chat template of {path} cannot be used: {error}. Choose another template"
             + (", or drop the system message." if system is not None else ".")
         ) from None
     return dataclasses.replace(template, chat=chat)
@@ -230,7 +230,7 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
     except ImportError:
         raise Unavailable(
             "chat templates need the transformers package. Install it with "
-            "pip install 'fsdpo[train]', or choose a --template other than chat."
+            "pip install 'fsdpo[train]', or choose a template other than chat."
         ) from None
     try:
         return AutoTokenizer.from_pretrained(path, revision=revision or "main")
@@ -241,5 +241,5 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
         reason = str(error).strip().split("\n")[0]
         raise InputError(
             f"{path} has no tokenizer that can be loaded ({reason}). Put its tokenizer files "
-            "beside the weights, or choose a --template other than chat."
+            "beside the weights, or choose a template other than chat."
         ) from None

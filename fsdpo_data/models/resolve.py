@@ -1,4 +1,4 @@
-"""Models by name: what ``--model`` accepts, and how each model wants to be asked."""
+"""Models by name: which weights a name stands for, and how each model wants to be asked."""
 
 from __future__ import annotations
 
@@ -46,22 +46,34 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class ResolvedModel:
+class Weights:
     """A model that is pinned down.
 
     Attributes:
         ref: Name and revision, as they go into ids and manifests.
         path: What ``from_pretrained`` takes: a directory, or a Hub repository.
-        template: How to ask it.
-        stop: Strings that end its answers.
         commit: The ``revision`` that ``from_pretrained`` takes; None for a directory.
     """
 
     ref: ModelRef
     path: str
-    template: Template
-    stop: tuple[str, ...]
     commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedModel(Weights):
+    """A model that is pinned down, and how to ask it.
+
+    Attributes:
+        template: Makes prompts of questions.
+    """
+
+    template: Template
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Strings that end its answers."""
+        return self.template.stop
 
 
 MODELS = {
@@ -75,7 +87,7 @@ MODELS = {
         "alpaca@1",
         note="its authors describe this model (Llama-3-8B tuned on MetaMath and MMIQC) but name "
         "no public checkpoint. Train your own from meta-llama/Meta-Llama-3-8B with "
-        "fsdpo-train sft, and give its path with --template alpaca",
+        "fsdpo-train sft, and give its path with the template alpaca",
     ),
     # What Step-DPO published after its training, for comparison.
     "qwen2-7b-sft-step-dpo": Model("xinlai/Qwen2-7B-SFT-Step-DPO", "alpaca@1"),
@@ -94,7 +106,7 @@ MODELS = {
 
 
 def resolve(name: str, template: str | None = None) -> ResolvedModel:
-    """Pin down the model called ``name``.
+    """Pin down the model called ``name``, and how to ask it.
 
     Args:
         name: A name of ``MODELS``, a local directory, or ``org/name`` with an optional
@@ -105,23 +117,45 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
         InputError: if there is no such model, directory, revision or template.
         Unavailable: if the Hub cannot be reached, or refuses.
     """
+    weights = resolve_weights(name)
+    tuned = {model.repo or label: model.template for label, model in MODELS.items()}
+    own = tuned.get(name) or tuned.get(weights.path, "chat-boxed")
+    chosen = get_template(template or own, weights.path, revision=weights.commit)
+    return ResolvedModel(weights.ref, weights.path, weights.commit, template=chosen)
+
+
+def resolve_weights(name: str) -> Weights:
+    """Pin down which weights ``name`` stands for, for who brings prompts along.
+
+    Args:
+        name: As :func:`resolve` takes it.
+
+    Raises:
+        InputError: if there is no such model, directory or revision.
+        Unavailable: if the Hub cannot be reached, or refuses.
+    """
     entry = MODELS.get(name)
     if name == "tiny":
         if not (CHECKPOINT / "config.json").is_file():
-            raise Unavailable(f"--model tiny: {CHECKPOINT} is missing. Install fsdpo again.")
-        return _local(name, CHECKPOINT, template or MODELS[name].template)
+            raise Unavailable(
+                f"{CHECKPOINT} is missing. Install fsdpo again.", field="model", value=name
+            )
+        return Weights(ModelRef(name, content_revision(CHECKPOINT)), str(CHECKPOINT))
     if entry is not None and not entry.repo:
-        raise InputError(f"--model {name}: {entry.note}.")
+        raise InputError(f"{entry.note}.", field="model", value=name)
     if entry is None and _is_path(name):
-        return _local(name, Path(name).expanduser(), template)
+        return _local(name, Path(name).expanduser())
     repo = HubRepo.parse(entry.repo if entry else name, "model")
     if repo is None:
         raise InputError(
-            f"--model {name}: expected a directory, org/name on the Hub, or one of: "
-            f"{', '.join(MODELS)}.{_nearest(name)}"
+            f"expected a directory, org/name on the Hub, or one of: {', '.join(MODELS)}."
+            f"{_nearest(name)}",
+            field="model",
+            value=name,
         )
     hint = "" if entry else " There is no directory of that name either." + _nearest(name)
-    return _on_hub(dataclasses.replace(repo, hint=hint), template)
+    commit = resolve_commit(dataclasses.replace(repo, hint=hint))
+    return Weights(ModelRef(repo.name, commit), repo.name, commit)
 
 
 def _is_path(name: str) -> bool:
@@ -133,31 +167,22 @@ def _nearest(name: str) -> str:
     return nearest(wanted, MODELS, "Nearest short names", cutoff=0.5)
 
 
-def _on_hub(repo: HubRepo, template: str | None) -> ResolvedModel:
-    commit = resolve_commit(repo)
-    own = next((model.template for model in MODELS.values() if model.repo == repo.name), None)
-    chosen = get_template(template or own or "chat-boxed", repo.name, revision=commit)
-    return ResolvedModel(ModelRef(repo.name, commit), repo.name, chosen, chosen.stop, commit)
-
-
-def _local(name: str, path: Path, template: str | None) -> ResolvedModel:
-    _check_directory(name, path)
-    chosen = get_template(template or "chat-boxed", str(path))
-    # Folders above are this machine's business; the revision says which model it is.
-    label = name if name in MODELS else path.resolve().name
-    return ResolvedModel(ModelRef(label, content_revision(path)), str(path), chosen, chosen.stop)
-
-
-def _check_directory(name: str, path: Path) -> None:
+def _local(name: str, path: Path) -> Weights:
     if not path.is_dir():
         beside = nearest(path.name, _directories(path.parent), "Beside it")
-        raise InputError(f"--model {name}: expected a model directory, found none.{beside}")
+        raise InputError(
+            f"expected a model directory, found none.{beside}", field="model", value=name
+        )
     if not (path / "config.json").is_file():
         found = ", ".join(sorted(file.name for file in path.iterdir())[:8]) or "nothing"
         raise InputError(
-            f"--model {name}: no config.json there, so it is no model directory. Found: {found}. "
-            "Give the directory that save_pretrained wrote."
+            f"no config.json there, so it is no model directory. Found: {found}. "
+            "Give the directory that save_pretrained wrote.",
+            field="model",
+            value=name,
         )
+    # Folders above are this machine's business; the revision says which model it is.
+    return Weights(ModelRef(path.resolve().name, content_revision(path)), str(path))
 
 
 def _directories(path: Path) -> list[str]:

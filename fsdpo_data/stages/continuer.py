@@ -6,9 +6,8 @@ import sys
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.engines.load import copies, make_sampler
-from fsdpo_data.engines.registry import BATCH, pick_engine
-from fsdpo_data.models.resolve import ResolvedModel, resolve
+from fsdpo_data.engines.load import Host
+from fsdpo_data.models.resolve import Weights, resolve_weights
 from fsdpo_data.stages.continuations import ContinueOptions, Continuer, continuation_sampling
 
 
@@ -21,7 +20,7 @@ def make_continuer(options: ContinueOptions, n: int) -> Continuer:
     """
     manifest = read_manifest(options.directory)
     model = _who_continues(options, manifest)
-    engine = pick_engine(options.engine, options.device)
+    host = Host.pick(options)
     sampling = continuation_sampling(
         manifest,
         n,
@@ -33,17 +32,16 @@ def make_continuer(options: ContinueOptions, n: int) -> Continuer:
     return Continuer(
         model.ref,
         sampling,
-        {"name": engine, "dtype": options.dtype},
-        lambda: make_sampler(engine, model, options),
-        batch=options.batch or BATCH[engine] * copies(options),
+        {"name": host.engine, "dtype": options.dtype},
+        lambda: host.load("sampler", model),
+        batch=options.batch or host.batch_size,
     )
 
 
-def _who_continues(options: ContinueOptions, manifest: Manifest) -> ResolvedModel:
+def _who_continues(options: ContinueOptions, manifest: Manifest) -> Weights:
     """Resolve the model; without ``--model``, it must be the one that sampled the solutions."""
     sampled = manifest["spec"]["model"]
-    # The prompts are in the dataset: the template is named only to need no chat template.
-    model = resolve(options.model or sampled["name"], template="problem")
+    model = resolve_weights(options.model or sampled["name"])
     if model.ref.revision != sampled["revision"]:
         found = f"{model.ref.name} at {model.ref.revision}"
         if options.model is None:

@@ -21,7 +21,7 @@ from fsdpo_data.dataset.parquet import write_parquet
 from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, RunDir
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.seal import seal
-from fsdpo_data.engines.options import SamplerOptions, engine_arguments
+from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
@@ -220,10 +220,10 @@ class BuildOptions(SamplerOptions):
 
     @property
     def engine_args(self) -> dict[str, Any]:
-        """Return what vLLM is asked for, short forms included."""
+        """What vLLM is asked for, short forms included."""
         sizes = {
             "tensor_parallel_size": self.tensor_parallel_size,
             "data_parallel_size": self.data_parallel_size,
         }
         asked = {name: size for name, size in sizes.items() if size != 1}
-        return asked | engine_arguments(self.engine_arg)
+        return asked | super(BuildOptions, self).engine_args

@@ -13,7 +13,8 @@ from fsdpo_data.core.statistics import ranking_auc
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import arrow_schema
-from fsdpo_data.engines.load_scorer import ScoreOptions, make_scorer, resolve_scorer
+from fsdpo_data.engines.load import Host, resolve_prm
+from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.steps.rewards import aggregated
 
@@ -127,13 +128,17 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def make_score_stage(options: ScoreOptions) -> ScoreStage:
+def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:
     """Check the process reward model and the engine; the weights are loaded when they are needed.
 
+    Args:
+        prm: A directory or ``org/name[@revision]``.
+        options: How it runs.
+
     Raises:
-        InputError: if ``--prm`` is no process reward model.
+        InputError: if ``prm`` is no process reward model.
         Unavailable: if the engine is not installed, or the model cannot be read.
     """
-    engine, prm = resolve_scorer(options)
-    spec = {"name": engine, "dtype": options.dtype}
-    return ScoreStage(prm.ref, spec, lambda: make_scorer(engine, prm, options))
+    host, weights = Host.pick(options), resolve_prm(prm)
+    spec = {"name": host.engine, "dtype": options.dtype}
+    return ScoreStage(weights.ref, spec, lambda: host.load("scorer", weights))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fsdpo_data.core.errors import InputError, Unavailable
-from fsdpo_data.models.resolve import resolve
+from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
 
 
@@ -17,7 +17,7 @@ def model_identity(name: str) -> str:
         InputError: if there is no such model.
         Unavailable: if the Hub cannot be reached, or refuses.
     """
-    ref = resolve(name, template="problem").ref
+    ref = resolve_weights(name).ref
     return f"{ref.name}@{ref.revision}"
 
 
@@ -37,8 +37,7 @@ def load_model(
     import torch
     from transformers import AutoConfig, AutoTokenizer
 
-    # The rows hold whole prompts: the template is named only to need no chat template.
-    found = resolve(name, template="problem")
+    found = resolve_weights(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(found.path, revision=found.commit)
         architecture = AutoConfig.from_pretrained(found.path, revision=found.commit)

@@ -34,7 +34,7 @@ from fsdpo_data.core.errors import InputError, RunMismatch
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.models.prompts import get_template
-from fsdpo_data.models.resolve import CHECKPOINT, resolve
+from fsdpo_data.models.resolve import CHECKPOINT, resolve, resolve_weights
 
 KS = (1, 2, 4)
 PLAN = Plan(("greedy", "sc", "weighted", "bon", "sbs"), KS, "min", (BeamSpec(b1=2, b2=1),))
@@ -365,9 +365,9 @@ def test_a_prm_with_the_wrong_tokenizer_is_refused(
 def test_a_prm_of_another_vocabulary_is_remarked_upon(
     models: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    check_tokenizer(resolve(str(models[1]), "problem"), resolve("tiny"))
+    check_tokenizer(resolve_weights(str(models[1])), resolve("tiny"))
     assert "another vocabulary than tiny" in capsys.readouterr().err
-    check_tokenizer(resolve(str(models[1]), "problem"), resolve(str(models[0]), "problem"))
+    check_tokenizer(resolve_weights(str(models[1])), resolve_weights(str(models[0])))
     assert capsys.readouterr().err == ""
 
 

@@ -356,7 +356,7 @@ def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> N
     long = [{"prompt": "p", "completions": ["x" * 500], "labels": [share]} for share in (0, 1)]
     with pytest.raises(InputError, match="2 solutions exceed 256 tokens in their first step"):
         train(data=write_rows(tmp_path / "long.jsonl", long))
-    with pytest.raises(InputError, match="nothing: expected a model directory"):
+    with pytest.raises(InputError, match="nothing': expected a model directory"):
         train(model="./nothing")
     with pytest.raises(InputError, match="samples and only_mixed choose from a sealed"):
         train(only_mixed=True)

@@ -223,7 +223,7 @@ def test_exactly_one_start_is_expected(tmp_path, given):
 def test_other_bad_options_are_named(architecture, data, tmp_path):
     with pytest.raises(InputError, match=r"SftConfig.lr = 0"):
         config(architecture, data, tmp_path, lr=0)
-    with pytest.raises(InputError, match=r"\./nothing: expected a model directory"):
+    with pytest.raises(InputError, match=r"\./nothing': expected a model directory"):
         sft.train_sft(SftConfig(data=data, out=tmp_path / "a", model="./nothing"))
     with pytest.raises(Unavailable, match="report_to = 'nobody'"):
         sft.train_sft(config(architecture, data, tmp_path / "b", report_to="nobody"))

@@ -197,16 +197,17 @@ def prm(
     """Measure a process reward model: does it rank solutions, does it find the first error?"""
     from fsdpo_bench.cli.show_prm import print_prm
     from fsdpo_bench.prm.measure import measure_prm
-    from fsdpo_data.engines.load_scorer import ScoreOptions, load_likelihood, load_scorer
+    from fsdpo_data.engines.load import load_likelihood, load_scorer
+    from fsdpo_data.engines.options import ScorerOptions
 
     if prm and likelihood:
         raise InputError("--prm and --likelihood: expected one of them, not both.")
+    options = ScorerOptions(engine=engine.value, device=device.value, dtype=dtype.value)
     make_scorer = None
     if prm:
-        options = ScoreOptions(prm, engine.value, device.value, dtype.value)
-        make_scorer = partial(load_scorer, options)
+        make_scorer = partial(load_scorer, prm, options)
     elif likelihood:
-        make_scorer = partial(load_likelihood, likelihood, device.value, dtype.value)
+        make_scorer = partial(load_likelihood, likelihood, options)
     measured = measure_prm(make_scorer, dataset, first_errors or [], template, tune)
     if as_json:
         typer.echo(json.dumps(measured.as_dict(), indent=2))

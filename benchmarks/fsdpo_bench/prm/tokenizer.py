@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.prompts import load_tokenizer
-from fsdpo_data.models.resolve import ResolvedModel
+from fsdpo_data.models.resolve import Weights
 
 
-def check_tokenizer(prm: ResolvedModel, policy: ResolvedModel) -> None:
+def check_tokenizer(prm: Weights, policy: Weights) -> None:
     """Refuse a process reward model whose tokenizer is not the one of its weights.
 
     One that merely differs from the policy's is fine (rewards are read off text), but seldom
@@ -18,11 +19,9 @@ def check_tokenizer(prm: ResolvedModel, policy: ResolvedModel) -> None:
     Raises:
         InputError: if its tokenizer has ids that its embedding does not.
     """
-    from transformers import AutoConfig
-
     tokenizer = load_tokenizer(prm.path, prm.commit)
     vocabulary = tokenizer.get_vocab()
-    size = AutoConfig.from_pretrained(prm.path, revision=prm.commit).vocab_size
+    size = load_config(prm).vocab_size
     highest = max(vocabulary.values())
     if highest >= size:
         raise InputError(

@@ -26,9 +26,9 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import progress
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.engines.load import copies, make_sampler
-from fsdpo_data.engines.load_scorer import ScoreOptions, make_scorer, resolve_scorer
-from fsdpo_data.engines.registry import pick_engine
+from fsdpo_data.engines.load import Host, resolve_prm
+from fsdpo_data.engines.options import ScorerOptions
+from fsdpo_data.engines.registry import ENGINES
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.resolve import ResolvedModel, resolve
@@ -36,8 +36,6 @@ from fsdpo_data.steps.segment import get_segmenter
 
 #: Share of a GPU's memory that vLLM may take for the policy where a reward model needs some too.
 POLICY_SHARE = 0.6
-#: Problems per durable batch, by engine.
-BATCH = {"vllm": 256, "transformers": 16, "scripted": 256}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,7 @@ class _Job:
     parts: list[Loaded]
     make_sampler: Callable[[], Sampler]
     make_scorer: Callable[[], Scorer]
+    batch_size: int
 
 
 def run_job(options: RunOptions) -> Path:
@@ -64,8 +63,6 @@ def run_job(options: RunOptions) -> Path:
         for warning in part.warnings:
             print(f"warning: {warning}", file=sys.stderr)
     out = options.out or _default_out(job)
-    models = options.plan.models
-    batch = options.batch or BATCH[job.spec.engine["name"]] * copies(options, models)
     with progress() as shown:
         run(
             job.spec,
@@ -74,7 +71,7 @@ def run_job(options: RunOptions) -> Path:
             job.make_scorer,
             out,
             resume=options.resume,
-            batch=batch,
+            batch=options.batch or job.batch_size,
             workers=options.workers,
             progress=shown,
         )
@@ -100,28 +97,25 @@ def _live(options: RunOptions) -> _Job:
             "model with --prm, as `fsdpo-train prm` writes it, or leave weighted, bon and sbs out."
         )
     model = resolve(options.model, options.template)
-    engine = pick_engine(options.engine, options.device)
-    load_scorer, scoring = (
-        _scoring(options, engine, model) if plan.needs_prm else (_no_scorer, None)
-    )
+    # The reward model stands beside the policy on its GPU; by itself, vLLM leaves it no room.
+    # Under Ray each has GPUs of its own.
+    if plan.needs_prm and not options.on_cluster:
+        share = f"gpu_memory_utilization={POLICY_SHARE}"
+        options = replace(options, engine_arg=(share, *options.engine_arg))
+    host = Host.pick(options, plan.models)
+    load_scorer, scoring = _scoring(options, model) if plan.needs_prm else (_no_scorer, None)
     spec = RunSpec(
         model.ref,
         model.template,
         replace(_sampling(options), stop=model.stop),
-        {"name": engine, "dtype": options.dtype},
+        {"name": host.engine, "dtype": options.dtype},
         get_segmenter(options.segmenter)[0],
         plan,
         scoring,
     )
     tasks = select_tasks(options.suite, options.task)
     parts = [limited(load_task(task, options.data), options.limit) for task in tasks]
-
-    # The reward model stands beside the policy on its GPU; by itself, vLLM leaves it no room.
-    # Under Ray each has GPUs of its own.
-    if plan.needs_prm and options.engine != "ray":
-        share = f"gpu_memory_utilization={POLICY_SHARE}"
-        options = replace(options, engine_arg=(share, *options.engine_arg))
-    return _Job(spec, parts, lambda: make_sampler(engine, model, options, plan.models), load_scorer)
+    return _Job(spec, parts, lambda: host.load("sampler", model), load_scorer, host.batch_size)
 
 
 def _no_scorer() -> Scorer:
@@ -129,18 +123,18 @@ def _no_scorer() -> Scorer:
 
 
 def _scoring(
-    options: RunOptions, engine: str, model: ResolvedModel
+    options: RunOptions, model: ResolvedModel
 ) -> tuple[Callable[[], Scorer], dict[str, Any]]:
     """Check the process reward model; return what loads it and how the run names it."""
     # Beside a policy that samples, a second vLLM would claim the same memory.
     scores = {"scripted": "auto", "ray": "ray"}.get(options.engine, "transformers")
-    score = ScoreOptions(
-        str(options.prm), scores, options.device, options.dtype, actors=options.actors
+    how = ScorerOptions(
+        engine=scores, device=options.device, dtype=options.dtype, actors=options.actors
     )
-    picked, prm = resolve_scorer(score)
+    host, prm = Host.pick(how, options.plan.models), resolve_prm(str(options.prm))
     check_tokenizer(prm, model)
-    named = {**asdict(prm.ref), "engine": {"name": picked, "dtype": options.dtype}}
-    return partial(make_scorer, picked, prm, score, options.plan.models), named
+    named = {**asdict(prm.ref), "engine": {"name": host.engine, "dtype": options.dtype}}
+    return partial(host.load, "scorer", prm), named
 
 
 def _recorded(options: RunOptions, recording: Recording) -> _Job:
@@ -161,7 +155,13 @@ def _recorded(options: RunOptions, recording: Recording) -> _Job:
         plan,
         {**asdict(recording.model), "engine": {"name": "scripted"}} if plan.needs_prm else None,
     )
-    return _Job(spec, parts, lambda: RecordedSampler(recording), lambda: RecordedScorer(recording))
+    return _Job(
+        spec,
+        parts,
+        lambda: RecordedSampler(recording),
+        lambda: RecordedScorer(recording),
+        ENGINES["scripted"].batch_size,
+    )
 
 
 def _sampling(options: RunOptions) -> SamplingSpec:

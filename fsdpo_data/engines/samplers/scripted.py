@@ -12,7 +12,9 @@ import orjson
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers.tokens import cut_at_stop
+from fsdpo_data.models.resolve import Weights
 
 
 class ScriptedSampler:
@@ -21,14 +23,15 @@ class ScriptedSampler:
     The file is indexed once and read piece by piece, so it may be larger than memory.
 
     Args:
-        file: Recorded completions, one ``{"prompt": …, "completions": […]}`` a line.
-        model: The model that is said to have written them.
+        weights: The model that is said to have written them.
+        options: ``replay`` holds them, one ``{"prompt": …, "completions": […]}`` a line.
     """
 
-    def __init__(self, file: Path, model: ModelRef) -> None:
-        self.model = model
-        self._file = file
-        self._spans = _index(file)
+    def __init__(self, weights: Weights, options: SamplerOptions) -> None:
+        assert options.replay is not None
+        self.model = weights.ref
+        self._file = options.replay
+        self._spans = _index(options.replay)
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         """Return the first ``spec.n`` recorded completions of each prompt.
@@ -43,14 +46,18 @@ class ScriptedSampler:
         span = self._spans.get(_key(prompt))
         if span is None:
             raise InputError(
-                f"--replay {self._file}: no completions were recorded for the prompt "
-                f"{prompt[:80]!r}. Use the file with the problems and the template that made it."
+                f"no completions were recorded for the prompt {prompt[:80]!r}. Use the file with "
+                "the problems and the template that made it.",
+                field="replay",
+                value=self._file,
             )
         recorded = orjson.loads(os.pread(file, span[1], span[0]))["completions"]
         if len(recorded) < n:
             raise InputError(
-                f"--replay {self._file}: {len(recorded)} completions were recorded for the prompt "
-                f"{prompt[:80]!r}, {n} asked for. Use --samples {len(recorded)} or less."
+                f"{len(recorded)} completions were recorded for the prompt {prompt[:80]!r}, {n} "
+                f"asked for. Ask for {len(recorded)} samples or less.",
+                field="replay",
+                value=self._file,
             )
         return [Completion(**each) for each in recorded[:n]]
 
@@ -94,10 +101,12 @@ def _index(path: Path) -> dict[bytes, tuple[int, int]]:
                 start += len(line)
     except OSError as error:
         raise InputError(
-            f"--replay {path}: {error.strerror}. Expected recorded completions."
+            f"{error.strerror}. Expected recorded completions.", field="replay", value=path
         ) from None
     if not spans:
-        raise InputError(f"--replay {path}: the file is empty. Expected recorded completions.")
+        raise InputError(
+            "the file is empty. Expected recorded completions.", field="replay", value=path
+        )
     return spans
 
 
@@ -109,6 +118,8 @@ def _prompt(path: Path, number: int, line: bytes) -> str:
     except (ValueError, KeyError, TypeError):
         pass
     raise InputError(
-        f"--replay {path}, line {number}: expected one JSON object with `prompt` and `completions`,"
-        " as in the completions.jsonl of a run."
+        f"line {number}: expected one JSON object with `prompt` and `completions`, as in the "
+        "completions.jsonl of a run.",
+        field="replay",
+        value=path,
     )

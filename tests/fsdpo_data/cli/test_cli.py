@@ -27,7 +27,10 @@ def dataset(tmp_path: Path) -> Path:
         (["build", "--limit", "0"], "--limit 0: expected at least 1."),
         (["build", "--batch", "0"], "--batch 0: expected at least 1."),
         (["build", "--segmenter", "lines"], "--segmenter lines: expected one of auto@1"),
-        (["build", "--engine", "scripted"], "--engine scripted and --replay FILE go together"),
+        (
+            ["build", "--engine", "scripted"],
+            "--engine scripted: the engine scripted and a file",
+        ),
         (["build", "--engine-arg", "x"], "--engine-arg x: expected KEY=VALUE"),
         (["build", "--model", "qwen-7b-sft"], "Nearest short names: qwen2-7b-sft"),
         (["build", "--problems", "nosuch.jsonl"], "nosuch.jsonl"),
@@ -55,7 +58,7 @@ def test_a_gpu_asked_for_and_absent(
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     code, _, err = run(capsys, "build", "--device", "cuda")
-    assert code == 1 and "--device cuda: torch sees no GPU here. Use --device cpu" in err
+    assert code == 1 and "--device cuda: torch sees no GPU here. Use cpu" in err
 
 
 def test_an_unsealed_run_says_how_to_finish_it(

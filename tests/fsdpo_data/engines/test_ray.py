@@ -18,9 +18,9 @@ from random_model import save_random_prm
 
 from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.engines.load_scorer import ScoreOptions
+from fsdpo_data.engines.load import Host
+from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.ray import Placement
-from fsdpo_data.engines.registry import pick_engine
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.stages.sample import BuildOptions
 
@@ -62,10 +62,10 @@ def test_where_copies_go(
 @pytest.mark.parametrize(
     ("placement", "nodes", "said"),
     [
-        (Placement(actors=9), [EIGHT], "--actors 9: 1 model(s) in 9 copies each need more than"),
+        (Placement(actors=9), [EIGHT], "actors = 9: 1 model(s) in 9 copies each need more than"),
         (Placement(gpus=16), [EIGHT], "the 0 place(s) with 16 GPU(s) of the Ray cluster"),
-        (Placement(models=2), [node(8, gpu=1)], "--engine ray: 2 model(s) in 1 copies each"),
-        (Placement(actors=3), [node(2)], "the 2 CPUs of the Ray cluster. Use fewer --actors"),
+        (Placement(models=2), [node(8, gpu=1)], "engine = 'ray': 2 model(s) in 1 copies each"),
+        (Placement(actors=3), [node(2)], "the 2 CPUs of the Ray cluster. Use fewer actors"),
     ],
 )
 def test_a_cluster_without_room_is_refused(
@@ -79,9 +79,12 @@ def test_a_cluster_without_room_is_refused(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"actors": 2}, "--actors 2 goes with --engine ray, not --engine auto."),
-        ({"engine": "ray", "actors": 0}, "--actors 0: expected at least 1."),
-        ({"engine": "ray", "data_parallel_size": 2}, "with --engine ray, say --actors 2."),
+        ({"actors": 2}, "BuildOptions.actors = 2: goes with the engine ray, not auto."),
+        ({"engine": "ray", "actors": 0}, "BuildOptions.actors = 0: expected at least 1."),
+        (
+            {"engine": "ray", "data_parallel_size": 2},
+            ".data_parallel_size = 2: the engine ray counts copies as actors",
+        ),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, Any], said: str) -> None:
@@ -91,14 +94,14 @@ def test_options_that_do_not_go_together(options: dict[str, Any], said: str) -> 
 
 
 def test_a_scorer_is_not_copied_without_ray() -> None:
-    with pytest.raises(InputError, match="goes with --engine ray"):
-        ScoreOptions("prm", "vllm", actors=2)
+    with pytest.raises(InputError, match="goes with the engine ray"):
+        ScorerOptions(engine="vllm", actors=2)
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(Unavailable, match=r"pip install 'fsdpo\[ray\]'"):
-        pick_engine("ray")
+        Host.pick(SamplerOptions(engine="ray"))
 
 
 class Squares:
@@ -160,7 +163,7 @@ class TestCopies:
             copies.spread("sample", [1, 2, -1], 2)
         with pytest.raises(Unavailable, match="a copy of the model died 4 times") as error:
             copies.spread("sample", [1, 2, -2], 2)
-        assert "run again with --resume" in str(error.value)
+        assert "resume the run" in str(error.value)
         copies._kill()
 
 

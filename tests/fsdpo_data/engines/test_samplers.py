@@ -13,9 +13,11 @@ from random_model import save_random_model
 from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers.cache import make_cache
 from fsdpo_data.engines.samplers.tokens import cut_at_stop, encode_prompt
 from fsdpo_data.engines.samplers.transformers import InverseCdf, TransformersSampler
+from fsdpo_data.models.resolve import Weights, resolve_weights
 
 PROMPTS = [
     "Problem: 20 + 22?\nSolution:\n",
@@ -30,7 +32,8 @@ def model_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def sampler(path: str, **options: Any) -> TransformersSampler:
-    return TransformersSampler(path, ModelRef("random", "0"), device="cpu", **options)
+    weights = Weights(ModelRef("random", "0"), path)
+    return TransformersSampler(weights, SamplerOptions(device="cpu"), **options)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +213,7 @@ def test_a_directory_that_is_no_language_model(tmp_path: Path) -> None:
 def test_a_gpu_that_is_not_there(model_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(Unavailable, match="torch sees no GPU here"):
-        TransformersSampler(model_path, ModelRef("random", "0"), device="cuda")
+        TransformersSampler(resolve_weights(model_path), SamplerOptions(device="cuda"))
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,12 @@ from fsdpo_data.core.errors import InputError, Unavailable  # noqa: E402
 from fsdpo_data.core.progress import LineProgress  # noqa: E402
 from fsdpo_data.dataset.derive import derive  # noqa: E402
 from fsdpo_data.dataset.validate import validate  # noqa: E402
+from fsdpo_data.engines.load import resolve_prm  # noqa: E402
+from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import SteppedText, TableScorer  # noqa: E402
-from fsdpo_data.engines.scorers.heads import PrmScorer, by_length, resolve_prm  # noqa: E402
+from fsdpo_data.engines.scorers.heads import PrmScorer, by_length  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
+from fsdpo_data.models.resolve import Weights  # noqa: E402
 from fsdpo_data.pairs.best_worst import PairSpec  # noqa: E402
 from fsdpo_data.stages.pair import PairStage  # noqa: E402
 from fsdpo_data.stages.score import ScoreStage  # noqa: E402
@@ -40,6 +43,12 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> Path:
     return save_random_prm(tmp_path_factory.mktemp("prm"), policy)
+
+
+def scorer_of(path: Path, *, share_prompts: bool = True, **options: Any) -> PrmScorer:
+    """Load the model at ``path``."""
+    weights = Weights(REF, str(path))
+    return PrmScorer(weights, ScorerOptions(**options), share_prompts=share_prompts)
 
 
 def reference(path: Path, items: list[SteppedText]) -> list[list[float]]:
@@ -68,7 +77,7 @@ def test_rewards_are_those_of_plain_forward_passes(
     model: Path, share_prompts: bool, batch_tokens: int
 ) -> None:
     items = solutions()
-    scorer = PrmScorer(str(model), REF, batch_tokens=batch_tokens, share_prompts=share_prompts)
+    scorer = scorer_of(model, share_prompts=share_prompts, batch_tokens=batch_tokens)
     expected = reference(model, items)
     assert worst(scorer.score(items), expected) < 1e-5
     spread = [reward for rewards in expected for reward in rewards]
@@ -77,7 +86,7 @@ def test_rewards_are_those_of_plain_forward_passes(
 
 def test_bfloat16_is_close(model: Path) -> None:
     items = solutions()
-    scorer = PrmScorer(str(model), REF, dtype="bfloat16")
+    scorer = scorer_of(model, dtype="bfloat16")
     assert worst(scorer.score(items), reference(model, items)) < 0.1
 
 
@@ -96,14 +105,14 @@ def test_other_architectures(tmp_path: Path, policy: Path, family: str) -> None:
     net.save_pretrained(tmp_path)
     transformers.AutoTokenizer.from_pretrained(policy).save_pretrained(tmp_path)
     items = solutions()
-    scorer = PrmScorer(str(tmp_path), REF, batch_tokens=700)
+    scorer = scorer_of(tmp_path, batch_tokens=700)
     assert worst(scorer.score(items), reference(tmp_path, items)) < 1e-5
 
 
 def test_a_beginning_has_the_rewards_of_the_whole(model: Path) -> None:
     """Beam search scores beginnings with the same scorer."""
     items = [item for item in solutions() if len(item.steps) > 2]
-    scorer = PrmScorer(str(model), REF)
+    scorer = scorer_of(model)
     beginnings = [SteppedText(item.prompt, item.steps[:2]) for item in items]
     whole = [(rewards or [])[:2] for rewards in scorer.score(items)]
     assert worst(scorer.score(beginnings), whole) < 1e-5
@@ -111,7 +120,7 @@ def test_a_beginning_has_the_rewards_of_the_whole(model: Path) -> None:
 
 def test_repeated_texts_get_equal_rewards(model: Path) -> None:
     item, other = solutions()[:2]
-    rewards = PrmScorer(str(model), REF).score([item, other, item])
+    rewards = scorer_of(model).score([item, other, item])
     assert rewards[0] == rewards[2] and rewards[0] is not rewards[2]
 
 
@@ -123,7 +132,7 @@ def test_no_steps_and_too_many(model: Path) -> None:
         item,
         SteppedText("p" * 300, ["x"]),
     ]
-    none, long, rewards, prompt = PrmScorer(str(model), REF).score(items)
+    none, long, rewards, prompt = scorer_of(model).score(items)
     assert none == [] and long is None and prompt is None and len(rewards or []) == len(item.steps)
 
 
@@ -157,7 +166,7 @@ def test_a_model_of_another_head_is_refused(policy: Path, tmp_path: Path) -> Non
     two.save_pretrained(tmp_path)
     with pytest.raises(InputError, match="Qwen2ForTokenClassification with 2 labels"):
         resolve_prm(str(tmp_path))
-    with pytest.raises(InputError, match=r"--prm \./nothing: expected a model directory"):
+    with pytest.raises(InputError, match=r"prm = '\./nothing': expected a model directory"):
         resolve_prm("./nothing")
 
 
@@ -256,7 +265,9 @@ def test_likelihoods_are_those_of_plain_forward_passes(policy: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
     net = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()
     items = [*solutions(), SteppedText("p", []), SteppedText("p", ["x" * 300])]
-    found = LikelihoodScorer(str(policy), REF, device="cpu", batch_tokens=300).score(items)
+    found = LikelihoodScorer(
+        Weights(REF, str(policy)), ScorerOptions(device="cpu", batch_tokens=300)
+    ).score(items)
     assert found[-2:] == [[], None]
     for item, rewards in zip(items[:-2], found[:-2], strict=True):
         prompt = tokenizer(item.prompt)["input_ids"]

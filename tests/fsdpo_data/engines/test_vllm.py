@@ -12,6 +12,7 @@ import pytest
 from near import TIE, gap
 
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.models.resolve import ResolvedModel, resolve
 from fsdpo_data.problems.load import load_problems
 
@@ -28,7 +29,7 @@ def tiny() -> ResolvedModel:
 def engine(tiny: ResolvedModel) -> Any:
     from fsdpo_data.engines.samplers.vllm import VllmSampler
 
-    return VllmSampler(tiny.path, tiny.ref)
+    return VllmSampler(tiny, SamplerOptions())
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_greedy_agrees_with_transformers_or_was_a_tie(
     from fsdpo_data.engines.samplers.transformers import TransformersSampler
 
     spec = SamplingSpec(n=1, temperature=0, max_tokens=256)
-    ours = TransformersSampler(tiny.path, tiny.ref, device="cpu").sample(prompts, spec)
+    ours = TransformersSampler(tiny, SamplerOptions(device="cpu")).sample(prompts, spec)
     theirs = engine.sample(prompts, spec)
     pairs = [(a, b) for (a,), (b,) in zip(ours, theirs, strict=True)]
     differing = [i for i, (a, b) in enumerate(pairs) if a.text != b.text]
@@ -134,5 +135,5 @@ def check_dataset(root: Path, rows: int) -> None:
 def test_an_engine_that_cannot_start_says_why(tiny: ResolvedModel, tmp_path: Path) -> None:
     ran = build(tmp_path / "run", "--engine-arg", "max_model_len=10000000", "--limit", "2")
     assert ran.returncode == 1
-    assert "error: --engine vllm could not load" in ran.stderr
+    assert "error: --engine vllm: it could not load" in ran.stderr
     assert not (tmp_path / "run" / "manifest.json").exists()

@@ -17,15 +17,18 @@ pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 def test_vllm_gives_the_rewards_of_transformers(tmp_path: Path) -> None:
     from scored import REF, solutions, worst
 
+    from fsdpo_data.engines.options import ScorerOptions
     from fsdpo_data.engines.scorers import SteppedText
     from fsdpo_data.engines.scorers.heads import PrmScorer
     from fsdpo_data.engines.scorers.vllm import VllmPrmScorer
+    from fsdpo_data.models.resolve import Weights
 
     model = save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy"))
     odd = [SteppedText("p", []), SteppedText("p", ["x" * 300])]
     items = [*solutions(), *odd]
-    ours = PrmScorer(str(model), REF, device="cpu").score(items)
-    theirs = VllmPrmScorer(str(model), REF).score(items)
+    weights = Weights(REF, str(model))
+    ours = PrmScorer(weights, ScorerOptions(device="cpu")).score(items)
+    theirs = VllmPrmScorer(weights, ScorerOptions()).score(items)
     assert theirs[-2:] == ours[-2:] == [[], None]
     assert worst(theirs[:-2], [each or [] for each in ours[:-2]]) < 1e-5
 
@@ -33,28 +36,29 @@ def test_vllm_gives_the_rewards_of_transformers(tmp_path: Path) -> None:
 def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) -> None:
     """On a GPU either takes nearly all memory: one has to end before the other begins."""
     from fsdpo_data.core.progress import LineProgress
+    from fsdpo_data.engines.load import resolve_prm
+    from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
     from fsdpo_data.engines.samplers import Sampler
     from fsdpo_data.engines.samplers.vllm import VllmSampler
     from fsdpo_data.engines.scorers import Scorer
-    from fsdpo_data.engines.scorers.heads import resolve_prm
     from fsdpo_data.engines.scorers.vllm import VllmPrmScorer
-    from fsdpo_data.models.resolve import resolve
+    from fsdpo_data.models.resolve import resolve_weights
     from fsdpo_data.stages.pipeline import build_and_derive
     from fsdpo_data.stages.score import ScoreStage
 
     before = engines()
     alive: list[int] = []
-    tiny = resolve("tiny")
+    tiny = resolve_weights("tiny")
     prm = resolve_prm(str(save_random_prm(tmp_path / "prm", Path(tiny.path))))
 
     def sampler() -> Sampler:
-        made = VllmSampler(tiny.path, tiny.ref)
+        made = VllmSampler(tiny, SamplerOptions())
         alive.append(len(engines() - before))
         return made
 
     def scorer() -> Scorer:
         alive.append(len(engines() - before))
-        return VllmPrmScorer(prm.path, prm.ref)
+        return VllmPrmScorer(prm, ScorerOptions())
 
     source = load_problems(["embedded"], limit=8)
     stage = ScoreStage(prm.ref, {"name": "vllm", "dtype": "auto"}, scorer)

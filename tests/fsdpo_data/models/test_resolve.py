@@ -126,7 +126,7 @@ def test_local_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(InputError, match=r"name no public checkpoint.*fsdpo-train sft"):
         resolve("llama-3-8b-sft")
     monkeypatch.setattr(models, "CHECKPOINT", tmp_path / "nowhere")
-    with pytest.raises(Unavailable, match=r"--model tiny: .*nowhere is missing"):
+    with pytest.raises(Unavailable, match=r"model = 'tiny': .*nowhere is missing"):
         resolve("tiny")
 
 
@@ -152,7 +152,7 @@ def test_names_on_the_hub(hub: HubServer, tmp_path: Path) -> None:
         assert answer == [SFT, commit, SFT, "alpaca@1", commit]
     assert answers[4] == ["some/chatty", third, "some/chatty", "chat-boxed@1", third]
     assert answers[5][0] == "InputError"
-    assert "choose a --template other than chat" in answers[5][1]
+    assert "choose a template other than chat" in answers[5][1]
     assert log == ""
 
 
@@ -181,7 +181,7 @@ def test_no_network_gives_one_message_at_once(tmp_path: Path) -> None:
         f"cannot reach the Hugging Face Hub at http://127.0.0.1:{port} for model {SFT} "
         "([Errno 111] Connection refused). Ways on: check the network, or set HF_ENDPOINT to a "
         "mirror you can reach, and log in with `hf auth login` if the repository is private; or "
-        "give a local path, or use --model tiny, which needs no network."
+        "give a local path, or use the model tiny, which needs no network."
     )
     assert log == ""
     (offline,), _ = ask(["qwen2-7b-sft"], "http://127.0.0.1:9", tmp_path, HF_HUB_OFFLINE="1")
