@@ -1,1 +1,39 @@
-"""The benchmark harness: nine maths benchmarks, graded by the grader that makes the labels."""
+"""The benchmark harness: maths benchmarks, graded by the grader that makes the labels.
+
+Importing this package is cheap: what :func:`run` needs loads when it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fsdpo_bench.runs.options import RunOptions
+
+__all__ = ["RunOptions", "run"]
+
+
+def run(options: RunOptions, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
+    """Decode benchmarks, grade, write the reports, and return what ``results.json`` says.
+
+    Args:
+        options: What to run.
+        warn: Told of what a reader of the results should know, before anything is decoded.
+
+    Raises:
+        InputError: if an option cannot be used.
+        Unavailable: if a library, a GPU, a model or the Hub is not here.
+    """
+    from fsdpo_bench.report.write import write_report
+    from fsdpo_bench.runs.start import run_job
+
+    return write_report(run_job(options, warn) if warn else run_job(options))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "RunOptions":
+        from fsdpo_bench.runs.options import RunOptions
+
+        return RunOptions
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

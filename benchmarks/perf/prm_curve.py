@@ -99,7 +99,7 @@ def trained(options: argparse.Namespace, name: str, data: Path, *labels: object)
 
 
 def measured(options: argparse.Namespace, test: Path, *model: object) -> dict[str, Any]:
-    given = [*model, "--dataset", test, "--engine", "transformers", "--json"]
+    given = [*model, test, "--engine", "transformers", "--json"]
     report: dict[str, Any] = json.loads(run(options, "fsdpo_bench", "prm", *given))["dataset"]
     return report
 

@@ -43,7 +43,7 @@ def _decoders(names: list[str]) -> list[tuple[str, Any]]:
     sizes = [size.partition(":")[::2] for kind, size in parts if kind in _OF_SAMPLES]
     widths = [size.split(",") for kind, size in parts if kind == "sbs"]
     return [
-        ("decode", ",".join(kinds)),
+        ("decoder", ",".join(kinds)),
         *(("k", k) for k in dict.fromkeys(k for k, _ in sizes)),
         *(("aggregate", each) for each in dict.fromkeys(each for _, each in sizes if each)),
         *(("b1", b1) for b1 in dict.fromkeys(b1 for b1, _ in widths)),

@@ -216,6 +216,8 @@ def _typed(kind: Any) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return type(arguments[0])
+    if origin is tuple and Ellipsis not in arguments:  # a pair is one value of two words
+        return kind
     if origin in (tuple, Sequence, typing.get_origin(Sequence[str])):
         return list[_typed(arguments[0])]  # type: ignore[misc]
     if Path in arguments:  # a path may be given as text to the library

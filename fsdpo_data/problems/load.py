@@ -91,8 +91,13 @@ def load_problems(
 def _choose(problems: list[Problem], limit: int | None, seed: int) -> list[Problem]:
     if limit is None or len(problems) <= limit:
         return problems
-    lots = sorted((digest("choose", seed, problem.id), i) for i, problem in enumerate(problems))
-    return [problems[i] for i in sorted(i for _, i in lots[:limit])]
+    return [problems[i] for i in drawn([problem.id for problem in problems], limit, seed)]
+
+
+def drawn(ids: Sequence[str], limit: int, seed: int) -> list[int]:
+    """Return the places of ``limit`` ids, in order; those of 10 are part of those of 100."""
+    lots = sorted((digest("choose", seed, each), i) for i, each in enumerate(ids))
+    return sorted(i for _, i in lots[:limit])
 
 
 class _Loading:

@@ -84,7 +84,7 @@ def test_options_are_read_off_the_decoders() -> None:
         "prm": None,
     }
     line = measure(run).replace(" \\\n ", "")
-    assert "--task math --limit 20 --decode greedy,sc,weighted,sbs --k 5 --k 15 " in line
+    assert "--task math --limit 20 --decoder greedy,sc,weighted,sbs --k 5 --k 15 " in line
     assert "--aggregate mean --b1 5 --b2 1 --b2 3 --first-keep b2 --beam-aggregate last " in line
     assert "--segmenter auto@1 --engine vllm --dtype auto --out runs/bench" in line
     assert "--prm" not in line
@@ -93,7 +93,7 @@ def test_options_are_read_off_the_decoders() -> None:
 @pytest.mark.proof
 def test_the_command_measures_the_same_again(tmp_path: Path) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
-    asked = ["run", "--suite", "smoke", "--model", "tiny", "--limit", "6", "--decode", "greedy,sc"]
+    asked = ["run", "--suite", "smoke", "--model", "tiny", "--limit", "6", "--decoder", "greedy,sc"]
     ran = CliRunner().invoke(app, [*asked, "--k", "2", "--max-tokens", "96", "--out", str(first)])
     assert ran.exit_code == 0, ran.output
     shown = (first / "README.md").read_text().partition("fsdpo-bench ")[2].partition("```")[0]

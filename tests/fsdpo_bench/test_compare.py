@@ -133,7 +133,7 @@ def test_unknown_decoders_benchmarks_and_runs_are_refused(tmp_path: Path) -> Non
 
 def test_the_command_prints_the_difference_and_the_changed_problems(tmp_path: Path) -> None:
     first, second = two_runs(tmp_path)
-    arguments = ["compare", str(first), str(second), "--show", "2", "--task", "GSM8K"]
+    arguments = ["diff", str(first), str(second), "--show", "2", "--task", "GSM8K"]
     shown = CliRunner().invoke(app, [*arguments, "--decoder", "greedy"], env={"COLUMNS": "160"})
     assert shown.exit_code == 0
     assert "B - A" in shown.output

@@ -368,5 +368,5 @@ def test_stops_are_the_beginnings_of_the_next_step() -> None:
 
 @pytest.mark.parametrize("field", ["b1", "b2", "max_steps", "step_tokens"])
 def test_widths_below_one_are_refused(field: str) -> None:
-    with pytest.raises(InputError, match=f"--{field.replace('_', '-')} 0: expected at least 1"):
+    with pytest.raises(InputError, match=f"BeamSpec.{field} = 0: expected at least 1"):
         BeamSpec(**{field: 0})

@@ -198,9 +198,9 @@ def test_a_scored_world_is_measured_end_to_end(tmp_path: Path) -> None:
     lied = report(load_scored(tmp_path / "lies"))
     assert lied["steps"]["auc"] == 0 and lied["steps"]["margin"] == pytest.approx(-0.8)
     assert lied["best_of"]["mean"][4] < lied["best_of"]["mean"][1] < 1
-    shown = CliRunner().invoke(app, ["prm", "--dataset", str(tmp_path / "truth")]).output
+    shown = CliRunner().invoke(app, ["prm", str(tmp_path / "truth")]).output
     assert "ranking AUC, mean" in shown and "reward before less after the error" in shown
-    result = CliRunner().invoke(app, ["prm", "--dataset", str(tmp_path / "truth"), "--json"])
+    result = CliRunner().invoke(app, ["prm", str(tmp_path / "truth"), "--json"])
     assert json.loads(result.output)["dataset"]["problems"] == 8
     with pytest.raises(InputError, match="has no step rewards"):
         load_scored(tmp_path / "run")
@@ -245,7 +245,7 @@ def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Pa
     source = ProblemSet(problems, [SourceRef("embedded", "1", "test")])
     run = tmp_path / "run"
     build(build_spec(), source, lambda: FixedSampler(texts), run, progress=LineProgress())
-    arguments = ["prm", "--likelihood", "tiny", "--dataset", str(run), "--device", "cpu", "--json"]
+    arguments = ["prm", "--likelihood", "tiny", str(run), "--device", "cpu", "--json"]
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code == 0, shown.output
     found = json.loads(shown.stdout)["dataset"]
@@ -256,10 +256,10 @@ def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Pa
     ("arguments", "message"),
     [
         ([], "nothing to measure"),
-        (["--dataset", "d", "--prm", "p", "--likelihood", "l"], "expected one of them"),
+        (["d", "--prm", "p", "--likelihood", "l"], "expected one of them"),
         (["--first-errors", "x.json"], "needs a model to find them"),
         (["--first-errors", "x.json", "--prm", "p"], "needs --template"),
-        (["--dataset", "nowhere"], "holds no dataset"),
+        (["nowhere"], "holds no dataset"),
     ],
 )
 def test_mistakes(arguments: list[str], message: str) -> None:

@@ -52,7 +52,7 @@ def test_qwen_100_by_8(outputs: Path, replayed: Callable[..., Any]) -> None:
     more here; it is no first sample, and no majority.
     """
     ks = [option for k in (1, 4, 8) for option in ("--k", str(k))]
-    found = replayed(outputs / QWEN, "--decode", "greedy,sc,bon", *ks)
+    found = replayed(outputs / QWEN, "--decoder", "greedy,sc,bon", *ks)
     assert len(found) == 100
     assert right(found, "greedy") == right(found, "sc@1") == right(found, "bon@1:min") == 90
     assert right(found, "sc@8") == 93
@@ -79,7 +79,7 @@ def test_qwen_as_the_benchmark_it_is_from(
     In row 4 the file's gold is cut to "4:30p.."; by MATH's, 4:30 p.m., all eight are right.
     """
     data = str(shared / "data" / "benchmarks")
-    options = ("--decode", "sc,bon", "--k", "8", "--task", "math", "--data", data)
+    options = ("--decoder", "sc,bon", "--k", "8", "--task", "math", "--data", data)
     found = replayed(outputs / QWEN, *options)
     assert len(found) == 100 and all(record["metadata"]["subject"] for record in found)
     assert (right(found, "sc@8"), right(found, "bon@8:min")) == (93 + 1, 95 + 1)
@@ -141,9 +141,13 @@ def plain(texts: list[str], **more: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        (plain(["4", "5"]), ["--decode", "sc", "--k", "3"], "--k 3: .* holds 2 responses .* --k 2"),
-        (plain(["4"]), ["--decode", "bon", "--k", "1"], "holds no reward for row 1"),
-        (plain(["4"]), ["--decode", "sbs"], "recorded responses cannot be continued"),
+        (
+            plain(["4", "5"]),
+            ["--decoder", "sc", "--k", "3"],
+            "--k 3: .* holds 2 responses .* --k 2",
+        ),
+        (plain(["4"]), ["--decoder", "bon", "--k", "1"], "holds no reward for row 1"),
+        (plain(["4"]), ["--decoder", "sbs"], "recorded responses cannot be continued"),
         (plain(["4"]), ["--series", "gpt"], "--series gpt: .* has no names"),
         ([{"answer": "4", "response": "4"}], [], "row 1: the question is missing"),
     ],
@@ -157,7 +161,7 @@ def test_what_a_recording_cannot_serve_is_said(
 
 def test_several_models_in_one_file_are_not_mixed(outputs: Path) -> None:
     file = outputs / "openai_gsm8k" / "example_model_solutions.jsonl"
-    with pytest.raises(InputError, match="several models: choose one by --series 6b_finetuning"):
+    with pytest.raises(InputError, match="several models: choose one by `series=6b_finetuning`"):
         read_recording(file, None)
 
 

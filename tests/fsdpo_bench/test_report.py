@@ -236,7 +236,7 @@ def test_an_unfinished_or_foreign_directory_is_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", config({"gsm8k": 2}), [])
     with pytest.raises(InputError, match="no records"):
         write_report(run)
-    with pytest.raises(InputError, match="finish it"):
+    with pytest.raises(InputError, match="run it to its end"):
         read_results(run)
     (run / "results.json").write_text('{"version": 99}')
     with pytest.raises(InputError, match=r"version 99; .* fsdpo-bench report"):

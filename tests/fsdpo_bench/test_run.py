@@ -260,7 +260,7 @@ def test_other_ks_and_aggregates_are_decided_from_the_same_samples(tmp_path: Pat
 
 def test_more_samples_than_there_are_cannot_be_decided_among(tmp_path: Path) -> None:
     out = small_run(tmp_path / "run")
-    with pytest.raises(InputError, match=r"--k 5: .* holds 4 samples of each problem. Use --k 4"):
+    with pytest.raises(InputError, match=r"k = 5: .* holds 4 samples of each problem. Use `k=4`"):
         regraded(out, tmp_path / "five", 5)
     alone = small_run(tmp_path / "alone", spec=run_spec(Plan()))
     with pytest.raises(InputError, match="holds no samples"):
@@ -274,35 +274,35 @@ def ran(*arguments: str) -> Any:
 def test_show_filters_by_id_verdict_and_level(tmp_path: Path) -> None:
     out, found = small_run(tmp_path / "run"), records(tmp_path / "run")
     wanted = found[2]["problem_id"][:8]
-    shown = ran("show", str(out), wanted, "--json")
+    shown = ran("inspect", str(out), wanted, "--json")
     assert [json.loads(line)["row"] for line in shown.stdout.splitlines()] == [2]
     for status in ("correct", "incorrect"):
-        lines = ran("show", str(out), "--verdict", status, "--decoder", "sc@4", "--json").stdout
+        lines = ran("inspect", str(out), "--outcome", status, "--decoder", "sc@4", "--json").stdout
         rows = [each["row"] for each in found if each["decoded"]["sc@4"]["status"] == status]
         assert [json.loads(line)["row"] for line in lines.splitlines()] == rows
     level = found[0]["metadata"]["level"]
-    lines = ran("show", str(out), "--level", level, "--json").stdout.splitlines()
+    lines = ran("inspect", str(out), "--level", level, "--json").stdout.splitlines()
     assert len(lines) == sum(each["metadata"]["level"] == level for each in found)
-    text = ran("show", str(out), wanted).stdout
+    text = ran("inspect", str(out), wanted).stdout
     assert found[2]["question"][:40] in text and "1 problems match" in text
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "--suite", "odo", "--model", "tiny"], r"suite = 'odo'.*Nearest: ood"),
-        (["run", "--task", "gsm9k", "--model", "tiny"], r"task = 'gsm9k'.*Nearest: gsm8k"),
+        (["run", "--suite", "odo", "--model", "tiny"], r"--suite odo: .*Nearest: ood"),
+        (["run", "--task", "gsm9k", "--model", "tiny"], r"--task gsm9k: .*Nearest: gsm8k"),
         (["run", "--task", "math", "--model", "tiny", "--data", "/nowhere"], "holds no MATH"),
-        (["run", "--suite", "smoke"], "--model is missing"),
-        (["run", "--suite", "smoke", "--model", "tiny", "--decode", "bom"], "Nearest: bon"),
-        (["run", "--suite", "smoke", "--model", "tiny", "--decode", "sc", "--k", "0"], "--k 0"),
-        (["run", "--suite", "smoke", "--model", "tiny", "--decode", "bon"], "--prm"),
+        (["run", "--suite", "smoke"], "--model: missing"),
+        (["run", "--suite", "smoke", "--model", "tiny", "--decoder", "bom"], "Nearest: bon"),
+        (["run", "--suite", "smoke", "--model", "tiny", "--decoder", "sc", "--k", "0"], "--k 0"),
+        (["run", "--suite", "smoke", "--model", "tiny", "--decoder", "bon"], "--prm"),
         (["run", "--suite", "smoke", "--model", "tiny", "--limit", "0"], "--limit 0"),
         (
-            ["run", "--suite", "smoke", "--model", "tiny", "--decode", "sc", "--temperature", "0"],
+            ["run", "--suite", "smoke", "--model", "tiny", "--decoder", "sc", "--temperature", "0"],
             "every sample would be the greedy one",
         ),
-        (["show", "/nowhere"], "expected a directory that `fsdpo-bench run"),
+        (["inspect", "/nowhere"], "expected a directory that `fsdpo-bench run"),
     ],
 )
 def test_mistakes_are_explained(arguments: list[str], message: str) -> None:
@@ -313,9 +313,9 @@ def test_mistakes_are_explained(arguments: list[str], message: str) -> None:
 
 def test_show_names_the_decoders_and_verdicts_there_are(tmp_path: Path) -> None:
     out = str(small_run(tmp_path / "run"))
-    assert "Nearest: sbs@2,1" in str(ran("show", out, "--decoder", "sbs").exception)
-    assert "expected one of correct" in str(ran("show", out, "--verdict", "wrong").exception)
-    assert "no records of 'math'" in str(ran("show", out, "--task", "math").exception)
+    assert "Nearest: sbs@2,1" in str(ran("inspect", out, "--decoder", "sbs").exception)
+    assert "expected one of correct" in str(ran("inspect", out, "--outcome", "wrong").exception)
+    assert "no records of 'math'" in str(ran("inspect", out, "--task", "math").exception)
 
 
 def test_plans_keep_the_order_of_the_table_and_drop_what_is_not_used() -> None:
@@ -340,7 +340,7 @@ def with_prm(policy: Path, prm: Path, out: Path, *more: str) -> Any:
 
 
 def test_every_decoder_runs_on_real_models(models: tuple[Path, Path], tmp_path: Path) -> None:
-    done = with_prm(*models, tmp_path / "run", "--decode", "greedy,sc,weighted,bon,sbs")
+    done = with_prm(*models, tmp_path / "run", "--decoder", "greedy,sc,weighted,bon,sbs")
     assert done.exit_code == 0, done.exception
     assert read_config(tmp_path / "run")["prm"]["revision"].startswith("sha256:")
     for record in records(tmp_path / "run"):
@@ -358,22 +358,21 @@ def test_a_prm_with_the_wrong_tokenizer_is_refused(
     shutil.copytree(prm, wrong)
     for file in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(CHECKPOINT / file, wrong / file)
-    done = with_prm(policy, wrong, tmp_path / "run", "--decode", "bon")
+    done = with_prm(policy, wrong, tmp_path / "run", "--decoder", "bon")
     assert "its tokenizer has ids up to 752, its weights know" in str(done.exception)
 
 
-def test_a_prm_of_another_vocabulary_is_remarked_upon(
-    models: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    check_tokenizer(resolve_weights(str(models[1])), resolve("tiny"))
-    assert "another vocabulary than tiny" in capsys.readouterr().err
-    check_tokenizer(resolve_weights(str(models[1])), resolve_weights(str(models[0])))
-    assert capsys.readouterr().err == ""
+def test_a_prm_of_another_vocabulary_is_remarked_upon(models: tuple[Path, Path]) -> None:
+    said: list[str] = []
+    check_tokenizer(resolve_weights(str(models[1])), resolve("tiny"), said.append)
+    assert "another vocabulary than tiny" in said.pop()
+    check_tokenizer(resolve_weights(str(models[1])), resolve_weights(str(models[0])), said.append)
+    assert said == []
 
 
 def bench(out: Path, *more: str) -> list[str]:
     line = [sys.executable, "-m", "fsdpo_bench", "run", "--task", "embedded", "--limit", "40"]
-    line += ["--model", "tiny", "--decode", "greedy,sc", "--k", "2", "--k", "4", "--batch", "4"]
+    line += ["--model", "tiny", "--decoder", "greedy,sc", "--k", "2", "--k", "4", "--batch", "4"]
     return [*line, "--max-tokens", "96", "--out", str(out), *more]
 
 
@@ -396,3 +395,36 @@ def test_killed_and_started_again_it_ends_in_the_same_records(tmp_path: Path) ->
     assert subprocess.run(bench(tmp_path / "whole"), **quiet).returncode == 0
     assert records(out) == records(tmp_path / "whole")
     assert len(records(out)) == 40
+
+
+@pytest.mark.parametrize("name", ["run", "inspect", "diff", "grade", "report", "prm", "validate"])
+def test_help_names_every_option_whole_at_80_columns(name: str) -> None:
+    shown = CliRunner().invoke(app, [name, "-h"], env={"COLUMNS": "80"}).output
+    assert "--json" in shown and "…" not in shown
+
+
+def test_the_old_words_still_work_and_are_not_shown() -> None:
+    commands = CliRunner().invoke(app, ["-h"]).output
+    assert "regrade" not in commands and "compare" not in commands.replace("comparison", "")
+    assert ran("regrade", "/nowhere", "--out", "x").exit_code != 0
+    assert CliRunner().invoke(app, ["show", "-h"]).exit_code == 0
+
+
+def test_a_limit_is_drawn_by_the_seed_as_a_datasets_is() -> None:
+    whole = load_task(shelf()["embedded"])
+    few, more, other = (limited(whole, n, seed).ids for n, seed in ((5, 0), (10, 0), (5, 1)))
+    assert set(few) < set(more) and few != other and few == [i for i in more if i in few]
+
+
+def test_the_public_face_runs_without_printing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import fsdpo_bench
+
+    file = tmp_path / "rows.jsonl"
+    rows = [{"question": "1 + 1?", "answer": "2", "response": "The answer is 2.", "correct": True}]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = fsdpo_bench.RunOptions(engine="scripted", replay=file, out=tmp_path / "run")
+    results = fsdpo_bench.run(options)
+    assert results["tasks"]["rows"]["decoders"]["greedy"]["correct"] == 1
+    assert capfd.readouterr().out == ""

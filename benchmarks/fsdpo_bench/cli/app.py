@@ -2,136 +2,149 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import sys
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
-from fsdpo_bench.cli.report_commands import register as register_reports
-from fsdpo_bench.cli.run_commands import register as register_runs
-from fsdpo_data.cli.choices import Device, Dtype, PrmEngine
-from fsdpo_data.cli.console import run_app
-from fsdpo_data.cli.options import AsJson
+from fsdpo_bench.cli.options import (
+    DiffOptions,
+    GradeOptions,
+    InspectOptions,
+    PrmOptions,
+    RecipeOptions,
+    ReportOptions,
+    ValidateOptions,
+)
+from fsdpo_bench.runs.options import RunOptions
+from fsdpo_data.cli.console import new_app, run_app
+from fsdpo_data.cli.options import command
 from fsdpo_data.core.errors import InputError
 
-app = typer.Typer(
-    name="fsdpo-bench",
-    help="Measure mathematical reasoning: benchmarks, grading, comparison.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-)
+app = new_app("fsdpo-bench", "Measure mathematical reasoning: benchmarks, grading, comparison.")
 
-Suite = Annotated[
-    str | None, typer.Option(help="`in-domain`, `ood`, `all` or `smoke`.  [default: all]")
-]
-TaskNames = Annotated[
-    list[str] | None, typer.Option("--task", help="One benchmark; may be given several times.")
-]
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        help="Directory with a folder for each benchmark, or the file of one.  [default: the Hub]"
-    ),
-]
+_RUN = """
+**Examples**
+
+- `fsdpo-bench run --suite smoke --model tiny` — the embedded world: offline, a minute
+- `fsdpo-bench run --suite ood --model qwen2-7b-sft --decoder greedy,sc --k 5 --k 15`
+- `fsdpo-bench run --task my.jsonl --model tiny` — your own `question` and `answer`
+- `fsdpo-bench run --task math --model ./policy --decoder greedy,sc,bon,sbs --k 15 --prm ./prm`
+  `--b1 5 --b2 1 --b2 3` — the paper's settings
+- `fsdpo-bench run --engine scripted --replay outputs.jsonl --decoder sc,bon --k 8` — responses
+  made elsewhere, through the same decoders and graders
+"""
 
 
-@app.callback()
-def _commands() -> None:
-    pass
+@command(app, RunOptions, examples=_RUN)
+def run(options: RunOptions) -> None:
+    """Decode, grade and report."""
+    from fsdpo_bench.runs.start import run_job
+
+    _finish(run_job(options, _warn), as_json=options.as_json)
 
 
-@app.command("list", epilog="**Example** `fsdpo-bench list`")
-def list_tasks() -> None:
-    """List the benchmarks and the suites."""
-    from fsdpo_bench.cli.show import print_tasks
-
-    print_tasks()
+def _warn(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr)
 
 
-@app.command(
-    epilog="**Examples** `fsdpo-bench validate --suite all --data benchmarks`, "
-    "`fsdpo-bench validate --task ocw --data ocw_test.jsonl`"
-)
-def validate(
-    suite: Suite = None, task: TaskNames = None, data: Data = None, as_json: AsJson = False
-) -> None:
-    """Check rows, digests and golds of benchmarks, without a model.
+def _finish(out: Path, *, as_json: bool, budget: int | None = None) -> None:
+    """Report on a run whose records are complete, and say what to do next."""
+    from fsdpo_bench.cli.show_report import print_results
+    from fsdpo_bench.report.write import write_report
 
-    Every gold must be right about itself and wrong about nonsense. What is known to be odd is
-    listed with the reason; anything else ends in exit code 1.
-    """
-    from fsdpo_bench.cli.show import print_reports
-    from fsdpo_bench.tasks.table import select_tasks
-    from fsdpo_bench.tasks.validate import validate_task
-    from fsdpo_data.core.progress import progress
-
-    tasks = select_tasks(suite, task)
-    reports = []
-    with progress() as shown:
-        shown.phase("validate", len(tasks))
-        for each in tasks:
-            reports.append(validate_task(each, data))
-            shown.advance(1)
+    results = write_report(out) if budget is None else write_report(out, budget)
     if as_json:
-        rows = [report.as_dict() for report in reports]
-        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        _print_json(results)
+        return
+    print_results(results)
+    page = out / "report.html"
+    typer.echo(f"\nnext: open {page}, or fsdpo-bench inspect {out} --outcome incorrect")
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+_INSPECT = """
+**Examples**
+
+- `fsdpo-bench inspect runs/bench 5e0c` — a problem, by the beginning of its id
+- `fsdpo-bench inspect runs/bench --outcome incorrect --decoder bon@5:min --subject Algebra`
+"""
+
+
+@command(app, InspectOptions, examples=_INSPECT)
+def inspect(options: InspectOptions) -> None:
+    """Show problems of a run."""
+    from fsdpo_bench.cli.show_run import matching, print_records
+
+    found = matching(options)
+    if options.as_json:
+        for record in found:
+            typer.echo(json.dumps(record, ensure_ascii=False))
+        return
+    print_records(found, options.count, options.samples)
+
+
+_DIFF = """
+**Examples**
+
+- `fsdpo-bench diff runs/sft runs/full-step` — every decoder that both runs have
+- `fsdpo-bench diff runs/sft runs/full-step --decoder greedy --show 20`
+- `fsdpo-bench diff runs/sft runs/sft --decoder greedy --decoder-b bon@5:min`
+"""
+
+
+@command(app, DiffOptions, examples=_DIFF)
+def diff(options: DiffOptions) -> None:
+    """Compare two runs."""
+    from fsdpo_bench.cli.show_report import print_comparison
+    from fsdpo_bench.results.compare import compare_runs
+
+    compared = compare_runs(options.run_a, options.run_b, options)
+    if options.as_json:
+        _print_json(asdict(compared))
     else:
-        print_reports(reports)
-    raise typer.Exit(0 if all(report.passed for report in reports) else 1)
+        print_comparison(compared, options.show)
 
 
-_GRADE_EXAMPLES = """
+_GRADE = """
 **Examples**
 
 - `fsdpo-bench grade --explain '\\frac12' 'The answer is 0.5'`
 - `fsdpo-bench grade --explain 4.47e14 4.45e14 --tolerance 0.01`
 - `fsdpo-bench grade outputs.jsonl` — rows with `answer` and `response`, or the files of OpenAI,
   ToRA, Qwen, Abel, NeMo-Skills or lm-evaluation-harness as they are
+- `fsdpo-bench grade runs/bench --out runs/again` — a run, with the grader as it is now
+- `fsdpo-bench grade runs/bench --out runs/curve --k 1 --k 2 --k 4 --k 8 --k 16`
 """
 
 
-@app.command(epilog=_GRADE_EXAMPLES)
-def grade(
-    file: Annotated[
-        Path | None, typer.Argument(help="Responses made elsewhere, with their golds.")
-    ] = None,
-    explain: Annotated[
-        tuple[str, str] | None,
-        typer.Option(metavar="GOLD PRED", help="Judge one answer or response, and say why."),
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option(help="Benchmark whose grading applies (`ocw` is tolerant).")
-    ] = None,
-    tolerance: Annotated[
-        float | None, typer.Option(help="Relative error that a number may have, e.g. 0.01.")
-    ] = None,
-    show: Annotated[int, typer.Option(min=0, help="Differing verdicts to print.")] = 10,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes.  [default: the cores at hand]")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Judge responses that are there already: one, with an explanation, or a file of them."""
-    if (file is None) == (explain is None):
-        raise InputError("expected a FILE of responses, or --explain GOLD PRED.")
-    if tolerance is not None and not 0 <= tolerance < 1:
-        raise InputError(f"--tolerance {tolerance}: expected at least 0 and less than 1.")
-    if tolerance is None and task is not None:
-        tolerance = _tolerance_of(task)
-    if explain is not None:
-        _explain(*explain, tolerance)
-    elif file is not None:
-        _grade_file(file, tolerance, show, workers, as_json)
+@command(app, GradeOptions, examples=_GRADE)
+def grade(options: GradeOptions) -> None:
+    """Judge what is there already."""
+    if (options.data is None) == (options.explain is None):
+        raise InputError("expected `data`, a run or a file of responses, or `explain`.")
+    if options.explain is not None:
+        _explain(*options.explain, _tolerance(options))
+    elif options.data is not None and options.data.is_dir():
+        _grade_run(options.data, options)
+    elif options.data is not None:
+        _grade_file(options.data, options)
 
 
-def _tolerance_of(task: str) -> float | None:
+def _tolerance(options: GradeOptions) -> float | None:
     from fsdpo_bench.tasks.table import get_task
 
-    return get_task(task).tolerance
+    if options.tolerance is not None or options.task is None:
+        return options.tolerance
+    return get_task(options.task).tolerance
 
 
 def _explain(gold: str, response: str, tolerance: float | None) -> None:
@@ -142,81 +155,151 @@ def _explain(gold: str, response: str, tolerance: float | None) -> None:
     print_verdict(gold, verdict)
 
 
-def _grade_file(
-    file: Path, tolerance: float | None, show: int, workers: int | None, as_json: bool
-) -> None:
+def _grade_run(run: Path, options: GradeOptions) -> None:
+    from fsdpo_bench.runs.regrade import regrade_run
+    from fsdpo_data.core.progress import progress
+
+    if options.out is None:
+        raise InputError("missing: a run is graded into a new directory.", field="out")
+    with progress() as shown:
+        regrade_run(run, options.out, options.k, options.aggregate, options.workers, shown)
+    _finish(options.out, as_json=options.as_json)
+
+
+def _grade_file(file: Path, options: GradeOptions) -> None:
     from fsdpo_bench.cli.show import print_disputed, print_series
     from fsdpo_bench.recorded.outputs import read_outputs
     from fsdpo_bench.recorded.score import by_series, score
 
-    scored = score(read_outputs(file), tolerance, workers)
+    scored = score(read_outputs(file), _tolerance(options), options.workers)
     series = by_series(scored)
-    if as_json:
-        typer.echo(json.dumps([each.as_dict() for each in series], indent=2))
+    if options.as_json:
+        _print_json([each.as_dict() for each in series])
         return
     print_series(series)
-    print_disputed([each for each in scored if each.disputed], show)
+    print_disputed([each for each in scored if each.disputed], options.show)
 
 
-_PRM_EXAMPLES = """
+_REPORT = """
+**Examples** `fsdpo-bench report runs/bench`, `fsdpo-bench report runs/bench --megabytes 100`
+"""
+
+
+@command(app, ReportOptions, examples=_REPORT)
+def report(options: ReportOptions) -> None:
+    """Write the reports again."""
+    budget = int(options.megabytes * 1_000_000)
+    _finish(options.data, as_json=options.as_json, budget=budget)
+
+
+_PRM = """
 **Examples**
 
-- `fsdpo-bench prm --dataset runs/scored` — a dataset that `fsdpo-data score` made
-- `fsdpo-bench prm --prm runs/prm --dataset runs/test` — score it here, in memory
-- `fsdpo-bench prm --likelihood tiny --dataset runs/test` — the policy's own confidence, to compare
+- `fsdpo-bench prm runs/scored` — a dataset that `fsdpo-data score` made
+- `fsdpo-bench prm runs/test --prm runs/prm` — score it here, in memory
+- `fsdpo-bench prm runs/test --likelihood tiny` — the policy's own confidence, to compare
 - `fsdpo-bench prm --prm runs/prm --template alpaca --first-errors gsm8k.json`
 """
 
 
-@app.command(epilog=_PRM_EXAMPLES)
-def prm(
-    prm: Annotated[
-        str | None, typer.Option("--prm", help="Process reward model: a directory or `org/name`.")
-    ] = None,
-    likelihood: Annotated[
-        str | None,
-        typer.Option(help="Instead of --prm: a policy, whose probability of a step is its reward."),
-    ] = None,
-    dataset: Annotated[
-        Path | None, typer.Option(help="A sealed dataset: ranking, best-of-N, step truth.")
-    ] = None,
-    first_errors: Annotated[
-        list[Path] | None, typer.Option(help="ProcessBench file; may be given several times.")
-    ] = None,
-    template: Annotated[
-        str | None, typer.Option(help="Prompt the model was trained on; for --first-errors.")
-    ] = None,
-    tune: Annotated[
-        float, typer.Option(min=0.01, max=0.9, help="Share of the rows that set the threshold.")
-    ] = 0.2,
-    engine: Annotated[PrmEngine, typer.Option(help="What scores.")] = PrmEngine.auto,
-    device: Annotated[Device, typer.Option(help="For `--engine transformers`.")] = Device.auto,
-    dtype: Annotated[Dtype, typer.Option(help="Precision.")] = Dtype.auto,
-    as_json: AsJson = False,
-) -> None:
-    """Measure a process reward model: does it rank solutions, does it find the first error?"""
+@command(app, PrmOptions, examples=_PRM)
+def prm(options: PrmOptions) -> None:
+    """Measure a process reward model."""
     from fsdpo_bench.cli.show_prm import print_prm
     from fsdpo_bench.prm.measure import measure_prm
     from fsdpo_data.engines.load import load_likelihood, load_scorer
-    from fsdpo_data.engines.options import ScorerOptions
 
-    if prm and likelihood:
-        raise InputError("--prm and --likelihood: expected one of them, not both.")
-    options = ScorerOptions(engine=engine.value, device=device.value, dtype=dtype.value)
+    if options.prm and options.likelihood:
+        raise InputError("`prm` and `likelihood`: expected one of them, not both.")
     make_scorer = None
-    if prm:
-        make_scorer = partial(load_scorer, prm, options)
-    elif likelihood:
-        make_scorer = partial(load_likelihood, likelihood, options)
-    measured = measure_prm(make_scorer, dataset, first_errors or [], template, tune)
-    if as_json:
-        typer.echo(json.dumps(measured.as_dict(), indent=2))
+    if options.prm:
+        make_scorer = partial(load_scorer, options.prm, options)
+    elif options.likelihood:
+        make_scorer = partial(load_likelihood, options.likelihood, options)
+    measured = measure_prm(
+        make_scorer, options.data, options.first_errors, options.template, options.tune
+    )
+    if options.as_json:
+        _print_json(measured.as_dict())
     else:
         print_prm(measured)
 
 
-register_reports(app)
-register_runs(app)
+@app.command(epilog="**Example** `fsdpo-bench tasks`")
+def tasks() -> None:
+    """List the benchmarks and the suites."""
+    from fsdpo_bench.cli.show import print_tasks
+
+    print_tasks()
+
+
+_VALIDATE = """
+**Examples** `fsdpo-bench validate --suite all --data benchmarks`,
+`fsdpo-bench validate --task ocw --data ocw_test.jsonl`, `fsdpo-bench validate --task my.toml`
+"""
+
+
+@command(app, ValidateOptions, examples=_VALIDATE)
+def validate(options: ValidateOptions) -> None:
+    """Check benchmarks."""
+    from fsdpo_bench.cli.show import print_reports
+    from fsdpo_bench.tasks.table import select_tasks
+    from fsdpo_bench.tasks.validate import validate_task
+    from fsdpo_data.core.progress import progress
+
+    wanted = select_tasks(options.suite, options.task)
+    reports = []
+    with progress() as shown:
+        shown.phase("validate", len(wanted))
+        for each in wanted:
+            reports.append(validate_task(each, options.data))
+            shown.advance(1)
+    if options.as_json:
+        _print_json([report.as_dict() for report in reports])
+    else:
+        print_reports(reports)
+    raise typer.Exit(0 if all(report.passed for report in reports) else 1)
+
+
+_RECIPE = """
+**Examples**
+
+- `fsdpo-bench recipe` — the recipes: one per row of the paper's tables, and `embedded`
+- `fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --dry-run` — commands, tokens, GPU-hours
+- `fsdpo-bench recipe embedded` — run it, here, on a laptop
+- `fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --stage samples`
+"""
+
+
+@command(app, RecipeOptions, examples=_RECIPE)
+def recipe(options: RecipeOptions) -> None:
+    """Run a recipe."""
+    from fsdpo_bench.cli.show_recipe import plan_as_dict, print_plan, print_recipes
+    from fsdpo_bench.recipes.recipe import load_recipe, recipe_names, run_stages
+
+    if options.name is None:
+        print_recipes([load_recipe(each) for each in recipe_names()])
+        return
+    found = load_recipe(options.name)
+    stages = found.chosen(options.stage)
+    if options.as_json:
+        _print_json(plan_as_dict(found, stages))
+    elif options.dry_run:
+        print_plan(found, stages)
+    else:
+        run_stages(stages, typer.echo)
+
+
+def _keep_old_names(**old: str) -> None:
+    """Let commands go by the names that they had before, unseen in ``--help``."""
+    for before, now in old.items():
+        [found] = (each for each in app.registered_commands if each.callback is globals()[now])
+        info = copy.copy(found)
+        info.name, info.hidden = before, True
+        app.registered_commands.append(info)
+
+
+_keep_old_names(show="inspect", compare="diff", regrade="grade", list="tasks")
 
 
 def main() -> None:

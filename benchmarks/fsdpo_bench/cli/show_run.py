@@ -3,61 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from fsdpo_bench.cli.options import InspectOptions
 from fsdpo_bench.runs.records import read_config, read_records
 from fsdpo_data.core.errors import InputError, nearest
-from fsdpo_data.core.nouns import OUTCOMES
 
 #: Before each line of a solution.
 _INDENT = "    "
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which problems to show; None lets all pass.
-
-    Attributes:
-        problem: The beginning of the problem's id.
-        task: Benchmark.
-        verdict: Status that the decoder's answer has.
-        decoder: Whose; the first of the run if None.
-        subject: Subject, as its benchmark has it.
-        level: Level, as its benchmark has it.
-    """
-
-    problem: str | None = None
-    task: str | None = None
-    verdict: str | None = None
-    decoder: str | None = None
-    subject: str | None = None
-    level: str | None = None
-
-
-def matching(out: Path, wanted: Filter) -> Iterator[dict[str, Any]]:
+def matching(wanted: InspectOptions) -> Iterator[dict[str, Any]]:
     """Yield the records of a run that a filter lets pass.
 
     Raises:
-        InputError: if there is no run, or it has no such benchmark, decoder or verdict.
+        InputError: if there is no run, or it has no such benchmark or decoder.
     """
+    out = wanted.data
     decoders = read_config(out)["decoders"]
     decoder = wanted.decoder or decoders[0]
     if decoder not in decoders:
-        raise InputError(
-            f"--decoder {decoder}: {out} has {', '.join(decoders)}.{nearest(decoder, decoders)}"
-        )
-    if wanted.verdict is not None and wanted.verdict not in OUTCOMES:
-        raise InputError(f"--verdict {wanted.verdict}: expected one of {', '.join(OUTCOMES)}.")
+        near = nearest(decoder, decoders)
+        raise InputError(f"{out} has {', '.join(decoders)}.{near}", field="decoder", value=decoder)
     records = read_records(out, wanted.task)
     return (record for record in records if _passes(record, wanted, decoder))
 
 
-def _passes(record: Mapping[str, Any], wanted: Filter, decoder: str) -> bool:
+def _passes(record: Mapping[str, Any], wanted: InspectOptions, decoder: str) -> bool:
     metadata = record["metadata"]
     pairs = (
-        (wanted.verdict, record["decoded"][decoder]["status"]),
+        (wanted.outcome, record["decoded"][decoder]["status"]),
         (wanted.subject, metadata.get("subject")),
         (wanted.level, metadata.get("level")),
     )

@@ -17,20 +17,20 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from fsdpo_bench.decode.solution import Cost, Solution, value
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer, SteppedText
-from fsdpo_data.steps.rewards import check_aggregate
+from fsdpo_data.steps.rewards import AGGREGATES
 from fsdpo_data.steps.segment import get_segmenter
 from fsdpo_data.steps.stops import kept_of, step_stops
 
 
 @dataclass(frozen=True, slots=True)
-class BeamSpec:
+class BeamSpec(Options):
     """Everything that decides what a search finds, sampling aside.
 
     Attributes:
@@ -42,19 +42,12 @@ class BeamSpec:
         aggregate: What of the step rewards ranks a solution; ``last`` is the step just made.
     """
 
-    b1: int = 5
-    b2: int = 1
-    max_steps: int = 32
-    step_tokens: int = 256
+    b1: Annotated[int, Option(min=1)] = 5
+    b2: Annotated[int, Option(min=1)] = 1
+    max_steps: Annotated[int, Option(min=1)] = 32
+    step_tokens: Annotated[int, Option(min=1)] = 256
     first_keep: Literal["b1", "b2"] = "b1"
-    aggregate: str = "last"
-
-    def __post_init__(self) -> None:
-        for name in ("b1", "b2", "max_steps", "step_tokens"):
-            if getattr(self, name) < 1:
-                option = name.replace("_", "-")
-                raise InputError(f"--{option} {getattr(self, name)}: expected at least 1.")
-        check_aggregate(self.aggregate)
+    aggregate: Annotated[str, Option(choices=AGGREGATES)] = "last"
 
 
 @dataclass(frozen=True, slots=True)

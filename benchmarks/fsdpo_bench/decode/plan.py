@@ -90,28 +90,25 @@ def beam_name(beam: BeamSpec) -> str:
 
 
 def make_plan(
-    decode: Sequence[str],
+    decoders: Sequence[str],
     ks: Sequence[int],
     aggregate: str,
     beams: Sequence[BeamSpec],
 ) -> Plan:
-    """Check the options of the command line and freeze them.
+    """Check what is asked for and freeze it.
 
     Args:
-        decode: Names of decoders, several of them separated by commas.
+        decoders: Names of decoders, several of them separated by commas.
         ks: Numbers of samples.
         aggregate: How step rewards become one number.
         beams: The searches that ``sbs`` stands for.
 
     Raises:
-        InputError: for a name or a number that cannot be.
+        InputError: for a name that is none.
     """
-    names = [name.strip() for each in decode for name in each.split(",") if name.strip()]
+    names = [name.strip() for each in decoders for name in each.split(",") if name.strip()]
     for name in names:
         _check_decoder(name)
-    for k in ks:
-        if k < 1:
-            raise InputError(f"--k {k}: expected at least 1.")
     return Plan(
         tuple(name for name in DECODERS if name in names),
         tuple(sorted(set(ks))),
@@ -123,4 +120,6 @@ def make_plan(
 def _check_decoder(name: str) -> None:
     if name not in DECODERS:
         known = "; ".join(f"{key} ({says})" for key, says in DECODERS.items())
-        raise InputError(f"--decode {name}: expected some of {known}.{nearest(name, DECODERS)}")
+        raise InputError(
+            f"expected some of {known}.{nearest(name, DECODERS)}", field="decoder", value=name
+        )

@@ -24,7 +24,7 @@ class Measured:
     """What was measured.
 
     Attributes:
-        dataset: See :func:`fsdpo_bench.prm.truth.report`; None without ``--dataset``.
+        dataset: See :func:`fsdpo_bench.prm.truth.report`; None without a dataset.
         first_errors: By file name.
     """
 
@@ -78,12 +78,12 @@ def _check(
     has_model: bool, dataset: Path | None, files: Sequence[Path], template: str | None
 ) -> None:
     if dataset is None and not files:
-        raise InputError("nothing to measure: give --dataset DIR or --first-errors FILE, or both.")
+        raise InputError("nothing to measure: give `data` or `first_errors`, or both.")
     if files and not has_model:
-        raise InputError("--first-errors needs a model to find them: give --prm PATH.")
+        raise InputError("`first_errors` needs a model to find them: give `prm`.")
     if files and template is None:
         raise InputError(
-            "--first-errors needs --template: the prompt that the model's training data had."
+            "`first_errors` needs `template`: the prompt that the model's training data had."
         )
 
 

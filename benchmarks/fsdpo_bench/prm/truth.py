@@ -74,7 +74,7 @@ def load_scored(root: Path) -> list[ScoredSolution]:
     solutions = [each for each in load_unscored(root) if each.rewards]
     if not solutions:
         raise InputError(
-            f"{root} has no step rewards. Score it with fsdpo-data score, or give --prm PATH."
+            f"{root} has no step rewards. Score it with fsdpo-data score, or give `prm`."
         )
     return solutions
 

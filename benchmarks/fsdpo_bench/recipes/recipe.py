@@ -103,6 +103,17 @@ class Recipe:
     method: str
     stages: tuple[Stage, ...]
 
+    def chosen(self, names: Sequence[str]) -> list[Stage]:
+        """Return the stages of some names, in their order; all if there are none.
+
+        Raises:
+            InputError: if there is no stage of a name.
+        """
+        known = [each.name for each in self.stages]
+        for name in set(names) - set(known):
+            raise InputError(f"expected one of {', '.join(known)}.", field="stage", value=name)
+        return [each for each in self.stages if not names or each.name in names]
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

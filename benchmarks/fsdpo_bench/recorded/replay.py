@@ -44,13 +44,15 @@ class Recording:
         for found in self.rows.values():
             if len(found) < samples:
                 raise InputError(
-                    f"--k {samples}: {self.file} holds {len(found)} responses to the question "
-                    f"{found[0].question[:60]!r}. Use --k {len(found)} or less."
+                    f"{self.file} holds {len(found)} responses to the question "
+                    f"{found[0].question[:60]!r}. Use `k={len(found)}` or less.",
+                    field="k",
+                    value=samples,
                 )
             if rewards and any(each.reward is None for each in found):
                 raise InputError(
                     f"{self.file} holds no reward for row {found[0].row}: weighted and bon need "
-                    "them. Use --decode sc."
+                    "them. Use `decoder=sc`."
                 )
 
     def loaded(self) -> Loaded:
@@ -77,7 +79,7 @@ class Recording:
         if not places:
             raise InputError(
                 f"{self.file} has no response to any problem of {loaded.task.title}. Leave "
-                "--task out to grade it by the golds it holds."
+                "`task` out to grade it by the golds it holds."
             )
         warnings = [*loaded.warnings]
         if len(places) < len(loaded.problems):
@@ -85,12 +87,7 @@ class Recording:
                 f"{self.file.name} has responses to {len(places):,} of the "
                 f"{len(loaded.problems):,} problems of {loaded.task.title}; the others are left out"
             )
-        return replace(
-            loaded,
-            problems=[loaded.problems[place] for place in places],
-            ids=[loaded.ids[place] for place in places],
-            warnings=warnings,
-        )
+        return replace(loaded.part(places), warnings=warnings)
 
     def _ref(self) -> SourceRef:
         return SourceRef(self.file.name, self.model.revision, "test")
@@ -117,7 +114,7 @@ def read_recording(file: Path, series: str | None) -> Recording | None:
     rows: dict[str, list[Recorded]] = {}
     for each in recorded:
         if not each.question:
-            raise InputError(f"--replay {file}, row {each.row}: the question is missing.")
+            raise InputError(f"{file}, row {each.row}: the question is missing.")
         rows.setdefault(question_key(each.question), []).append(each)
     name = f"{file.stem}/{series}" if series else file.stem
     return Recording(file, ModelRef(name, f"sha256:{file_sha256(file)}"), rows)
@@ -127,11 +124,11 @@ def _of_series(file: Path, recorded: Sequence[Recorded], series: str | None) -> 
     """Keep one model's responses; samples of one model all belong to it."""
     models = list(dict.fromkeys(each.model for each in recorded))
     if series is None and len(models) > 1:
-        raise InputError(f"{file} holds several models: choose one by --series {models[0]}.")
+        raise InputError(f"{file} holds several models: choose one by `series={models[0]}`.")
     found = [each for each in recorded if series in (None, each.model)]
     if not found:
         known = ", ".join(each for each in models if each) or "no names"
-        raise InputError(f"--series {series}: {file} has {known}.")
+        raise InputError(f"{file} has {known}.", field="series", value=series)
     return found
 
 

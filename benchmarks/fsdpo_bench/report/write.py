@@ -35,7 +35,7 @@ def write_report(run: Path, budget: int = BUDGET) -> dict[str, Any]:
     results = summarise(read_records(run), read_config(run))
     total = sum(task["problems"] for task in results["tasks"].values())
     if not total:
-        raise InputError(f"{run} holds no records. Finish it with fsdpo-bench run and --resume.")
+        raise InputError(f"{run} holds no records. Finish it: run it with `resume=True`.")
     _write(run / "report.md", render_markdown(results))
     _write(run / "report.html", render_html(results, browsable(read_records(run), total, budget)))
     _write(run / "README.md", benchmark_card(results))
@@ -51,7 +51,7 @@ def read_results(run: Path) -> dict[str, Any]:
     """
     file = run / RESULTS
     if not file.is_file():
-        raise InputError(f"{run} has no {RESULTS}: finish it with fsdpo-bench run and --resume.")
+        raise InputError(f"{run} has no {RESULTS}: run it to its end with `resume=True`.")
     results: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     if results.get("version") != RESULTS_VERSION:
         raise InputError(

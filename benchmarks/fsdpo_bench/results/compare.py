@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fsdpo_bench.results.intervals import (
     Interval,
@@ -16,7 +16,9 @@ from fsdpo_bench.results.intervals import (
 )
 from fsdpo_bench.results.outcomes import Facts, by_task, clusters_of, read_facts
 from fsdpo_bench.runs.records import read_config, read_records
+from fsdpo_bench.tasks.table import is_spelling
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.options import Option
 
 Problems = Mapping[str, Mapping[tuple[str, int], Facts]]
 
@@ -102,15 +104,15 @@ class Wanted:
 
     Attributes:
         task: Only this benchmark.
-        decoder_a: The first run's decoder; all that both runs have if None.
-        decoder_b: The second's; the same as the first's if None.
-        common: Whether to compare the problems both have, where the sets differ.
+        decoder_a: The first run's decoder, of those that both runs have.
+        decoder_b: The second's.
+        common: Compare the problems both have, where the sets differ.
         seed: Of the bootstrap.
     """
 
     task: str | None = None
-    decoder_a: str | None = None
-    decoder_b: str | None = None
+    decoder_a: Annotated[str | None, Option(flag="--decoder", default="all")] = None
+    decoder_b: Annotated[str | None, Option(default="the first's")] = None
     common: bool = False
     seed: int = 0
 
@@ -124,11 +126,15 @@ def compare_runs(run_a: Path, run_b: Path, wanted: Wanted) -> Comparison:
     """
     configs = read_config(run_a), read_config(run_b)
     first, second = _problems(run_a), _problems(run_b)
-    tasks = [name for name in first if name in second and wanted.task in (None, name)]
+    tasks = [
+        name
+        for name in first
+        if name in second and (wanted.task is None or is_spelling(wanted.task, name))
+    ]
     if not tasks:
         raise InputError(
             f"no benchmark to compare: {run_a} has {', '.join(first)}, {run_b} has "
-            f"{', '.join(second)}" + (f", and --task is {wanted.task}." if wanted.task else ".")
+            f"{', '.join(second)}" + (f", and `task` is {wanted.task}." if wanted.task else ".")
         )
     notes = _differences(configs)
     deltas: list[Delta] = []
@@ -147,7 +153,7 @@ def compare_runs(run_a: Path, run_b: Path, wanted: Wanted) -> Comparison:
 def _problems(run: Path) -> dict[str, dict[tuple[str, int], Facts]]:
     tasks = by_task(read_facts(read_records(run)))
     if not tasks:
-        raise InputError(f"{run} holds no records. Finish it with fsdpo-bench run and --resume.")
+        raise InputError(f"{run} holds no records. Finish it: run it with `resume=True`.")
     return {name: {each.key: each for each in facts} for name, facts in tasks.items()}
 
 
@@ -178,9 +184,9 @@ def _paired(
         f"{alone[1]} only in the second"
     )
     if not pairs:
-        raise InputError(f"{told}. Runs compare on the same problems: check --data and --limit.")
+        raise InputError(f"{told}. Runs compare on the same problems: check `data` and `limit`.")
     if any(alone) and not common:
-        raise InputError(f"{told}. Give --common to compare those in both.")
+        raise InputError(f"{told}. Set `common=True` to compare those in both.")
     return pairs, [told] if any(alone) else []
 
 
@@ -200,7 +206,7 @@ def _decoders(pairs: Sequence[tuple[Facts, Facts]], wanted: Wanted) -> list[tupl
     if not both:
         raise InputError(
             f"no decoder is in both runs ({', '.join(first)}; {', '.join(second)}). Give "
-            "--decoder and --decoder-b."
+            "`decoder_a` and `decoder_b`."
         )
     return both
 

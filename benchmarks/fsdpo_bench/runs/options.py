@@ -1,53 +1,97 @@
-"""What was asked of ``fsdpo-bench run``, as typed; see its ``--help``."""
+"""The options of a run; ``fsdpo-bench run --help`` shows them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import Plan, make_plan
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.options import Option
 from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.steps.rewards import AGGREGATES
+
+_BEAM = "Step-wise beam search"
+_SAMPLING = "Sampling"
+_COUNT = Option(min=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions(SamplerOptions):
-    """The options of ``fsdpo-bench run``."""
+    """Decode benchmarks with a model, grade, and report accuracy with its uncertainty and cost.
 
-    suite: str | None = None
-    task: Sequence[str] = ()
-    data: Path | None = None
-    limit: int | None = None
+    One set of samples serves every decoder that chooses among samples, at every K. Stopped at any
+    moment, the same command with `--resume` goes on.
+
+    Attributes:
+        model: Short name, `org/name[@revision]` or a directory.
+        suite: `all`, the paper's nine, or another that `fsdpo-bench tasks` lists.
+        task: One benchmark, or a file of your own: `my.toml`, or `my.jsonl` with `question` and
+            `answer`; may be given several times.
+        data: Directory with a folder for each benchmark, or the file of one.
+        limit: Problems of each at most, drawn by the seed.
+        decoder: `greedy`, `sc`, `weighted`, `bon`, `sbs`, or several: `greedy,sc`.
+        k: Samples to decide among; may be given several times.
+        prm: Process reward model: a directory or `org/name`.
+        out: Run directory.
+        as_json: Print JSON instead of a table.
+        template: Prompt template.
+        segmenter: What a step is.
+        temperature: Of samples; greedy has none.
+        top_p: Nucleus mass kept.
+        max_tokens: Tokens per solution at most.
+        aggregate: How step rewards of a sample become one number.
+        b1: Next steps sampled.
+        b2: Solutions kept; one search for each.
+        first_keep: First steps kept: Algorithm 1 says b1, its text b2.
+        beam_aggregate: What ranks partial solutions; `last` is the newest step.
+        max_steps: Steps at most (C).
+        step_tokens: Tokens of a step at most.
+        series: Which model of the recorded file, where it has several.
+
+    Raises:
+        InputError: if a number makes no sense, or options do not go together.
+    """
+
     model: str | None = None
-    template: str | None = None
-    segmenter: str = "auto"
-    decode: Sequence[str] = ("greedy",)
-    k: Sequence[int] = (5,)
+    suite: Annotated[str | None, Option(default="all")] = None
+    task: Sequence[str] = ()
+    data: Annotated[Path | None, Option(default="the Hub")] = None
+    limit: Annotated[int | None, _COUNT] = None
+    decoder: Annotated[Sequence[str], Option(default="greedy")] = ()
+    k: Annotated[Sequence[int], Option(min=1, default="5")] = ()
     prm: str | None = None
-    aggregate: str = "min"
-    b1: int = 5
-    b2: Sequence[int] = (1,)
-    first_keep: Literal["b1", "b2"] = "b1"
-    beam_aggregate: str = "last"
-    max_steps: int = 32
-    step_tokens: int = 256
-    series: str | None = None
-    temperature: float = 0.8
-    top_p: float = 1.0
-    max_tokens: int = 1024
-    out: Path | None = None
-    as_json: bool = False
+    out: Annotated[Path | None, Option(default="runs/bench-MODEL-DIGEST")] = None
+    as_json: Annotated[bool, Option(flag="--json")] = False
+    template: Annotated[str | None, Option(panel=_SAMPLING, default="the model's")] = None
+    segmenter: Annotated[str, Option(panel=_SAMPLING)] = "auto"
+    temperature: Annotated[float, Option(panel=_SAMPLING, min=0)] = 0.8
+    top_p: Annotated[float, Option(panel=_SAMPLING, above=0, max=1)] = 1.0
+    max_tokens: Annotated[int, Option(panel=_SAMPLING, min=1)] = 1024
+    aggregate: Annotated[str, Option(panel=_SAMPLING, choices=AGGREGATES)] = "min"
+    b1: Annotated[int, Option(panel=_BEAM, min=1)] = 5
+    b2: Annotated[Sequence[int], Option(panel=_BEAM, min=1)] = (1,)
+    first_keep: Annotated[Literal["b1", "b2"], Option(panel=_BEAM)] = "b1"
+    beam_aggregate: Annotated[str, Option(panel=_BEAM, choices=AGGREGATES)] = "last"
+    max_steps: Annotated[int, Option(panel=_BEAM, min=1)] = 32
+    step_tokens: Annotated[int, Option(panel=_BEAM, min=1)] = 256
+    series: Annotated[str | None, Option(panel=_SAMPLING)] = None
 
-    @property
-    def plan(self) -> Plan:
+    def plan(self, metrics: Sequence[str] = ()) -> Plan:
         """Return what is to be decoded of every problem.
+
+        Args:
+            metrics: What the benchmarks are reported by, where the options do not say: ``avg@8``
+                wants eight samples.
 
         Raises:
             InputError: for a name or a number that cannot be.
         """
+        wanted = sorted({int(each.partition("@")[2]) for each in metrics if "@" in each})
+        default = ("greedy", "sc") if wanted else ("greedy",)
         beams = [
             BeamSpec(
                 self.b1,
@@ -59,18 +103,12 @@ class RunOptions(SamplerOptions):
             )
             for b2 in self.b2
         ]
-        return make_plan(self.decode, self.k, self.aggregate, beams)
-
-    def check(self) -> None:
-        """Refuse options that do not go together.
-
-        Raises:
-            InputError: saying which.
-        """
-        if self.limit is not None and self.limit < 1:
-            raise InputError(f"--limit {self.limit}: expected at least 1.")
-        if self.temperature == 0 and (self.plan.samples > 1 or self.plan.beams):
+        plan = make_plan(self.decoder or default, self.k or wanted or (5,), self.aggregate, beams)
+        if self.temperature == 0 and (plan.samples > 1 or plan.beams):
             raise InputError(
-                "--temperature 0: every sample would be the greedy one. Use --decode greedy, or a "
-                "temperature above 0."
+                "every sample would be the greedy one. Decode `decoder=greedy`, or sample at a "
+                "temperature above 0.",
+                field="temperature",
+                value=0,
             )
+        return plan

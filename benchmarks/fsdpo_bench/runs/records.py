@@ -60,8 +60,8 @@ def read_config(out: Path) -> dict[str, Any]:
         config = {}
     if config.get("kind") != "bench":
         raise InputError(
-            f"{out}: expected a directory that `fsdpo-bench run --out {out}` wrote, with "
-            f"{CONFIG} and {RECORDS}/."
+            f"{out}: expected a directory that `fsdpo-bench run` wrote, with {CONFIG} and "
+            f"{RECORDS}/."
         )
     ranks = {name: rank for rank, name in enumerate(shelf())}
     names = sorted(config["tasks"], key=lambda name: ranks.get(name, len(ranks)))

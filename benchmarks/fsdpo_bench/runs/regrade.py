@@ -66,12 +66,14 @@ def _plan(source: Path, old: Mapping[str, Any], ks: Sequence[int], aggregate: st
     found = [match for name in old["decoders"] if (match := _SAMPLED.fullmatch(name))]
     stored = max([int(match[2]) for match in found], default=0)
     if ks and not found:
-        raise InputError(f"--k {ks[0]}: {source} holds no samples to decide among.")
+        raise InputError(f"{source} holds no samples to decide among.", field="k", value=ks[0])
     for k in ks:
         if not 1 <= k <= stored:
             raise InputError(
-                f"--k {k}: {source} holds {stored} samples of each problem. Use --k {stored} or "
-                f"less, or run again with --k {k}."
+                f"{source} holds {stored} samples of each problem. Use `k={stored}` or less, or "
+                "run again with more.",
+                field="k",
+                value=k,
             )
     return Plan(
         tuple(dict.fromkeys(match[1] for match in found)),

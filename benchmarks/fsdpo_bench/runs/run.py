@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from fsdpo_data.dataset.run import claim
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.prompts import Template
-from fsdpo_data.problems.load import problems_digest
+from fsdpo_data.problems.load import drawn, problems_digest
 from fsdpo_data.steps.segment import get_segmenter
 
 #: Raised when the meaning of a run's config or records changes.
@@ -94,9 +94,12 @@ def _task_config(part: Loaded) -> dict[str, Any]:
     }
 
 
-def limited(loaded: Loaded, limit: int | None) -> Loaded:
-    """Return the first ``limit`` problems of a benchmark; all if None."""
-    return replace(loaded, problems=loaded.problems[:limit], ids=loaded.ids[:limit])
+def limited(loaded: Loaded, limit: int | None, seed: int = 0) -> Loaded:
+    """Return ``limit`` problems of a benchmark, drawn as a dataset's are; all if None."""
+    if limit is None:
+        return loaded
+    places = drawn(loaded.ids, limit, seed)
+    return loaded.part(places)
 
 
 def run(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fsdpo_bench.decode.plan import Plan
 from fsdpo_bench.prm.tokenizer import check_tokenizer
 from fsdpo_bench.recorded.replay import (
     QUESTION,
@@ -49,19 +49,26 @@ class _Job:
     batch_size: int
 
 
-def run_job(options: RunOptions) -> Path:
+def _unheard(text: str) -> None:
+    """Take a warning that nobody asked for."""
+
+
+def run_job(options: RunOptions, warn: Callable[[str], None] = _unheard) -> Path:
     """Check the options, decode, and return the run's directory.
+
+    Args:
+        options: What to run.
+        warn: Told of what a reader of the results should know, before anything is decoded.
 
     Raises:
         InputError: if an option cannot be used.
         Unavailable: if a library, a GPU, a model or the Hub is not here.
     """
-    options.check()
     recording = _recording(options)
-    job = _live(options) if recording is None else _recorded(options, recording)
+    job = _live(options, warn) if recording is None else _recorded(options, recording)
     for part in job.parts:
         for warning in part.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+            warn(warning)
     out = options.out or _default_out(job)
     with progress() as shown:
         run(
@@ -79,22 +86,25 @@ def run_job(options: RunOptions) -> Path:
 
 
 def _recording(options: RunOptions) -> Recording | None:
-    """Return what ``--replay`` holds if it is a file of responses; None for completions by prompt.
+    """Return what ``replay`` holds if it is a file of responses; None for completions by prompt.
 
     Those are what ``fsdpo-data build`` records, and replay without anything known of problems.
     """
     return None if options.replay is None else read_recording(options.replay, options.series)
 
 
-def _live(options: RunOptions) -> _Job:
+def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
     """Make a run that samples, or replays completions by prompt."""
-    plan = options.plan
+    tasks = select_tasks(options.suite, options.task)
+    plan = options.plan([task.metric for task in tasks])
     if options.model is None:
-        raise InputError("--model is missing: give a short name, org/name or a directory.")
+        raise InputError("missing: give a short name, org/name or a directory.", field="model")
     if plan.needs_prm and options.prm is None:
         raise InputError(
-            f"--decode {','.join(plan.decoders)} ranks by step rewards: give a process reward "
-            "model with --prm, as `fsdpo-train prm` writes it, or leave weighted, bon and sbs out."
+            "it ranks by step rewards: give a process reward model as `prm`, one that "
+            "fsdpo-train prm wrote, or leave weighted, bon and sbs out.",
+            field="decoder",
+            value=",".join(plan.decoders),
         )
     model = resolve(options.model, options.template)
     # The reward model stands beside the policy on its GPU; by itself, vLLM leaves it no room.
@@ -103,18 +113,18 @@ def _live(options: RunOptions) -> _Job:
         share = f"gpu_memory_utilization={POLICY_SHARE}"
         options = replace(options, engine_arg=(share, *options.engine_arg))
     host = Host.pick(options, plan.models)
-    load_scorer, scoring = _scoring(options, model) if plan.needs_prm else (_no_scorer, None)
+    load_scorer, scoring = _scoring(options, model, warn) if plan.needs_prm else (_no_scorer, None)
     spec = RunSpec(
         model.ref,
         model.template,
-        replace(_sampling(options), stop=model.stop),
+        replace(_sampling(options, plan), stop=model.stop),
         {"name": host.engine, "dtype": options.dtype},
         get_segmenter(options.segmenter)[0],
         plan,
         scoring,
     )
-    tasks = select_tasks(options.suite, options.task)
-    parts = [limited(load_task(task, options.data), options.limit) for task in tasks]
+    loaded = [load_task(task, options.data) for task in tasks]
+    parts = [limited(each, options.limit, options.seed) for each in loaded]
     return _Job(spec, parts, lambda: host.load("sampler", model), load_scorer, host.batch_size)
 
 
@@ -123,7 +133,7 @@ def _no_scorer() -> Scorer:
 
 
 def _scoring(
-    options: RunOptions, model: ResolvedModel
+    options: RunOptions, model: ResolvedModel, warn: Callable[[str], None]
 ) -> tuple[Callable[[], Scorer], dict[str, Any]]:
     """Check the process reward model; return what loads it and how the run names it."""
     # Beside a policy that samples, a second vLLM would claim the same memory.
@@ -131,25 +141,29 @@ def _scoring(
     how = ScorerOptions(
         engine=scores, device=options.device, dtype=options.dtype, actors=options.actors
     )
-    host, prm = Host.pick(how, options.plan.models), resolve_prm(str(options.prm))
-    check_tokenizer(prm, model)
+    host, prm = Host.pick(how, models=2), resolve_prm(str(options.prm))
+    check_tokenizer(prm, model, warn)
     named = {**asdict(prm.ref), "engine": {"name": host.engine, "dtype": options.dtype}}
     return partial(host.load, "scorer", prm), named
 
 
 def _recorded(options: RunOptions, recording: Recording) -> _Job:
     """Make a run over responses that were made elsewhere."""
-    plan = options.plan
-    if plan.beams:
-        raise InputError("--decode sbs needs a model: recorded responses cannot be continued.")
-    recording.check(max(1, plan.samples), rewards=plan.needs_prm)
     tasks = select_tasks(options.suite, options.task) if options.suite or options.task else []
-    parts = [recording.of_task(load_task(task, options.data)) for task in tasks]
-    parts = [limited(part, options.limit) for part in parts or [recording.loaded()]]
+    plan = options.plan([task.metric for task in tasks])
+    if plan.beams:
+        raise InputError(
+            "recorded responses cannot be continued; beams need a model.",
+            field="decoder",
+            value="sbs",
+        )
+    recording.check(max(1, plan.samples), rewards=plan.needs_prm)
+    found = [recording.of_task(load_task(task, options.data)) for task in tasks]
+    parts = [limited(part, options.limit, options.seed) for part in found or [recording.loaded()]]
     spec = RunSpec(
         recording.model,
         QUESTION,
-        _sampling(options),
+        _sampling(options, plan),
         {"name": "scripted", "dtype": "auto"},
         get_segmenter(options.segmenter)[0],
         plan,
@@ -164,9 +178,9 @@ def _recorded(options: RunOptions, recording: Recording) -> _Job:
     )
 
 
-def _sampling(options: RunOptions) -> SamplingSpec:
+def _sampling(options: RunOptions, plan: Plan) -> SamplingSpec:
     return SamplingSpec(
-        n=max(1, options.plan.samples),
+        n=max(1, plan.samples),
         temperature=options.temperature,
         top_p=options.top_p,
         max_tokens=options.max_tokens,

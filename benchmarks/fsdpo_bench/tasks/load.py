@@ -38,6 +38,11 @@ class Loaded:
     digest: str
     warnings: list[str] = field(default_factory=list)
 
+    def part(self, places: Iterable[int]) -> Loaded:
+        """Return the problems at some places of it."""
+        pairs = [(self.problems[place], self.ids[place]) for place in places]
+        return replace(self, problems=[each for each, _ in pairs], ids=[key for _, key in pairs])
+
 
 def load_task(task: Task, data: Path | None = None) -> Loaded:
     """Load all problems of a benchmark.
@@ -55,7 +60,7 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
     if task.count not in (None, len(problems)):
         raise InputError(
             f"{ref.name}: {len(problems)} problems, expected the {task.count} of {task.title}. "
-            "Give the whole benchmark; --limit takes a part of it."
+            "Give the whole benchmark; `limit` takes a part of it."
         )
     ids = [problem.id for problem in problems]
     digest = problems_digest(ids)

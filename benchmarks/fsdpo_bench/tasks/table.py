@@ -60,7 +60,7 @@ class Task:
         suites: The suites it belongs to.
         licence: Of its problems, as their publisher says.
         source: Where its publisher has it.
-        data: Its own file of rows; None where ``--data`` or the Hub has them.
+        data: Its own file of rows; None where a directory or the Hub has them.
         files: Its files in a data directory that have other names than its own.
         hub: Its dataset on the Hub; None if no repository there is known to hold these rows.
         hub_split: Split of that dataset.
@@ -226,11 +226,16 @@ def get_task(name: str) -> Task:
         return read_task(file)
     if file.suffix in SUFFIXES:
         return Task(file.stem, file.stem, form=PLAIN, data=file)
-    key = name.lower().replace("-", "_")
-    found = shelf().get(key) or shelf().get(key.replace("_", ""))
+    found = next((task for task in shelf().values() if is_spelling(name, task.name)), None)
     if found is None:
         raise _unknown("task", name, shelf())
     return found
+
+
+def is_spelling(name: str, of: str) -> bool:
+    """Whether a name is another's, case and hyphens aside."""
+    one, other = (each.lower().replace("-", "").replace("_", "") for each in (name, of))
+    return one == other
 
 
 def select_tasks(suite: str | None, names: Sequence[str] | None) -> list[Task]:

@@ -239,7 +239,7 @@ class TestCommands:
     def test_a_policy_and_its_reward_model_share_the_cluster(self, tmp_path: Path) -> None:
         prm = save_random_prm(tmp_path / "prm", Path(resolve("tiny").path))
         line = ["run", "--model", "tiny", "--task", "embedded", "--limit", 4, "--k", 4]
-        line += ["--decode", "bon,sbs", "--b1", 2, "--b2", 1, "--max-tokens", 96]
+        line += ["--decoder", "bon,sbs", "--b1", 2, "--b2", 1, "--max-tokens", 96]
         line += ["--prm", prm, "--engine", "ray"]
         ran = fsdpo("fsdpo_bench", *line, "--device", "cpu", "--out", tmp_path / "run")
         assert ran.returncode == 0, ran.stderr

@@ -1,0 +1,172 @@
+"""What the commands take besides ``run``, whose options are :class:`RunOptions`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from fsdpo_bench.results.compare import Wanted
+from fsdpo_data.core.nouns import OUTCOMES
+from fsdpo_data.core.options import Option, Options
+from fsdpo_data.engines.options import ScorerOptions
+from fsdpo_data.steps.rewards import AGGREGATES
+
+_FIRST = Option(positional=True)
+_JSON = Option(flag="--json")
+_WORKERS = Option(min=1, default="the cores at hand")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateOptions(Options):
+    """Check rows, digests and golds of benchmarks, without a model.
+
+    Every gold must be right about itself and wrong about nonsense. What is known to be odd is
+    listed with the reason; anything else ends in exit code 1.
+
+    Attributes:
+        suite: A suite that `fsdpo-bench tasks` lists.
+        task: One benchmark, or a file of your own; may be given several times.
+        data: Directory with a folder for each benchmark, or the file of one.
+        as_json: Print JSON instead of a table.
+    """
+
+    suite: Annotated[str | None, Option(default="all")] = None
+    task: Sequence[str] = ()
+    data: Annotated[Path | None, Option(default="the Hub")] = None
+    as_json: Annotated[bool, _JSON] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradeOptions(Options):
+    """Judge what is there already: a run, a file of responses, or one, with an explanation.
+
+    A run is graded and decided again, without its model, into a new run.
+
+    Attributes:
+        data: A run, or responses made elsewhere with their golds.
+        out: Directory of the new run.
+        explain: Judge one answer or response, and say why.
+        task: Benchmark whose grading applies (`ocw` is tolerant).
+        tolerance: Relative error that a number may have, e.g. 0.01.
+        k: Of a run: samples to decide among; may be given several times.
+        aggregate: Of a run: how step rewards of a sample become one number.
+        show: Differing verdicts to print.
+        workers: Processes that grade.
+        as_json: Print JSON instead of a table.
+    """
+
+    data: Annotated[Path | None, _FIRST] = None
+    out: Path | None = None
+    explain: Annotated[tuple[str, str] | None, Option(metavar="GOLD PRED")] = None
+    task: str | None = None
+    tolerance: Annotated[float | None, Option(min=0, below=1)] = None
+    k: Annotated[Sequence[int], Option(min=1, default="as it was")] = ()
+    aggregate: Annotated[str | None, Option(choices=AGGREGATES, default="as it was")] = None
+    show: Annotated[int, Option(min=0)] = 10
+    workers: Annotated[int | None, _WORKERS] = None
+    as_json: Annotated[bool, _JSON] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrmOptions(ScorerOptions):
+    """Measure a process reward model: does it rank solutions, does it find the first error?
+
+    Attributes:
+        data: A sealed dataset: ranking, best-of-N, step truth.
+        prm: Process reward model: a directory or `org/name`.
+        likelihood: Instead: a policy, whose probability of a step is its reward.
+        first_errors: ProcessBench file; may be given several times.
+        template: Prompt the model was trained on; for `--first-errors`.
+        tune: Share of the rows that set the threshold.
+        as_json: Print JSON instead of a table.
+    """
+
+    data: Annotated[Path | None, _FIRST] = None
+    prm: str | None = None
+    likelihood: str | None = None
+    first_errors: Sequence[Path] = ()
+    template: str | None = None
+    tune: Annotated[float, Option(min=0.01, max=0.9)] = 0.2
+    as_json: Annotated[bool, _JSON] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectOptions(Options):
+    """Show problems of a run: what was asked, answered and decided, step by step.
+
+    Attributes:
+        data: A run.
+        problem: The beginning of a problem's id.
+        task: Only of this benchmark.
+        outcome: Only where the decoder's answer has this status.
+        decoder: Whose answer.
+        subject: Only of this subject.
+        level: Only of this level.
+        count: Problems to show.
+        samples: Samples of each to show.
+        as_json: Print the records.
+    """
+
+    data: Annotated[Path, _FIRST]
+    problem: Annotated[str | None, _FIRST] = None
+    task: str | None = None
+    outcome: Annotated[str | None, Option(choices=OUTCOMES)] = None
+    decoder: Annotated[str | None, Option(default="the first of the run")] = None
+    subject: str | None = None
+    level: str | None = None
+    count: Annotated[int, Option(min=1)] = 3
+    samples: Annotated[int, Option(min=0)] = 2
+    as_json: Annotated[bool, _JSON] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions(Options, Wanted):
+    """Compare two runs problem by problem: is one better, and where?
+
+    Interval and p belong together: both are by base problem where problems share one.
+
+    Attributes:
+        run_a: The run that the other is held against.
+        run_b: The other run.
+        show: Changed problems to print.
+        as_json: Print JSON instead of a table.
+    """
+
+    run_a: Annotated[Path, _FIRST]
+    run_b: Annotated[Path, _FIRST]
+    show: Annotated[int, Option(min=0)] = 10
+    as_json: Annotated[bool, _JSON] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions(Options):
+    """Write results.json, report.md, report.html and the card of a finished run again.
+
+    Attributes:
+        data: A run.
+        megabytes: Text of problems and solutions in report.html.
+        as_json: Print JSON instead of a table.
+    """
+
+    data: Annotated[Path, _FIRST]
+    megabytes: Annotated[float, Option(min=0.1)] = 16
+    as_json: Annotated[bool, _JSON] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeOptions(Options):
+    """Run a row of the paper's tables, stage by stage; those that are done are passed over.
+
+    Attributes:
+        name: Name of a recipe, or a TOML file of your own; without it, the recipes are listed.
+        stage: Only this stage; may be given several times.
+        dry_run: Print commands and estimates, run nothing.
+        as_json: Print the plan as JSON, run nothing.
+    """
+
+    name: Annotated[str | None, _FIRST] = None
+    stage: Sequence[str] = ()
+    dry_run: bool = False
+    as_json: Annotated[bool, _JSON] = False
