@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,12 +22,17 @@ from unittest.mock import patch
 import orjson
 from killing import digests
 
+from fsdpo_data.models.resolve import resolve
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 from hub_repo import sha256
 from hub_server import TOKEN, HubServer
 
 #: Optimizer steps of a training run, and between its checkpoints.
 STEPS, SAVE_EVERY = 6, 2
+#: A chat template with what they have: roles, a loop, a condition.
+CHAT = """{% for message in messages %}<|{{ message.role }}|>{{ message.content }}
+{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"""
 _RESUME = ("--resume",)
 _TRAINED = (".lock", "checkpoints", "reference")
 
@@ -88,6 +95,17 @@ class Inputs:
         self.run("fsdpo_data", "push", "org/there", self.path("pairs"))
         self.run(*_bench_run(self), "--out", self.path("bench"))
 
+    def make_more(self) -> None:
+        """Make what only `fuzz.py` reads, after :meth:`make`."""
+        for form in ("trl-stepwise", "trl-preference", "math-shepherd", "processbench"):
+            export = ["export", self.path("pairs"), "--to", form]
+            self.run("fsdpo_data", *export, "--out", self.path(form))
+        self.run("fsdpo_data", *_build(self, "few"), "--limit", 1, "--out", self.path("one"))
+        unsealed = shutil.copytree(self.path("small"), self.path("unsealed"))
+        (unsealed / "manifest.json").unlink()
+        policy = shutil.copytree(resolve("tiny").path, self.path("policy"))
+        (policy / "chat_template.jinja").write_text(CHAT)
+
     def run(self, module: str, *arguments: object) -> None:
         """Run a command to its end.
 
@@ -101,8 +119,6 @@ class Inputs:
 
     def record(self, name: str, count: int) -> None:
         """Write problems of the embedded world with eight recorded solutions each."""
-        from fsdpo_data.models.resolve import resolve
-
         template = resolve("tiny").template
         with (
             self.path(f"{name}.jsonl").open("wb") as problems,
@@ -137,7 +153,6 @@ class Inputs:
         """Record continuations of every beginning of the small dataset, half of them right."""
         import pyarrow.parquet as pq
 
-        from fsdpo_data.stages.continuations import beginnings
         from fsdpo_data.stages.grade import gold_answers
 
         golds = gold_answers(sorted(self.path("small").glob("problems/*.parquet")))
@@ -145,7 +160,7 @@ class Inputs:
         for file in sorted(self.path("small").glob("solutions/*.parquet")):
             for row in pq.read_table(file).to_pylist():
                 right = f"Step 9: It is so.\nThe answer is: {golds[row['problem_id']]}"
-                for text in (row["prompt"], *(text for _, text in beginnings(row))):
+                for text in accumulate([row["prompt"], *row["completions"][:-1]]):
                     texts = [right, "Step 9: Or not.\nThe answer is: 7"] * 4
                     written.setdefault(text, _line(_record(text, texts)))
         self.path("continuations.jsonl").write_bytes(b"".join(written.values()))
@@ -153,8 +168,6 @@ class Inputs:
     def _prm(self) -> None:
         from random_model import save_random_prm
         from transformers.utils import logging
-
-        from fsdpo_data.models.resolve import resolve
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
@@ -309,7 +322,7 @@ def _training(inputs: Inputs) -> Iterator[Case]:
         options += ["--max-steps", STEPS, "--save-every", SAVE_EVERY, "--log-every", 1]
         yield Case(
             f"train {stage}",
-            _command("fsdpo_train", stage, "--data", source, *options),
+            _command("fsdpo_train", stage, source, *options),
             _RESUME,
             globs=("reference*", "checkpoints/*", "model.safetensors*", "README.md"),
             outcome=_weights,

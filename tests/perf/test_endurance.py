@@ -1,4 +1,4 @@
-"""Long proofs: every command that writes is killed, troubled and resumed; a build is soaked."""
+"""Long proofs: commands are killed, troubled and resumed; a build is soaked; readers are fuzzed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.proof
 
 PERF = Path(__file__).parents[2] / "benchmarks" / "perf"
-KILLS, CYCLES_MINUTES = 24, 2
+KILLS, SOAK_MINUTES, MUTATIONS = 24, 2, 300
 
 
 def run(script: str, *options: object) -> subprocess.CompletedProcess[str]:
@@ -31,7 +31,16 @@ def test_killed_and_troubled_every_command_ends_in_the_same_bytes() -> None:
 
 
 def test_cycles_of_kills_leave_nothing_behind() -> None:
-    ran = run("soak.py", "--minutes", CYCLES_MINUTES)
+    ran = run("soak.py", "--minutes", SOAK_MINUTES)
     assert ran.returncode == 0, ran.stdout + ran.stderr[-6000:]
     counts = {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", ran.stdout)}
     assert counts["cycles"] >= 3 and counts["kills"] >= 3
+
+
+def test_changed_files_are_refused_or_read_and_never_fatal() -> None:
+    pytest.importorskip("torch")
+    ran = run("fuzz.py", "--mutations", MUTATIONS)
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-6000:]
+    counts = [int(count) for count in re.findall(r"(\d+) \w+", ran.stdout.splitlines()[-1])]
+    mutations, refused, *faults = counts
+    assert mutations == MUTATIONS and refused >= MUTATIONS / 4 and not any(faults)
