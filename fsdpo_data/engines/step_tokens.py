@@ -1,4 +1,7 @@
-r"""Prompt and steps to token ids: PRM training, PRM scoring and DPO all read the same ones.
+r"""Prompt and steps to token ids: SFT, PRM training, PRM scoring and DPO all read the same ones.
+
+Those of the prompt are what a sampler gives the model, those of the steps what the model generates
+after it. Supervised fine-tuning encodes a response as one step.
 
 Steps are found by character offsets, never by separator tokens: tokenizers merge separators with
 what stands before them (".\n\n" is one token of Qwen2), so a separator has no id to look for.
@@ -11,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.samplers.tokens import encode_prompt
+from fsdpo_data.engines.samplers.tokens import completion_encoder, encode_prompt
 
 if TYPE_CHECKING:
     import transformers
@@ -67,7 +70,7 @@ class StepTokenizer:
 
     def __init__(self, tokenizer: transformers.PreTrainedTokenizerBase) -> None:
         self._eos = tokenizer.eos_token_id
-        self._raw = _without_post_processor(tokenizer)
+        self._raw = completion_encoder(tokenizer)
         # The samples of a problem come one after the other and share its prompt.
         self._prompt = lru_cache(maxsize=64)(lambda prompt: encode_prompt(tokenizer, prompt))
 
@@ -128,22 +131,3 @@ class StepTokenizer:
         last = len(steps) - 1  # where a token has no width, it may start at the very end
         owners = [min(bisect_right(ends, start), last) for start, _ in encoding.offsets]
         return encoding.ids, owners
-
-
-def _without_post_processor(tokenizer: Any) -> Any:
-    """Return a copy of the fast tokenizer that only splits text: no truncation, no padding.
-
-    Post-processors trim white space from offsets, which would move a token that begins with the
-    separator into the step after it.
-    """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise InputError(
-            f"{type(tokenizer).__name__} knows no character offsets. Use a tokenizer that has a "
-            "tokenizer.json."
-        )
-    raw = type(backend).from_str(backend.to_str())
-    raw.post_processor = None
-    raw.no_truncation()
-    raw.no_padding()
-    return raw

@@ -1,9 +1,20 @@
-"""Prompt tokens and stop strings, the same for every engine."""
+"""Tokens of prompts, tokens and text of completions, stop strings: the same for every engine.
+
+A tokenizer takes what it is given for the beginning of a text, a completion is the rest of one.
+Those of the sentencepiece kind put a space before a beginning when they encode it, and take one
+off when they decode it; a completion has its own.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
+
+from fsdpo_data.core.errors import InputError
+
+#: A token before a completion, so that its decoder does not take it for the beginning of a text.
+_BEFORE = "a"
 
 
 def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
@@ -18,6 +29,76 @@ def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
     if ids and ids[-1] == tokenizer.eos_token_id:
         ids = ids[:-1]
     return ids
+
+
+def completion_encoder(tokenizer: Any) -> Any:
+    """Return a fast tokenizer whose ids of a completion are those that a model generates for it.
+
+    It only splits text: no space in front, no special tokens around, no truncation, no padding.
+    Post-processors trim white space from offsets, which would move a token that begins with the
+    separator of two steps into the second.
+
+    Args:
+        tokenizer: A tokenizer of transformers; it is left as it is.
+
+    Raises:
+        InputError: if it knows no character offsets.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise InputError(
+            f"{type(tokenizer).__name__} knows no character offsets. Use a tokenizer that has a "
+            "tokenizer.json."
+        )
+    parts = json.loads(backend.to_str())
+    parts |= {"post_processor": None, "truncation": None, "padding": None}
+    for part in ("normalizer", "pre_tokenizer"):
+        parts[part] = _without_space(parts[part])
+    return type(backend).from_str(json.dumps(parts))
+
+
+def _without_space(part: Any) -> Any:
+    """Return a normalizer or pre-tokenizer that puts nothing before its text."""
+    match part:
+        case {"type": "Prepend"}:
+            return None
+        case {"type": "Metaspace"}:
+            return {**part, "prepend_scheme": "never"}
+        case {"type": "Sequence"}:
+            listed = "normalizers" if "normalizers" in part else "pretokenizers"
+            kept = [inner for each in part[listed] if (inner := _without_space(each))]
+            return {**part, listed: kept}
+    return part
+
+
+class CompletionDecoder:
+    """Turns generated ids into the text that goes on where the prompt ended.
+
+    Args:
+        tokenizer: A tokenizer of transformers.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._before: list[int] = tokenizer(_BEFORE, add_special_tokens=False)["input_ids"]
+        self._width = {skip: len(self._decode([], skip)) for skip in (False, True)}
+
+    def __call__(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
+        """Return the text of ``ids``, a leading space included.
+
+        Args:
+            ids: What was generated.
+            skip_special: Whether special tokens have no text.
+        """
+        return self._decode(ids, skip_special)[self._width[skip_special] :]
+
+    def _decode(self, ids: Sequence[int], skip_special: bool) -> str:
+        text: str = self._tokenizer.decode(
+            [*self._before, *ids],
+            skip_special_tokens=skip_special,
+            clean_up_tokenization_spaces=False,
+        )
+        return text
 
 
 def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, str | None]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
-from fsdpo_data.engines.samplers.tokens import cut_at_stop, encode_prompt
+from fsdpo_data.engines.samplers.tokens import CompletionDecoder, cut_at_stop, encode_prompt
 from fsdpo_data.models.checkpoints import load_checkpoint, pick_device
 from fsdpo_data.models.resolve import Weights
 
@@ -58,6 +58,7 @@ class TransformersSampler:
             dtype=options.dtype,
             expected="a causal language model: config.json, tokenizer, safetensors weights",
         )
+        self._decoder = CompletionDecoder(self._tokenizer)
         self._net = net.to(self._device).eval()
         self._context: int = self._net.config.max_position_embeddings
         self._eos = _eos_ids(self._net, self._tokenizer)
@@ -146,9 +147,7 @@ class TransformersSampler:
     def _ended(self, ids: list[int], spec: SamplingSpec) -> bool:
         if any(token in self._eos for token in ids):
             return True
-        return (
-            bool(spec.stop) and cut_at_stop(self._tokenizer.decode(ids), spec.stop)[1] is not None
-        )
+        return bool(spec.stop) and cut_at_stop(self._decoder(ids), spec.stop)[1] is not None
 
     def _finish(self, ids: list[int], spec: SamplingSpec, seconds: float) -> Completion:
         """Cut a row of generated ids at its end, and say why it ended."""
@@ -156,10 +155,7 @@ class TransformersSampler:
         reason: FinishReason = "stop" if ends else "length"
         if ends:
             ids = ids[: ends[0] + 1]
-        text: str = self._tokenizer.decode(
-            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
-        text, stop_string = cut_at_stop(text, spec.stop)
+        text, stop_string = cut_at_stop(self._decoder(ids, skip_special=True), spec.stop)
         if (
             stop_string is not None
         ):  # what follows in the row is padding, which may look like an end

@@ -17,6 +17,7 @@ from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers.cache import make_cache
 from fsdpo_data.engines.samplers.tokens import cut_at_stop, encode_prompt
 from fsdpo_data.engines.samplers.transformers import InverseCdf, TransformersSampler
+from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_data.models.resolve import Weights, resolve_weights
 
 PROMPTS = [
@@ -85,6 +86,30 @@ def test_a_sample_depends_on_nothing_but_seed_prompt_and_index(model_path: str) 
     other = SamplingSpec(n=6, max_tokens=20, seed=4)
     assert texts(together.sample(PROMPTS, other)) != alone
     assert len({text for each in alone for text in each}) > 12
+
+
+def test_sentencepiece_completions_keep_their_space(tmp_path: Path) -> None:
+    """A step cut on length and the one after it join as "12 apples", not as "12apples"."""
+    from transformers import LlamaConfig, LlamaForCausalLM, LlamaTokenizer
+
+    letters = ["<unk>", "<s>", "</s>", "▁", *"abcdelmnoprstwP:12"]
+    merges = [("▁", "a"), ("▁", "P"), ("▁a", "p"), ("e", "s"), ("▁", "1")]
+    vocab = {piece: i for i, piece in enumerate([*letters, *map("".join, merges)])}
+    spaced = LlamaTokenizer(vocab=vocab, merges=merges)
+    config = LlamaConfig(
+        vocab_size=len(vocab), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    spaced.save_pretrained(tmp_path)
+    engine, prompt = sampler(str(tmp_path)), "Problem: 12"
+    (free,) = engine.sample([prompt], SamplingSpec(n=8, max_tokens=8, temperature=2, seed=1))
+    encoder = StepTokenizer(spaced)
+    for each in free:
+        ids = encoder.encode(prompt, [each.text], end=False).ids if each.text else []
+        assert not ids or spaced.decode(ids) == prompt + each.text
+    assert any(each.text.startswith(" ") for each in free)
 
 
 def test_a_stop_string_ends_the_text_and_is_not_part_of_it(babbler: TransformersSampler) -> None:

@@ -13,6 +13,7 @@ from small_tokenizer import save_tokenizer
 pytest.importorskip("transformers")
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.samplers.tokens import CompletionDecoder, encode_prompt
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded, StepTokenizer
 from fsdpo_data.steps.segment import auto, newline
 
@@ -67,8 +68,70 @@ def test_every_step_of_real_solutions_has_one_readout(tokenizer: Any, shared: Pa
         encoded = encoder.encode(PLAIN, steps, end=True)
         check(encoded, steps, tokenizer)
         # The ids are those of the text as the model writes it: no mark, no cut at the steps.
-        text = tokenizer("".join(steps), add_special_tokens=False)["input_ids"]
-        assert encoded.ids == [*tokenizer(PLAIN)["input_ids"], *text, tokenizer.eos_token_id]
+        assert encoded.ids == [
+            *tokenizer(PLAIN + "".join(steps))["input_ids"],
+            tokenizer.eos_token_id,
+        ]
+
+
+#: Beginnings that a tokenizer of whole texts changes, and bytes that have no token of their own.
+COMPLETIONS = (
+    "Let's think.",
+    " Let's think.",
+    "\nStep 1: 2 + 2 = 4.",
+    "\n\nThe answer is: 4",
+    "12 apples",
+    " apples",
+    "  two spaces",
+    "数 é 🙂🙂\x07 ₿",
+    "🙂",
+)
+
+
+@pytest.mark.parametrize("prompt", [PLAIN, "### Response:", "Solution: Step 1: "])
+def test_ids_of_a_completion_are_those_that_follow_the_prompt(tokenizer: Any, prompt: str) -> None:
+    """``tok("### Response:Let's")`` ends in ``Let``, not in a mark of a beginning."""
+    encoder, decode = StepTokenizer(tokenizer), CompletionDecoder(tokenizer)
+    head = encode_prompt(tokenizer, prompt)
+    sentencepiece = "▁" in tokenizer.get_vocab()
+    for text in COMPLETIONS:
+        ids = encoder.encode(prompt, [text], end=False).ids
+        assert ids[: len(head)] == head
+        assert decode(ids[len(head) :]) == text
+        # Tokenised at once, the end of a prompt and what follows may become one token: ":" and
+        # "\n\n", " " and "apples". A model that continues the prompt cannot write that.
+        if not prompt[-1].isspace() and (sentencepiece or not text[0].isspace()):
+            assert ids == tokenizer(prompt + text)["input_ids"]
+
+
+def test_real_solutions_come_back_from_their_ids(tokenizer: Any, shared: Path) -> None:
+    encoder, decode = StepTokenizer(tokenizer), CompletionDecoder(tokenizer)
+    for steps in solutions(shared)[::10]:
+        encoded = encoder.encode(PLAIN, steps, end=True)
+        generated = encoded.ids[encoded.n_prompt :]
+        text = decode(generated, skip_special=True)
+        # Decoders of bytes know no beginnings. (Qwen2 normalizes its text, and what DeepSeek added
+        # by hand is no bytes to its decoder: such come back as the tokenizer has them.)
+        assert text in ("".join(steps), tokenizer.decode(generated, skip_special_tokens=True))
+        # Wherever a step is cut on length, what comes before and after still joins.
+        half = len(generated) // 2
+        first, second = decode(generated[:half]), decode(generated[half:], skip_special=True)
+        assert first + second == text or "\ufffd" in first + second
+
+
+def test_a_space_before_every_beginning_can_be_a_normalizer() -> None:
+    """As ``tokenizer.json`` of Llama 2 has it."""
+    from tokenizers import Tokenizer, decoders, models, normalizers
+    from transformers import PreTrainedTokenizerFast
+
+    bpe = Tokenizer(models.BPE({"▁": 0, "a": 1, "▁a": 2, "</s>": 3}, [("▁", "a")]))
+    bpe.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    bpe.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    fast = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="</s>")
+    assert StepTokenizer(fast).encode("a", ["a", " a"], end=True).ids == [2, 1, 2, 3]
+    assert CompletionDecoder(fast)([2, 1]) == " aa"
 
 
 def test_a_step_reads_the_same_whatever_follows_it(tokenizer: Any, shared: Path) -> None:
