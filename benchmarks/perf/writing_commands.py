@@ -92,7 +92,7 @@ class Inputs:
         for form in ("trl-sft", "prm800k"):
             export = ["export", self.path("pairs"), "--to", form]
             self.run("fsdpo_data", *export, "--out", self.path(form))
-        self.run("fsdpo_data", "push", "org/there", self.path("pairs"))
+        self.run("fsdpo_data", "push", self.path("pairs"), "org/there")
         self.run(*_bench_run(self), "--out", self.path("bench"))
 
     def make_more(self) -> None:
@@ -289,7 +289,7 @@ def _exchange(inputs: Inputs) -> Iterator[Case]:
         return [sys.executable, "-m", "fsdpo_data", *line]
 
     def push(out: Path) -> list[str]:
-        return [sys.executable, "-m", "fsdpo_data", "push", f"org/{out.name}", str(pairs)]
+        return [sys.executable, "-m", "fsdpo_data", "push", str(pairs), f"org/{out.name}"]
 
     def pushed(out: Path) -> dict[str, str]:
         """Return what everybody sees on the Hub; the card names the repository."""

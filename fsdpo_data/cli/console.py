@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -47,6 +48,7 @@ def run_app(app: Callable[[], object]) -> NoReturn:
     # Before torch is imported. Its threads spin where they wait by default, so two jobs that
     # share the cores slow each other ten times and more; asleep, they take turns.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    _warn_on_stderr()
     try:
         app()
     except FsdpoError as error:
@@ -59,6 +61,14 @@ def run_app(app: Callable[[], object]) -> NoReturn:
         sys.stderr.close()
         sys.exit(0)
     sys.exit(0)
+
+
+def _warn_on_stderr() -> None:
+    """Show what our packages warn of; it goes to the log of a library's caller otherwise."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("warning: %(message)s"))
+    for name in ("fsdpo_data", "fsdpo_train", "fsdpo_bench"):
+        logging.getLogger(name).handlers = [handler]
 
 
 def _said(error: FsdpoError) -> str:

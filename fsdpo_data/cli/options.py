@@ -100,7 +100,7 @@ SAMPLER: Options = {
     "engine_arg": option(
         list[str], "KEY=JSON passed on to `vllm.LLM`; may be given several times."
     ),
-    "batch": option(int | None, "Prompts per durable batch.  [default: by engine]"),
+    "batch_size": option(int | None, "Prompts per durable batch.  [default: by engine]"),
     "workers": option(int | None, "Processes that grade.  [default: the cores at hand]"),
     "seed": option(int, "Sample i depends on seed, prompt, i."),
     "resume": Resume,

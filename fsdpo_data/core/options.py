@@ -11,7 +11,7 @@ import inspect
 import math
 import re
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -81,10 +81,10 @@ class Options:
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        for each in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, each.name)
-            if isinstance(value, str) and isinstance(each.default, tuple):
-                object.__setattr__(self, each.name, (value,))  # one word for a list of one
+        for name, (kind, _) in declared_fields(type(self)).items():
+            value = getattr(self, name)
+            if isinstance(value, str) and typing.get_origin(kind) in (tuple, Sequence):
+                object.__setattr__(self, name, (value,))  # one word for a list of one
         check_fields(self)
 
 

@@ -21,6 +21,18 @@ class Progress(Protocol):
         ...
 
 
+class SilentProgress:
+    """Progress that nobody watches."""
+
+    def phase(self, name: str, total: int, done: int = 0) -> None:
+        """Say nothing."""
+
+    def advance(self, units: int, tokens: int = 0) -> None:
+        """Say nothing."""
+
+
+SILENT = SilentProgress()
+
 #: Seconds between two lines of progress where the output is no terminal.
 LOG_EVERY = 10.0
 

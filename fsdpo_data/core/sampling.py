@@ -55,18 +55,24 @@ class SamplingSpec:
 
     def __post_init__(self) -> None:
         limits = (
-            ("samples", self.n, self.n >= 1, "a whole number of at least 1"),
-            ("temperature", self.temperature, self.temperature >= 0, "0 (greedy) or more"),
-            ("top-p", self.top_p, 0 < self.top_p <= 1, "more than 0 and at most 1"),
-            ("max-tokens", self.max_tokens, self.max_tokens >= 1, "at least 1"),
+            ("n", self.n >= 1, "a whole number of at least 1"),
+            ("temperature", self.temperature >= 0, "0 (greedy) or more"),
+            ("top_p", 0 < self.top_p <= 1, "more than 0 and at most 1"),
+            ("max_tokens", self.max_tokens >= 1, "at least 1"),
         )
-        for option, value, ok, expected in limits:
+        for name, ok, expected in limits:
             if not ok:
-                raise InputError(f"--{option} {value}: expected {expected}.")
+                raise InputError(
+                    f"expected {expected}.",
+                    field=f"SamplingSpec.{name}",
+                    value=getattr(self, name),
+                )
         if self.temperature == 0 and self.n > 1:
             raise InputError(
-                f"--temperature 0 --samples {self.n}: greedy decoding gives the same text "
-                f"{self.n} times. Use --samples 1, or a temperature above 0."
+                f"greedy decoding gives the same text {self.n} times. Use `n=1`, or a temperature "
+                "above 0.",
+                field="SamplingSpec.temperature",
+                value=self.temperature,
             )
 
     def prompt_seed(self, prompt: str) -> int:

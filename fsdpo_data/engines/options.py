@@ -1,4 +1,4 @@
-"""How engines run, as asked for."""
+"""How engines run: the options that every command with a model has, declared once."""
 
 from __future__ import annotations
 
@@ -12,45 +12,51 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.engines.registry import EngineName, ScorerName
 
-_PLACE = "Where and how it runs"
+_ENGINE, _RUN = "Engine", "Run"
+
+Actors = Annotated[int | None, Option(min=1, panel=_ENGINE, default="all that fit")]
+Device = Annotated[Literal["auto", "cpu", "cuda"], Option(panel=_ENGINE)]
+Dtype = Annotated[Literal["auto", "float32", "bfloat16", "float16"], Option(panel=_ENGINE)]
+BatchSize = Annotated[int | None, Option(min=1, panel=_RUN, default="by engine")]
+Workers = Annotated[int | None, Option(min=1, panel=_RUN, default="the cores at hand")]
+Seed = Annotated[int, Option(min=0, max=2**63 - 1, panel=_RUN)]
+Resume = Annotated[bool, Option(panel=_RUN)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EngineOptions(Options):
     """How a model runs, whatever it does.
 
     Attributes:
         engine: What runs the model: `auto` takes vLLM where it can run, else transformers; `ray`
             is `auto` on every GPU of a Ray cluster (`RAY_ADDRESS`, else this machine).
-        actors: Copies of the model for `ray`; all that fit if None.
+        actors: Copies of the model for `ray`.
         device: For `transformers`; `auto` takes a GPU where there is one.
         dtype: Precision of the weights; `auto` is the checkpoint's own.
-        engine_arg: KEY=JSON passed on to `vllm.LLM`; may be given several times.
+        engine_arg: Passed on to `vllm.LLM`; may be given several times.
 
     Raises:
         InputError: if options do not go together.
     """
 
-    engine: EngineName = "auto"
-    actors: Annotated[int | None, Option(panel=_PLACE, min=1, default="all that fit")] = None
-    device: Annotated[Literal["auto", "cpu", "cuda"], Option(panel=_PLACE)] = "auto"
-    dtype: Annotated[Literal["auto", "float32", "bfloat16", "float16"], Option(panel=_PLACE)] = (
-        "auto"
-    )
-    engine_arg: Annotated[Sequence[str], Option(panel=_PLACE)] = ()
+    engine: Annotated[EngineName, Option(panel=_ENGINE)] = "auto"
+    actors: Actors = None
+    device: Device = "auto"
+    dtype: Dtype = "auto"
+    engine_arg: Annotated[Sequence[str], Option(panel=_ENGINE, metavar="KEY=JSON")] = ()
 
     def __post_init__(self) -> None:
-        super(EngineOptions, self).__post_init__()
+        super().__post_init__()
         if self.actors is not None and not self.on_cluster:
             raise InputError(
-                f"goes with the engine ray, not {self.engine}.",
+                f"it goes with `engine=ray`, not {self.engine}.",
                 field=f"{type(self).__name__}.actors",
                 value=self.actors,
             )
         copies = self.engine_args.get("data_parallel_size", 1)
         if self.on_cluster and copies != 1:
             raise InputError(
-                f"the engine ray counts copies as actors: expected actors = {copies}.",
+                f"`engine=ray` counts copies as actors: expected `actors={copies}`.",
                 field=f"{type(self).__name__}.data_parallel_size",
                 value=copies,
             )
@@ -70,36 +76,33 @@ class EngineOptions(Options):
         return dict(map(_argument, self.engine_arg))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SamplerOptions(EngineOptions):
     """How a sampler runs.
 
     Attributes:
         replay: Recorded completions, for `scripted`.
-        batch: Prompts per durable batch; by engine if None.
-        workers: Processes that grade; the cores at hand if None.
-        seed: Sample i depends on seed, prompt, i.
-        resume: Whether to go on with a run that is there.
+        batch_size: Prompts per durable batch.
+        workers: Processes that grade.
+        seed: Sample i depends on seed, prompt and i, and on nothing else.
+        resume: Go on with the run in `out`.
     """
 
-    replay: Annotated[Path | None, Option(panel=_PLACE)] = None
-    batch: Annotated[int | None, Option(panel=_PLACE, min=1, default="by engine")] = None
-    workers: Annotated[int | None, Option(panel=_PLACE, min=1, default="the cores at hand")] = None
-    seed: int = 0
-    resume: bool = False
+    replay: Annotated[str | Path | None, Option(panel=_ENGINE, metavar="FILE")] = None
+    batch_size: BatchSize = None
+    workers: Workers = None
+    seed: Seed = 0
+    resume: Resume = False
 
     def __post_init__(self) -> None:
-        super(SamplerOptions, self).__post_init__()
+        super().__post_init__()
         if (self.engine == "scripted") != (self.replay is not None):
-            field = "engine" if self.replay is None else "replay"
             raise InputError(
-                "the engine scripted and a file to replay go together; give both or neither.",
-                field=f"{type(self).__name__}.{field}",
-                value=getattr(self, field),
+                "`engine=scripted` and `replay=FILE` go together; give both or neither."
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ScorerOptions(EngineOptions):
     """How a scorer runs.
 
@@ -107,8 +110,8 @@ class ScorerOptions(EngineOptions):
         batch_tokens: Tokens of a batch, padding included, for `transformers`.
     """
 
-    engine: ScorerName = "auto"
-    batch_tokens: Annotated[int, Option(panel=_PLACE, min=1)] = 16_384
+    engine: Annotated[ScorerName, Option(panel=_ENGINE)] = "auto"
+    batch_tokens: Annotated[int, Option(panel=_RUN, min=1)] = 16_384
 
 
 def _argument(pair: str) -> tuple[str, Any]:

@@ -175,7 +175,7 @@ def get_template(
         InputError: if there is no such template, or the chat templates lack a tokenizer that has
             a chat template.
     """
-    template = TEMPLATES[_full_name(name)]
+    template = TEMPLATES[full_name(name)]
     if template in _CHAT:
         return _chat_template(template, tokenizer_path, revision, system)
     if system is not None:
@@ -186,7 +186,12 @@ def get_template(
     return template
 
 
-def _full_name(name: str) -> str:
+def full_name(name: str) -> str:
+    """Return the name of a template with its version, the latest if none is named.
+
+    Raises:
+        InputError: if there is no such template, with all that there are.
+    """
     if name in TEMPLATES:
         return name
     versions = [known for known in TEMPLATES if known.partition("@")[0] == name]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
+from fsdpo_data.core.options import Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.derive import Draft
@@ -22,6 +22,7 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.stages.options import StageOptions
 
 #: Id and text of what is to be continued.
 Beginning = tuple[str, str]
@@ -171,22 +172,21 @@ def continuation_sampling(manifest: Manifest, n: int, **changes: Any) -> Samplin
     return replace(spec, **{key: value for key, value in changes.items() if value is not None})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContinueOptions(SamplerOptions):
+_AS_SAMPLED = Option(panel="Asking", default="as the solutions were sampled")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinueOptions(StageOptions, SamplerOptions):
     """The options of stages that continue solutions.
 
     Attributes:
-        directory: The dataset whose solutions are continued.
-        out: Directory of the new dataset.
-        model: Who continues; the model that sampled if None.
-        temperature: As the solutions were sampled if None, like the next two.
+        model: Who continues.
+        temperature: 0 is greedy.
         top_p: Nucleus mass.
         max_tokens: Tokens per continuation.
     """
 
-    directory: Path
-    out: Path
-    model: str | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
+    model: Annotated[str | None, Option(default="the model that sampled")] = None
+    temperature: Annotated[float | None, _AS_SAMPLED] = None
+    top_p: Annotated[float | None, _AS_SAMPLED] = None
+    max_tokens: Annotated[int | None, _AS_SAMPLED] = None

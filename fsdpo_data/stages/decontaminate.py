@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fsdpo_data.answers.finding.boxes import last_boxed
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.rows import SPLITS, data_files, read_records
+from fsdpo_data.dataset.derive import Draft, derive
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.problems.forms import FORMS
-from fsdpo_data.problems.load import files_revision
+from fsdpo_data.problems.load import files_revision, load_problems
 from fsdpo_data.problems.overlap import RUN, SHARE, Text, overlaps
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from fsdpo_data.dataset.derive import Draft
 
 #: Fields that make up a question; also those of SVAMP and AddSub as first published.
 _QUESTIONS = (("Body", "Question"), ("sQuestion",), *(form.question for form in FORMS))
@@ -177,12 +178,12 @@ def hold_against(
             name.
     """
     if n < 2 or not 0 < share <= 1:
-        raise InputError(f"--ngram {n} --overlap {share}: expected 2 or more, and at most 1.")
+        raise InputError(f"n = {n}, share = {share}: expected 2 or more, and at most 1.")
     benchmarks = [read_benchmark(name) for name in names]
     taken = [each.name for each in benchmarks]
     twice = next((name for name in taken if taken.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f"--against: two benchmarks are called {twice}. Write NAME=FILE for one.")
+        raise InputError("two benchmarks have that name.", field="against", value=twice)
     training = [Text(each.source, 0, each.question, each.answer) for each in problems]
     texts = [text for each in benchmarks for text in each.texts]
     found = overlaps(training, texts, n=n, share=share)
@@ -240,16 +241,72 @@ def _answer(fields: Mapping[str, Any]) -> str:
     return str(value).rpartition("####")[2].strip()
 
 
-def write_outcome(found: Contamination, report: Path | None, clean: Path | None) -> None:
-    """Write the report, and the problems that are left as rows for ``build --problems``.
+def write_outcome(
+    found: Contamination, report: str | Path | None, clean: str | Path | None
+) -> None:
+    """Write the report, and the problems that are left as rows for ``build``.
 
     Raises:
         StoreError: if the disk fails.
     """
     rows = "".join(json.dumps(each.row(), ensure_ascii=False) + "\n" for each in found.clean)
     body = json.dumps(found.report(), indent=2, ensure_ascii=False) + "\n"
-    for path, text in ((report, body), (clean, rows)):
-        if path is not None:
+    for target, text in ((report, body), (clean, rows)):
+        if target is not None:
+            path = Path(target)
             with explained(path.parent, saved=0):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_atomic(path, text.encode())
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecontaminateOptions(Options):
+    """Find training problems that occur in benchmarks, and leave them out.
+
+    A question is the same if only white space or case differs; else it overlaps by its common
+    runs of words. Whether the gold answers agree is told beside it.
+
+    Attributes:
+        problems: Training problems, as `build --problems` takes them, or a sealed dataset.
+        against: File or directory of a benchmark; may be given several times.
+        report: Write every pair here, as JSON.
+        drop: Write the problems that are left here, as JSON lines.
+        out: Write the dataset here, with the result in its manifest and card.
+        split: Split of the training problems.
+        ngram: Words of a run.
+        overlap: Share of common runs that counts.
+    """
+
+    problems: Annotated[Sequence[str], Option(positional=True)] = field(kw_only=False)
+    against: Annotated[Sequence[str], Option(metavar="[NAME=]FILE")]
+    report: Annotated[str | Path | None, Option(metavar="FILE")] = None
+    drop: Annotated[str | Path | None, Option(metavar="FILE")] = None
+    out: str | Path | None = None
+    split: str = "train"
+    ngram: Annotated[int, Option(min=2)] = RUN
+    overlap: Annotated[float, Option(above=0, max=1)] = SHARE
+
+
+def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Contamination:
+    """Hold problems against benchmarks, and write what was asked for.
+
+    Raises:
+        InputError: if there are several datasets to write to one directory, or no question.
+        StoreError: if the disk fails.
+    """
+    if options.out is None:
+        training = load_problems(options.problems, split=options.split).problems
+    elif len(options.problems) == 1:
+        training = sealed_problems(Path(options.problems[0]))
+    else:
+        raise InputError(
+            f"one sealed dataset is written there, got {len(options.problems)} sources.",
+            field="out",
+            value=options.out,
+        )
+    found = hold_against(training, options.against, n=options.ngram, share=options.overlap)
+    write_outcome(found, options.report, options.drop)
+    if options.out is not None:
+        stages = [DecontaminateStage(found)]
+        derive(Path(options.problems[0]), Path(options.out), stages, progress=progress)
+    return found

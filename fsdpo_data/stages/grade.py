@@ -10,21 +10,24 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import Solution
+from fsdpo_data.core.options import Option
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest, outcome_statistics
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.tally import Tally
+from fsdpo_data.engines.options import Workers
+from fsdpo_data.stages.options import StageOptions
 from fsdpo_data.steps.labels import outcome_labels
 
 if TYPE_CHECKING:
@@ -132,3 +135,22 @@ def _judged(solution: Solution, verdict: Verdict) -> Solution:
         outcome=verdict.status,
         labels=outcome_labels(verdict.status, len(solution.completions)),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradeOptions(StageOptions):
+    """Grade the solutions of a dataset again, without sampling, and say what changed.
+
+    Labels follow the new outcomes. Pairs rest on the old ones and are left out.
+
+    Attributes:
+        grader: Full name of a grader.
+        workers: Processes that grade.
+    """
+
+    grader: Annotated[str | None, Option(default="the release's")] = None
+    workers: Workers = None
+
+    def stage(self) -> GradeStage:
+        """Look the grader up."""
+        return GradeStage(get_grader(self.grader).version, self.workers)

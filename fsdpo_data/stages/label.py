@@ -31,6 +31,7 @@ from fsdpo_data.stages.continuations import (
     continuations,
     cost,
 )
+from fsdpo_data.stages.continuer import make_continuer
 from fsdpo_data.stages.grade import gold_answers
 
 if TYPE_CHECKING:
@@ -175,20 +176,6 @@ def _counts(
         yield key, (judged.count("correct"), len(judged))
 
 
-def check_rollouts(n: int) -> int:
-    """Return ``n``.
-
-    Raises:
-        InputError: if it is less than 2: one rollout is the outcome, which costs nothing.
-    """
-    if n < 2:
-        raise InputError(
-            f"--rollouts {n}: expected at least 2. With one, the label is the outcome, which "
-            "`fsdpo-data build` has written already."
-        )
-    return n
-
-
 def cost_line(rollouts: Mapping[str, Any]) -> str:
     """Return what the labels cost, for a person."""
     ratio = rollouts["tokens"] / max(1, rollouts["tokens_of_outcomes"])
@@ -199,9 +186,29 @@ def cost_line(rollouts: Mapping[str, Any]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LabelOptions(ContinueOptions):
-    """The options of ``fsdpo-data label``."""
+    """Label steps by Monte Carlo: continue from each of them and count the right answers.
+
+    The outcome labels (N=1) are there already and cost nothing; this takes N continuations of
+    every step of every solution, and says what they cost.
+
+    Attributes:
+        rollouts: Continuations per step (the paper's N > 1).
+    """
 
     rollouts: int
-    seed: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rollouts < 2:
+            raise InputError(
+                "expected at least 2. With one, the label is the outcome, which `fsdpo-data build` "
+                "has written already.",
+                field="LabelOptions.rollouts",
+                value=self.rollouts,
+            )
+
+    def stage(self) -> LabelStage:
+        """Resolve who continues."""
+        return LabelStage(make_continuer(self, self.rollouts), workers=self.workers)

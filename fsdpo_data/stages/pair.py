@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.options import Option, declared_fields
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.pairs.best_worst import PairSpec, choose
+from fsdpo_data.pairs.first_error import StepPairSpec
 from fsdpo_data.pairs.statistics import pair_statistics, problem_counts
 from fsdpo_data.stages.continuations import ContinueOptions
+from fsdpo_data.stages.continuer import make_continuer
+from fsdpo_data.stages.pair_steps import StepPairStage, check_scored
+from fsdpo_data.steps.rewards import AGGREGATES
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
+
+#: Panels of the options that belong to one style.
+_FULL, _STEPS = "Whole solutions", "Single steps"
 
 
 class PairStage:
@@ -60,30 +68,11 @@ class PairStage:
             raise InputError(_why_none(pl.scan_parquet(files), name, self._spec))
 
 
-def check_scored(files: list[Path], name: Path) -> None:
-    """Refuse solutions without rewards.
-
-    Args:
-        files: The files of ``solutions``.
-        name: The dataset, for the message.
-
-    Raises:
-        InputError: if there are none.
-    """
-    import polars as pl
-
-    rewards = pl.scan_parquet(files).select(pl.col("step_rewards").is_not_null().any())
-    if not rewards.collect().item():
-        raise InputError(
-            f"{name} has no step rewards. Score it first: fsdpo-data score {name} --prm PATH "
-            "--out NEW, then pair NEW."
-        )
-
-
 def _why_none(solutions: pl.LazyFrame, name: Path, spec: PairSpec) -> str:
     counts = problem_counts(solutions)
-    limit = f", or lower --min-margin {spec.min_margin}" if spec.min_margin is not None else ""
-    other = "" if not spec.require_outcome else ", or rank by reward alone (--no-require-outcome)"
+    limit = f", or lower `min_margin={spec.min_margin}`" if spec.min_margin is not None else ""
+    alone = ", or rank by reward alone (`require_outcome=False`)"
+    other = alone if spec.require_outcome else ""
     return (
         f"{name}: none of {counts['problems']} problems gives a pair. {counts['too_easy']} have no "
         f"incorrect solution, {counts['too_hard']} have no correct one. Sample more solutions, or "
@@ -114,16 +103,57 @@ def pair_table(file: Path, spec: PairSpec) -> pa.Table:
     return frame.select(schema.names).to_arrow().cast(schema)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PairOptions(ContinueOptions):
-    """The options of ``fsdpo-data pair``: of both styles, then of either."""
+    """Join solutions, or single steps, to preference pairs by their rewards.
 
-    style: str = "full"
-    max_pairs: int | None = None
-    top: int = 4
-    aggregate: str = "mean"
-    require_outcome: bool = True
-    min_margin: float | None = None
-    threshold: float = 0.5
-    resamples: int = 8
-    seed: int = 2
+    With `--style step-dpo` the steps before the first error of an incorrect solution are continued
+    anew, and the error meets the step of a continuation that ends correct. How it is continued is
+    as for `fsdpo-data label`.
+
+    Attributes:
+        style: Whole solutions (`full`), or the first error against a right step (`step-dpo`).
+        max_pairs: Pairs per problem: the widest margins, or the lowest rewards, first.
+        top: Solutions on each side (the paper's T).
+        aggregate: Step rewards to one reward.
+        require_outcome: Best correct against worst incorrect; else best against worst.
+        min_margin: Reward of the chosen less that of the rejected, at least.
+        threshold: A step with a lower reward is an error.
+        resamples: Continuations of what comes before an error.
+    """
+
+    style: Literal["full", "step-dpo"] = "full"
+    max_pairs: Annotated[int | None, Option(min=1)] = None
+    top: Annotated[int, Option(min=1, panel=_FULL)] = 4
+    aggregate: Annotated[str, Option(panel=_FULL, choices=AGGREGATES)] = "mean"
+    require_outcome: Annotated[bool, Option(panel=_FULL)] = True
+    min_margin: Annotated[float | None, Option(min=-1, max=1, panel=_FULL)] = None
+    threshold: Annotated[float, Option(above=0, max=1, panel=_STEPS)] = 0.5
+    resamples: Annotated[int, Option(min=1, panel=_STEPS)] = 8
+
+    def stage(self) -> PairStage | StepPairStage:
+        """Return the stage of the style; options of the other one are refused."""
+        of_style = {"full": _FULL, "step-dpo": _STEPS}
+        for each in fields(self):
+            panel = declared_fields(PairOptions)[each.name][1].panel
+            changed = getattr(self, each.name) != each.default
+            if changed and panel in of_style.values() and panel != of_style[self.style]:
+                style = next(name for name, its in of_style.items() if its == panel)
+                raise InputError(
+                    f"it goes with `style={style}`.",
+                    field=f"PairOptions.{each.name}",
+                    value=getattr(self, each.name),
+                )
+        if self.style == "step-dpo":
+            spec = StepPairSpec(self.threshold, self.max_pairs)
+            continuer = make_continuer(self, self.resamples)
+            return StepPairStage(spec, continuer, workers=self.workers)
+        return PairStage(
+            PairSpec(
+                top=self.top,
+                aggregate=self.aggregate,
+                require_outcome=self.require_outcome,
+                max_pairs=self.max_pairs,
+                min_margin=self.min_margin,
+            )
+        )

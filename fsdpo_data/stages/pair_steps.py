@@ -3,8 +3,8 @@
 The first step of an incorrect solution whose reward falls below a threshold is its first error.
 The steps before it are continued anew, and of the continuations that end correct the first one
 gives the step that is preferred. Both sides are kept whole, shared steps first, so the pairs have
-the columns of any others; ``fsdpo-train dpo --loss step-dpo`` learns from the step in which the
-sides differ, and ``export --to step-dpo-10k`` writes just that.
+the columns of any others; the loss ``step-dpo`` learns from the step in which the
+sides differ, and the export ``step-dpo-10k`` writes just that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from fsdpo_data.stages.continuations import (
     cost,
 )
 from fsdpo_data.stages.grade import gold_answers
-from fsdpo_data.stages.pair import check_scored
 from fsdpo_data.steps.segment import Segmenter, get_segmenter
 
 if TYPE_CHECKING:
@@ -45,6 +44,26 @@ if TYPE_CHECKING:
 
 #: Folder of the continuations inside the new dataset's directory.
 FOLDER = "resampled"
+
+
+def check_scored(files: list[Path], name: Path) -> None:
+    """Refuse solutions without rewards.
+
+    Args:
+        files: The files of ``solutions``.
+        name: The dataset, for the message.
+
+    Raises:
+        InputError: if there are none.
+    """
+    import polars as pl
+
+    rewards = pl.scan_parquet(files).select(pl.col("step_rewards").is_not_null().any())
+    if not rewards.collect().item():
+        raise InputError(
+            f"{name} has no step rewards. Score it first: fsdpo-data score {name} --prm PATH "
+            "--out NEW, then pair NEW."
+        )
 
 
 class StepPairStage:
@@ -77,7 +96,7 @@ class StepPairStage:
         if not any(True for file in files for _ in first_errors(file, self._spec, counts)):
             raise InputError(
                 f"{source}: no step of {counts['incorrect']} incorrect solutions has a reward "
-                f"below --threshold {self._spec.threshold}. Raise it, or sample more solutions."
+                f"below `threshold={self._spec.threshold}`. Raise it, or sample more solutions."
             )
 
     def run(self, draft: Draft) -> None:
@@ -102,7 +121,7 @@ class StepPairStage:
         if not statistics["pairs"]:
             raise InputError(
                 f"{draft.source}: none of {spent['continuations']} continuations of "
-                f"{spent['beginnings']} beginnings ends correct. Take more with --resamples."
+                f"{spent['beginnings']} beginnings ends correct. Take more: `resamples`."
             )
 
     def _wanted(self, files: Sequence[Path]) -> Iterator[Beginning]:

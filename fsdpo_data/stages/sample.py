@@ -21,7 +21,6 @@ from fsdpo_data.dataset.parquet import write_parquet
 from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, RunDir
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.seal import seal
-from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
@@ -196,34 +195,3 @@ def _quarantine_rows(source: ProblemSet) -> list[dict[str, Any]]:
         {"source": row.source, "row": row.row, "reason": row.reason, "raw": row.raw}
         for row in source.quarantined
     ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildOptions(SamplerOptions):
-    """The options of ``fsdpo-data build``."""
-
-    model: str = "tiny"
-    problems: Sequence[str] = ("embedded",)
-    split: str = "train"
-    limit: int | None = None
-    samples: int = 32
-    temperature: float = 0.8
-    top_p: float = 1.0
-    max_tokens: int = 1024
-    template: str | None = None
-    segmenter: str = "auto"
-    tensor_parallel_size: int = 1
-    data_parallel_size: int = 1
-    out: Path | None = None
-    prm: str | None = None
-    top: int = 4
-
-    @property
-    def engine_args(self) -> dict[str, Any]:
-        """What vLLM is asked for, short forms included."""
-        sizes = {
-            "tensor_parallel_size": self.tensor_parallel_size,
-            "data_parallel_size": self.data_parallel_size,
-        }
-        asked = {name: size for name, size in sizes.items() if size != 1}
-        return asked | super(BuildOptions, self).engine_args

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.engines.load import Host, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import Scorer, SteppedText
+from fsdpo_data.stages.options import StageOptions
 from fsdpo_data.steps.rewards import aggregated
 
 if TYPE_CHECKING:
@@ -126,6 +127,21 @@ def reward_statistics(files: list[Path]) -> dict[str, Any]:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions(StageOptions, ScorerOptions):
+    """Give every step of every solution a reward in [0, 1].
+
+    Attributes:
+        prm: Process reward model: a directory or `org/name[@revision]`.
+    """
+
+    prm: str
+
+    def stage(self) -> ScoreStage:
+        """Check the process reward model and the engine."""
+        return make_score_stage(self.prm, self)
 
 
 def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:

@@ -372,7 +372,18 @@ def test_a_prm_of_another_vocabulary_is_remarked_upon(models: tuple[Path, Path])
 
 def bench(out: Path, *more: str) -> list[str]:
     line = [sys.executable, "-m", "fsdpo_bench", "run", "--task", "embedded", "--limit", "40"]
-    line += ["--model", "tiny", "--decoder", "greedy,sc", "--k", "2", "--k", "4", "--batch", "4"]
+    line += [
+        "--model",
+        "tiny",
+        "--decoder",
+        "greedy,sc",
+        "--k",
+        "2",
+        "--k",
+        "4",
+        "--batch-size",
+        "4",
+    ]
     return [*line, "--max-tokens", "96", "--out", str(out), *more]
 
 

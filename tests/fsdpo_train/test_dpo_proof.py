@@ -82,7 +82,7 @@ def test_published_pairs_train_to_the_losses_of_the_local_ones(
     main = "import sys\nfrom {0} import main\nsys.argv = {1!r}\nmain()\n"
     with running_hub() as hub:
         env = client_env(hub.url, tmp_path / "home", HF_TOKEN=TOKEN, PYTHONWARNINGS="default")
-        push = main.format("fsdpo_data", ["fsdpo-data", "push", "o/r", str(dataset)])
+        push = main.format("fsdpo_data", ["fsdpo-data", "push", str(dataset), "o/r"])
         trained = []
         for data in (dataset, "o/r@v1.0"):
             out = tmp_path / f"out-{len(trained)}"

@@ -90,7 +90,7 @@ def commands(hub: HubServer, home: Path, *listed: list[str]) -> None:
 def test_trl_trains_on_published_pairs_by_name(
     hub: HubServer, dataset: Path, tmp_path: Path
 ) -> None:
-    commands(hub, tmp_path / "home", ["fsdpo_data", "push", "o/r", str(dataset)])
+    commands(hub, tmp_path / "home", ["fsdpo_data", "push", str(dataset), "o/r"])
     found = losses(hub, tmp_path / "home", "DPO", "o/r", "pairs", revision="v1.0")
     assert len(found) == 2
     assert found[0] == pytest.approx(0.6931, abs=1e-3)  # policy and reference are the same
@@ -109,7 +109,7 @@ def test_from_problems_to_training_on_what_was_published(hub: HubServer, tmp_pat
         ["fsdpo_train", *train.split()],
         ["fsdpo_data", "score", built, "--prm", prm, "--out", scored],
         ["fsdpo_data", "pair", scored, "--out", pairs],
-        ["fsdpo_data", "push", "o/embedded", pairs],
+        ["fsdpo_data", "push", pairs, "o/embedded"],
         ["fsdpo_data", "pull", "o/embedded@v1.0", "--out", str(tmp_path / "pulled")],
         ["fsdpo_data", "diff", pairs, str(tmp_path / "pulled")],
     )

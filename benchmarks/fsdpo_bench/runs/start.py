@@ -78,7 +78,7 @@ def run_job(options: RunOptions, warn: Callable[[str], None] = _unheard) -> Path
             job.make_scorer,
             out,
             resume=options.resume,
-            batch=options.batch or job.batch_size,
+            batch=options.batch_size or job.batch_size,
             workers=options.workers,
             progress=shown,
         )
@@ -90,7 +90,7 @@ def _recording(options: RunOptions) -> Recording | None:
 
     Those are what ``fsdpo-data build`` records, and replay without anything known of problems.
     """
-    return None if options.replay is None else read_recording(options.replay, options.series)
+    return None if options.replay is None else read_recording(Path(options.replay), options.series)
 
 
 def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:

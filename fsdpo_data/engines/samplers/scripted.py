@@ -30,8 +30,8 @@ class ScriptedSampler:
     def __init__(self, weights: Weights, options: SamplerOptions) -> None:
         assert options.replay is not None
         self.model = weights.ref
-        self._file = options.replay
-        self._spans = _index(options.replay)
+        self._file = Path(options.replay)
+        self._spans = _index(self._file)
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         """Return the first ``spec.n`` recorded completions of each prompt.

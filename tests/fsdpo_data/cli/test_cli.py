@@ -25,11 +25,11 @@ def dataset(tmp_path: Path) -> Path:
         (["build", "--top-p", "0"], "--top-p 0.0: expected more than 0 and at most 1."),
         (["build", "--max-tokens", "0"], "--max-tokens 0: expected at least 1."),
         (["build", "--limit", "0"], "--limit 0: expected at least 1."),
-        (["build", "--batch", "0"], "--batch 0: expected at least 1."),
+        (["build", "--batch-size", "0"], "--batch-size 0: expected at least 1."),
         (["build", "--segmenter", "lines"], "--segmenter lines: expected one of auto@1"),
         (
             ["build", "--engine", "scripted"],
-            "--engine scripted: the engine scripted and a file",
+            "--engine scripted and --replay FILE go together",
         ),
         (["build", "--engine-arg", "x"], "--engine-arg x: expected KEY=VALUE"),
         (["build", "--model", "qwen-7b-sft"], "Nearest short names: qwen2-7b-sft"),

@@ -22,7 +22,7 @@ from fsdpo_data.engines.load import Host
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.ray import Placement
 from fsdpo_data.models.resolve import resolve
-from fsdpo_data.stages.sample import BuildOptions
+from fsdpo_data.stages.pipeline import BuildOptions
 
 # Its imports warn, and its processes leave sockets to the end.
 needs_ray = [pytest.mark.ray, pytest.mark.filterwarnings("default")]
@@ -79,11 +79,11 @@ def test_a_cluster_without_room_is_refused(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"actors": 2}, "BuildOptions.actors = 2: goes with the engine ray, not auto."),
+        ({"actors": 2}, "BuildOptions.actors = 2: it goes with `engine=ray`, not auto."),
         ({"engine": "ray", "actors": 0}, "BuildOptions.actors = 0: expected at least 1."),
         (
             {"engine": "ray", "data_parallel_size": 2},
-            ".data_parallel_size = 2: the engine ray counts copies as actors",
+            ".data_parallel_size = 2: `engine=ray` counts copies as actors",
         ),
     ],
 )
@@ -94,7 +94,7 @@ def test_options_that_do_not_go_together(options: dict[str, Any], said: str) -> 
 
 
 def test_a_scorer_is_not_copied_without_ray() -> None:
-    with pytest.raises(InputError, match="goes with the engine ray"):
+    with pytest.raises(InputError, match="goes with `engine=ray`"):
         ScorerOptions(engine="vllm", actors=2)
 
 

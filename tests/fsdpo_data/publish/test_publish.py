@@ -88,9 +88,9 @@ def test_push_then_load_then_pull(hub: HubServer, dataset: Path, tmp_path: Path)
         run(
             hub,
             tmp_path / "home",
-            ["push", "o/r", dataset, "--dry-run"],
-            ["push", "o/r", dataset],
-            ["push", "o/r", dataset],
+            ["push", dataset, "o/r", "--dry-run"],
+            ["push", dataset, "o/r"],
+            ["push", dataset, "o/r"],
         ),
         tmp_path / "out",
     )
@@ -127,10 +127,10 @@ def test_push_then_load_then_pull(hub: HubServer, dataset: Path, tmp_path: Path)
 def test_only_what_changed_is_sent(
     hub: HubServer, dataset: Path, changed: Path, tmp_path: Path
 ) -> None:
-    assert run(hub, tmp_path / "home", ["push", "o/r", dataset])[0][0] == 0
+    assert run(hub, tmp_path / "home", ["push", dataset, "o/r"])[0][0] == 0
     repo = repo_of(hub)
     stale = repo.commit({**repo.at(), "pairs/old.parquet": b"stale", "notes.txt": b"theirs"})
-    (answer,) = run(hub, tmp_path / "home", ["push", "o/r", changed])
+    (answer,) = run(hub, tmp_path / "home", ["push", changed, "o/r"])
     assert answer[0] == 0, answer[2]
     lines = {tuple(line.split()) for line in answer[1].splitlines()}
     assert ("remove", "pairs/old.parquet") in lines
@@ -145,7 +145,7 @@ def test_only_what_changed_is_sent(
 def test_a_stopped_push_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     hub.fail("/commit/", 400, times=1)
     hub.fail("/tag/", 400, times=1)
-    before_commit, before_tag, whole = run(hub, tmp_path / "home", *[["push", "o/r", dataset]] * 3)
+    before_commit, before_tag, whole = run(hub, tmp_path / "home", *[["push", dataset, "o/r"]] * 3)
     assert before_commit[0] == before_tag[0] == 1
     assert f"push {dataset} again later: it goes on where it stopped" in before_commit[2]
     assert whole[0] == 0, whole[2]
@@ -157,7 +157,7 @@ def test_a_busy_hub_is_waited_for(hub: HubServer, dataset: Path, tmp_path: Path)
     for part in ("GET /api/datasets", "/repos/create", "/preupload/", "/commit/", "/tag/"):
         hub.fail(part, 429, times=2, Retry_After="0")
     hub.cut("PUT /lfs/", after=500, times=2)
-    (answer,) = run(hub, tmp_path / "home", ["push", "o/r", dataset])
+    (answer,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
     assert answer[0] == 0, answer[2]
     assert set(repo_of(hub).at("v1.0")) == our_files(dataset) | {".gitattributes"}
 
@@ -168,10 +168,11 @@ def test_large_files_go_by_xet_where_it_is_installed(
     pytest.importorskip("hf_xet", reason="comes with huggingface-hub, but not everywhere")
     xet = {"HF_HUB_DISABLE_XET": "0"}
     hub.fail("/commit/", 400, times=1)
-    push = ["push", "o/r", dataset]
+    push = ["push", dataset, "o/r"]
     stopped, whole = run(hub, tmp_path / "home", push, push, **xet)
     assert stopped[0] == 1 and whole[0] == 0, whole[2]
-    later, same = run(hub, tmp_path / "home", ["push", "o/r", changed], [*push[:2], changed], **xet)
+    change = ["push", changed, "o/r"]
+    later, same = run(hub, tmp_path / "home", change, change, **xet)
     assert later[0] == 0 and "has it already: v1.1" in same[1]
     assert set(repo_of(hub).at("v1.0")) == our_files(dataset) | {".gitattributes"}
     for version, source in (("v1.0", dataset), ("v1.1", changed)):
@@ -184,7 +185,7 @@ def test_large_files_go_by_xet_where_it_is_installed(
 
 def test_a_hub_that_stays_busy(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     hub.fail("/commit/", 429, Retry_After="0")
-    (answer,) = run(hub, tmp_path / "home", ["push", "o/r", dataset])
+    (answer,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
     assert answer[0] == 1
     assert "answered 429 for dataset o/r. The Hub limits the rate" in answer[2]
     assert set(repo_of(hub).at()) == {".gitattributes"}
@@ -204,7 +205,7 @@ def test_a_lost_answer_is_no_rival(hub: HubServer, dataset: Path, tmp_path: Path
     manifest = json.loads((dataset / "manifest.json").read_text())
     card = dataset_card(dataset, manifest, name="o/r", revision="v1.0")
     hub.hooks["/commit/"] = commit_and_fail
-    (answer,) = run(hub, tmp_path / "home", ["push", "o/r", dataset])
+    (answer,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
     assert answer[0] == 0, answer[2]
     assert repo.at("v1.0") == files
 
@@ -217,7 +218,7 @@ def test_of_two_pushes_one_wins_and_the_other_is_told(
     hub.hooks["/commit/"] = threading.Barrier(2).wait
     with ThreadPoolExecutor(2) as pool:
         answers = [
-            pool.submit(run, hub, tmp_path / source.parent.name, ["push", "o/r", source])
+            pool.submit(run, hub, tmp_path / source.parent.name, ["push", source, "o/r"])
             for source in (dataset, changed)
         ]
         ended = [answer.result()[0] for answer in answers]
@@ -238,7 +239,7 @@ def test_an_upload_that_is_cut_for_good_changes_nothing(
     hub: HubServer, dataset: Path, tmp_path: Path
 ) -> None:
     hub.cut("PUT /lfs/", after=500)
-    (stopped,) = run(hub, tmp_path / "home", ["push", "o/r", dataset])
+    (stopped,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
     assert stopped[0] == 1
     assert f"cannot reach the Hugging Face Hub at {hub.url} for dataset o/r" in stopped[2]
     assert f"push {dataset} again later: it goes on where it stopped" in stopped[2]
@@ -246,7 +247,7 @@ def test_an_upload_that_is_cut_for_good_changes_nothing(
 
 
 def test_who_may_not_push(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
-    push = ["push", "o/r", dataset]
+    push = ["push", dataset, "o/r"]
     (nobody,) = run(hub, tmp_path / "a", push, token="")
     (wrong,) = run(hub, tmp_path / "b", push, token="hf_wrong")
     (reader,) = run(hub, tmp_path / "c", push, token=READ_TOKEN)
@@ -262,14 +263,14 @@ def test_who_may_not_push(hub: HubServer, dataset: Path, tmp_path: Path) -> None
 def test_without_a_network(dataset: Path, tmp_path: Path) -> None:
     with running_hub() as gone:
         pass
-    (push, pull) = run(gone.url, tmp_path / "home", ["push", "o/r", dataset], ["pull", "o/r"])
+    (push, pull) = run(gone.url, tmp_path / "home", ["push", dataset, "o/r"], ["pull", "o/r"])
     for code, _, err in (push, pull):
         assert code == 1
         assert f"cannot reach the Hugging Face Hub at {gone.url} for dataset o/r" in err
 
 
 def test_opening_and_branches(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
-    push = ["push", "o/r", dataset]
+    push = ["push", dataset, "o/r"]
     private, public, branch = run(
         hub, tmp_path / "home", push, [*push, "--public"], [*push, "--revision", "draft"]
     )
@@ -283,7 +284,7 @@ def test_what_is_not_pushed(hub: HubServer, dataset: Path, tmp_path: Path) -> No
     torn = shutil.copytree(dataset, tmp_path / "torn")
     (torn / "pairs/train-00000-of-00001.parquet").write_bytes(b"PAR1")
     broken, named = run(
-        hub, tmp_path / "home", ["push", "o/r", torn], ["push", "o/r@v1.0", dataset]
+        hub, tmp_path / "home", ["push", torn, "o/r"], ["push", dataset, "o/r@v1.0"]
     )
     assert "was changed since it was sealed" in broken[2]
     assert "'o/r@v1.0' is no repository name: expected org/name, with no @revision" in named[2]
@@ -295,7 +296,7 @@ def test_secrets_stay_here(hub: HubServer, tmp_path: Path) -> None:
         dataset = paired_dataset(tmp_path / str(number))
         file = dataset / "manifest.json"
         file.write_text(file.read_text().replace('"made_by": "', f'"made_by": "{secret}'))
-        (answer,) = run(hub, tmp_path / "home", ["push", "o/r", dataset])
+        (answer,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
         assert answer[0] == 1
         assert ("holds your token" if secret == TOKEN else "a path of this machine") in answer[2]
     assert not hub.requests
@@ -308,7 +309,7 @@ def test_pull_refuses(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     manifest["files"][0]["path"] = "../../escaped.parquet"
     repo.commit({"README.md": b"", "manifest.json": json.dumps(manifest).encode()})
     repo.refs["newer"] = repo.commit({"manifest.json": b'{"schema_version": 2}'}, "newer")
-    assert run(hub, tmp_path / "home", ["push", "o/r", dataset])[0][0] == 0
+    assert run(hub, tmp_path / "home", ["push", dataset, "o/r"])[0][0] == 0
     damaged = repo_of(hub)
     solutions = "solutions/train-00000-of-00001.parquet"
     damaged.commit({**damaged.at(), solutions: damaged.at()[solutions] + b"x"})
@@ -328,7 +329,7 @@ def test_pull_refuses(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
 def test_a_stopped_pull_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     pull = ["pull", "o/r@v1.0", "--out", out]
-    assert run(hub, tmp_path / "home", ["push", "o/r", dataset])[0][0] == 0
+    assert run(hub, tmp_path / "home", ["push", dataset, "o/r"])[0][0] == 0
     hub.fail("/resolve/" + repo_of(hub).refs["main"] + "/solutions", 404)
     (stopped,) = run(hub, tmp_path / "home", pull)
     assert stopped[0] == 1 and not out.exists()

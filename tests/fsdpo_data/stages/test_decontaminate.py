@@ -214,7 +214,7 @@ def test_what_a_benchmark_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPa
              f"{tmp_path}/math/easy=1.jsonl", f"mine={tmp_path}/test.jsonl")  # fmt: skip
     called = [read_benchmark(name).name for name in names]
     assert called == ["test", "math", "math", "easy=1", "mine"]
-    with pytest.raises(InputError, match="two benchmarks are called math"):
+    with pytest.raises(InputError, match="against = 'math': two benchmarks have that name"):
         hold_against([], names[1:3])
 
 

@@ -18,7 +18,7 @@ from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.stages.continuations import Continuer, continuation_sampling
-from fsdpo_data.stages.label import LabelStage, check_rollouts
+from fsdpo_data.stages.label import LabelOptions, LabelStage
 
 END = "Step 2: So it is {}. The answer is: {}"
 
@@ -155,8 +155,8 @@ def test_an_unreadable_gold_gives_no_counts(tmp_path: Path) -> None:
 
 
 def test_one_rollout_is_free_already() -> None:
-    with pytest.raises(InputError, match="--rollouts 1: expected at least 2"):
-        check_rollouts(1)
+    with pytest.raises(InputError, match=r"LabelOptions\.rollouts = 1: expected at least 2"):
+        LabelOptions("runs/a", out="runs/b", rollouts=1)
 
 
 def test_the_command_line_with_the_embedded_model(

@@ -239,7 +239,7 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
         ({right(0): None, wrong(0): None}, "has no step rewards. Score it first"),
         ({right(0): [0.5, 0.5]}, "2 have no incorrect solution, 0 have no correct one"),
         ({wrong(0): [0.5, 0.5]}, "0 have no incorrect solution, 2 have no correct one"),
-        ({right(0): [0.5, 0.5], wrong(0): [0.5, 0.5]}, r"lower --min-margin 0\.3"),
+        ({right(0): [0.5, 0.5], wrong(0): [0.5, 0.5]}, r"lower `min_margin=0\.3`"),
     ],
 )
 def test_a_dataset_that_gives_no_pair_leaves_nothing_behind(

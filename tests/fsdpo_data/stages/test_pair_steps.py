@@ -156,7 +156,7 @@ def test_the_threshold_says_what_an_error_is(scored: Callable[..., Path]) -> Non
     manifest, rows = paired(source, threshold=0.15)
     assert [row["rejected"] for row in rows] == [LATE]
     assert manifest["pairs"]["solutions"]["no_error"] == 2
-    with pytest.raises(InputError, match=r"no step of 4 incorrect .* below --threshold 0.01"):
+    with pytest.raises(InputError, match=r"no step of 4 incorrect .* below `threshold=0.01`"):
         paired(source, "none", threshold=0.01)
 
 
@@ -276,9 +276,9 @@ def test_the_command_line_with_the_embedded_model(
     assert code == 0, err
     assert "8 continuations of" in " ".join(out.split())
     code, _, err = run(capsys, *command, "--top", "2")
-    assert code == 1 and "belong to --style full" in err
+    assert code == 1 and "--top 2: it goes with --style full" in err
     code, _, err = run(capsys, *command[:4], "--resamples", "4")
-    assert code == 1 and "belong to --style step-dpo" in err
+    assert code == 1 and "--resamples 4: it goes with --style step-dpo" in err
     report = train_dpo(DpoConfig(data=steps, out=tmp_path / "policy", loss="step-dpo", lr=1e-4))
     assert (
         report.counts["pairs"] == json.loads((steps / "manifest.json").read_text())["rows"]["pairs"]

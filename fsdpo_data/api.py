@@ -1,0 +1,313 @@
+"""The public face: what ``import fsdpo_data as fd`` gives, and what the command line calls.
+
+What a function takes is declared once, in a class of options beside what it does; here the options
+become keywords. Nothing prints, and what goes wrong is an ``FsdpoError`` that names the field.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from fsdpo_data.answers import Verdict
+from fsdpo_data.answers.grader import get_grader
+from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.nouns import Pair, Problem, Solution
+from fsdpo_data.core.options import help_of, summary
+from fsdpo_data.core.progress import SILENT, Progress
+from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.diff import Difference
+from fsdpo_data.dataset.diff import diff as compare
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines import load
+from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
+from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.exchange.export import Exported, export
+from fsdpo_data.publish.pull import pull as fetch
+from fsdpo_data.publish.push import plan_push
+from fsdpo_data.publish.push import push as carry_out
+from fsdpo_data.stages.decontaminate import (
+    Contamination,
+    DecontaminateOptions,
+    run_decontaminate,
+)
+from fsdpo_data.stages.grade import GradeOptions
+from fsdpo_data.stages.label import LabelOptions
+from fsdpo_data.stages.options import StageOptions
+from fsdpo_data.stages.pair import PairOptions
+from fsdpo_data.stages.pipeline import BuildOptions, run_build
+from fsdpo_data.stages.score import ScoreOptions
+from fsdpo_data.steps.segment import get_segmenter
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = [
+    "Dataset",
+    "FsdpoError",
+    "Pair",
+    "Problem",
+    "SamplingSpec",
+    "Solution",
+    "SteppedText",
+    "Verdict",
+    "build",
+    "decontaminate",
+    "grade",
+    "load_sampler",
+    "load_scorer",
+    "open_dataset",
+    "pull",
+    "push",
+    "segment",
+]
+
+P = ParamSpec("P")
+Given = TypeVar("Given")
+Result = TypeVar("Result")
+StrPath = str | Path
+
+
+def _documented(function: Callable[P, Result], kind: type, text: str) -> Callable[P, Result]:
+    """Give a function the signature and the help of a class of options."""
+    attributes = "".join(f"\n    {name}: {told}" for name, told in help_of(kind).items())
+    function.__doc__ = f"{text}\n\nArgs:{attributes}"
+    function.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
+    return function
+
+
+def keywords(
+    kind: Callable[P, Given],
+) -> Callable[[Callable[[Given], Result]], Callable[P, Result]]:
+    """Let a function of options be called with the options themselves."""
+
+    def of(run: Callable[[Given], Result]) -> Callable[P, Result]:
+        @functools.wraps(run)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Result:
+            return run(kind(*args, **kwargs))
+
+        return _documented(call, kind, run.__doc__ or "")  # type: ignore[arg-type]
+
+    return of
+
+
+def _stage(
+    kind: Callable[Concatenate[StrPath, P], StageOptions],
+) -> Callable[Concatenate[Dataset, P], Dataset]:
+    """Return the method that runs a stage on a dataset."""
+
+    def method(self: Dataset, *args: P.args, **kwargs: P.kwargs) -> Dataset:
+        return run_stage(kind(self.path, *args, **kwargs))
+
+    return _documented(method, kind, summary(kind))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A sealed dataset on disk; it never changes, and what is made of it is a new one.
+
+    Attributes:
+        path: Its directory.
+        manifest: What it holds, where that comes from, and what it cost.
+    """
+
+    path: Path
+    manifest: Manifest
+
+    def problems(self) -> pl.LazyFrame:
+        """Return the problems; a row has the fields of :meth:`Problem.row`."""
+        return self._rows("problems")
+
+    def solutions(self) -> pl.LazyFrame:
+        """Return the solutions; a row has the fields of :class:`Solution`."""
+        return self._rows("solutions")
+
+    def pairs(self) -> pl.LazyFrame:
+        """Return the preference pairs; a row has the fields of :class:`Pair`.
+
+        Raises:
+            InputError: if it has none.
+        """
+        return self._rows("pairs")
+
+    def _rows(self, config: str) -> pl.LazyFrame:
+        import polars as pl
+
+        names = [each["path"] for each in self.manifest["files"]]
+        files = [self.path / name for name in names if name.startswith(f"{config}/")]
+        if not files:
+            raise InputError(f"{self.path} has no {config}.")
+        return pl.scan_parquet(files, glob=False)
+
+    def examples(
+        self, count: int, *, problem: str | None, outcome: str | None, seed: int
+    ) -> list[dict[str, Any]]:
+        """Return problems with their solutions under ``solutions``.
+
+        Args:
+            count: Problems to draw.
+            problem: Id, or its beginning, of the one problem to show; otherwise some are drawn.
+            outcome: Only solutions of this outcome, and problems that have one.
+            seed: For the draw.
+
+        Raises:
+            InputError: if nothing matches.
+        """
+        import polars as pl
+
+        problems, solutions = self.problems(), self.solutions()
+        if outcome:
+            solutions = solutions.filter(pl.col("outcome") == outcome)
+            problems = problems.join(solutions, on="problem_id", how="semi")
+        if problem:
+            problems = problems.filter(pl.col("problem_id").str.starts_with(problem))
+        found = problems.collect()
+        if found.is_empty():
+            wanted = f"problem {problem!r}" if problem else f"a solution with outcome {outcome!r}"
+            raise InputError(f"{self.path} holds no {wanted}. Leave it out to see what is there.")
+        found = found.head(count) if problem else found.sample(min(count, len(found)), seed=seed)
+        of_them = solutions.filter(pl.col("problem_id").is_in(found["problem_id"].implode()))
+        grouped = of_them.sort("sample_index").collect().partition_by("problem_id", as_dict=True)
+        return [
+            {**row, "solutions": grouped[(row["problem_id"],)].to_dicts()}
+            for row in found.iter_rows(named=True)
+            if (row["problem_id"],) in grouped
+        ]
+
+    label = _stage(LabelOptions)
+    score = _stage(ScoreOptions)
+    grade = _stage(GradeOptions)
+    pair = _stage(PairOptions)
+
+    def validate(self) -> Dataset:
+        """Check every file, row and count against the schema and the manifest.
+
+        Raises:
+            SchemaError: saying what is wrong, and in which row.
+        """
+        validate(self.path)
+        return self
+
+    def diff(self, other: Dataset) -> dict[str, Difference]:
+        """Return by config which rows ``other`` has more, fewer, or describes otherwise."""
+        return dict(compare(self.path, other.path))
+
+    def export(self, to: str, out: StrPath) -> Exported:
+        """Write the dataset in somebody else's format.
+
+        Args:
+            to: One of :data:`fsdpo_data.exchange.formats.FORMATS`.
+            out: A new or empty folder.
+        """
+        return export(self.path, to, Path(out))
+
+    def push(self, name: str, *, public: bool = False, branch: str = "main") -> str:
+        """Publish the dataset as ``org/name``; see :func:`push`."""
+        return push(self.path, name, public=public, branch=branch)
+
+
+def open_dataset(path: StrPath) -> Dataset:
+    """Open a sealed dataset.
+
+    Raises:
+        SchemaError: if there is none, or it is of another schema.
+    """
+    return Dataset(Path(path), read_manifest(Path(path)))
+
+
+def build_dataset(options: BuildOptions, progress: Progress = SILENT) -> Dataset:
+    """Sample, segment, grade, label and seal; with a PRM, score and pair too."""
+    return Dataset(*run_build(options, progress))
+
+
+@keywords(BuildOptions)
+def build(options: BuildOptions) -> Dataset:
+    """Sample solutions, cut them into steps, grade and label them, and seal the dataset."""
+    return build_dataset(options)
+
+
+def run_stage(options: StageOptions, progress: Progress = SILENT) -> Dataset:
+    """Make a new dataset of a dataset, as the class of the options says."""
+    out = Path(options.out)
+    stages = [options.stage()]
+    manifest = derive(Path(options.data), out, stages, resume=options.resume, progress=progress)
+    return Dataset(out, manifest)
+
+
+@keywords(DecontaminateOptions)
+def decontaminate(options: DecontaminateOptions) -> Contamination:
+    """Find training problems that occur in benchmarks."""
+    return run_decontaminate(options, SILENT)
+
+
+def grade(gold: str, response: str, grader: str | None = None) -> Verdict:
+    r"""Say whether a response gives the gold answer.
+
+    >>> grade("1/2", r"so \\boxed{0.5}").status
+    'correct'
+
+    Args:
+        gold: The right answer, as a source writes it.
+        response: What a model wrote.
+        grader: Full name of the grader; the release's if None.
+    """
+    return get_grader(grader).grade([(gold, response)])[0]
+
+
+def segment(text: str, segmenter: str = "auto") -> list[str]:
+    """Cut a solution into steps; joined they are the text, to the character.
+
+    Args:
+        text: The solution.
+        segmenter: `auto`, `step-marker`, `newline` or `blank-line`.
+    """
+    return get_segmenter(segmenter)[1](text)
+
+
+def _loader(
+    kind: Callable[P, Given], make: Callable[[str, Given | None], Result]
+) -> Callable[Concatenate[str, P], Result]:
+    """Return a function that loads a model of that name, with options as keywords."""
+
+    def load(name: str, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return make(name, kind(*args, **kwargs))
+
+    load.__doc__ = make.__doc__
+    return load
+
+
+load_sampler = _loader(SamplerOptions, load.load_sampler)
+load_scorer = _loader(ScorerOptions, load.load_scorer)
+
+
+def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main") -> str:
+    """Publish a dataset: validate, one commit, one tag, read back.
+
+    Args:
+        data: A sealed dataset.
+        name: ``org/name`` on the Hub.
+        public: Let everybody read it.
+        branch: Branch that gets the commit.
+
+    Returns:
+        The commit.
+    """
+    return carry_out(plan_push(Path(data), name, branch=branch), public=public, progress=SILENT)
+
+
+def pull(name: str, out: StrPath | None = None, progress: Progress = SILENT) -> Dataset:
+    """Fetch a dataset from the Hub and check every file, row and count.
+
+    Args:
+        name: ``org/name`` or ``org/name@tag``.
+        out: Directory; ``runs/NAME-TAG`` if None.
+        progress: Told of every file.
+    """
+    target = Path(out or Path("runs") / name.rpartition("/")[2].replace("@", "-"))
+    return Dataset(target, fetch(name, target, progress=progress))

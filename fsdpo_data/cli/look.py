@@ -1,0 +1,188 @@
+"""The commands of ``fsdpo-data`` that look at datasets, and at what can be named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fsdpo_data import api
+from fsdpo_data.cli.options import command
+from fsdpo_data.cli.show import print_problem, print_summary
+from fsdpo_data.core.nouns import Outcome
+from fsdpo_data.core.options import Option, Options
+from fsdpo_data.dataset.diff import changed_specs
+from fsdpo_data.dataset.migrate import migrate
+from fsdpo_data.dataset.schema import SCHEMA_VERSION
+from fsdpo_data.engines.options import Seed
+from fsdpo_data.models.prompts import TEMPLATES, full_name
+from fsdpo_data.models.resolve import MODELS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateOptions(Options):
+    """Check every file, row and count of a dataset against the schema and its manifest.
+
+    Attributes:
+        data: A sealed dataset.
+        json: Print the manifest instead.
+    """
+
+    data: Annotated[Path, Option(positional=True)]
+    json: bool = False
+
+
+def validate(options: ValidateOptions) -> None:
+    """Validate, and say what was checked."""
+    manifest = api.open_dataset(options.data).validate().manifest
+    if options.json:
+        typer.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
+        return
+    rows = manifest["rows"]
+    typer.echo(
+        f"{options.data} is valid: schema {manifest['schema_version']}, {rows['problems']:,} "
+        f"problems, {rows['solutions']:,} solutions, digest {manifest['digest']}"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectOptions(Options):
+    """Show statistics, then problems with their step-marked solutions.
+
+    Attributes:
+        data: A sealed dataset.
+        count: Problems to show.
+        samples: Solutions to show of each.
+        problem: Id of one problem, or its start.
+        outcome: Only solutions of this outcome.
+        seed: Draws the problems.
+    """
+
+    data: Annotated[Path, Option(positional=True)]
+    count: Annotated[int, Option(min=0)] = 2
+    samples: Annotated[int, Option(min=1)] = 3
+    problem: Annotated[str | None, Option(metavar="ID")] = None
+    outcome: Outcome | None = None
+    seed: Seed = 0
+
+
+def inspect(options: InspectOptions) -> None:
+    """Print what the manifest says, then problems."""
+    data = api.open_dataset(options.data)
+    print_summary(data.manifest, str(options.data))
+    if options.count == 0:
+        return
+    typer.echo()
+    shown = data.examples(
+        options.count, problem=options.problem, outcome=options.outcome, seed=options.seed
+    )
+    for each in shown:
+        print_problem(each, options.samples)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions(Options):
+    """Compare two datasets: rows added, removed, regraded, relabelled, rescored.
+
+    Attributes:
+        data: A sealed dataset.
+        other: Another one.
+        json: Print counts for machines.
+    """
+
+    data: Annotated[Path, Option(positional=True)]
+    other: Annotated[Path, Option(positional=True)]
+    json: bool = False
+
+
+def diff(options: DiffOptions) -> None:
+    """Print what differs, a line for each config."""
+    found = api.open_dataset(options.data).diff(api.open_dataset(options.other))
+    specs = changed_specs(options.data, options.other)
+    if options.json:
+        counts = {config: asdict(difference) for config, difference in found.items()}
+        typer.echo(json.dumps({"specs": specs, **counts}, indent=2, ensure_ascii=False))
+        return
+    for key, old, new in specs:
+        typer.echo(f"spec {key}: {json.dumps(old)} → {json.dumps(new)}")
+    for config, difference in found.items():
+        changed = [f"{count:,} {what}" for what, count in difference.changed.items() if count]
+        said = [f"{difference.added:,} added", f"{difference.removed:,} removed", *changed]
+        kept = f"{difference.kept:,} in both"
+        typer.echo(f"{config}: {', '.join(said)}  ({kept})" if difference else f"{config}: {kept}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MigrateOptions(Options):
+    """Bring a dataset to the schema of this release; the old one stays as it is.
+
+    Attributes:
+        data: A sealed dataset of an older schema.
+        out: A new directory.
+    """
+
+    data: Annotated[Path, Option(positional=True)]
+    out: Path
+
+
+def bring(options: MigrateOptions) -> None:
+    """Migrate, and say from where to where."""
+    old = migrate(options.data, options.out)
+    typer.echo(f"{options.out}: migrated from schema {old} to {SCHEMA_VERSION}, and valid")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelsOptions(Options):
+    """List the short names of models, with what each stands for and how it is asked."""
+
+
+def models(options: ModelsOptions) -> None:
+    """Print a line for each short name."""
+    width = max(map(len, MODELS))
+    for name, model in MODELS.items():
+        typer.echo(
+            f"{name:<{width}}  {model.template:<17} {model.repo or model.note or 'embedded'}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemplatesOptions(Options):
+    """List the prompt templates, with the text of one if it is named.
+
+    Attributes:
+        name: Its text is shown.
+    """
+
+    name: Annotated[str | None, Option(positional=True)] = None
+
+
+def templates(options: TemplatesOptions) -> None:
+    """Print the names, or one text."""
+    if options.name is None:
+        typer.echo("\n".join(TEMPLATES))
+        return
+    typer.echo(TEMPLATES[full_name(options.name)].text)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    example = "**Example** `fsdpo-data {}`".format
+    command(app, InspectOptions, panel="Look", examples=_INSPECT)(inspect)
+    command(app, ValidateOptions, panel="Look", examples=example("validate runs/a"))(validate)
+    command(app, DiffOptions, panel="Look", examples=example("diff runs/a runs/a-regraded"))(diff)
+    command(app, ModelsOptions, panel="Look", examples=example("models"))(models)
+    command(app, TemplatesOptions, panel="Look", examples=example("templates alpaca"))(templates)
+    migrating = example("migrate runs/old --out runs/new")
+    command(app, MigrateOptions, name="migrate", panel="Share", examples=migrating)(bring)
+
+
+_INSPECT = """
+**Examples**
+
+- `fsdpo-data inspect runs/a --count 3 --samples 2`
+- `fsdpo-data inspect runs/a --outcome incorrect`
+- `fsdpo-data inspect runs/a --problem 3fa9`
+"""

@@ -1,0 +1,211 @@
+"""The commands of ``fsdpo-data`` that give datasets to others, and take theirs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fsdpo_data import api
+from fsdpo_data.cli.options import command
+from fsdpo_data.cli.show import print_summary
+from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.progress import progress
+from fsdpo_data.exchange.formats import FORMATS
+from fsdpo_data.exchange.import_rows import import_rows, quarantine
+from fsdpo_data.exchange.stepwise import READERS
+from fsdpo_data.publish.push import plan_push
+from fsdpo_data.publish.push import push as carry_out
+
+if TYPE_CHECKING:
+    from fsdpo_data.publish.push import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushOptions(Options):
+    """Publish a dataset: validate, one commit, one tag, read back.
+
+    Only what changed is sent. Stopped at any moment, the same command goes on; until the commit,
+    nobody sees anything of it. The token comes from `HF_TOKEN` or `hf auth login`, never from the
+    command line.
+
+    Attributes:
+        data: A sealed dataset.
+        name: Dataset on the Hub.
+        public: Let everybody read it; new ones are private.
+        dry_run: Show what would be sent, then stop.
+        revision: Branch that gets the commit.
+    """
+
+    data: Annotated[Path, Option(positional=True)]
+    name: Annotated[str, Option(positional=True, metavar="ORG/NAME")]
+    public: bool = False
+    dry_run: bool = False
+    revision: str = "main"
+
+
+_PUSH = """
+**Examples**
+
+- `fsdpo-data push runs/pairs org/name --dry-run` — what would be sent, and nothing more
+- `fsdpo-data push runs/pairs org/name` — private; the next version, v1.0, v1.1 …
+- `fsdpo-data push runs/pairs org/name --public`
+"""
+
+
+def push(options: PushOptions) -> None:
+    """Show the plan, and carry it out."""
+    _quiet_bars()
+    plan = plan_push(options.data, options.name, branch=options.revision)
+    _print_plan(plan, public=options.public)
+    opens = options.public and plan.remote.private
+    if options.dry_run or (plan.up_to_date and not opens):
+        return
+    with progress() as shown:
+        commit = carry_out(plan, public=options.public, progress=shown)
+    typer.echo(f"\npushed {plan.repo.url} {plan.tag} at {commit}, read back and compared")
+    typer.echo(f"next: fsdpo-data pull {options.name}@{plan.tag}")
+
+
+def _print_plan(plan: Plan, *, public: bool) -> None:
+    """Print what a push will do."""
+    if plan.up_to_date:
+        typer.echo(f"{plan.repo.url} has it already: {plan.tag} at {plan.remote.head}")
+        return
+    if plan.remote.private is None:
+        typer.echo(f"new {'public' if public else 'private'} dataset {plan.repo.url}")
+    else:
+        typer.echo(f"{plan.repo.url}, branch {plan.branch} at {plan.remote.head}")
+    for content in plan.send:
+        change = "change" if content.path in plan.remote.files else "add"
+        typer.echo(f"  {change:<7}{_size(content.size):>9}  {content.path}")
+    for path in plan.remove:
+        typer.echo(f"  remove {'':>9}  {path}")
+    kept = len(plan.contents) - len(plan.send)
+    size = _size(sum(content.size for content in plan.send))
+    typer.echo(f"{len(plan.send)} files, {size}, as {plan.tag}; {kept} are there already")
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
+def _quiet_bars() -> None:
+    """Keep the Hub client's own bars for terminals."""
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullOptions(Options):
+    """Fetch a dataset from the Hub and check every file, row and count.
+
+    Attributes:
+        name: Dataset; the latest if no tag is given.
+        out: Directory.
+    """
+
+    name: Annotated[str, Option(positional=True, metavar="ORG/NAME[@TAG]")]
+    out: Annotated[Path | None, Option(default="runs/NAME-TAG")] = None
+
+
+def pull(options: PullOptions) -> None:
+    """Fetch, and say what came."""
+    _quiet_bars()
+    with progress() as shown:
+        data = api.pull(options.name, options.out, shown)
+    print_summary(data.manifest, f"pulled {options.name} to {data.path}")
+    typer.echo(f"\nnext: fsdpo-data inspect {data.path}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(Options):
+    """Write a dataset in somebody else's format.
+
+    Attributes:
+        data: A sealed dataset.
+        to: Format; see below.
+        out: A new folder.
+    """
+
+    data: Annotated[Path, Option(positional=True)]
+    to: Annotated[str, Option(choices=FORMATS, metavar="FORMAT")]
+    out: Path
+
+
+_EXPORT = "\n".join(
+    [
+        "**Example** `fsdpo-data export runs/pairs --to trl-preference --out runs/trl`\n",
+        "**Formats**\n",
+        *(f"- `{name}` — {form.reader}; loses {form.loses}" for name, form in FORMATS.items()),
+    ]
+)
+
+
+def export(options: ExportOptions) -> None:
+    """Export, and say what the format has no words for."""
+    found = api.open_dataset(options.data).export(options.to, options.out)
+    form = FORMATS[options.to]
+    typer.echo(f"wrote {found.rows:,} rows to {found.file}, for {form.reader}")
+    typer.echo(f"lost: {form.loses}")
+    for reason, count in sorted(found.left_out.items()):
+        typer.echo(f"left out: {count:,} rows, because {reason}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions(Options):
+    """Read somebody else's step labels, as rows for `fsdpo-train prm`.
+
+    Rows that cannot be read go to a file beside `--out`, each with the reason.
+
+    Attributes:
+        file: JSON lines, JSON, parquet or CSV.
+        source: Format; see below.
+        out: A new file ending in .jsonl.
+        template: Prompt template of the problems.
+    """
+
+    file: Annotated[Path, Option(positional=True)]
+    source: Annotated[str, Option(flag="--from", choices=READERS, metavar="FORMAT")]
+    out: Path
+    template: str = "problem"
+
+
+_IMPORT = "\n".join(
+    [
+        "**Example** `fsdpo-data import prm800k.jsonl --from prm800k --out runs/prm800k.jsonl`\n",
+        "**Formats**\n",
+        *(f"- `{name}` — loses {reader.loses}" for name, reader in READERS.items()),
+    ]
+)
+
+
+def import_(options: ImportOptions) -> None:
+    """Import, and say what was set aside."""
+    found = import_rows(options.file, options.source, options.out, options.template)
+    typer.echo(
+        f"wrote {found.rows:,} solutions of {found.read:,} rows to {options.out}: "
+        f"{found.steps[True]:,} right steps, {found.steps[False]:,} wrong"
+    )
+    typer.echo(f"lost: {READERS[options.source].loses}")
+    if found.set_aside:
+        typer.echo(f"set aside: {len(found.set_aside):,} rows, in {quarantine(options.out)}")
+    typer.echo(f"next: fsdpo-train prm {options.out} --out runs/prm")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    pulling = "**Example** `fsdpo-data pull org/name@v1.0 --out runs/theirs`"
+    command(app, PushOptions, panel="Share", examples=_PUSH)(push)
+    command(app, PullOptions, panel="Share", examples=pulling)(pull)
+    command(app, ExportOptions, panel="Share", examples=_EXPORT)(export)
+    command(app, ImportOptions, name="import", panel="Share", examples=_IMPORT)(import_)

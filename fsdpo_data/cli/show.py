@@ -1,0 +1,85 @@
+"""Datasets for people: a manifest as a table, problems with their step-marked solutions."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.core.nouns import OUTCOMES
+from fsdpo_data.dataset.describe import summary_rows
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_COLOURS = {"correct": "green", "incorrect": "red"}
+_SIGNS = {True: "[green]+[/]", False: "[red]-[/]", None: "[yellow]?[/]"}
+
+
+def print_summary(manifest: Mapping[str, Any], title: str) -> None:
+    """Print what a manifest says, as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in summary_rows(manifest):
+        table.add_row(name, value)
+    Console().print(table)
+
+
+def print_changes(regraded: Mapping[str, Any]) -> None:
+    """Print how many solutions went from which outcome to which."""
+    from rich.console import Console
+    from rich.table import Table
+
+    counts = {(was, now): count for was, now, count in regraded["outcomes"]}
+    outcomes = [each for each in OUTCOMES if any(each in pair for pair in counts)]
+    title = f"\n{regraded['changed']:,} outcomes changed from {regraded['from']}"
+    title += f" (rows) to {regraded['to']} (columns)"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    for now in outcomes:
+        table.add_column(now.replace("_", " "), justify="right")
+    for was in outcomes:
+        cells = [f"{counts.get((was, now), 0):,}" for now in outcomes]
+        table.add_row(was.replace("_", " "), *cells)
+    Console().print(table)
+
+
+def print_problem(problem: Mapping[str, Any], samples: int) -> None:
+    """Print a problem and up to ``samples`` of its solutions, a step at a time."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console()
+    console.rule(f"[bold]{problem['problem_id']}[/]  {escape(problem['source'])}", align="left")
+    console.print(textwrap.fill(problem["question"], console.width), markup=False, highlight=False)
+    console.print(f"[bold]gold[/] {escape(problem['answer'])}", highlight=False)
+    for solution in problem["solutions"][:samples]:
+        _print_solution(console, solution)
+    hidden = len(problem["solutions"]) - samples
+    if hidden > 0:
+        console.print(f"\n[dim]{hidden} more; --samples {len(problem['solutions'])} shows all[/]")
+    console.print()
+
+
+def _print_solution(console: Console, solution: Mapping[str, Any]) -> None:
+    from rich.markup import escape
+
+    colour = _COLOURS.get(solution["outcome"], "yellow")
+    answer = escape(solution["answer"]) if solution["answer"] is not None else "none"
+    cut = ", truncated" if solution["finish_reason"] == "length" else ""
+    console.print(
+        f"\n[bold {colour}]#{solution['sample_index']} {solution['outcome']}[/]  "
+        f"answer {answer}  [dim]{solution['n_tokens']} tokens{cut}  {solution['solution_id']}[/]",
+        highlight=False,
+    )
+    steps = solution["completions"]
+    labels = solution["labels"] or [None] * len(steps)
+    rewards = solution["step_rewards"] or [None] * len(steps)
+    for number, (step, label, reward) in enumerate(zip(steps, labels, rewards, strict=True), 1):
+        score = f" {reward:.2f}" if reward is not None else ""
+        body = escape(step.rstrip()).replace("\n", "\n" + " " * 8)
+        console.print(f" {_SIGNS[label]} [dim]{number:>3}{score}[/]  {body}", highlight=False)
