@@ -55,7 +55,7 @@ def _table(parameters: list[Any]) -> Table:
     from rich.table import Table
 
     rows = [(_flags(each), Markdown(_told(each))) for each in parameters]
-    widest = max(len(word) for flags, _ in rows for word in flags.split() if "|" not in word)
+    widest = max(len(word) for flags, _ in rows for word in flags.split())
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(max_width=max(FLAGS, widest), overflow="fold", style="cyan")
     table.add_column(ratio=1)
@@ -66,7 +66,7 @@ def _table(parameters: list[Any]) -> Table:
 
 def _flags(parameter: Any) -> str:
     """Return the flags of a parameter, those that switch off on a line of their own."""
-    metavar = parameter.metavar or ""
+    metavar = (parameter.metavar or "").replace("|", " | ")  # so that choices can wrap
     if isinstance(parameter, TyperArgument):
         return str(metavar)
     short_first = sorted(parameter.opts, key=len)

@@ -79,7 +79,7 @@ def test_help_shows_every_flag_whole(flag: str) -> None:
     _, shown, _ = ran(flag)
     assert "Cut a cake." in shown and "cake cut it" in shown and "Taste" in shown
     off = "--no-share-one-prompt-for-all"
-    for word in ("DATA", "--samples N", "--style fair|greedy", off, "--resume", "--out PATH"):
+    for word in ("DATA", "--samples N", "--style fair | greedy", off, "--resume", "--out PATH"):
         assert word in shown, word
     assert "[default: 8]" in shown and "[required]" in shown
 
