@@ -16,12 +16,16 @@ class Budget:
 
     Args:
         operations: How many are granted.
+
+    Attributes:
+        decided_by: The tier that said the last word, where that is not the count's: ``symbolic``.
     """
 
-    __slots__ = ("left",)
+    __slots__ = ("decided_by", "left")
 
     def __init__(self, operations: int) -> None:
         self.left = operations
+        self.decided_by = ""
 
     def spend(self, operations: int) -> None:
         """Count ``operations``.

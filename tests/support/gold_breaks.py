@@ -50,8 +50,8 @@ def scaled(gold: str) -> Iterator[str]:
             text = decimal_text(value * factor)
             if text is not None:
                 yield text
-        text = decimal_text(value * 100)
-        yield f"{text}\\%"
+        # A percent is its value, so 75 % is no break of 0.75, but 0.75 % is.
+        yield f"{decimal_text(value if abs(value) < 1 else value * 10_000)}\\%"
 
 
 def next_integer(gold: str) -> Iterator[str]:

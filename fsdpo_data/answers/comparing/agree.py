@@ -6,8 +6,16 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fsdpo_data.answers.budget import Budget, TooLarge
+from fsdpo_data.answers.comparing import symbolic
 from fsdpo_data.answers.comparing.modular import PRIMES, Residues, Undefined, rational_value
-from fsdpo_data.answers.comparing.numeric import Evaluator, Real, context, has_imaginary, symbols
+from fsdpo_data.answers.comparing.numeric import (
+    Evaluator,
+    Real,
+    context,
+    counters,
+    has_imaginary,
+    symbols,
+)
 from fsdpo_data.answers.lexicon.numbers import MIN_DIGITS_OTHER, agree, rounds_to, stands_for
 from fsdpo_data.answers.tree import Const, Mul, Node, Num, Pow, Sym, multiply, substitute
 
@@ -40,7 +48,9 @@ def same_node(left: Node, right: Node, budget: Budget) -> bool:
         return True
     if _is_shown(left, right) or _is_shown(right, left):
         return _to_shown_digits(left, right, budget)
-    return _by_digits(left, right, budget) if known is None else known
+    if known is not None:
+        return known
+    return _by_digits(left, right, budget) or symbolic.equal(left, right, budget)
 
 
 def infinite(node: Node) -> int:
@@ -147,8 +157,9 @@ def _at_points(left: Node, right: Node, budget: Budget, complex_plane: bool) -> 
     """Compare at points; None if too few lie in both domains."""
     agreed = 0
     points = POINTS[:4] if complex_plane else POINTS
+    whole = counters(left) | counters(right)
     for point in points:
-        sides = Evaluator(point, budget, complex_plane), Evaluator(point, budget, complex_plane)
+        sides = [Evaluator(point, budget, complex_plane, whole) for _ in range(2)]
         try:
             values = sides[0].value(left), sides[1].value(right)
         except (Undefined, TooLarge):
@@ -187,11 +198,29 @@ def _same_constant(left: Node, right: Node, budget: Budget) -> bool:
     return close(value, other, max(scale, other_scale))
 
 
+def constant_difference(left: Node, right: Node, budget: Budget) -> bool:
+    """Whether ``left - right`` is the same at all points."""
+    mp = context()
+    gaps: list[tuple[Real, Real]] = []
+    for point in POINTS:
+        sides = Evaluator(point, budget), Evaluator(point, budget)
+        try:
+            gap = sides[0].value(left) - sides[1].value(right)
+        except (Undefined, TooLarge):
+            continue
+        gaps.append((gap, max(sides[0].scale, sides[1].scale, mp.mpf(1))))
+        if len(gaps) == ENOUGH:
+            break
+    return len(gaps) > FEW and all(close(gap, gaps[0][0], scale) for gap, scale in gaps)
+
+
 def constant_ratio(left: Node, right: Node, budget: Budget) -> int:
     """Return the sign of ``left / right`` if that is the same constant everywhere, else 0.
 
-    The sign is 2 if the ratio is not real.
+    The sign is 2 if the ratio is not real. Numbers have a ratio, but it says nothing.
     """
+    if not symbols(left) and not symbols(right):
+        return int(same_node(left, right, budget))
     if not _same_ratio_of_residues(left, right, budget):
         return 0
     return _ratio_of_digits(left, right, budget)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from fsdpo_data.answers.budget import Budget
-from fsdpo_data.answers.comparing import reals, relations
+from fsdpo_data.answers.comparing import families, reals, relations
 from fsdpo_data.answers.comparing.agree import constant_ratio, parameter_ratio, same_node, within
 from fsdpo_data.answers.comparing.reals import NotASet, real_set
 from fsdpo_data.answers.comparing.variants import expand, has_variants
@@ -83,20 +83,17 @@ class Comparison:
             return self._ratios(gold, answer)
         if isinstance(gold, Quantity) and isinstance(answer, Quantity):
             return self._quantities(gold, answer)
-        if isinstance(gold, Quantity):
+        if isinstance(gold, Quantity) or isinstance(answer, Quantity):
             return self._measured(gold, answer)
-        if isinstance(answer, Quantity):
-            return self._measured(answer, gold)
         return self._nodes(_node(gold), _node(answer))
 
     def _nodes(self, gold: Node, answer: Node) -> bool:
         if same_node(gold, answer, self.budget):
             return True
-        return (
-            self.tolerance is not None
-            and isinstance(gold, Num)
-            and within(gold, answer, self.tolerance, self.budget)
-        )
+        if isinstance(gold, Num):
+            tolerance = self.tolerance
+            return tolerance is not None and within(gold, answer, tolerance, self.budget)
+        return families.same_up_to_constants(gold, answer, self.budget)
 
     def _quantities(self, gold: Quantity, answer: Quantity) -> bool:
         size = units.ratio(answer.unit, gold.unit)
@@ -110,9 +107,14 @@ class Comparison:
             return self._nodes(gold.node, answer.node)
         return self._nodes(gold.node, multiply([_exactly(answer.node), Num(size)]))
 
-    def _measured(self, quantity: Quantity, other: Value) -> bool:
+    def _measured(self, gold: Value, answer: Value) -> bool:
         """Compare a quantity with a value that states no unit."""
+        quantity, other = (gold, answer) if isinstance(gold, Quantity) else (answer, gold)
         node = _node(other)
+        if not isinstance(quantity, Quantity):
+            return False
+        if quantity.unit.dims == units.PERCENT.dims:
+            return self._percentage(quantity, node, quantity is gold)
         if quantity.unit.dims == units.PLACE and quantity.unit.label != "th":
             return False  # "seventh grade" is not 7
         if quantity.unit.dims == units.PART:
@@ -122,6 +124,20 @@ class Comparison:
             return True
         in_radians = quantity.unit == units.DEGREE and _mentions_pi(node)
         return in_radians and self._nodes(Call("deg", (quantity.node,)), node)
+
+    def _percentage(self, percentage: Quantity, other: Node, is_gold: bool) -> bool:
+        """Compare a percentage, which is its value, with a number.
+
+        A missing sign is forgiven only where the question was asked in percent: the gold has the
+        sign, or it is 1 or more.
+        """
+        value = other.value if isinstance(other, Num) else Fraction(0)
+        asked = is_gold or abs(value) >= 1
+        if asked and self._nodes(percentage.node, other):
+            return True
+        if abs(value) > 1 and value.denominator == 1:
+            return False  # 18 is a count, or 18 of a hundred; nobody writes it as 1800 %
+        return self._nodes(multiply([_exactly(percentage.node), Num(Fraction(1, 100))]), other)
 
     def _ratios(self, gold: Value, answer: Value) -> bool:
         first, second = _parts(gold), _parts(answer)
@@ -196,6 +212,10 @@ class Comparison:
         )
 
     def _statements(self, gold: Value, answer: Value) -> bool:
+        if families.has_modulus(gold) and (_is_statement(answer) or families.family(answer)):
+            return families.same_congruence(gold, answer, self)
+        if families.has_modulus(answer) and (_is_statement(gold) or families.family(gold)):
+            return families.same_congruence(gold, answer, self)
         if self._as_sets(gold, answer):
             return True
         if isinstance(gold, Relation) and isinstance(answer, Relation):
@@ -215,21 +235,13 @@ class Comparison:
         """Compare a gold with the value that ``x = ...`` gives."""
         if isinstance(answer, Relation) and "~" in answer.ops:
             return any(self.same(gold, part) for part in said)
-        return any(self.same(gold, part) for part in said) and all(
-            self.same(gold, part) or self._same_percentage(gold, part) for part in said
-        )
-
-    def _same_percentage(self, gold: Value, part: Value) -> bool:
-        """Whether a step says ``3/4 = 75%``: there, and only there, 75% is 0.75."""
-        if not (isinstance(part, Quantity) and part.unit == units.PERCENT):
-            return False
-        return self.same(gold, multiply([_exactly(part.node), Num(Fraction(1, 100))]))
+        return all(self.same(gold, part) for part in said)
 
     def _as_sets(self, gold: Value, answer: Value) -> bool:
         try:
             first, second = real_set(gold, self.budget), real_set(answer, self.budget)
         except NotASet:
-            return relations.same_generated(gold, answer, self.budget)
+            return families.same_family(gold, answer, self)
         if first.variable and second.variable and first.variable != second.variable:
             return False
         return reals.same_set(first, second, self.budget)
@@ -249,23 +261,23 @@ class Comparison:
             return True
         if relations.is_constant_assignment(gold) and relations.is_constant_assignment(answer):
             return False
-        sides = relations.difference(gold), relations.difference(answer)
-        if sides[0] is None or sides[1] is None:
+        sides = relations.differences(gold, answer)
+        if sides is None:
             return False
-        if constant_ratio(sides[0], sides[1], self.budget):
+        if constant_ratio(*sides, self.budget) or parameter_ratio(*sides, self.budget):
             return True
-        if parameter_ratio(sides[0], sides[1], self.budget):
-            return True
-        bare = relations.unapplied(sides[0]), relations.unapplied(sides[1])
-        return bare != sides and constant_ratio(*bare, self.budget) != 0
+        bare = relations.unapplied(*sides)
+        return bare is not None and constant_ratio(*bare, self.budget) != 0
 
     def _inequalities(self, gold: Relation, answer: Relation) -> bool:
-        sides = relations.difference(gold), relations.difference(answer)
-        if sides[0] is None or sides[1] is None:
+        if relations.same_chain(gold, answer, self):
+            return True
+        sides = relations.differences(gold, answer)
+        if sides is None or not relations.ORDER.issuperset((*gold.ops, *answer.ops)):
             return False
-        sign = constant_ratio(sides[0], sides[1], self.budget)
+        sign = constant_ratio(*sides, self.budget)
         if gold.ops == answer.ops:
-            return sign == 1 or (sign != 0 and gold.ops[0] in ("!=", "~", "=="))
+            return sign == 1 or (sign != 0 and gold.ops[0] == "!=")
         return sign == -1 and relations.FLIPPED.get(gold.ops[0]) == answer.ops[0]
 
 

@@ -100,7 +100,8 @@ def _compare(gold: Answer, answer: Answer, options: Options) -> tuple[bool, str]
     for left in gold.alternatives:
         for right in answer.alternatives:
             if comparison.same(left, right):
-                return True, rule_of(left)
+                tier = comparison.budget.decided_by
+                return True, rule_of(left) + (f"+{tier}" if tier else "")
     if _with_units(gold, answer, comparison):
         return True, "unit"
     return False, rule_of(gold.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from fsdpo_data.answers.budget import Budget, TooLarge
@@ -11,6 +11,7 @@ from fsdpo_data.answers.comparing.agree import close, infinite, same_node
 from fsdpo_data.answers.comparing.modular import Undefined, rational_value
 from fsdpo_data.answers.comparing.numeric import ORDERED, Evaluator, Real, context, symbols
 from fsdpo_data.answers.comparing.variants import both_values, has_variants
+from fsdpo_data.answers.lexicon.units import PERCENT, ratio
 from fsdpo_data.answers.tree import (
     Builder,
     Call,
@@ -23,6 +24,7 @@ from fsdpo_data.answers.tree import (
     Quantity,
     Relation,
     Sym,
+    Unit,
     Value,
     add,
     is_node,
@@ -64,10 +66,17 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class RealSet:
-    """Disjoint pieces from left to right, and the variable that was said to lie in them."""
+    """Disjoint pieces from left to right, and what was said to lie in them.
+
+    Attributes:
+        pieces: The intervals.
+        variable: The name of what lies in them, "" if none was said.
+        unit: The unit of their ends, if one was said.
+    """
 
     pieces: tuple[Piece, ...]
     variable: str = ""
+    unit: Unit | None = None
 
 
 _INF = Const("inf")
@@ -88,7 +97,7 @@ def real_set(value: Value, budget: Budget) -> RealSet:
         case Member() if isinstance(value.left, Sym):
             inner = real_set(value.right, budget)
             found = _complement(inner, budget) if value.negated else inner
-            return RealSet(found.pieces, value.left.name)
+            return RealSet(found.pieces, value.left.name, inner.unit)
         case Join():
             return _join(value, budget)
         case Builder():
@@ -96,14 +105,19 @@ def real_set(value: Value, budget: Budget) -> RealSet:
         case Sym() if value.name == "RR":
             return RealSet((_piece(_MINUS_INF, _INF, False, False, budget),))
         case Quantity():
-            return real_set(value.node, budget)
+            number, unit = _without_unit(value)
+            return RealSet(real_set(number, budget).pieces, unit=unit)
     if is_node(value) and not symbols(value):  # type: ignore[arg-type]
         return RealSet((_piece(value, value, True, True, budget),))  # type: ignore[arg-type]
     raise NotASet
 
 
 def same_set(left: RealSet, right: RealSet, budget: Budget) -> bool:
-    """Whether two sets have the same pieces with the same ends."""
+    """Whether two sets have the same pieces with the same ends, in the same unit."""
+    if left.unit and right.unit and (size := ratio(right.unit, left.unit)) != 1:
+        if size is None:
+            return False
+        right = RealSet(tuple(_resized(piece, size) for piece in right.pieces))
     return len(left.pieces) == len(right.pieces) and all(
         a.low_closed == b.low_closed
         and a.high_closed == b.high_closed
@@ -111,6 +125,30 @@ def same_set(left: RealSet, right: RealSet, budget: Budget) -> bool:
         and same_node(a.high, b.high, budget)
         for a, b in zip(left.pieces, right.pieces, strict=True)
     )
+
+
+def _resized(piece: Piece, size: Fraction) -> Piece:
+    """Return a piece with its ends in another unit; its keys stay."""
+    ends = [
+        end
+        if infinite(end)
+        else multiply([Num(end.value) if isinstance(end, Num) else end, Num(size)])
+        for end in (piece.low, piece.high)
+    ]
+    return replace(piece, low=ends[0], high=ends[1])
+
+
+def _without_unit(quantity: Quantity) -> tuple[Node, Unit | None]:
+    """Return a number and the unit it is measured in; a percentage is a number.
+
+    Raises:
+        NotASet: A class modulo a number is no single number.
+    """
+    if quantity.unit.label.startswith("mod "):
+        raise NotASet
+    if quantity.unit.dims == PERCENT.dims:
+        return multiply([quantity.node, Num(Fraction(1, 100))]), None
+    return quantity.node, quantity.unit
 
 
 def _piece(low: Node, high: Node, low_closed: bool, high_closed: bool, budget: Budget) -> Piece:
@@ -142,13 +180,15 @@ def _equal(left: Real, right: Real) -> bool:
 
 def _items(value: Items, budget: Budget) -> RealSet:
     if value.brackets in ("()", "[]", "(]", "[)") and len(value.items) == 2:
-        low, high = value.items
-        if not (is_node(low) and is_node(high)):
+        (low, unit), (high, high_unit) = (
+            _without_unit(end) if isinstance(end, Quantity) else (end, None) for end in value.items
+        )
+        if not (is_node(low) and is_node(high)) or (unit and high_unit and unit != high_unit):
             raise NotASet
         piece = _piece(low, high, value.brackets[0] == "[", value.brackets[1] == "]", budget)  # type: ignore[arg-type]
         if piece.low_key > piece.high_key:
             raise NotASet
-        return RealSet((piece,))
+        return RealSet((piece,), unit=unit or high_unit)
     if value.brackets == "{}":
         return _union([real_set(item, budget) for item in value.items], budget)
     if value.brackets == "" and value.items:
@@ -185,15 +225,16 @@ def _comparison(left: Value, op: str, right: Value, budget: Budget) -> RealSet:
         raise NotASet
     if _more_variable(right, left):
         left, right, op = right, left, _FLIP[op]
+    unit = None
     if isinstance(right, Quantity):
-        right = right.node
+        right, unit = _without_unit(right)
     if has_variants(right) and op in ("=", "!="):
         both = [_comparison(left, op, value, budget) for value in both_values(right)]
         return _union(both, budget) if op == "=" else _intersection(both, budget)
     if not is_node(right) or not is_node(left):
         raise NotASet
     if isinstance(left, Sym) and left.name not in symbols(right):  # type: ignore[arg-type]
-        return RealSet(_ray(op, right, budget), left.name)  # type: ignore[arg-type]
+        return RealSet(_ray(op, right, budget), left.name, unit)  # type: ignore[arg-type]
     if symbols(right):  # type: ignore[arg-type]
         raise NotASet
     if isinstance(left, Call) and left.name == "abs":
@@ -274,7 +315,7 @@ def _builder(value: Builder, budget: Budget) -> RealSet:
     found = _intersection(sets, budget)
     if found.variable not in ("", head.name):
         raise NotASet
-    return RealSet(found.pieces)
+    return RealSet(found.pieces, unit=found.unit)
 
 
 def _variable(sets: Iterable[RealSet]) -> str:
@@ -282,6 +323,13 @@ def _variable(sets: Iterable[RealSet]) -> str:
     if len(names) > 1:
         raise NotASet
     return names.pop() if names else ""
+
+
+def _common_unit(sets: Iterable[RealSet]) -> Unit | None:
+    units = {found.unit for found in sets if found.unit}
+    if len(units) > 1:
+        raise NotASet
+    return units.pop() if units else None
 
 
 def _union(sets: list[RealSet], budget: Budget) -> RealSet:
@@ -298,7 +346,7 @@ def _union(sets: list[RealSet], budget: Budget) -> RealSet:
             merged[-1] = _merge(merged[-1], piece)
         else:
             merged.append(piece)
-    return RealSet(tuple(merged), _variable(sets))
+    return RealSet(tuple(merged), _variable(sets), _common_unit(sets))
 
 
 def _is_empty(piece: Piece) -> bool:
@@ -332,7 +380,7 @@ def _intersection(sets: list[RealSet], budget: Budget) -> RealSet:
         pieces = [piece for piece in crossed if not _is_empty(piece)]
         if len(pieces) > MAX_PIECES:
             raise NotASet
-    return RealSet(tuple(pieces), name)
+    return RealSet(tuple(pieces), name, _common_unit(sets))
 
 
 def _cross(a: Piece, b: Piece) -> Piece:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from fsdpo_data.answers.budget import Budget
-from fsdpo_data.answers.comparing.agree import same_node
-from fsdpo_data.answers.comparing.numeric import is_unknown, symbols
+from fsdpo_data.answers.comparing.numeric import OPERATORS, is_unknown, symbols
+from fsdpo_data.answers.lexicon.units import ratio
+from fsdpo_data.answers.lexicon.vocabulary import TRIG
 from fsdpo_data.answers.tree import (
     Builder,
     Call,
@@ -16,15 +15,15 @@ from fsdpo_data.answers.tree import (
     Member,
     Mul,
     Node,
-    Num,
     Quantity,
     Ratio,
     Relation,
     Sym,
+    Unit,
     Value,
     add,
+    children,
     is_node,
-    multiply,
     negate,
     rebuild,
     substitute,
@@ -33,8 +32,11 @@ from fsdpo_data.answers.tree import (
 if TYPE_CHECKING:
     from fsdpo_data.answers.comparing.compare import Comparison
 
-FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
-_SHIFTS = range(-3, 4)
+FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "->": "<-",
+           "sub": "sup", "sup": "sub", "sub=": "sup=", "sup=": "sub="}  # fmt: skip
+#: Relations that hold between a difference and zero as between their sides.
+ORDER = frozenset(("<", ">", "<=", ">=", "!="))
+_OPERATIONS = frozenset(("cross", "mod", "gcd", "lcm", "det", "not"))
 
 
 def assigned(value: Value) -> tuple[Value, ...] | None:
@@ -56,10 +58,20 @@ def assigned(value: Value) -> tuple[Value, ...] | None:
 
 
 def _is_head(value: Value) -> bool:
-    """Whether ``value`` is ``x``, ``f(2)`` or ``sin A``: not a number itself."""
+    """Whether ``value`` is ``x``, ``f(2)``, ``sin A`` or ``|AB|``: a name for a number.
+
+    ``sqrt(y) = 3`` and ``log_2 x = 3`` are equations still to be solved.
+    """
+    if isinstance(value, Call) and value.name == "abs":
+        return isinstance(value.args[0], Mul) or value.args[0] not in (Sym("x"), Sym("y"))
     if isinstance(value, Call):
-        return is_unknown(value.name) or bool(symbols(value))
+        return is_function(value.name) or (value.name in TRIG and bool(symbols(value)))
     return isinstance(value, Sym)
+
+
+def is_function(name: str) -> bool:
+    """Whether ``name`` is one that a problem gives to a function, such as f."""
+    return is_unknown(name) and name not in OPERATORS and name not in _OPERATIONS
 
 
 def _finite(value: Member | Builder) -> tuple[Value, ...] | None:
@@ -142,6 +154,12 @@ def same_definition(gold: Relation, answer: Relation) -> tuple[Value, Value] | N
         return None
     if left.name != right.name and "y" not in (left.name, right.name):
         return None
+    if any(isinstance(head, Call) and not is_function(head.name) for head in (left, right)):
+        return None
+    if left != right and not all(
+        isinstance(head, Sym) or _argument(head) for head in (left, right)
+    ):
+        return None  # f(2) is not f(3)
     body = answer.parts[1]
     variables = [_argument(left), _argument(right)]
     if all(variables) and variables[0] != variables[1] and is_node(body):
@@ -155,19 +173,76 @@ def _argument(head: Value) -> str:
     return ""
 
 
-def difference(relation: Relation) -> Node | None:
-    """Return left side minus right side."""
-    left, right = (part.node if isinstance(part, Quantity) else part for part in relation.parts[:2])
-    if not is_node(left) or not is_node(right):
+def differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | None:
+    """Return left side minus right side of both, None where a side or a unit forbids it."""
+    units = [_unit(relation) for relation in (gold, answer)]
+    if units[0] and units[1] and ratio(units[0], units[1]) != 1:
         return None
-    return add([left, negate(right)])  # type: ignore[list-item, arg-type]
+    found: list[Node] = []
+    for relation in (gold, answer):
+        left, right = (_bare(part) for part in relation.parts[:2])
+        if not is_node(left) or not is_node(right):
+            return None
+        found.append(add([left, negate(right)]))  # type: ignore[list-item, arg-type]
+    segments = [_segments(node) for node in found]
+    if segments[0] and segments[1]:
+        return segments[0], segments[1]
+    return found[0], found[1]
 
 
-def unapplied(node: Node) -> Node:
-    """Write ``y`` for ``y(t)``: equations of motion leave the time out as often as not."""
-    if isinstance(node, Call) and is_unknown(node.name) and isinstance(node.args[0], Sym):
+def _bare(part: Value) -> Value:
+    return part.node if isinstance(part, Quantity) else part
+
+
+def _unit(relation: Relation) -> Unit | None:
+    return next((part.unit for part in relation.parts if isinstance(part, Quantity)), None)
+
+
+def _segments(node: Node) -> Node | None:
+    """Write ``AB`` as one name, if all letters of ``node`` stand in such pairs of capitals."""
+    names: set[str] = set()
+
+    def joined(part: Node) -> Node:
+        if isinstance(part, Mul) and len(part.factors) == 2 and _is_name(part):
+            ends = sorted(factor.name for factor in part.factors if isinstance(factor, Sym))
+            if all(len(end) == 1 for end in ends):
+                names.add("segment " + "".join(ends))
+                return Sym("segment " + "".join(ends))
+        return rebuild(part, joined)
+
+    found = joined(node)
+    return found if names and symbols(found) <= names else None
+
+
+def unapplied(gold: Node, answer: Node) -> tuple[Node, Node] | None:
+    """Write ``y`` for the ``y(t)`` of one side where the other writes ``y``.
+
+    Equations of motion leave the time out as often as not; None if neither side does.
+    """
+    for one, other in ((gold, answer), (answer, gold)):
+        applied = _applied(one)
+        if (
+            applied
+            and {name for name, _ in applied} <= symbols(other)
+            and len({argument for _, argument in applied}) == 1
+            and not _applied(other)
+        ):
+            return _without_arguments(gold), _without_arguments(answer)
+    return None
+
+
+def _applied(node: Node) -> set[tuple[str, Node]]:
+    """Return the unknown functions of ``node`` with their arguments, if those are letters."""
+    found = set().union(*map(_applied, children(node)))
+    if isinstance(node, Call) and is_function(node.name):
+        found.add((node.name, node.args[0]))
+    return found
+
+
+def _without_arguments(node: Node) -> Node:
+    if isinstance(node, Call) and is_function(node.name) and isinstance(node.args[0], Sym):
         return Sym(node.name)
-    return rebuild(node, unapplied)
+    return rebuild(node, _without_arguments)
 
 
 def same_chain(gold: Relation, answer: Relation, comparison: Comparison) -> bool:
@@ -218,38 +293,3 @@ def _same_parts(gold: tuple[Value, ...], answer: tuple[Value, ...], comparison: 
     return all(any(comparison.same(a, b) for b in answer) for a in gold) and all(
         any(comparison.same(a, b) for a in gold) for b in answer
     )
-
-
-def same_generated(gold: Value, answer: Value, budget: Budget) -> bool:
-    """Whether two sets run over the same values of a parameter: ``{3k | k in Z}``."""
-    left, right = _generated(gold), _generated(answer)
-    if left is None or right is None or left[2] != right[2]:
-        return False
-    (body, name, domain), (other, other_name, _) = left, right
-    shifts = _SHIFTS if domain == Sym("ZZ") else (0,)
-    signs = (1, -1) if domain in (Sym("ZZ"), Sym("RR"), Sym("QQ")) else (1,)
-    for sign in signs:
-        for shift in shifts:
-            moved = add([multiply([Num(Fraction(sign)), Sym(name)]), Num(Fraction(shift))])
-            if same_node(body, substitute(other, other_name, moved), budget):
-                return True
-    return False
-
-
-def _generated(value: Value) -> tuple[Node, str, Value] | None:
-    """Return the expression of a parameter, its name and its domain."""
-    if isinstance(value, Builder):
-        parts = (value.head, *value.conditions)
-    elif isinstance(value, Items | Join):
-        parts = value.items if isinstance(value, Items) else value.parts
-    else:
-        return None
-    domains = [part for part in parts if isinstance(part, Member) and isinstance(part.left, Sym)]
-    if len(domains) != 1 or not isinstance(domains[0].left, Sym):
-        return None
-    name = domains[0].left.name
-    for part in parts:
-        body = part.parts[-1] if isinstance(part, Relation) and part.ops == ("=",) else part
-        if is_node(body) and name in symbols(body):  # type: ignore[arg-type]
-            return body, name, domains[0].right  # type: ignore[return-value]
-    return None

@@ -13,7 +13,8 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("1", "m meter metre"), ("1000", "km kilometer kilometre kms"),
         ("1/100", "cm centimeter centimetre cms"), ("1/10", "dm decimeter decimetre"),
         ("1/1000", "mm millimeter millimetre"), ("1/1000000", "micron micrometer um"),
-        ("1/1000000000", "nm nanometer"), ("0.0254", "inch inches ins"),
+        ("1/1000000000", "nm nanometer nanometre"), ("1e-10", "angstrom Angstrom"),
+        ("0.0254", "inch inches ins"),
         ("0.3048", "ft foot feet"), ("0.9144", "yd yard yds"), ("1609.344", "mi mile"),
         ("9460730472580800", "ly lightyear"), ("149597870700", "au AU"),
     ),
@@ -34,12 +35,12 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
         ("0.2365882365", "cup"),
     ),
     "usd": (("1", "$ dollar dollars buck usd USD"), ("1/100", "cent cents penny pennies ¢")),
-    "eur": (("1", "€ euro"),),
-    "gbp": (("1", "£ sterling"),),
-    "yen": (("1", "¥ yen yuan"),),
-    "rupee": (("1", "rupee Rs"),),
+    "eur": (("1", "€ euro EUR"),),
+    "gbp": (("1", "£ sterling GBP quid"), ("1/100", "pence")),
+    "yen": (("1", "¥ yen yuan CNY RMB JPY"),),
+    "rupee": (("1", "rupee Rs INR"),),
     "percent": (("1", "% percent"),),
-    "degree": (("1", "° degree deg"),),
+    "degree": (("1", "° degree deg"), ("1/60", "arcmin arcminute"), ("1/3600", "arcsec arcsecond")),
     "radian": (("1", "rad radian"),),
     "celsius": (("1", "°C celsius Celsius"),),
     "fahrenheit": (("1", "°F fahrenheit Fahrenheit"),),
@@ -63,7 +64,6 @@ _TABLE: dict[str, tuple[tuple[str, str], ...]] = {
     "field": (("1", "T tesla"),),
     "amount": (("1", "mol mole"),),
     "concentration": (("1", "M molar"),),
-    "angstrom": (("1", "angstrom Angstrom"),),
     "area": (("1", "acre"), ("2.4710538147", "hectare ha")),
     "speed": (("0.44704", "mph"), ("1/3.6", "kph kmph"), ("0.514444", "knot")),
     "solar": (("1", "Msun"),),
@@ -78,6 +78,15 @@ _DERIVED = {
     "volume": ((("length", 3),), Fraction(1, 1000)),
     "area": ((("length", 2),), Fraction("4046.8564224")),
     "speed": ((("length", 1), ("time", -1)), Fraction(1)),
+    "frequency": ((("time", -1),), Fraction(1)),
+    "concentration": ((("amount", 1), ("length", -3)), Fraction(1000)),
+    "force": ((("length", 1), ("mass", 1), ("time", -2)), Fraction(1)),
+    "energy": ((("length", 2), ("mass", 1), ("time", -2)), Fraction(1)),
+    "power": ((("length", 2), ("mass", 1), ("time", -3)), Fraction(1)),
+    "pressure": ((("length", -1), ("mass", 1), ("time", -2)), Fraction(1)),
+    "charge": ((("current", 1), ("time", 1)), Fraction(1)),
+    "voltage": ((("current", -1), ("length", 2), ("mass", 1), ("time", -3)), Fraction(1)),
+    "resistance": ((("current", -2), ("length", 2), ("mass", 1), ("time", -3)), Fraction(1)),
 }
 
 
@@ -102,8 +111,19 @@ def _build() -> dict[str, Unit]:
 
 UNITS = _build()
 PERCENT, DOLLAR, CENT, DEGREE = UNITS["%"], UNITS["$"], UNITS["cent"], UNITS["°"]
-SIGNS = {"%": PERCENT, "$": DOLLAR, "euro": UNITS["€"], "pounds": UNITS["£"],
-         "cents": CENT, "yen": UNITS["¥"]}  # fmt: skip
+SIGNS = {
+    "%": PERCENT,
+    "$": DOLLAR,
+    "euro": UNITS["€"],
+    "pounds": UNITS["£"],
+    "cents": CENT,
+    "yen": UNITS["¥"],
+    "rupees": UNITS["rupee"],
+}
+#: Currencies by the codes that stand before a number.
+CURRENCIES = {"usd": DOLLAR, "us": DOLLAR, "eur": UNITS["€"], "gbp": UNITS["£"],
+              "rs": UNITS["Rs"], "inr": UNITS["Rs"], "cny": UNITS["¥"], "rmb": UNITS["¥"],
+              "jpy": UNITS["¥"]}  # fmt: skip
 
 
 def unit_named(word: str) -> Unit | None:
@@ -138,7 +158,7 @@ def product(left: Unit, right: Unit) -> Unit:
 
 def noun(words: str) -> Unit:
     """Return the unit of counted things: it agrees with any other name of things."""
-    return Unit(words, words=tuple(words.lower().split()))
+    return Unit(words, words=_said(words))
 
 
 #: Dimension of places in an order.
@@ -147,38 +167,55 @@ PLACE = (("place", 1),)
 PART = (("part", 1),)
 #: Words that exclude each other.
 _OPPOSITES = tuple(
-    frozenset(words.split())
-    for words in (
-        "north south east west northeast northwest southeast southwest",
-        "increase decrease increased decreased",
-        "profit loss gain",
-        "up down",
-        "left right",
-        "above below",
-        "clockwise counterclockwise anticlockwise",
-        "more less fewer",
-        "faster slower",
-        "before after",
-        "true false",
-        "taller shorter",
-    )
+    {word: at for at, same in enumerate(group.split()) for word in same.split("=")}
+    for group in """
+    north=northward=northwards=northern south=southward=southwards=southern
+      east=eastward=eastwards=eastern west=westward=westwards=western
+      northeast northwest southeast southwest
+    increase=increased=increasing=rise=rose=growth decrease=decreased=decreasing=drop=fall=decline
+    profit=gain=gained=earned loss=lost | credit=deposit debit=withdrawal | surplus=excess deficit
+    up=upward=upwards=uphill=upstream down=downward=downwards=downhill=downstream
+    left=leftward right=rightward | above=over below=under=beneath
+    clockwise counterclockwise=anticlockwise=counter-clockwise=anti-clockwise
+    more=additional=extra less=fewer | faster=quicker slower | fast=ahead slow=behind
+    before=earlier=early=ago after=later=late | older=elder younger | wide long deep
+    longer shorter | wider=broader narrower | deeper higher shallower | thicker thinner
+    heavier lighter | warmer=hotter=above colder=cooler=below | richer poorer
+    taller=higher shorter=lower=deeper | larger=bigger smaller
+    closer=nearer farther=further | ahead behind | forward=forwards backward=backwards
+    inward=inwards=inside outward=outwards=outside | horizontal=horizontally vertical=vertically
+    ascending descending | cheaper dearer=costlier | stronger weaker | better worse | best worst
+    first last | maximum=max=most minimum=min=least | converging=convex diverging=concave
+    positive=positively negative=negatively | real virtual | upright inverted | magnified diminished
+    true false | won=win=wins=wins lost=loss=losses | boy=boys girl=girls | man=men woman=women
+    male=males female=females | husband=husbands wife=wives | son=sons daughter=daughters
+    brother=brothers sister=sisters | student=students teacher=teachers | heads tails
+    adult=adults child=children | hot cold | empty full | odd even
+    am=a.m pm=p.m | old=older young | bought sold | given received | attractive repulsive
+    """.replace("\n    ", "|")
+    .replace("|  ", " ")
+    .split("|")
+    if group.strip()
 )
 
 
 def opposed(left: Unit, right: Unit) -> bool:
     """Whether what was said after two numbers excludes each other: "5 miles north / south"."""
-    words = frozenset(left.words), frozenset(right.words)
-    for group in _OPPOSITES:
-        said = group & words[0], group & words[1]
-        if said[0] and said[1] and said[0] != said[1]:
+    for group in _OPPOSITES if left.words and right.words else ():
+        said = {group[word] for word in left.words if word in group}
+        other = {group[word] for word in right.words if word in group}
+        if said and other and said != other:
             return True
     return False
 
 
 def qualified(unit: Unit, words: tuple[str, ...]) -> Unit:
     """Return ``unit`` with what was said after it."""
-    said = tuple(word.lower() for word in words)
-    return Unit(unit.label, unit.dims, unit.factor, said) if said else unit
+    return Unit(unit.label, unit.dims, unit.factor, _said(" ".join(words))) if words else unit
+
+
+def _said(words: str) -> tuple[str, ...]:
+    return tuple(words.lower().replace(" - ", "-").split())
 
 
 def ordinal(words: str) -> Unit:
@@ -189,6 +226,8 @@ def ordinal(words: str) -> Unit:
 #: Dimensions that do not exclude each other: "square units" of a length in centimetres,
 #: degrees of an angle or of a temperature.
 _GENERIC = {"unit": ("length",), "degree": ("celsius", "fahrenheit")}
+#: Names of a mass that are a currency as well.
+_MONEY_TOO = frozenset(("pound", "pounds"))
 
 
 def ratio(left: Unit, right: Unit) -> Fraction | None:
@@ -201,6 +240,9 @@ def ratio(left: Unit, right: Unit) -> Fraction | None:
         return left.factor / right.factor
     if _generic(left.dims, right.dims) or _generic(right.dims, left.dims):
         return Fraction(1)
+    for money, other in ((left, right), (right, left)):
+        if money.dims == UNITS["£"].dims and other.label in _MONEY_TOO:
+            return money.factor if money is left else 1 / money.factor
     return None
 
 

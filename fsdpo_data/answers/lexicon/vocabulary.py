@@ -14,7 +14,7 @@ def names(text: str) -> frozenset[str]:
 TRIG = names("sin cos tan cot sec csc sinh cosh tanh coth")
 #: Functions by every name they go by.
 FUNCTIONS = {name: name for name in TRIG} | {
-    name: name for name in names("ln log lg exp abs floor ceil max min gcd lcm sgn det")
+    name: name for name in names("ln log lg exp abs floor ceil max min gcd lcm sgn det cis")
 }
 FUNCTIONS |= {"arc" + name: "a" + name for name in TRIG}
 FUNCTIONS |= {"a" + name: "a" + name for name in TRIG}
@@ -37,7 +37,7 @@ GREEK = names(
 #: Commands that stand for themselves.
 SYMBOLS = GREEK | names(
     """hbar ell odot partial nabla ldots triangle dagger Re Im aleph prime jmath angle sum prod
-    int"""
+    int lim neg basisi basisj basisk"""
 )
 ACCENTS = names("dot ddot hat bar tilde overline widehat widetilde check vec overrightarrow")
 #: Letters that stand for functions when a bracket follows.

@@ -32,10 +32,12 @@ _SIGNS = {
     "€": "\\euro ", "£": "\\pounds ", "¢": "\\cents ", "¥": "\\yen ", "，": ",", "；": ";",
     "：": ":", "。": ".", "、": ",", "（": "(", "）": ")", "［": "[", "］": "]", "｛": "\\{",
     "｝": "\\}", "…": "\\ldots ", "⋯": "\\ldots ", "∆": "\\Delta ", "Ω": "\\Omega ",
-    "µ": "\\mu ", "ϕ": "\\phi ", "ℏ": "\\hbar ", "⇒": " ", "∠": "\\angle ", "％": "%",
+    "ϕ": "\\phi ", "ℏ": "\\hbar ", "⇒": " ", "∠": "\\angle ", "％": "%",
     "⅟": "1/", "∶": ":", "ı": "i", "⊂": "\\subset ", "⊆": "\\subseteq ", "⊥": "\\perp ",
     "∑": "\\sum ", "△": "\\triangle ",
-    "∏": "\\prod ", "∫": "\\int ", "∂": "\\partial ", "∇": "\\nabla ",
+    "Å": "\\AA ", "₹": "\\rupees ", "元": " yuan ", "和": " and ", "或": " or ", "且": " and ",
+    "¬": "\\neg ", "→": "\\to ", "⊃": "\\supset ", "⊇": "\\supseteq ", "∀": "\\forall ",
+    "∃": "\\exists ", "∏": "\\prod ", "∫": "\\int ", "∂": "\\partial ", "∇": "\\nabla ",
 }  # fmt: skip
 _GREEK = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
@@ -56,6 +58,10 @@ _RAISED_RUN = re.compile(f"[{''.join(_RAISED)}]+")
 _LOWERED_RUN = re.compile(f"[{''.join(_LOWERED)}]+")
 _RAISED_FRACTION = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]{1,9})[⁄/∕]([₀₁₂₃₄₅₆₇₈₉]{1,9})")
 _MIXED = re.compile(rf"(?<=\d)(?=[{''.join(_VULGAR)}])")
+_CIRCLED = {chr(0x2460 + at): str(at + 1) for at in range(20)}
+_CIRCLED_RUN = re.compile(f"[{''.join(_CIRCLED)}](?:[\\s,、;]*[{''.join(_CIRCLED)}])*")
+#: A prefix of a unit, not the letter: the letter stands apart from what it multiplies.
+_MICRO = re.compile("[µμ](?=\\\\?[A-Za-z])|µ")
 _INVISIBLE = re.compile("[\u0000-\u0008\u000b-\u001f\u007f\u00ad\u200b-\u200f\u202a-\u202e"
                         "\u2060-\u206f\ufeff\ufe0e\ufe0f\ud800-\udfff]")  # fmt: skip
 _BOLD = re.compile(r"(?<![\w)\]}])(\*\*|__)(\S(?:[^*_]{0,2000}\S)?)\1(?![\w(\[{])")
@@ -69,14 +75,26 @@ _REWRITES = (
     (re.compile(r"^\s*\\(?:therefore|implies|[Rr]ightarrow|Longrightarrow)(?![A-Za-z])"), ""),
     (re.compile(r"\\(?:checkmark|square|blacksquare|qed|Box)\s*$"), ""),
     (re.compile(r"US\s*(?=\\\$)"), ""),
+    (re.compile(r"(?<![A-Za-z\\])([kM])\s*\\Omega(?![A-Za-z])"), r" \1ohm "),
+    (re.compile(r"\\(sin|cos|tan|cot|sec|csc|ln|log)([a-gi-zA-Z])(?![A-Za-z])"), r"\\\1 \2"),
 )
 _REWRITTEN = re.compile(r"\\(?:\d|thinspace|not|cr|\\|\$|therefore|implies|[Rr]ightarrow|Long"
-                        r"|checkmark|square|blacksquare|qed|Box)")  # fmt: skip
+                        r"|checkmark|square|blacksquare|qed|Box|Omega|sin|cos|tan|cot|sec|csc|ln|log)"
+                        )  # fmt: skip
+_UNIT_VECTOR = re.compile(
+    r"\\(?:mathbf|boldsymbol|bm|hat|widehat|vec|overrightarrow|mathbf\{\\hat|hat\{\\mathbf)"
+    r"(?:\{\s*\\?([ijk])(?:math)?\s*\}\}?|\s*\\?([ijk])(?:math)?(?![A-Za-z]))"
+)
 _MARKUP = (
     (re.compile(r"^<(b|i|u|em|strong|p|span|div)>([^<>]*)</\1>$"), r"\2"),
     (re.compile(r"\{\s*([-+=<>])\s*\}"), r"\1"),
+    (
+        re.compile(r"(?:\{\s*\}|(?<![\w)}]))[_^]\{?(\d+|[a-z])\}?\s*([CP])\s*_\{?(\d+|[a-z])\}?"),
+        r"\2_{\1}^{\3}",
+    ),
+    (re.compile(r"(?<![\w.^_{])(\d+)([CP])_?(\d+)(?!\w)"), r"\2_{\1}^{\3}"),
 )
-_MARKED_UP = re.compile(r"^<|\{\s*[-+=<>]\s*\}")
+_MARKED_UP = re.compile(r"^<|\{\s*[-+=<>]?\s*\}|\d\}?[CP]_?\{?\d|^[_^]")
 _DOLLAR = re.compile(r"(?<!\\)\$")
 
 
@@ -93,6 +111,12 @@ def clean(text: str) -> str:
     if _MARKED_UP.search(text):
         for pattern, plain in _MARKUP:
             text = pattern.sub(plain, text)
+    if (
+        "j" in text
+        and (vectors := _UNIT_VECTOR.findall(text))
+        and ("j" in "".join(vectors[0]) or len(vectors) > 1)
+    ):
+        text = _UNIT_VECTOR.sub(r"\\basis\1\2 ", text)
     if "**" in text or "__" in text:
         text = _BOLD.sub(r"\2", text)
     if "$" in text:
@@ -102,6 +126,10 @@ def clean(text: str) -> str:
 
 def _to_ascii(text: str) -> str:
     text = _INVISIBLE.sub("", text)
+    text = _CIRCLED_RUN.sub(
+        lambda run: ", ".join(_CIRCLED[c] for c in run[0] if c in _CIRCLED), text
+    )
+    text = _MICRO.sub(r"\\micro ", text)
     text = _RAISED_FRACTION.sub(lambda m: f" {_plain(m[1])}/{_plain(m[2])} ", text)
     text = _MIXED.sub(" ", text)
     text = _RAISED_RUN.sub(lambda m: f"^{{{''.join(_RAISED[c] for c in m[0])}}}", text)

@@ -13,10 +13,12 @@ from fsdpo_data.answers.reading.lex import Token, Unreadable, exact
 from fsdpo_data.answers.reading.names import NameParser, as_node
 from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
+    Add,
     Call,
     Const,
     Div,
     Items,
+    Mul,
     Node,
     Num,
     PlusMinus,
@@ -24,9 +26,11 @@ from fsdpo_data.answers.tree import (
     Relation,
     Sym,
     Value,
+    children,
     divide,
     multiply,
     negate,
+    rebuild,
 )
 
 _CLOSERS = {"(": (")", "]"), "[": ("]", ")", "["), "]": ("[", "]"), "langle": ("rangle",)}
@@ -90,8 +94,10 @@ class CommandParser(NameParser):
             return PlusMinus(1 if name == "pm" else -1, as_node(self.power()))
         if name in ("angle", "triangle"):
             return self._figure(name)
-        if name in ("sum", "prod", "int"):
+        if name in ("sum", "prod", "int", "lim"):
             return self._big_operator(name)
+        if name in ("neg", "lnot"):
+            return Call("not", (as_node(self.factor()),))
         if name == "partial":
             return self._partial()
         if name in SYMBOLS:
@@ -101,10 +107,14 @@ class CommandParser(NameParser):
 
     def _number_set(self, name: str) -> Value:
         r"""Read on after ``\mathbb{R}``: its positive and negative halves."""
-        if name != "RR" or self.sign() not in ("^", "_") or self.sign(1) not in ("{", "+", "-"):
+        if self.sign() not in ("^", "_") or self.sign(1) not in ("{", "+", "-", "*"):
             return Sym(name)
         self.at += 1
         sign = self.raw_group()
+        if name in ("ZZ", "NN") and sign in ("+", "*", ">0", "ge1"):
+            return Sym("ZZ" if (name, sign) == ("ZZ", "*") else "NN+")
+        if name != "RR":
+            raise Unreadable("a part of a set of numbers")
         if sign == "+":
             return Items("()", (Num(Fraction(0)), Const("inf")))
         if sign == "-":
@@ -112,7 +122,10 @@ class CommandParser(NameParser):
         raise Unreadable("a space of several dimensions")
 
     def _figure(self, name: str) -> Node:
-        r"""Read ``\angle ABC``: one name, the same from either end."""
+        r"""Read ``\angle ABC``: one name, the same from either end.
+
+        The corners of triangles stand in any order, except where two are said to correspond.
+        """
         if self.sign() == "{":
             letters = self.raw_group()
         else:
@@ -120,11 +133,12 @@ class CommandParser(NameParser):
             while self.peek().kind in ("let", "word") and self.peek().text.isupper():
                 letters += self.take().text
         if name == "triangle":
-            return Sym(f"triangle {''.join(sorted(letters))}")
+            matched = any(token.text in ("cong", "sim") for token in self.tokens)
+            return Sym(f"triangle {letters if matched else ''.join(sorted(letters))}")
         return Sym(f"angle {min(letters, letters[::-1])}")
 
     def _big_operator(self, name: str) -> Node:
-        r"""Read ``\sum_{k=1}^{n} k^2``: the same only if all its parts are."""
+        r"""Read ``\sum_{k=1}^{n} k^2``; its index, a name without meaning, gets a name of ours."""
         parts: list[Node] = []
         while self.sign() in ("_", "^"):
             self.at += 1
@@ -133,7 +147,7 @@ class CommandParser(NameParser):
                 self.at += 1
             sides = bound.parts if isinstance(bound, Relation) else (bound,)
             parts.extend(as_node(side) for side in sides)
-        return Call(name, (*parts, as_node(self.product())))
+        return bound_operator(name, parts, as_node(self.product()))
 
     def _partial(self) -> Node:
         r"""Read ``\partial f/\partial x``."""
@@ -231,6 +245,8 @@ class CommandParser(NameParser):
             node = divisor_or_multiple(name, args)
         elif name == "exp":
             node = Pow(Const("e"), args[0])
+        elif name == "cis":
+            node = Add((Call("cos", args), Mul((Const("i"), Call("sin", args)))))
         else:
             node = Call(name, args if base is None else (*args, base))
         return node if exponent is None else Pow(node, exponent)
@@ -295,6 +311,44 @@ class CommandParser(NameParser):
         value = self.value()
         self.bars_close = before
         return value
+
+
+#: What the name of a bound variable begins with; no letter of an answer does.
+BOUND = "#"
+
+
+def bound_operator(name: str, parts: list[Node], body: Node) -> Node:
+    """Return a sum, product, limit or integral, with its variable under a name of ours."""
+    variable = parts[0] if parts and name != "int" else None
+    if name == "int":
+        factors = body.factors if isinstance(body, Mul) else ()
+        while factors and isinstance(factors[-1], Mul):
+            factors = (*factors[:-1], *factors[-1].factors)
+        if len(factors) > 1 and factors[-2] == Sym("d"):
+            variable = factors[-1]
+            body = multiply([*factors[:-2]]) if len(factors) > 2 else exact("1")
+            parts = [variable, *parts]
+    if not isinstance(variable, Sym) and variable != Const("i"):
+        return Call(name, (*parts, body))
+    if name == "int" and len(parts) == 1:
+        return Call(name, (body, variable))  # an antiderivative is a function of its variable
+    inner = Sym(f"{BOUND}{_bound_depth(body)}")
+    return Call(name, (inner, *parts[1:], _renamed(body, variable, inner.name)))
+
+
+def _bound_depth(node: Node) -> int:
+    """Return how many bound variables ``node`` nests."""
+    inside = max(map(_bound_depth, children(node)), default=0)
+    return inside + (isinstance(node, Call) and node.args[:1] == (Sym(f"{BOUND}{inside}"),))
+
+
+def _renamed(node: Node, old: Sym | Const, new: str) -> Node:
+    """Write a variable under a new name, as the subscript of ``a_k`` too."""
+    if node == old:
+        return Sym(new)
+    if isinstance(node, Sym) and node.name.endswith(f"_{old.name}"):
+        return Sym(node.name[: -len(old.name)] + new)
+    return rebuild(node, lambda child: _renamed(child, old, new))
 
 
 def divisor_or_multiple(name: str, args: tuple[Node, ...]) -> Node:

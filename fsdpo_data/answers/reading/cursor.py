@@ -28,7 +28,7 @@ class Cursor:
     def peek(self, ahead: int = 0) -> Token:
         """Return the token ``ahead`` of the position."""
         index = self.at + ahead
-        return self.tokens[index] if index < len(self.tokens) else EOF
+        return self.tokens[index] if 0 <= index < len(self.tokens) else EOF
 
     def take(self) -> Token:
         """Return the next token and step over it."""

@@ -25,6 +25,7 @@ from fsdpo_data.answers.reading.names import as_node
 from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
     Call,
+    Items,
     Matrix,
     Node,
     Num,
@@ -94,7 +95,7 @@ class ExpressionParser(CommandParser):
                 break
             elif self.accept("/", "div") or self._accept_out_of():
                 divisors.append(as_node(self.factor()))
-            elif self.accept("bmod"):
+            elif self.accept("bmod") or self._accept_mod():
                 factors = [remainder(multiply(factors), as_node(self.factor()))]
             elif self.peek().kind == "begin":
                 return scaled(multiply(factors), self.primary())
@@ -118,6 +119,14 @@ class ExpressionParser(CommandParser):
             return True
         return False
 
+    def _accept_mod(self) -> bool:
+        """Step over the word of "5 mod 3", a remainder; in a congruence it names the modulus."""
+        if self.word() != "mod" or self.peek(1).kind != "num":
+            return False
+        congruence = any(token.text in ("equiv", "cong") for token in self.tokens)
+        self.at += not congruence
+        return not congruence
+
     def _accept_cross(self) -> bool:
         """Step over the x of "3.8 x 10^5"."""
         if self.word() == "x" and self.peek(1).kind == "num" and self.at:
@@ -131,14 +140,19 @@ class ExpressionParser(CommandParser):
         """Whether the next token begins a further factor."""
         token = self.peek()
         if token.kind == "num":
-            return self.tokens[self.at - 1].kind not in ("num", "word")
+            before = self.tokens[self.at - 1]
+            if before.kind == "num":  # "2^6 3^5"
+                return token.space > 0 and self.at > 1 and self.tokens[self.at - 2].text == "^"
+            return before.kind != "word" and not (self._degrees_before() and token.space < 2)
         if token.kind == "let":
-            if token.text in ("C", "F") and self._after_degrees():
+            if token.text in ("C", "F") and self._degrees_before():
                 return False
             return not self.letter_is_unit(token)
         if token.kind == "word":
             if token.text in ("min", "max") and self.sign(1) not in ("(", "{"):
                 return False
+            if token.upright and token.text.lower() in FUNCTIONS:
+                return True
             return not token.upright and not self._is_noun(token) and self._multiplies(token.text)
         if token.kind == "op":
             if token.text == "(":
@@ -150,11 +164,21 @@ class ExpressionParser(CommandParser):
             return token.text == "{" or (token.text == "|" and not self.bars_close)
         if token.text == "frac" and self.sign(1) == "{" and self.unit_ahead(2):
             return False
+        if token.text in ("mu", "micro", "Omega") and self._unit_letter(token.text):
+            return False
         return token.kind == "cmd" and self._begins_factor(token.text)
 
-    def _after_degrees(self) -> bool:
+    def _degrees_before(self) -> bool:
         before = [token.text for token in self.tokens[max(self.at - 2, 0) : self.at]]
-        return before[-1:] == ["circ"] or before == ["circ", "}"]
+        return before[-1:] == ["circ"] or before in (["circ", "}"], ["o", "}"])
+
+    def _unit_letter(self, name: str) -> bool:
+        r"""Whether a Greek letter belongs to a unit: ``\mu\mathrm{m}``, an ``\Omega`` of ohms."""
+        following = self.peek(1)
+        if name == "Omega":
+            return self.letter_units
+        unit = following.text == "Omega" or unit_named(following.text) is not None
+        return unit and (name == "micro" or following.upright or self.letter_units)
 
     def _begins_factor(self, name: str) -> bool:
         if name == "|":
@@ -166,7 +190,8 @@ class ExpressionParser(CommandParser):
         if not is_letter_unit(token.text):
             return False
         if self.sign(1) == "^" and token.text != "m":
-            return token.upright  # "3s^2" is no time
+            inverse = "-" in (self.sign(2), self.sign(3))
+            return token.upright or (self.letter_units and inverse)  # "3s^2" is no time
         if self.letter_units or token.upright:
             return True
         if token.space == 2:
@@ -220,7 +245,20 @@ class ExpressionParser(CommandParser):
         """Read a primary with its exponents, subscripts, factorials and primes."""
         self.count()
         value = self.primary()
-        return self.postfix(value) if is_node(value) else value
+        return self.postfix(value) if is_node(value) else self._transposed(value)
+
+    def _transposed(self, value: Value) -> Value:
+        r"""Step over the ``^T`` of a vector or a matrix."""
+        braced = int(self.sign(1) == "{")
+        if self.sign() != "^" or self.peek(1 + braced).text not in ("T", "top", "intercal"):
+            return value
+        rows = value.rows if isinstance(value, Matrix) else None
+        if isinstance(value, Items) and value.brackets in ("()", "[]"):
+            rows = (value.items,)
+        if rows is None or (braced and self.sign(3) != "}"):
+            raise Unreadable("the transpose of no matrix")
+        self.at += 2 + 2 * braced
+        return Matrix(tuple(zip(*rows, strict=True)))
 
     def postfix(self, value: Value) -> Value:
         """Read exponents, subscripts, factorials and primes behind ``value``."""
@@ -235,7 +273,8 @@ class ExpressionParser(CommandParser):
                 value = self.subscripted(value)
             elif sign == "!":
                 self.at += 1
-                value = Call("factorial", (as_node(value),))
+                double = self.accept("!")
+                value = Call("factorial2" if double else "factorial", (as_node(value),))
             elif sign == "'" and isinstance(value, Sym):
                 self.at += 1
                 value = Sym(value.name + "'")
@@ -280,7 +319,8 @@ class ExpressionParser(CommandParser):
         r"""Step over ``\circ``, ``{\circ}``, ``\prime``, ``{\prime\prime}``."""
         braced = self.sign() == "{"
         ahead = int(braced)
-        if self.sign(ahead) == "circ":
+        degrees = braced and self.peek(1).text == "o" and self.peek(-2).kind == "num"
+        if self.sign(ahead) == "circ" or degrees:
             marks, ahead = "circ", ahead + 1
         else:
             start = ahead

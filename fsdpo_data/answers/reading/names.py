@@ -7,7 +7,7 @@ from abc import abstractmethod
 from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.numbers import decimal
-from fsdpo_data.answers.lexicon.units import DEGREE, DOLLAR, is_letter_unit, unit_named
+from fsdpo_data.answers.lexicon.units import CURRENCIES, DEGREE, is_letter_unit, unit_named
 from fsdpo_data.answers.lexicon.vocabulary import (
     CONSTANTS,
     FIGURES,
@@ -44,6 +44,9 @@ from fsdpo_data.answers.tree import (
     multiply,
     negate,
 )
+
+#: Signs that make what P is taken of an event, not a number or a point.
+_EVENT = frozenset(("|", "=", "<", ">", "le", "ge", "cap", "cup", "overline", "bar"))
 
 
 class NameParser(Cursor):
@@ -186,10 +189,26 @@ class NameParser(Cursor):
         symbol = Sym(token.text)
         if token.text in ("a", "A") and (self.word() in SCALES or self.word() in PART_WORDS):
             return self._number_words()
+        if token.text == "P" and self.sign() == "(":
+            event = self._event()
+            if event is not None:
+                return event
         if token.text == "C" and self.sign() == "(" and self.sign(2) == ",":
             self.at += 1
             return Call("binom", self.arguments(")"))
         return self.applied(symbol) if self.sign() == "(" and not self.peek().space else symbol
+
+    def _event(self) -> Sym | None:
+        r"""Read the probability of an event, ``P(A \mid B)`` or ``P(X \ge 2)``, as one name."""
+        ahead, depth = 1, 1
+        while depth and self.peek(ahead).kind != "eof":
+            depth += (self.sign(ahead) == "(") - (self.sign(ahead) == ")")
+            ahead += 1
+        inside = [token.text for token in self.tokens[self.at + 1 : self.at + ahead - 1]]
+        if depth or not _EVENT & set(inside):
+            return None
+        self.at += ahead
+        return Sym(f"P({' '.join(inside)})")
 
     def applied(self, symbol: Sym) -> Value:
         """Read ``f(x)``: any argument of f, g, h; a letter or number of any other name."""
@@ -247,8 +266,9 @@ class NameParser(Cursor):
             return Sym(word[1:] + "'")
         if lower in FIGURES and self.peek().text.isupper():
             return self.primary()
-        if lower in ("usd", "us") and self.peek().kind in ("num", "cmd"):
-            self.currency = DOLLAR
+        if lower in CURRENCIES and self.peek(int(self.sign() == ".")).kind in ("num", "cmd"):
+            self.accept(".")
+            self.currency = CURRENCIES[lower]
             return self.primary()
         if token.upright and word.isupper() and len(self.tokens) > 1:
             return self._letters(word)

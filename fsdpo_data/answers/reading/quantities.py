@@ -6,7 +6,6 @@ from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.units import (
     DEGREE,
-    DOLLAR,
     PART,
     SIGNS,
     UNITS,
@@ -20,7 +19,7 @@ from fsdpo_data.answers.lexicon.units import (
 )
 from fsdpo_data.answers.lexicon.vocabulary import KEYWORDS
 from fsdpo_data.answers.lexicon.words import is_number_word, part_named
-from fsdpo_data.answers.reading.expressions import ExpressionParser
+from fsdpo_data.answers.reading.expressions import ExpressionParser, remainder
 from fsdpo_data.answers.reading.lex import Unreadable
 from fsdpo_data.answers.reading.names import as_node
 from fsdpo_data.answers.tree import Call, Node, Num, Quantity, Unit, Value, add, is_node, multiply
@@ -58,14 +57,31 @@ class QuantityParser(ExpressionParser):
         if currency is not None and unit is not None:
             unit = qualified(currency, unit.words)
         measured = _measured(node, unit or currency)
-        if isinstance(measured, Quantity) and measured.unit.dims:
-            return self._compound(measured)
-        return measured
+        if not isinstance(measured, Quantity) or not measured.unit.dims:
+            return measured
+        if measured.unit is DEGREE and self.peek().kind == "num":
+            return self._arc(measured)
+        return self._compound(measured)
 
     def _currency_since(self, before: Unit | None) -> Unit | None:
         """Return the currency sign met since ``before`` was put aside, and put it back."""
         found, self.currency = self.currency, before
         return found
+
+    def _arc(self, whole: Quantity) -> Quantity:
+        r"""Read on: ``25^\circ 30' 36''``."""
+        parts: list[Node] = [whole.node]
+        for size in (60, 3600):
+            start, number = self.at, self.peek().number
+            if number is None:
+                break
+            self.at += 1
+            marks = self.marks() if self.accept("^") else self.accept("'") + self.accept("'")
+            if marks != "'" * len(parts):
+                self.at = start
+                break
+            parts.append(multiply([number, Num(Fraction(1, size))]))
+        return Quantity(add(parts), DEGREE)
 
     def _compound(self, first: Quantity) -> Quantity:
         """Read on: "5 feet 6 inches", "2 hours and 30 minutes"."""
@@ -117,9 +133,12 @@ class QuantityParser(ExpressionParser):
 
     def _unit_product(self) -> Unit | None:
         """Read ``km/h``, ``N m``, ``square feet per hour``."""
+        percent = self.word() == "per" and self.word(1) == "cent"
+        over = not percent and bool(self.accept("/") or self.accept_word("per"))
         unit = self._unit_atom()
         if unit is None:
             return None
+        unit = raised(unit, -1) if over else unit
         while True:
             start = self.at
             if self.accept("/") or self.accept_word("per", "an", "a", "each"):
@@ -197,7 +216,7 @@ class QuantityParser(ExpressionParser):
     def _letter_unit_here(self, letter: str) -> bool:
         token = self.peek()
         before = self.tokens[self.at - 1] if self.at else token
-        in_unit = before.text in ("/", "per", "{") or (
+        in_unit = before.text in ("/", "per", "{", "mu", "micro") or (
             before.kind == "word" and unit_named(before.text) is not None
         )
         return is_letter_unit(letter) and (
@@ -218,11 +237,12 @@ class QuantityParser(ExpressionParser):
             return UNITS[_MARKS[sign]]
         if sign == "frac":
             return self._unit_fraction()
-        if sign in ("mu", "Omega", "AA"):
+        if sign in ("Omega", "AA"):
             self.at += 1
-            if sign == "Omega":
-                return UNITS["ohm"]
-            inner = self._unit_word() if sign == "mu" else UNITS["angstrom"]
+            return UNITS["ohm" if sign == "Omega" else "angstrom"]
+        if sign in ("mu", "micro"):
+            self.at += 1
+            inner = self._unit_word()
             return None if inner is None else _micro(inner)
         return None
 
@@ -329,5 +349,7 @@ def _measured(node: Node, unit: Unit | None) -> Value:
     if isinstance(node, Call) and node.name == "ordinal":
         return Quantity(node.args[0], ordinal(unit.label))
     if isinstance(node, Call) and node.name == "deg" and not unit.dims:
-        return Quantity(node.args[0], DEGREE)
-    return Quantity(node, unit if unit is not DOLLAR else DOLLAR)
+        return Quantity(node.args[0], qualified(DEGREE, unit.words))
+    if unit.label.startswith("mod "):
+        node = remainder(node, Num(Fraction(unit.label[4:])))
+    return Quantity(node, unit)

@@ -8,6 +8,7 @@ from fsdpo_data.answers.reading.names import as_node
 from fsdpo_data.answers.reading.quantities import QuantityParser
 from fsdpo_data.answers.tree import (
     Builder,
+    Call,
     Items,
     Join,
     Matrix,
@@ -21,7 +22,9 @@ from fsdpo_data.answers.tree import (
 
 _RELATIONS = {
     "=": "=", "<": "<", ">": ">", "le": "<=", "ge": ">=", "ne": "!=", "approx": "~",
-    "equiv": "==", "cong": "==", "sim": "~",
+    "equiv": "==", "cong": "==", "sim": "~", "parallel": "||", "perp": "_|_", "subset": "sub",
+    "subseteq": "sub=", "supset": "sup", "supseteq": "sup=", "to": "->", "implies": "->",
+    "Rightarrow": "->", "rightarrow": "->", "iff": "<->", "Leftrightarrow": "<->",
 }  # fmt: skip
 _SET_OPS = {"cup": "union", "cap": "intersection", "setminus": "minus"}
 _SET_WORDS = {"union": "union", "intersection": "intersection", "intersect": "intersection",
@@ -50,12 +53,13 @@ class AnswerParser(QuantityParser):
 
     def value(self) -> Value:
         """Read alternatives: ``a or b``, each a list."""
-        parts = [self._list()]
+        parts, logical = [self._list()], False
         while self.accept_word("or") or self.accept("vee"):
+            logical = self.tokens[self.at - 1].text == "vee"
             parts.append(self._list())
         if len(parts) == 1:
             return parts[0]
-        if all(map(_is_statement, parts)):
+        if all(map(_is_statement, parts)) or (logical and all(map(_is_formula, parts))):
             return Join("or", tuple(parts))
         return Items("", tuple(item for part in parts for item in _spread(part)))
 
@@ -65,12 +69,14 @@ class AnswerParser(QuantityParser):
         while self._separator():
             following = self._item()
             items.append(following)
-            joined = joined and self._last_separator == "and"
+            joined = joined and self._last_separator != ","
         if len(items) == 1:
             return items[0]
         if joined and all(map(_is_statement, items)):
             return Join("and", tuple(items))
-        return Items("", tuple(items))
+        if self._last_separator == "wedge" and all(map(_is_formula, items)):
+            return Join("and", tuple(items))
+        return Items("", _distributed(tuple(items)))
 
     _last_separator = ""
 
@@ -88,7 +94,7 @@ class AnswerParser(QuantityParser):
                 raise Unreadable("a list that ends in a comma")
             return True
         if self.accept_word("and") or self.accept("wedge"):
-            self._last_separator = "and"
+            self._last_separator = self.tokens[self.at - 1].text
             return True
         return False
 
@@ -108,10 +114,18 @@ class AnswerParser(QuantityParser):
         if ops:
             return Relation(tuple(parts), tuple(ops))
         if self.accept("in") or self._in_set():
-            return Member(parts[0], self._operand())
+            return Member(parts[0], self._set_operand())
         if self.accept("notin"):
-            return Member(parts[0], self._operand(), negated=True)
+            return Member(parts[0], self._set_operand(), negated=True)
         return parts[0]
+
+    def _set_operand(self) -> Value:
+        """Read what something is an element of; a plain Z is the set of integers."""
+        token = self.peek()
+        if token.kind == "let" and token.text in "ZNQRC":
+            self.at += 1
+            return self._number_set(token.text * 2)
+        return self._operand()
 
     def _in_set(self) -> bool:
         if self.word() == "in" and self.sign(1) in ("(", "[", "lset", "mathbb", "]"):
@@ -121,7 +135,7 @@ class AnswerParser(QuantityParser):
 
     def _operand(self) -> Value:
         """Read sets joined by union, intersection and difference."""
-        if self.sign() in ("approx", "sim", "=", "to"):  # "≈ 3.14", "= 5"
+        if self.sign() in ("approx", "sim", "="):  # "≈ 3.14", "= 5"
             self.at += 1
         value, joined = self._measured(), 0
         while True:
@@ -221,6 +235,28 @@ class AnswerParser(QuantityParser):
 def _is_statement(value: Value) -> bool:
     """Whether ``value`` says where a variable lies, not just what it is."""
     return isinstance(value, Member | Join) or (isinstance(value, Relation) and value.ops != ("=",))
+
+
+def _is_formula(value: Value) -> bool:
+    """Whether ``value`` can be true or false: a letter, its negation, what is made of them."""
+    negated = isinstance(value, Call) and value.name == "not"
+    arrow = isinstance(value, Relation) and value.ops[0] in ("->", "<->")
+    return isinstance(value, Sym | Join) or negated or arrow
+
+
+def _distributed(items: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Read ``x_1, x_2 = 2, 3`` as two equations."""
+    names = 0
+    while names < len(items) and isinstance(items[names], Sym):
+        names += 1
+    middle = items[names] if names < len(items) else None
+    if not names or not isinstance(middle, Relation) or middle.ops != ("=",):
+        return items
+    values = (middle.parts[1], *items[names + 1 :])
+    if len(values) != names + 1 or not isinstance(middle.parts[0], Sym):
+        return items
+    heads = (*items[:names], middle.parts[0])
+    return tuple(Relation(pair, ("=",)) for pair in zip(heads, values, strict=True))
 
 
 def _spread(value: Value) -> tuple[Value, ...]:

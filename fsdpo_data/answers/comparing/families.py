@@ -1,0 +1,299 @@
+"""Families: values over a parameter, classes modulo a number, functions up to a constant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+from fsdpo_data.answers.budget import Budget
+from fsdpo_data.answers.comparing.agree import constant_difference, same_node
+from fsdpo_data.answers.comparing.modular import rational_value
+from fsdpo_data.answers.comparing.numeric import symbols
+from fsdpo_data.answers.comparing.variants import both_values
+from fsdpo_data.answers.tree import (
+    Add,
+    Builder,
+    Call,
+    Const,
+    Items,
+    Join,
+    Member,
+    Node,
+    Num,
+    Quantity,
+    Relation,
+    Sym,
+    Value,
+    add,
+    children,
+    is_node,
+    multiply,
+    rebuild,
+    substitute,
+)
+
+if TYPE_CHECKING:
+    from fsdpo_data.answers.comparing.compare import Comparison
+
+_SHIFTS = range(-3, 4)
+#: Names of whole numbers, where nothing says what they are.
+_PARAMETERS = frozenset("knmlj")
+_NUMBERS = frozenset(("ZZ", "NN", "NN+", "RR", "QQ"))
+#: Domains on which a parameter may be moved, and on which it may change its sign.
+_MOVABLE, _SIGNED = frozenset(("ZZ", "")), frozenset(("ZZ", "RR", "QQ", ""))
+_ARBITRARY = re.compile(r"[CcKkABD](?:_\w+)?")
+#: Constants that nobody takes for anything else, and the variables of what they stand in.
+_SURELY = re.compile(r"C|[Cc]_\w+")
+_VARIABLES = frozenset(("x", "t", "y", "s", "u", "theta", "r"))
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Values over a parameter.
+
+    Attributes:
+        head: What takes the values, if it is named: the x of ``x = 2k``.
+        bodies: The values.
+        parameter: Its name.
+        domain: The set that it runs over, "" if that is not said.
+    """
+
+    head: Value | None
+    bodies: tuple[Value, ...]
+    parameter: str
+    domain: str
+
+
+def family(value: Value) -> Family | None:
+    """Read ``{3k | k in Z}``, ``x = pi k`` or ``x = a + 2 pi k, x = b + 2 pi k, k in Z``."""
+    parts = _parts(value)
+    domains = [part for part in parts if _is_domain(part)]
+    if len(domains) > 1:
+        return None
+    name, domain = "", ""
+    for member in domains:
+        name, domain = member.left.name, member.right.name  # type: ignore[union-attr]
+    bodies: list[Value] = []
+    heads: list[Value] = []
+    for part in parts:
+        if part in domains:
+            continue
+        body = part
+        if isinstance(part, Relation) and part.ops == ("=",):
+            heads.append(part.parts[0])
+            body = part.parts[1]
+        bodies.extend(both_values(body))
+    names = frozenset().union(*map(_names, bodies)) if bodies else frozenset()
+    if not domains:
+        free = names & _PARAMETERS
+        name = next(iter(free)) if len(free) == 1 else ""
+    if not bodies or name not in names or any(head != heads[0] for head in heads):
+        return None
+    return Family(heads[0] if heads else None, tuple(bodies), name, domain)
+
+
+def _parts(value: Value) -> tuple[Value, ...]:
+    if isinstance(value, Builder):
+        return (value.head, *value.conditions)
+    if isinstance(value, Join) and value.op in ("and", "or"):
+        return value.parts
+    if isinstance(value, Items) and value.brackets in ("", "{}"):
+        return tuple(part for item in value.items for part in _inner(item))
+    return (value,)
+
+
+def _inner(item: Value) -> tuple[Value, ...]:
+    return item.items if isinstance(item, Items) and item.brackets == "" else (item,)
+
+
+def _is_domain(part: Value) -> bool:
+    return (
+        isinstance(part, Member)
+        and not part.negated
+        and isinstance(part.left, Sym)
+        and isinstance(part.right, Sym)
+        and part.right.name in _NUMBERS
+    )
+
+
+def _names(value: Value) -> frozenset[str]:
+    if isinstance(value, Items):
+        return frozenset().union(*map(_names, value.items))
+    if isinstance(value, Quantity):
+        return symbols(value.node)
+    return symbols(value) if is_node(value) else frozenset()  # type: ignore[arg-type]
+
+
+def without_domain(value: Value) -> Value:
+    """Return ``a_n = 2n + 1`` for ``a_n = 2n + 1, n in N``: what holds for which numbers."""
+    if not isinstance(value, Items | Join):
+        return value
+    parts = _parts(value)
+    rest = tuple(part for part in parts if not _is_domain(part))
+    return rest[0] if len(rest) == 1 < len(parts) else value
+
+
+def same_family(gold: Value, answer: Value, comparison: Comparison) -> bool:
+    """Whether two families have the same values, whatever their parameters are called."""
+    left, right = family(gold), family(answer)
+    if left is None or right is None or len(left.bodies) != len(right.bodies):
+        return False
+    if not (left.domain or right.domain or _is_periodic(left) or left.parameter == "k"):
+        return False
+    if left.domain and right.domain and left.domain != right.domain:
+        return False
+    if left.head is not None and right.head is not None and left.head != right.head:
+        return False
+    return all(
+        any(_same_values(body, left, other, right, comparison) for other in right.bodies)
+        for body in left.bodies
+    ) and all(
+        any(_same_values(body, left, other, right, comparison) for body in left.bodies)
+        for other in right.bodies
+    )
+
+
+def _is_periodic(found: Family) -> bool:
+    return any(_mentions_angle(body) for body in found.bodies)
+
+
+def _mentions_angle(value: Value) -> bool:
+    if isinstance(value, Items):
+        return any(map(_mentions_angle, value.items))
+    if isinstance(value, Quantity):
+        return True
+    angle = value == Const("pi") or (isinstance(value, Call) and value.name == "deg")
+    return angle or (is_node(value) and any(map(_mentions_angle, children(value))))  # type: ignore[arg-type]
+
+
+def _same_values(
+    body: Value, left: Family, other: Value, right: Family, comparison: Comparison
+) -> bool:
+    domain = left.domain or right.domain
+    for sign in (1, -1) if domain in _SIGNED else (1,):
+        for shift in _SHIFTS if domain in _MOVABLE else (0,):
+            scaled = multiply([Num(Fraction(sign)), Sym(left.parameter)])
+            moved = add([scaled, Num(Fraction(shift))])
+            if comparison.same(body, _replaced(other, right.parameter, moved)):
+                return True
+    return False
+
+
+def _replaced(value: Value, name: str, node: Node) -> Value:
+    if isinstance(value, Items):
+        return Items(value.brackets, tuple(_replaced(item, name, node) for item in value.items))
+    if isinstance(value, Quantity):
+        return Quantity(substitute(value.node, name, node), value.unit)
+    return substitute(value, name, node) if is_node(value) else value  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Congruence:
+    """A class modulo a number: ``x = 2 (mod 5)``, or the values of ``5k + 2``."""
+
+    left: Value | None
+    residue: Fraction
+    modulus: Fraction
+
+
+def has_modulus(value: Value) -> bool:
+    """Whether ``value`` is a congruence as it is written."""
+    return _class_of(value) is not None
+
+
+def _class_of(value: Value) -> Quantity | None:
+    """Return the residue of a written congruence with its modulus, a unit."""
+    right = value.parts[-1] if isinstance(value, Relation) and value.ops == ("==",) else None
+    return right if isinstance(right, Quantity) and right.unit.label.startswith("mod ") else None
+
+
+def congruence(value: Value) -> Congruence | None:
+    """Read a class of numbers; None if ``value`` is none."""
+    written = _class_of(value)
+    if written is not None and isinstance(value, Relation):
+        modulus, residue = Fraction(written.unit.label[4:]), rational_value(written.node)
+        return None if residue is None else Congruence(value.parts[0], residue % modulus, modulus)
+    found = family(value)
+    if found is None or found.domain not in _MOVABLE or len(found.bodies) > 1:
+        return None
+    (body,) = found.bodies
+    if not is_node(body):
+        return None
+    ends = [
+        rational_value(substitute(body, found.parameter, Num(Fraction(at))))  # type: ignore[arg-type]
+        for at in (0, 1, 2)
+    ]
+    start, step, end = ends
+    if start is None or step is None or end is None or end - step != step - start or step == start:
+        return None
+    return Congruence(found.head, start % abs(step - start), abs(step - start))
+
+
+def same_congruence(gold: Value, answer: Value, comparison: Comparison) -> bool:
+    """Compare two classes of numbers, at least one of which names its modulus."""
+    left, right = congruence(gold), congruence(answer)
+    if left is None or right is None:
+        return False
+    if (left.residue, left.modulus) != (right.residue, right.modulus):
+        return False
+    return left.left is None or right.left is None or comparison.same(left.left, right.left)
+
+
+def same_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
+    """Whether two functions agree but for constants that are arbitrary: ``+ C``, ``A e^x``."""
+    names = symbols(gold), symbols(answer)
+    constants = [sorted(filter(_ARBITRARY.fullmatch, each)) for each in names]
+    if not constants[1] or not names[0] & _VARIABLES:
+        return False
+    tail, other_tail = _without_constant(gold), _without_constant(answer)
+    if tail is not None and other_tail is not None:
+        if constant_difference(tail, other_tail, budget):
+            return True
+    elif other_tail is not None and not constants[0]:
+        return answer_adds_only(gold, answer, other_tail, budget)
+    if len(constants[0]) != len(constants[1]) or len(constants[0]) > 3:
+        return False
+    if not any(map(_SURELY.fullmatch, constants[0])):
+        return False
+    return any(
+        same_node(gold, _renamed(answer, dict(zip(order, constants[0], strict=True))), budget)
+        for order in permutations(constants[1])
+    )
+
+
+def answer_adds_only(gold: Node, answer: Node, rest: Node, budget: Budget) -> bool:
+    """Whether an answer is the gold plus a constant C that the gold leaves out."""
+    return "C" in symbols(answer) and same_node(gold, rest, budget)
+
+
+def _without_constant(node: Node) -> Node | None:
+    """Return what is left of ``F(x) + C`` without its constant; None if it has none."""
+    terms = tuple(_terms(node))
+    kept = [term for term in terms if not (_is_constant(term))]
+    used = frozenset().union(*map(symbols, kept)) if kept else frozenset()
+    dropped = [term for term in terms if term not in kept]
+    if len(dropped) != 1 or not kept or symbols(dropped[0]) & used:
+        return None
+    return add(kept)
+
+
+def _terms(node: Node) -> Iterator[Node]:
+    if isinstance(node, Add):
+        for term in node.terms:
+            yield from _terms(term)
+    else:
+        yield node
+
+
+def _is_constant(term: Node) -> bool:
+    return isinstance(term, Sym) and re.fullmatch(r"[CcK](?:_\w+)?", term.name) is not None
+
+
+def _renamed(node: Node, names: dict[str, str]) -> Node:
+    if isinstance(node, Sym):
+        return Sym(names.get(node.name, node.name))
+    return rebuild(node, lambda child: _renamed(child, names))

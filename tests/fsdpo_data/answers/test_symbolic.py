@@ -1,0 +1,118 @@
+"""The last tier: what sympy decides, that no text reaches it, and what it may cost."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fsdpo_data.answers.budget import OutOfBudget
+from fsdpo_data.answers.comparing import symbolic, worker
+from fsdpo_data.answers.comparing.equal import equivalent
+from fsdpo_data.answers.reading.read import read
+
+EQUAL = [
+    ("\\sum_{k=1}^{\\infty} \\frac{1}{k^2}", "\\frac{\\pi^2}{6}"),
+    ("\\sum_{k=0}^{\\infty} \\frac{1}{2^k}", "2"),
+    ("\\int_0^1 x^2 \\, dx", "\\frac13"),
+    ("\\int_0^{\\infty} e^{-x} dx", "1"),
+    ("\\lim_{x \\to 0} \\frac{\\sin x}{x}", "1"),
+    ("\\lim_{n \\to \\infty} \\left(1+\\frac1n\\right)^n", "e"),
+]
+DIFFERENT = [
+    ("\\sum_{k=1}^{\\infty} \\frac{1}{k^2}", "\\frac{\\pi^2}{6} + \\frac{1}{1000}"),
+    ("\\int_0^1 x^2 \\, dx", "\\frac12"),
+    ("\\int_0^1 x^2 \\, dx", "\\int_0^1 x^3 \\, dx"),
+    ("\\lim_{n \\to \\infty} \\left(1+\\frac1n\\right)^n", "\\frac{27}{10}"),
+]
+
+
+@pytest.mark.parametrize(("gold", "answer"), EQUAL)
+def test_what_only_sympy_can_decide_is_right_and_says_so(gold: str, answer: str) -> None:
+    for pair in ((gold, answer), (answer, gold)):
+        verdict = equivalent(*pair)
+        assert verdict.status == "correct"
+        assert verdict.rule.endswith("+symbolic")
+
+
+@pytest.mark.parametrize(("gold", "answer"), DIFFERENT)
+def test_what_differs_stays_wrong(gold: str, answer: str) -> None:
+    assert equivalent(gold, answer).status == equivalent(answer, gold).status == "incorrect"
+
+
+def test_only_trees_reach_sympy() -> None:
+    """Names and integers come out of a tree, and the process builds only names that it knows."""
+    tree = read("\\int_0^1 \\sin(x) \\cdot x^2 dx")
+    assert symbolic.encoded(tree)[0] == "int"  # type: ignore[arg-type]
+    for question in (["__import__('os')"], ["Sym", "x"], ["getattr", ["Num", 1, 1]]):
+        if question[0] == "Sym":
+            assert worker.built(question).name == "x"
+            continue
+        with pytest.raises(KeyError):
+            worker.built(question)
+
+
+def test_the_process_parses_no_text() -> None:
+    source = Path(worker.__file__).read_text(encoding="utf-8")
+    names = {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
+    called = {
+        node.func.id
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    forbidden = {"sympify", "parse_expr", "S", "lambdify", "eval", "exec", "compile", "parse_latex"}
+    assert not forbidden & (names | called)
+
+
+def test_it_is_asked_only_where_rough_values_do_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(symbolic, "_ask", lambda question: pytest.fail(f"asked {question}"))
+    for gold, answer in (
+        ("5", "\\int_0^1 x dx"),
+        ("x^2", "\\lim_{n\\to\\infty} (1+\\frac1n)^n"),
+        ("\\frac12", "\\int_0^{10^9} e^{x^2} dx"),
+        ("x+1", "x+2"),
+        ("\\sum_{k=1}^n k", "\\frac{n(n+1)}{2}"),
+    ):
+        equivalent(gold, answer)
+
+
+def test_a_question_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(symbolic, "SECONDS", 0.0)
+    started = time.monotonic()
+    assert equivalent("\\int_0^1 x^2 e^{x} dx", "e - 2").status == "timed_out"
+    assert time.monotonic() - started < symbolic.START
+    monkeypatch.undo()
+    assert equivalent("\\int_0^1 x^2 e^{x} dx", "e - 2").status == "correct"
+
+
+def test_a_dead_process_is_started_again() -> None:
+    assert equivalent(*EQUAL[2]).status == "correct"
+    assert symbolic._PROCESS.child is not None
+    symbolic._PROCESS.child.kill()
+    symbolic._PROCESS.child.wait()
+    assert equivalent(*EQUAL[2]).status == "correct"
+
+
+def test_the_process_ends_with_its_questions() -> None:
+    line = json.dumps([["Num", 1, 2], ["Num", 2, 4]])
+    child = subprocess.run(
+        [sys.executable, "-m", "fsdpo_data.answers.comparing.worker"],
+        input=f"{line}\nnot json\n", capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert child.stdout == "010"
+
+
+def test_no_answer_in_time_is_out_of_budget() -> None:
+    process = symbolic._Process()
+    with pytest.raises(OutOfBudget):
+        symbolic.SECONDS, kept = 0.0, symbolic.SECONDS
+        try:
+            process.ask([["Num", 1, 1], ["Num", 1, 1]])
+        finally:
+            symbolic.SECONDS = kept
+            process.stop()
