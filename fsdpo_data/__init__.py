@@ -9,6 +9,27 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from fsdpo_data.api import (
+        Dataset,
+        FsdpoError,
+        Pair,
+        Problem,
+        SamplingSpec,
+        Solution,
+        SteppedText,
+        Verdict,
+        build,
+        decontaminate,
+        grade,
+        load_sampler,
+        load_scorer,
+        open_dataset,
+        pull,
+        push,
+        segment,
+    )
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -32,32 +53,10 @@ __all__ = [
 ]
 
 
-if TYPE_CHECKING:
-    from fsdpo_data.api import (
-        Dataset,
-        FsdpoError,
-        Pair,
-        Problem,
-        SamplingSpec,
-        Solution,
-        SteppedText,
-        Verdict,
-        build,
-        decontaminate,
-        grade,
-        load_sampler,
-        load_scorer,
-        open_dataset,
-        pull,
-        push,
-        segment,
-    )
-else:
-
-    def __getattr__(name: str) -> Any:
-        if name in __all__:
-            return getattr(import_module("fsdpo_data.api"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(import_module("fsdpo_data.api"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -191,7 +191,7 @@ class Harness:
 
 def _globs(case: Case) -> list[str]:
     """Return the files that begin phases; checkpoints by whatever name they are written first."""
-    names = [f"checkpoints/*checkpoint-{step}*" for step in range(SAVE_EVERY, STEPS, SAVE_EVERY)]
+    names = [f"checkpoints/**/checkpoint-{step}*" for step in range(SAVE_EVERY, STEPS, SAVE_EVERY)]
     return [*case.globs, *(names if case.checkpoints else [])]
 
 
@@ -205,7 +205,7 @@ def _windows(ran: Watched) -> dict[str, float]:
     """Return the seconds of each phase, until the next begins; checkpoints are all alike."""
     times = sorted(ran.seen.items(), key=lambda each: each[1])
     windows = {name: after - at for (name, at), (_, after) in pairwise(times)}
-    written = max((windows[name] for name in windows if "/*checkpoint-" in name), default=0)
+    written = max((windows[name] for name in windows if "/checkpoint-" in name), default=0)
     return {name: written if "checkpoint" in name else span for name, span in windows.items()}
 
 
@@ -216,7 +216,7 @@ def planned(
     writing, other = [], []
     for case in cases:
         for phase in references[case.name].windows:
-            (writing if "/*checkpoint-" in phase else other).append((case, phase))
+            (writing if "/checkpoint-" in phase else other).append((case, phase))
     rng.shuffle(writing)
     rng.shuffle(other)
     # Every command has its turn before one has its second.

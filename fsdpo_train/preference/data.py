@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
@@ -26,8 +26,9 @@ class Prepared:
     Attributes:
         groups: Different solutions of each prompt and the pairs between them.
         keys: Key of each solution's reference log-probabilities, in the order of ``groups``.
-        counts: ``prompts``, ``solutions``, ``pairs``, ``tokens``, and what exceeded the context:
-            ``long_solutions`` and the ``long_pairs`` that went with them.
+        counts: ``prompts``, ``solutions``, ``pairs``, ``tokens``; ``repeated_pairs``, which were
+            there already; and what exceeded the context: ``long_solutions`` and the ``long_pairs``
+            that went with them.
     """
 
     groups: list[Group]
@@ -74,6 +75,7 @@ def _add(
     fits = [not each.lost for each in encoded]
     pairs = [(a, b) for a, b in prompt.pairs if fits[a] and fits[b]]
     found.counts["long_solutions"] += fits.count(False)
+    found.counts["repeated_pairs"] += prompt.repeated
     found.counts["long_pairs"] += len(prompt.pairs) - len(pairs)
     if not pairs:
         return
@@ -162,10 +164,12 @@ class Collator:
         pairs: dict[int, list[tuple[int, int]]] = {}
         for row in rows:
             pairs.setdefault(row["group"], []).extend((a, b) for a, b in row["pairs"])
+        pairs = {number: listed for number, listed in pairs.items() if listed} or pairs
         batch, values = [], []
         for number, listed in pairs.items():
-            group, kept = _only(self.groups[number], listed)
-            batch.append(group)
+            # A filler has no pair, and still something to compute.
+            group, kept = _only(self.groups[number], listed or self.groups[number].pairs[:1])
+            batch.append(group if listed else replace(group, pairs=[]))
             values.extend(self.reference[number][index] for index in kept)
         tensors = collate_groups(
             batch, share_prompt=self.share_prompt, pad=self.pad, eos=self.eos, dtype=self.dtype

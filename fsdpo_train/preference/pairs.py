@@ -43,12 +43,14 @@ class PromptPairs:
     Attributes:
         prompt: The rendered prompt.
         solutions: Its different solutions, in the order in which they appear.
-        pairs: (chosen, rejected) as indices into ``solutions``.
+        pairs: (chosen, rejected) as indices into ``solutions``, each once.
+        repeated: Rows that give a pair again: it counts once.
     """
 
     prompt: str
     solutions: list[Solution] = field(default_factory=list)
     pairs: list[tuple[int, int]] = field(default_factory=list)
+    repeated: int = 0
 
 
 def open_pairs(data: Path) -> Source:
@@ -85,7 +87,9 @@ def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
             if known.setdefault(side, len(group.solutions)) == len(group.solutions):
                 group.solutions.append(side)
         pair = known[sides[0]], known[sides[1]]
-        if pair not in group.pairs:  # different continuations may be equal once they are cut
+        if pair in group.pairs:  # different continuations may be equal once they are cut
+            group.repeated += 1
+        else:
             group.pairs.append(pair)
     if not groups:
         raise InputError("the data has no pairs: expected rows of " + ", ".join(COLUMNS) + ".")

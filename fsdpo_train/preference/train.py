@@ -26,9 +26,17 @@ from fsdpo_train.trainer.models import (
     load_model,
     model_identity,
     with_adapters,
+    without_dropout,
 )
 from fsdpo_train.trainer.source import Source
-from fsdpo_train.trainer.trainer import Report, ordered_trainer, outcome, run_trainer, save_merged
+from fsdpo_train.trainer.trainer import (
+    Report,
+    counting_trainer,
+    filled,
+    outcome,
+    run_trainer,
+    save_merged,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -81,6 +89,8 @@ def _train(config: DpoConfig, identity: dict[str, str], source: Source) -> DpoRe
     arguments = _arguments(config)
     transformers.set_seed(config.seed)
     model, tokenizer = load_model(config.model, transformers.AutoModelForCausalLM)
+    # The reference has none, and a policy that starts apart from it has margins made of noise.
+    model = without_dropout(model)
     maker = made_by(config, identity["model"], tokenizer)
     prompts = by_prompt(source.rows(), config.loss)
     data = prepare(prompts, tokenizer, context_length(config, model), maker)
@@ -135,7 +145,7 @@ def _trainer(
         config,
         model=with_adapters(return_logprobs(model), config.lora, "CAUSAL_LM"),
         args=arguments,
-        train_dataset=training_rows(data.groups, config.shuffle),
+        train_dataset=filled(training_rows(data.groups, config.shuffle), arguments, pairs=[]),
         processing_class=tokenizer,
         data_collator=collator,
     )
@@ -145,20 +155,14 @@ def preference_trainer() -> Any:
     """Return a ``transformers.Trainer`` of preference losses on prompt groups."""
     import torch
 
-    class Trainer(ordered_trainer()):  # type: ignore[misc]
-        # Batches hold different numbers of pairs, and every pair of a step counts the same.
-        loss_is_scaled_for_ga = True
-
+    class Trainer(counting_trainer()):  # type: ignore[misc]
         def __init__(self, config: DpoConfig, **options: Any) -> None:
             super().__init__(config, **options)
             self.metric_sums = torch.zeros(len(METRICS), 2)
 
-        def _get_num_items_in_batch(
-            self, batch_samples: list[Any], device: torch.device
-        ) -> torch.Tensor:
-            """Count the pairs of one optimizer step, over all processes."""
-            pairs = torch.tensor(sum(len(batch["chosen_P"]) for batch in batch_samples))
-            return self.accelerator.gather(pairs.to(device)).sum()
+        def items(self, batch: dict[str, Any]) -> int:
+            """Count the pairs."""
+            return len(batch["chosen_P"])
 
         def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
             # The loader has put them on the device. Under DeepSpeed, transformers would also cast
@@ -171,6 +175,8 @@ def preference_trainer() -> Any:
             logp_N = model(**model_inputs(inputs))
             logp_ST = to_table(logp_N, inputs["cell_N"], inputs["step_ST"].shape)
             chosen_P, rejected_P = inputs["chosen_P"], inputs["rejected_P"]
+            if not len(chosen_P):  # a filler: the other processes wait for its gradients
+                return 0 * logp_N.sum()
             solutions = Solutions(
                 *(inputs[name] for name in ("reference_ST", "step_ST", "ends_ST", "reward_SK"))
             )
@@ -178,8 +184,7 @@ def preference_trainer() -> Any:
                 logp_ST, solutions, chosen_P, rejected_P, self.stage_config
             )
             self._count(metrics, len(chosen_P))
-            # Gradients are averaged over processes, so each takes its share times their number.
-            return loss * len(chosen_P) * self.accelerator.num_processes / num_items_in_batch
+            return self.share(loss, len(chosen_P), num_items_in_batch)
 
         def _count(self, metrics: Mapping[str, torch.Tensor], pairs: int) -> None:
             values = torch.stack([metrics[name].detach().float() for name in METRICS]).cpu()
@@ -208,6 +213,8 @@ def _tell(data: Prepared, share_prompt: bool) -> None:
         f"{counts['prompts']} prompts; prompts computed "
         f"{'once' if share_prompt else 'once per solution'}"
     )
+    if counts["repeated_pairs"]:
+        log.info(f"left out {counts['repeated_pairs']} pairs that are there already")
     if counts["long_solutions"]:
         log.info(
             f"left out {counts['long_solutions']} solutions beyond the context length, and "

@@ -30,7 +30,14 @@ from fsdpo_train.trainer.models import (
     with_adapters,
 )
 from fsdpo_train.trainer.source import Source
-from fsdpo_train.trainer.trainer import Report, ordered_trainer, outcome, run_trainer, save_merged
+from fsdpo_train.trainer.trainer import (
+    Report,
+    counting_trainer,
+    filled,
+    outcome,
+    run_trainer,
+    save_merged,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,12 +132,19 @@ def _start(config: PrmConfig) -> tuple[Any, Any]:
 def _trainer(config: PrmConfig, arguments: Any, model: Any, tokenizer: Any, data: Prepared) -> Any:
     weights = class_weights(data.train) if config.balance else None
 
-    class Trainer(ordered_trainer()):  # type: ignore[misc]
-        # The loss is a mean over the solutions of a batch, so accumulation has to divide it.
-        loss_is_scaled_for_ga = False
+    no_labels = [NO_STEP] * len(data.train[0]["labels"])
+
+    class Trainer(counting_trainer()):  # type: ignore[misc]
+        def items(self, batch: dict[str, Any]) -> int:
+            """Count the solutions with a label."""
+            return int((batch["labels"] != NO_STEP).any(-1).sum())
 
         def compute_loss(
-            self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
+            self,
+            model: Any,
+            inputs: dict[str, Any],
+            return_outputs: bool = False,
+            num_items_in_batch: Any = None,
         ) -> Any:
             readouts, labels = inputs["readouts"], inputs["labels"]
             outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
@@ -139,14 +153,14 @@ def _trainer(config: PrmConfig, arguments: Any, model: Any, tokenizer: Any, data
                 logits, labels, labels != NO_STEP, reduce=config.reduce, class_weights=weights
             )
             if not return_outputs:
-                return loss
+                return self.share(loss, len(labels), num_items_in_batch)
             return loss, (None, logits.float().masked_fill(labels == NO_STEP, NO_STEP))
 
     return Trainer(
         config,
         model=model,
         args=arguments,
-        train_dataset=data.train,
+        train_dataset=filled(data.train, arguments, labels=no_labels),
         eval_dataset=data.held_out if len(data.held_out) else None,
         processing_class=tokenizer,
         data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),

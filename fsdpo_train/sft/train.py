@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_train.config import SftConfig
-from fsdpo_train.sft.data import collate, encode_rows, read_rows
+from fsdpo_train.sft.data import IGNORE, collate, encode_rows, read_rows
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.card import write_card
 from fsdpo_train.trainer.directory import claimed, is_main_process
@@ -20,7 +20,14 @@ from fsdpo_train.trainer.models import (
     unloadable,
     with_adapters,
 )
-from fsdpo_train.trainer.trainer import Report, ordered_trainer, outcome, run_trainer, save_merged
+from fsdpo_train.trainer.trainer import (
+    Report,
+    filled,
+    ordered_trainer,
+    outcome,
+    run_trainer,
+    save_merged,
+)
 
 if TYPE_CHECKING:
     import datasets
@@ -115,11 +122,12 @@ def _random_model(source: Path) -> tuple[Any, Any]:
 
 
 def _trainer(config: SftConfig, model: Any, tokenizer: Any, rows: datasets.Dataset) -> Any:
+    arguments = training_arguments(config)
     return ordered_trainer()(
         config,
         model=with_adapters(model, config.lora, "CAUSAL_LM"),
-        args=training_arguments(config),
-        train_dataset=rows,
+        args=arguments,
+        train_dataset=filled(rows, arguments, labels=[IGNORE] * len(rows[0]["labels"])),
         processing_class=tokenizer,
         data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
     )

@@ -54,7 +54,6 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
             logging_steps=config.log_every,
             save_strategy="steps" if config.save_every else "no",
             save_steps=config.save_every or 500,
-            save_total_limit=config.save_limit,
             seed=config.seed,
             dataloader_pin_memory=torch.cuda.is_available(),
             **options,

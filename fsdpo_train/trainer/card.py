@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fsdpo_data
+from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.dataset.run import MANIFEST
 from fsdpo_train.config import NOT_IDENTITY, TrainConfig
 
@@ -40,7 +41,8 @@ def write_card(config: TrainConfig, identity: Mapping[str, str], report: Any) ->
             int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
         ),
     )
-    (config.out / "README.md").write_text(model_card(run), encoding="utf-8")
+    with explained(config.out, saved=0):
+        write_atomic(config.out / "README.md", model_card(run).encode())
 
 
 def _model(config: TrainConfig, identity: Mapping[str, str]) -> str:

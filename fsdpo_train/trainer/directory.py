@@ -38,9 +38,9 @@ def claimed(config: TrainConfig, identity: Mapping[str, str]) -> Iterator[None]:
         StoreError: if it cannot be written, or another process trains in it.
     """
     with ExitStack() as held:
-        if is_main_process():
-            with explained(config.out, saved=0):
-                config.out.mkdir(parents=True, exist_ok=True)
+        with explained(config.out, saved=0):
+            config.out.mkdir(parents=True, exist_ok=True)
+            if is_main_process():
                 _lock(config, held)
         _check(config, identity)
         yield
@@ -86,11 +86,3 @@ def write_state(config: TrainConfig, identity: Mapping[str, str]) -> None:
     body = json.dumps(dict(identity), indent=2) + "\n"
     with explained(config.out, saved=0):
         write_atomic(config.out / f"{config.stage}.json", body.encode())
-
-
-def last_checkpoint(config: TrainConfig) -> str | None:
-    """Return the newest checkpoint to resume from; None starts at the beginning."""
-    from transformers.trainer_utils import get_last_checkpoint
-
-    folder = config.out / "checkpoints"
-    return get_last_checkpoint(str(folder)) if config.resume and folder.is_dir() else None

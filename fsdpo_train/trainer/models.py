@@ -57,6 +57,18 @@ def load_model(
     return model, tokenizer
 
 
+def without_dropout(model: Any) -> Any:
+    """Switch dropout off, in every module that has it, and return the model."""
+    from torch.nn.modules.dropout import _DropoutNd
+
+    for module in model.modules():
+        for name in vars(module):
+            own = name == "p" and isinstance(module, _DropoutNd)
+            if own or ("drop" in name and isinstance(getattr(module, name), float)):
+                setattr(module, name, 0.0)
+    return model
+
+
 def unloadable(field: str, source: object, error: Exception) -> Unavailable:
     """Say why nothing could be loaded from what a field of the config names."""
     return Unavailable(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.batching import grouped_order
-from fsdpo_train.trainer.directory import last_checkpoint, write_state
+from fsdpo_train.trainer.checkpoints import WRITING, last_whole, settle, settle_model, writing
+from fsdpo_train.trainer.directory import write_state
 
 if TYPE_CHECKING:
     import datasets
+
+log = logging.getLogger(__name__)
+
+#: Folder of the checkpoints in that of a run.
+CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,24 +44,48 @@ def outcome(trainer: Any, config: TrainConfig) -> dict[str, Any]:
     return {"out": config.out, "steps": steps, "loss": _last_loss(history)}
 
 
+def filled(rows: datasets.Dataset, arguments: Any, **without_loss: Any) -> datasets.Dataset:
+    """Add rows without loss until every process gets batches of the same size.
+
+    Left to itself, accelerate would fill up with rows from the beginning, which then count twice.
+
+    Args:
+        rows: The rows, with a column ``length``.
+        arguments: The ``TrainingArguments``.
+        without_loss: What makes a row one that adds nothing to a loss.
+    """
+    import datasets
+
+    processes = arguments.world_size
+    short = -len(rows) % (processes * arguments.per_device_train_batch_size)
+    if processes == 1 or not short:
+        return rows
+    filler = {**rows[0], **without_loss, "length": 0}
+    fillers = datasets.Dataset.from_list([filler] * short, features=rows.features)
+    return datasets.concatenate_datasets([rows, fillers])
+
+
 def ordered_trainer() -> Any:
-    """Return a ``transformers.Trainer`` whose data comes in :func:`grouped_order`."""
+    """Return a ``transformers.Trainer``: data in :func:`grouped_order`, checkpoints whole."""
     import torch
     import transformers
 
     class Order(torch.utils.data.Sampler):  # type: ignore[type-arg]
         def __init__(self, rows: datasets.Dataset, config: TrainConfig) -> None:
-            self.lengths, self.config, self.epoch = rows["length"][:], config, 0
+            self.rows = len(rows)
+            self.lengths = [length for length in rows["length"] if length]  # fillers have none
+            self.config, self.epoch = config, 0
 
         def set_epoch(self, epoch: int) -> None:
             self.epoch = epoch
 
         def __len__(self) -> int:
-            return len(self.lengths)
+            return self.rows
 
         def __iter__(self) -> Iterator[int]:
             size, group = self.config.batch_size, self.config.group_by_length
-            return grouped_order(self.lengths, size, self.config.seed, self.epoch, group)
+            yield from grouped_order(self.lengths, size, self.config.seed, self.epoch, group)
+            yield from range(len(self.lengths), self.rows)
 
     class Trainer(transformers.Trainer):
         def __init__(self, config: TrainConfig, **options: Any) -> None:
@@ -63,17 +95,68 @@ def ordered_trainer() -> Any:
         def _get_train_sampler(self, train_dataset: Any = None) -> Order:
             return Order(self.train_dataset, self.stage_config)
 
+        def _get_output_dir(self, trial: Any) -> str:
+            return str(self.stage_config.out / CHECKPOINTS / WRITING)
+
+        def _save_checkpoint(self, model: Any, trial: Any) -> None:
+            folder = self.stage_config.out / CHECKPOINTS
+            with writing(folder):
+                super()._save_checkpoint(model, trial)
+                self.accelerator.wait_for_everyone()
+                if self.is_world_process_zero():
+                    name = f"checkpoint-{self.state.global_step}"
+                    settle(folder, name, self.stage_config.save_limit)
+                self.accelerator.wait_for_everyone()
+
+    return Trainer
+
+
+def counting_trainer() -> Any:
+    """Return an :func:`ordered_trainer` of losses that are means over the items of a step.
+
+    Batches of a step hold different numbers of items, and every item counts the same. Subclasses
+    say how many (``items``) and return ``self.share`` of the mean over a batch.
+    """
+    import torch
+
+    class Trainer(ordered_trainer()):  # type: ignore[misc]
+        def __init__(self, config: TrainConfig, **options: Any) -> None:
+            super().__init__(config, **options)
+            # With it and a count of items, no version of transformers divides by grad_accum.
+            self.model_accepts_loss_kwargs = True
+
+        def _get_num_items_in_batch(self, batch_samples: list[Any], device: Any) -> torch.Tensor:
+            """Count the items of one optimizer step, over all processes."""
+            items = torch.tensor(sum(self.items(batch) for batch in batch_samples))
+            return self.accelerator.gather(items.to(device)).sum()
+
+        def share(self, loss: torch.Tensor, items: int, all_items: torch.Tensor) -> torch.Tensor:
+            """Return what the mean over ``items`` adds to the mean over all of the step."""
+            # Gradients are averaged over processes, so each takes its share times their number.
+            return loss * items * self.accelerator.num_processes / all_items
+
     return Trainer
 
 
 def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, str]) -> None:
-    """Train from the beginning or the last checkpoint."""
+    """Train from the beginning or the last whole checkpoint.
+
+    Raises:
+        StoreError: if a checkpoint cannot be written.
+    """
     # Only now is the directory this run's: a start that failed may be tried again, and every
     # process of a distributed run has found it free.
     trainer.accelerator.wait_for_everyone()
+    folder = config.out / CHECKPOINTS
+    last = last_whole(folder) if config.resume else None
+    trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero():
         write_state(config, identity)
-    trainer.train(resume_from_checkpoint=last_checkpoint(config))
+        shutil.rmtree(folder / WRITING, ignore_errors=True)  # of a run that was killed
+        if config.resume:
+            log.info(f"resuming from {last or 'the beginning: there is no whole checkpoint'}")
+    trainer.accelerator.wait_for_everyone()
+    trainer.train(resume_from_checkpoint=last and str(last))
 
 
 def _last_loss(history: list[dict[str, float]]) -> float:
@@ -84,8 +167,17 @@ def _last_loss(history: list[dict[str, float]]) -> float:
 
 
 def save_merged(trainer: Any, config: TrainConfig) -> None:
-    """Write weights that transformers loads as they are, adapters merged in."""
+    """Write weights that transformers loads as they are, adapters merged in; whole or not at all.
+
+    Raises:
+        StoreError: if they cannot be written.
+    """
     if config.lora:
         trainer.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
         trainer.model_wrapped = trainer.model
-    trainer.save_model(str(config.out))
+    with writing(config.out) as place:
+        trainer.save_model(str(place))
+        trainer.accelerator.wait_for_everyone()
+        if trainer.is_world_process_zero():
+            settle_model(config.out)
+        trainer.accelerator.wait_for_everyone()

@@ -1,0 +1,231 @@
+"""Checkpoints are whole or not there: torn ones, full disks and kills cost steps, never the run."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prm_data import stepwise_rows, write_rows
+from random_model import save_random_model
+
+torch = pytest.importorskip("torch")
+import transformers  # noqa: E402
+from safetensors import SafetensorError  # noqa: E402
+
+from fsdpo_data.core.errors import StoreError  # noqa: E402
+from fsdpo_train import PrmConfig, train_prm  # noqa: E402
+from fsdpo_train.trainer import checkpoints  # noqa: E402
+from fsdpo_train.trainer import trainer as training  # noqa: E402
+
+STEPS = 8
+
+
+class Killed(BaseException):
+    """The end of a process, as far as what it leaves on disk is concerned."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy, rows, and a run that nothing happened to."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    save_random_model(folder / "policy")
+    write_rows(folder / "rows.jsonl", stepwise_rows())
+    train_prm(config(folder, folder / "whole"))
+    return folder
+
+
+def config(folder: Path, out: Path, **options: Any) -> PrmConfig:
+    given: dict[str, Any] = dict(batch_size=8, grad_accum=1, lr=1e-3, max_steps=STEPS, held_out=0)
+    given |= dict(save_every=2, save_limit=2, log_every=1)
+    data, policy = folder / "rows.jsonl", str(folder / "policy")
+    return PrmConfig(data=data, out=out, model=policy, **(given | options))
+
+
+def weights(out: Path) -> bytes:
+    return (out / "model.safetensors").read_bytes()
+
+
+def names(out: Path) -> list[str]:
+    return sorted(each.name for each in (out / "checkpoints").iterdir())
+
+
+def started(folder: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Train past the checkpoint at 6, then end."""
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(training, "settle_model", stop)
+        train_prm(config(folder, out))
+    assert names(out) == ["checkpoint-6", "checkpoint-8"] and not (out / "config.json").exists()
+    return out
+
+
+def truncate(checkpoint: Path) -> None:
+    file = checkpoint / "optimizer.pt"
+    file.write_bytes(file.read_bytes()[:100])
+
+
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "no schedule": lambda checkpoint: (checkpoint / "scheduler.pt").unlink(),
+    "torn": truncate,
+    "no marker": lambda checkpoint: (checkpoint / "whole.json").unlink(),
+    "a torn marker": lambda checkpoint: (checkpoint / "whole.json").write_text('{"a'),
+    "empty": lambda checkpoint: [file.unlink() for file in checkpoint.iterdir()],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_newest_whole_checkpoint_is_resumed_from(
+    damage: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    out = started(folder, tmp_path / "out", monkeypatch)
+    DAMAGES[damage](out / "checkpoints/checkpoint-8")
+    caplog.set_level("INFO")
+    train_prm(config(folder, out, resume=True))
+    assert "checkpoints/checkpoint-6" in caplog.text
+    assert weights(out) == weights(folder / "whole")
+    assert names(out) == ["checkpoint-6", "checkpoint-8"]
+
+
+def test_with_no_whole_checkpoint_training_begins_anew_and_says_so(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    out = started(folder, tmp_path / "out", monkeypatch)
+    for checkpoint in (out / "checkpoints").iterdir():
+        truncate(checkpoint)
+    caplog.set_level("INFO")
+    train_prm(config(folder, out, resume=True))
+    assert "there is no whole checkpoint" in caplog.text
+    assert weights(out) == weights(folder / "whole")
+
+
+@pytest.mark.parametrize("at", ["_synced", "write_atomic", "publish"])
+def test_killed_while_a_checkpoint_is_written_nothing_of_it_is_seen(
+    at: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, done = tmp_path / "out", checkpoints.settle
+
+    def settle(place: Path, name: str, limit: int) -> None:
+        if name == "checkpoint-4":
+            patch.setattr(checkpoints, at, killed)
+        done(place, name, limit)
+
+    def killed(*_: Any) -> None:
+        # What a killed process leaves, its tidying up undone.
+        patch.setattr(checkpoints.shutil, "rmtree", lambda *_, **__: None)
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(training, "settle", settle)
+        train_prm(config(folder, out))
+    assert names(out) == ["checkpoint-2", "writing"]
+    train_prm(config(folder, out, resume=True))
+    assert weights(out) == weights(folder / "whole")
+    assert names(out) == ["checkpoint-6", "checkpoint-8"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        SafetensorError("I/O error: No space left on device (os error 28)"),
+    ],
+    ids=["torch", "safetensors"],
+)
+def test_a_full_disk_is_named_and_costs_one_checkpoint(
+    error: Exception, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, save = tmp_path / "out", transformers.Trainer._save_optimizer_and_scheduler
+
+    def full(self: Any, place: str) -> None:
+        if place.endswith("checkpoint-4"):
+            raise error
+        save(self, place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transformers.Trainer, "_save_optimizer_and_scheduler", full)
+        with pytest.raises(StoreError, match="the disk is full; free some space"):
+            train_prm(config(folder, out))
+    assert names(out) == ["checkpoint-2"]
+    train_prm(config(folder, out, resume=True))
+    assert weights(out) == weights(folder / "whole")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system in memory that holds about one checkpoint and a half."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    size = "size=2m"
+    line = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)]
+    if subprocess.run(line, capture_output=True).returncode != 0:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def command(folder: Path, out: Path) -> list[str]:
+    options = ["--batch-size", 8, "--grad-accum", 1, "--lr", "1e-3", "--max-steps", STEPS]
+    options += ["--held-out", 0, "--save-every", 2, "--save-limit", 2, "--log-every", 1]
+    given = [folder / "rows.jsonl", "--model", folder / "policy", "--out", out, *options]
+    return [sys.executable, "-m", "fsdpo_train", "prm", *map(str, given)]
+
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.mark.proof
+def test_a_disk_that_is_really_full(folder: Path, small_disk: Path) -> None:
+    out = small_disk / "out"
+    ran = subprocess.run(command(folder, out), env=ENVIRONMENT, capture_output=True, text=True)
+    assert ran.returncode == 1 and "Traceback" not in ran.stderr
+    assert "the disk is full; free some space" in ran.stderr, ran.stderr[-2000:]
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    line = [*command(folder, out), "--resume"]
+    ran = subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert weights(out) == weights(folder / "whole")
+
+
+@pytest.mark.proof
+def test_killed_again_and_again_while_it_writes_checkpoints(folder: Path, tmp_path: Path) -> None:
+    """Every start is killed some milliseconds after a checkpoint begins to be written."""
+    out = tmp_path / "out"
+    for number in range(12):
+        resume = ["--resume"] if (out / "prm.json").exists() else []
+        process = subprocess.Popen(
+            [*command(folder, out), *resume],
+            env=ENVIRONMENT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        place = out / "checkpoints" / checkpoints.WRITING
+        deadline = time.monotonic() + 300
+        while process.poll() is None and not place.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.0005)
+        time.sleep(0.004 * (number % 6))
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.wait()
+        if (out / "README.md").exists():
+            break
+    resume = ["--resume"] if (out / "prm.json").exists() else []
+    ran = subprocess.run(
+        [*command(folder, out), *resume], env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert weights(out) == weights(folder / "whole")
+    history = json.loads((out / "checkpoints/checkpoint-8/trainer_state.json").read_text())
+    assert history["global_step"] == STEPS

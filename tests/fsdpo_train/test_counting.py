@@ -1,0 +1,167 @@
+"""Every item of an optimizer step counts once and the same, however it is split."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from preference_data import preference_rows
+from prm_data import stepwise_rows, write_rows
+from random_model import save_random_model
+
+torch = pytest.importorskip("torch")
+import datasets  # noqa: E402
+import transformers  # noqa: E402
+
+from fsdpo_train import DpoConfig, PrmConfig, train_dpo, train_prm  # noqa: E402
+from fsdpo_train.prm import train as prm  # noqa: E402
+from fsdpo_train.trainer.models import without_dropout  # noqa: E402
+from fsdpo_train.trainer.trainer import filled, ordered_trainer  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_random_model(tmp_path_factory.mktemp("policy"))
+
+
+def prm_gradient(config: PrmConfig, monkeypatch: pytest.MonkeyPatch) -> torch.Tensor:
+    """Return the gradient of the first step that reaches the optimizer."""
+    seen: list[torch.Tensor] = []
+
+    class Look(transformers.TrainerCallback):
+        def on_pre_optimizer_step(self, *_: Any, model: Any, **__: Any) -> None:
+            grads = [each.grad.flatten() for each in model.parameters() if each.grad is not None]
+            seen.append(torch.cat(grads).clone())
+
+    real = prm._trainer
+
+    def watched(*given: Any) -> Any:
+        trainer = real(*given)
+        trainer.add_callback(Look)
+        return trainer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prm, "_trainer", watched)
+        train_prm(config)
+    return seen[0]
+
+
+@pytest.mark.parametrize("loss_is_scaled_for_ga", [None, "not there"])
+def test_prm_gradients_are_of_the_mean_over_the_steps_solutions(
+    loss_is_scaled_for_ga: Any, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five solutions as 2 + 2 + 1: transformers 5.0 to 5.12 tripled them, others overweigh one."""
+    if loss_is_scaled_for_ga == "not there":
+        monkeypatch.delattr(transformers.Trainer, "loss_is_scaled_for_ga", raising=False)
+        monkeypatch.setattr(transformers.Trainer, "training_step", old_training_step)
+    data = write_rows(tmp_path / "rows.jsonl", stepwise_rows(problems=4)[:5])
+    same: dict[str, Any] = dict(data=data, model=str(policy), held_out=0, max_grad_norm=1e9)
+    same |= dict(max_steps=1, group_by_length=False, save_every=0)
+    whole = PrmConfig(out=tmp_path / "whole", batch_size=5, grad_accum=1, **same)
+    parts = PrmConfig(out=tmp_path / "parts", batch_size=2, grad_accum=3, **same)
+    expected, found = (prm_gradient(each, monkeypatch) for each in (whole, parts))
+    assert torch.allclose(found, expected, atol=1e-6 * float(expected.abs().max()))
+
+
+def old_training_step(
+    self: Any, model: Any, inputs: Any, num_items_in_batch: Any = None
+) -> torch.Tensor:
+    """What transformers 5.0 does, as far as one CPU needs it."""
+    model.train()
+    inputs = self._prepare_inputs(inputs)
+    loss = self.compute_loss(model, inputs, num_items_in_batch=num_items_in_batch)
+    if (not self.model_accepts_loss_kwargs or num_items_in_batch is None) and (
+        self.compute_loss_func is None
+    ):
+        loss = loss / self.current_gradient_accumulation_steps
+    self.accelerator.backward(loss)
+    return loss.detach()
+
+
+@pytest.mark.parametrize("share_prompt", [True, False])
+def test_the_policy_starts_as_its_reference_whatever_its_dropout(
+    share_prompt: bool, policy: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "policy"
+    settings = transformers.AutoConfig.from_pretrained(policy, attention_dropout=0.5)
+    model = transformers.AutoModelForCausalLM.from_pretrained(policy, config=settings)
+    model.save_pretrained(other)
+    transformers.AutoTokenizer.from_pretrained(policy).save_pretrained(other)
+    data = write_rows(tmp_path / "pairs.jsonl", preference_rows())
+    config = DpoConfig(
+        data=data, out=tmp_path / "out", model=str(other), max_steps=1, share_prompt=share_prompt
+    )
+    report = train_dpo(config)
+    assert report.loss == pytest.approx(math.log(2), abs=1e-5)
+    assert report.metrics["kl"] == pytest.approx(0, abs=1e-3)
+    trained = transformers.AutoConfig.from_pretrained(tmp_path / "out")
+    assert trained.attention_dropout == 0.5
+
+
+def test_dropout_is_found_in_every_kind_of_module() -> None:
+    settings = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=32)
+    model = without_dropout(transformers.GPT2LMHeadModel(settings)).train()
+    ids = torch.arange(8)[None]
+    assert torch.equal(model(ids).logits, model(ids).logits)
+
+
+def test_repeated_pairs_are_counted(policy: Path, tmp_path: Path, caplog: Any) -> None:
+    caplog.set_level("INFO")
+    rows = preference_rows()
+    data = write_rows(tmp_path / "pairs.jsonl", [*rows, *rows[:3]])
+    config = DpoConfig(data=data, out=tmp_path / "out", model=str(policy), max_steps=1)
+    report = train_dpo(config)
+    assert report.counts["pairs"] == len(rows) and report.counts["repeated_pairs"] == 3
+    assert "left out 3 pairs that are there already" in caplog.text
+    assert "3 pairs came up again and count once" in (tmp_path / "out/README.md").read_text()
+
+
+def test_fillers_make_batches_of_one_size_and_come_last() -> None:
+    rows = datasets.Dataset.from_dict({"labels": [[1], [2], [3]], "length": [5, 4, 6]})
+    arguments = SimpleNamespace(world_size=2, per_device_train_batch_size=2)
+    found = filled(rows, arguments, labels=[-100])
+    assert found["labels"][:] == [[1], [2], [3], [-100]] and found["length"][3] == 0
+    alone = SimpleNamespace(world_size=1, per_device_train_batch_size=2)
+    assert filled(rows, alone, labels=[-100]) is rows
+    config = PrmConfig(data=Path("data"), out=Path("out"), batch_size=2)
+    sampler = ordered_trainer()._get_train_sampler(
+        SimpleNamespace(train_dataset=found, stage_config=config)
+    )
+    order = list(sampler)
+    assert len(sampler) == 4 and sorted(order[:3]) == [0, 1, 2] and order[3] == 3
+
+
+STAGES = {
+    "sft": [{"prompt": f"{i}\n", "completion": f"It is {i}{i % 7}."} for i in range(5)],
+    "prm": stepwise_rows(problems=5)[:5],
+    "dpo": preference_rows(prompts=5),
+}
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("stage", STAGES)
+def test_two_processes_take_the_steps_of_one(stage: str, policy: Path, tmp_path: Path) -> None:
+    """Five rows, four to a step: in the second step one process has nothing to add."""
+    data = write_rows(tmp_path / "rows.jsonl", STAGES[stage])
+    given = [stage, data, "--model", policy, "--lr", "1e-3", "--epochs", 2, "--grad-accum", 1]
+    given += ["--no-group-by-length", "--log-every", 1, "--save-every", 0]
+    given += ["--held-out", 0] if stage == "prm" else []
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for name, launch, batch in (("one", [], 4), ("two", torchrun, 2)):
+        line = [sys.executable, *launch, "-m", "fsdpo_train", *given]
+        line += ["--batch-size", batch, "--out", tmp_path / name]
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        ran = subprocess.run([str(each) for each in line], env=env, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr[-3000:]
+    auto = "AutoModelForTokenClassification" if stage == "prm" else "AutoModelForCausalLM"
+    one, two = (
+        getattr(transformers, auto).from_pretrained(tmp_path / name).state_dict()
+        for name in ("one", "two")
+    )
+    assert max(float((one[name] - two[name]).abs().max()) for name in one) < 1e-5
