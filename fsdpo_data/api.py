@@ -19,6 +19,7 @@ from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.nouns import Pair, Problem, Solution
 from fsdpo_data.core.options import help_of, summary
 from fsdpo_data.core.progress import SILENT, Progress
+from fsdpo_data.core.rows import scan
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.diff import Difference
@@ -137,13 +138,10 @@ class Dataset:
         return self._rows("pairs")
 
     def _rows(self, config: str) -> pl.LazyFrame:
-        import polars as pl
-
-        names = [each["path"] for each in self.manifest["files"]]
-        files = [self.path / name for name in names if name.startswith(f"{config}/")]
+        files = self.manifest.paths(self.path, config)
         if not files:
             raise InputError(f"{self.path} has no {config}.")
-        return pl.scan_parquet(files, glob=False)
+        return scan(files)
 
     def examples(
         self, count: int, *, problem: str | None, outcome: str | None, seed: int

@@ -9,6 +9,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from fsdpo_data.core.rows import scan
+from fsdpo_data.dataset.manifest import read_manifest
+
 RESAMPLES = 10_000
 
 
@@ -31,7 +34,7 @@ class Measured:
 
 
 def _shares(dataset: Path) -> np.ndarray:
-    solutions = pl.scan_parquet(dataset / "solutions" / "*.parquet")
+    solutions = scan(read_manifest(dataset).paths(dataset, "solutions"))
     correct = (pl.col("outcome") == "correct").mean()
     by_problem = solutions.group_by("problem_id").agg(correct=correct).sort("problem_id")
     return by_problem.collect()["correct"].to_numpy()

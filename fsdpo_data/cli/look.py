@@ -39,12 +39,12 @@ def validate(options: ValidateOptions) -> None:
     """Validate, and say what was checked."""
     manifest = api.open_dataset(options.data).validate().manifest
     if options.json:
-        typer.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
+        typer.echo(manifest.text(), nl=False)
         return
-    rows = manifest["rows"]
+    rows = manifest.rows
     typer.echo(
-        f"{options.data} is valid: schema {manifest['schema_version']}, {rows['problems']:,} "
-        f"problems, {rows['solutions']:,} solutions, digest {manifest['digest']}"
+        f"{options.data} is valid: schema {manifest.schema_version}, {rows.problems:,} "
+        f"problems, {rows.solutions:,} solutions, digest {manifest.digest}"
     )
 
 

@@ -83,14 +83,16 @@ def build(options: BuildOptions) -> None:
 def label(options: LabelOptions) -> None:
     """Label, and say what the labels cost."""
     data = _run(options)
-    typer.echo(f"\n{cost_line(data.manifest['rollouts'])}")
+    if data.manifest.rollouts:
+        typer.echo(f"\n{cost_line(data.manifest.rollouts)}")
     typer.echo(f"next: fsdpo-train prm {data.path} --labels rollouts --out NEW")
 
 
 def grade(options: GradeOptions) -> None:
     """Grade, and say what changed."""
     data = _run(options)
-    print_changes(data.manifest["regraded"])
+    if data.manifest.regraded:
+        print_changes(data.manifest.regraded)
     typer.echo(f"\nnext: fsdpo-data inspect {data.path}")
 
 

@@ -12,11 +12,14 @@ from fsdpo_data.dataset.describe import summary_rows
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fsdpo_data.dataset.manifest import Manifest
+    from fsdpo_data.dataset.parts import Regraded
+
 _COLOURS = {"correct": "green", "incorrect": "red"}
 _SIGNS = {True: "[green]+[/]", False: "[red]-[/]", None: "[yellow]?[/]"}
 
 
-def print_summary(manifest: Mapping[str, Any], title: str) -> None:
+def print_summary(manifest: Manifest, title: str) -> None:
     """Print what a manifest says, as a table."""
     from rich.console import Console
     from rich.table import Table
@@ -29,15 +32,15 @@ def print_summary(manifest: Mapping[str, Any], title: str) -> None:
     Console().print(table)
 
 
-def print_changes(regraded: Mapping[str, Any]) -> None:
+def print_changes(regraded: Regraded) -> None:
     """Print how many solutions went from which outcome to which."""
     from rich.console import Console
     from rich.table import Table
 
-    counts = {(was, now): count for was, now, count in regraded["outcomes"]}
+    counts = {(was, now): count for was, now, count in regraded.outcomes}
     outcomes = [each for each in OUTCOMES if any(each in pair for pair in counts)]
-    title = f"\n{regraded['changed']:,} outcomes changed from {regraded['from']}"
-    title += f" (rows) to {regraded['to']} (columns)"
+    title = f"\n{regraded.changed:,} outcomes changed from {regraded.was}"
+    title += f" (rows) to {regraded.to} (columns)"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     for now in outcomes:

@@ -6,12 +6,15 @@ import csv
 import difflib
 import glob
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: How much of a broken row is kept to look at.
 RAW_LIMIT = 2000
@@ -183,6 +186,13 @@ def _parquet(path: Path) -> Iterator[Record]:
         raise InputError(f"{path}: not parquet ({error}).") from None
     for number, fields in enumerate(frame.iter_rows(named=True), start=1):
         yield Record(number, fields)
+
+
+def scan(files: Sequence[Path]) -> pl.LazyFrame:
+    """Return the rows of parquet files, read when they are asked for; no name is a pattern."""
+    import polars as pl
+
+    return pl.scan_parquet(list(files), glob=False)
 
 
 def _csv(path: Path) -> Iterator[Record]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fsdpo_cards
 from fsdpo_cards.dataset import DatasetFacts
 
+from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.describe import summary_rows
 from fsdpo_data.dataset.distributions import plots
+from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
 
 if TYPE_CHECKING:
@@ -23,14 +24,14 @@ _SHOWN = 400
 
 def dataset_card(
     root: Path,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     *,
     name: str = "PATH_OR_NAME",
     revision: str | None = None,
 ) -> str:
     """Return the README of the dataset in ``root``; see :func:`fsdpo_cards.dataset_card`."""
     facts = DatasetFacts(
-        manifest=manifest,
+        manifest=manifest.plain(),
         table=summary_rows(manifest),
         configs=configs_of(manifest),
         examples=examples(root, manifest),
@@ -40,20 +41,18 @@ def dataset_card(
     return fsdpo_cards.dataset_card(facts, name=name, revision=revision)
 
 
-def configs_of(manifest: Mapping[str, Any]) -> list[str]:
+def configs_of(manifest: Manifest) -> list[str]:
     """Return the configs that the dataset has, the one to show first in front."""
-    first = "pairs" if manifest["rows"]["pairs"] else "solutions"
-    there = [name for name in CONFIGS if manifest["rows"][name] or name != "pairs"]
+    first = "pairs" if manifest.rows.pairs else "solutions"
+    there = [name for name in CONFIGS if getattr(manifest.rows, name) or name != "pairs"]
     return [first, *(name for name in there if name != first)]
 
 
-def examples(root: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+def examples(root: Path, manifest: Manifest) -> dict[str, str]:
     """Return one real row of each config as JSON, long texts shortened."""
-    import polars as pl
-
     found = {}
     for config in configs_of(manifest):
-        row = pl.scan_parquet(root / config / "*.parquet").head(1).collect().to_dicts()
+        row = scan(manifest.paths(root, config)).head(1).collect().to_dicts()
         if row:
             found[config] = json.dumps(_shortened(row[0]), indent=2, ensure_ascii=False)
     return found
@@ -71,17 +70,17 @@ def _shortened(value: Any) -> Any:
     return value
 
 
-def dataset_info(root: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+def dataset_info(root: Path, manifest: Manifest) -> list[dict[str, Any]]:
     """Return what the Hub's viewer and ``datasets`` want to know of each config beforehand."""
     import pyarrow.parquet as pq
 
     listed = []
     for config in configs_of(manifest):
-        entries = [each for each in manifest["files"] if each["path"].startswith(f"{config}/")]
-        metadata = [pq.read_metadata(root / entry["path"]) for entry in entries]
+        entries = manifest.of_config(config)
+        metadata = [pq.read_metadata(root / entry.path) for entry in entries]
         groups = [file.row_group(i) for file in metadata for i in range(file.num_row_groups)]
         size = sum(group.total_byte_size for group in groups)
-        rows = manifest["rows"][config]
+        rows = sum(entry.rows for entry in entries)
         listed.append(
             {
                 "config_name": config,
@@ -89,7 +88,7 @@ def dataset_info(root: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]
                     {"name": field.name, **_feature(field.type)} for field in arrow_schema(config)
                 ],
                 "splits": [{"name": "train", "num_bytes": size, "num_examples": rows}],
-                "download_size": sum(entry["bytes"] for entry in entries),
+                "download_size": sum(entry.bytes for entry in entries),
                 "dataset_size": size,
             }
         )

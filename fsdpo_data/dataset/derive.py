@@ -7,7 +7,6 @@ stopped goes on, by ``resume``, with the first file that is not written yet.
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import shutil
@@ -20,8 +19,9 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, publish
 from fsdpo_data.core.identity import canonical_json, digest
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.dataset.manifest import Manifest, file_entry, files_digest, read_manifest
+from fsdpo_data.dataset.manifest import Manifest, files_digest, read_manifest
 from fsdpo_data.dataset.parquet import write_parquet
+from fsdpo_data.dataset.parts import FileEntry, PairCounts, Spec
 from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, claim
 from fsdpo_data.dataset.seal import seal
 from fsdpo_data.dataset.validate import check_files
@@ -40,20 +40,22 @@ class Draft:
         manifest: The parent's manifest to begin with; stages change what they make untrue. Files,
             digests and parent are filled in at the end.
         progress: Told of every file.
-        dropped: Configs of the parent that the new dataset does not have.
+        paths: Its files, within either directory.
     """
 
     source: Path
     root: Path
     manifest: Manifest
     progress: Progress
-    dropped: set[str] = field(default_factory=set)
+    paths: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.paths = [entry.path for entry in self.manifest.files]
 
     def files(self, config: str) -> list[Path]:
         """Return the files of a config as they stand: rewritten where that is done."""
-        paths = [entry["path"] for entry in self.manifest["files"]]
-        of_config = [path for path in paths if path.startswith(f"{config}/")]
-        return [self._rewritten(path) or self.source / path for path in of_config]
+        paths = [path for path in self.paths if path.startswith(f"{config}/")]
+        return [self._rewritten(path) or self.source / path for path in paths]
 
     def rewrite(
         self,
@@ -89,23 +91,24 @@ class Draft:
 
     def drop_pairs(self) -> None:
         """Leave the parent's pairs out: what they were made of has changed."""
-        self.dropped.add("pairs")
-        self.manifest["rows"]["pairs"] = 0
-        self.manifest.pop("pairs", None)
-        self.manifest["spec"].pop("pair", None)
+        self.paths = [path for path in self.paths if not path.startswith("pairs/")]
+        self.manifest.rows.pairs = 0
+        self.manifest.pairs = self.manifest.spec.pair = None
 
-    def add(self, config: str, tables: Sequence[Callable[[], pa.Table]]) -> None:
-        """Write the files of a config that the parent does not have, one per table maker."""
-        self.manifest["files"] = [
-            entry for entry in self.manifest["files"] if not entry["path"].startswith(f"{config}/")
-        ]
-        for index, make in enumerate(tables):
-            path = f"{config}/train-{index:05d}-of-{len(tables):05d}.parquet"
+    def add_pairs(self, tables: Sequence[Callable[[], pa.Table]]) -> None:
+        """Write files of pairs, one per table maker, in place of the parent's."""
+        self.drop_pairs()
+        paths = [f"pairs/train-{i:05d}-of-{len(tables):05d}.parquet" for i in range(len(tables))]
+        self.paths += paths
+        for path, make in zip(paths, tables, strict=True):
             if self._rewritten(path) is None:
-                (self.root / config).mkdir(exist_ok=True)
+                (self.root / "pairs").mkdir(exist_ok=True)
                 write_parquet(make(), self.root / path)
-            self.manifest["files"].append({"path": path})
             self.progress.advance(1)
+
+    def describe_pairs(self, counts: PairCounts) -> None:
+        """Say in the manifest what the added pairs are like."""
+        self.manifest.pairs, self.manifest.rows.pairs = counts, counts.pairs
 
     def _rewritten(self, path: str) -> Path | None:
         return self.root / path if (self.root / path).exists() else None
@@ -148,9 +151,9 @@ def derive(
     if out.resolve() == source.resolve():
         raise InputError(f"--out {out}: a sealed dataset is never changed. Choose a new directory.")
     parent = read_manifest(source)
-    config = {"parent": parent["digest"], "stages": plain_specs(stages)}
+    config = {"parent": parent.digest, "stages": plain_specs(stages)}
     if not (out / MANIFEST).exists():
-        check_files(source, parent)
+        check_files(source, parent.files)
         stages[0].check(source, parent)
     with claim(out, config, resume=resume):
         return write_derived(source, out, stages, progress)
@@ -168,12 +171,11 @@ def write_derived(source: Path, out: Path, stages: Sequence[Stage], progress: Pr
     """Do what :func:`derive` does, in a directory that the caller has claimed."""
     if not (out / MANIFEST).exists():
         parent = read_manifest(source)
-        draft = Draft(source, out, copy.deepcopy(parent), progress)
+        draft = Draft(source, out, parent.model_copy(deep=True), progress)
         for stage in stages:
             stage.run(draft)
         _finish(draft, parent, plain_specs(stages))
-    manifest: Manifest = json.loads((out / MANIFEST).read_text())
-    return manifest
+    return read_manifest(out)
 
 
 def _finish(draft: Draft, parent: Manifest, specs: Mapping[str, Any]) -> None:
@@ -181,24 +183,18 @@ def _finish(draft: Draft, parent: Manifest, specs: Mapping[str, Any]) -> None:
     import pyarrow.parquet as pq
 
     manifest, root = draft.manifest, draft.root
-    known = {entry["path"]: entry for entry in parent["files"]}
+    texts = {entry.path: entry.text_sha256 for entry in parent.files}
     files = []
-    for path in (entry["path"] for entry in manifest["files"]):
-        if path.partition("/")[0] in draft.dropped:
-            continue
+    for path in draft.paths:
         if not (root / path).exists():
             _copy(draft.source / path, root / path)
         rows = pq.read_metadata(root / path).num_rows
-        files.append({**known.get(path, {}), **file_entry(root, root / path, rows)})
+        files.append(FileEntry.describe(root, path, rows, texts.get(path)))
     if (draft.source / QUARANTINE).exists():
         _copy(draft.source / QUARANTINE, root / QUARANTINE)
-    spec = {key: value for key, value in manifest["spec"].items() if key != "digest"} | dict(specs)
-    manifest |= {
-        "digest": files_digest(files),
-        "parent": parent["digest"],
-        "spec": {"digest": digest(spec), **spec},
-        "files": files,
-    }
+    spec = manifest.spec.decided() | dict(specs)
+    manifest.spec = Spec.of({"digest": digest(spec), **spec})
+    manifest.digest, manifest.parent, manifest.files = files_digest(files), parent.digest, files
     draft.progress.phase("validate", 1)
     seal(root, manifest)
     draft.progress.advance(1)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.core.rows import scan
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import differing_keys
-from fsdpo_data.dataset.schema import CONFIGS
+from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
 from fsdpo_data.dataset.validate import check_files
 
 if TYPE_CHECKING:
@@ -64,17 +65,21 @@ def diff(first: Path, second: Path) -> dict[str, Difference]:
     Raises:
         SchemaError: if one of them is no sealed dataset, or was changed since.
     """
-    for root in (first, second):
-        check_files(root, read_manifest(root))
-    return {config: _difference(config, first, second) for config in CONFIGS}
+    both = [(root, read_manifest(root)) for root in (first, second)]
+    for root, manifest in both:
+        check_files(root, manifest.files)
+    return {
+        config: _difference(config, *(manifest.paths(root, config) for root, manifest in both))
+        for config in CONFIGS
+    }
 
 
-def _difference(config: str, first: Path, second: Path) -> Difference:
+def _difference(config: str, first: Sequence[Path], second: Sequence[Path]) -> Difference:
     import polars as pl
 
     ids, changes = list(_IDS[config]), _CHANGES[config]
     columns = [*ids, *(name for names in changes.values() for name in names)]
-    old, new = (_rows(root, config).select(columns) for root in (first, second))
+    old, new = (_rows(files, config).select(columns) for files in (first, second))
     both = old.join(new, on=ids, suffix="_new")
     differs = {
         change: pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_new")) for name in names)
@@ -90,15 +95,12 @@ def _difference(config: str, first: Path, second: Path) -> Difference:
     )
 
 
-def _rows(root: Path, config: str) -> pl.LazyFrame:
+def _rows(files: Sequence[Path], config: str) -> pl.LazyFrame:
     """Return a config's rows; none if the dataset does not have it."""
     import polars as pl
 
-    from fsdpo_data.dataset.schema import arrow_schema
-
-    files = sorted((root / config).glob("*.parquet"))
     if files:
-        return pl.scan_parquet(files)
+        return scan(files)
     empty = pl.from_arrow(arrow_schema(config).empty_table())
     assert isinstance(empty, pl.DataFrame)
     return empty.lazy()
@@ -112,9 +114,5 @@ def _count(rows: pl.LazyFrame) -> int:
 
 def changed_specs(first: Path, second: Path) -> list[tuple[str, Any, Any]]:
     """Return (key, first, second) wherever the datasets were made otherwise, digests aside."""
-    old, new = (_specs(read_manifest(root)) for root in (first, second))
+    old, new = (read_manifest(root).spec.decided() for root in (first, second))
     return differing_keys(old, new)
-
-
-def _specs(manifest: Manifest) -> dict[str, Any]:
-    return {key: value for key, value in manifest["spec"].items() if key != "digest"}

@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fsdpo_cards.bars import bars, histogram, shares
 
+from fsdpo_data.core.rows import scan
+from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.steps.rewards import aggregated
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def plots(root: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+def plots(root: Path, manifest: Manifest) -> dict[str, str]:
     """Return the distributions that the dataset has, by title."""
     import polars as pl
 
-    solutions = pl.scan_parquet(root / "solutions" / "*.parquet")
+    solutions = scan(manifest.paths(root, "solutions"))
     drawn = _solutions(solutions, manifest)
-    if "rollouts" in manifest:
+    if manifest.rollouts:
         drawn["Steps by share of continuations that end right"] = _rollouts(solutions)
-    if "rewards" in manifest:
+    if manifest.rewards:
         right = pl.col("outcome") == "correct"
         drawn["Step rewards in correct solutions"] = _rewards(solutions.filter(right))
         drawn["Step rewards in other solutions"] = _rewards(solutions.filter(~right))
-    if "margin" in manifest.get("pairs", {}):
-        pairs = pl.scan_parquet(root / "pairs" / "*.parquet")
-        aggregate = manifest["spec"]["pair"]["aggregate"]
+    if manifest.spec.pair and manifest.pairs and manifest.pairs.margin:
+        pairs, aggregate = scan(manifest.paths(root, "pairs")), manifest.spec.pair.aggregate
         drawn[f"Pairs by margin ({aggregate} reward of chosen less rejected)"] = _margins(
             pairs, aggregate
         )
     return drawn
 
 
-def _solutions(solutions: pl.LazyFrame, manifest: Mapping[str, Any]) -> dict[str, str]:
+def _solutions(solutions: pl.LazyFrame, manifest: Manifest) -> dict[str, str]:
     import polars as pl
 
-    labels, steps = manifest["labels"], pl.col("completions").list.len()
+    labels, steps = manifest.labels, pl.col("completions").list.len()
     kinds = [kind for kind in ("positive", "negative", "unlabelled") if kind in labels]
     return {
-        "Solutions by outcome": bars(list(manifest["outcomes"].items())),
+        "Solutions by outcome": bars(list(manifest.outcomes.items())),
         "Steps by label": bars([(kind, labels[kind]) for kind in kinds]),
         "Solutions by number of steps": bars(histogram(_counts(solutions, steps))),
         "Solutions by number of tokens": bars(histogram(_counts(solutions, pl.col("n_tokens")))),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.files import explained
-from fsdpo_data.dataset.run import MANIFEST
+from fsdpo_data.dataset.manifest import schema_version
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.dataset.validate import validate
 
@@ -55,18 +54,3 @@ def migrate(
     with explained(out, saved=0):
         draft.rename(out)
     return version
-
-
-def schema_version(root: Path) -> int:
-    """Return the schema version of a dataset of whatever version.
-
-    Raises:
-        SchemaError: if there is no manifest, or it does not tell.
-    """
-    file = root / MANIFEST
-    try:
-        return int(json.loads(file.read_text())["schema_version"])
-    except FileNotFoundError:
-        raise SchemaError(f"{root} holds no dataset ({MANIFEST} is missing).") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SchemaError(f"{file} is not a manifest: {error!r}.") from None

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.dataset.card import dataset_card
+from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import MANIFEST
 from fsdpo_data.dataset.validate import check_invariants
 
 
-def seal(root: Path, manifest: Mapping[str, Any], *, saved: int = 0) -> None:
+def seal(root: Path, manifest: Manifest, *, saved: int = 0) -> None:
     """Check the finished files in ``root``, write the card, and the manifest last of all.
 
     Args:
@@ -28,5 +26,4 @@ def seal(root: Path, manifest: Mapping[str, Any], *, saved: int = 0) -> None:
     check_invariants(root, manifest)
     with explained(root, saved=saved):
         write_atomic(root / "README.md", dataset_card(root, manifest).encode())
-        body = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
-        write_atomic(root / MANIFEST, body.encode())
+        write_atomic(root / MANIFEST, manifest.text().encode())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.nouns import GRADED, OUTCOMES
+from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.parquet import text_bytes
+from fsdpo_data.dataset.parts import FileEntry
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, VERSION_KEY, arrow_schema
 from fsdpo_data.pairs.checks import broken_pairs
 
@@ -32,23 +34,23 @@ def validate(root: Path) -> Manifest:
         SchemaError: listing every broken invariant with examples, or naming what cannot be read.
     """
     manifest = read_manifest(root)
-    check_files(root, manifest)
+    check_files(root, manifest.files)
     check_invariants(root, manifest)
     return manifest
 
 
-def check_files(root: Path, manifest: Mapping[str, Any]) -> None:
+def check_files(root: Path, files: Iterable[FileEntry]) -> None:
     """Check that every file is there as it was sealed.
 
     Raises:
         SchemaError: naming every file that is missing or changed.
     """
-    problems = [problem for entry in manifest["files"] for problem in _file_problems(root, entry)]
+    problems = [problem for entry in files for problem in _file_problems(root, entry)]
     if problems:
         raise _failure(root, problems)
 
 
-def check_invariants(root: Path, manifest: Mapping[str, Any]) -> None:
+def check_invariants(root: Path, manifest: Manifest) -> None:
     """Check the rows against the schema and the manifest's counts.
 
     Raises:
@@ -56,9 +58,12 @@ def check_invariants(root: Path, manifest: Mapping[str, Any]) -> None:
     """
     broken = [*_schemas(root, manifest), *_texts(root, manifest)]
     if not broken:  # with other columns the row checks would only say so again
-        broken = [*_ids(root), *_rows(root), *_counts(root, manifest)]
-    if not broken and manifest["rows"]["pairs"]:
-        broken = list(broken_pairs(root, manifest))
+        solutions = scan(manifest.paths(root, "solutions"))
+        broken = [*_ids(scan(manifest.paths(root, "problems")), solutions), *_rows(solutions)]
+        broken += _counts(root, manifest)
+    if not broken and manifest.spec.pair and manifest.pairs:
+        pairs, rows = (manifest.paths(root, config) for config in ("pairs", "solutions"))
+        broken = list(broken_pairs(pairs, rows, manifest.spec.pair.plain(), manifest.pairs.plain()))
     if broken:
         raise _failure(root, broken)
 
@@ -71,36 +76,32 @@ def _failure(root: Path, broken: list[str]) -> SchemaError:
     )
 
 
-def _file_problems(root: Path, entry: Mapping[str, Any]) -> Iterator[str]:
-    file = root / entry["path"]
+def _file_problems(root: Path, entry: FileEntry) -> Iterator[str]:
+    file = root / entry.path
     if not file.is_file():
-        yield f"{entry['path']} is missing"
-    elif file_sha256(file) != entry["sha256"]:
-        yield f"{entry['path']} was changed since it was sealed (SHA-256 differs)"
+        yield f"{entry.path} is missing"
+    elif file_sha256(file) != entry.sha256:
+        yield f"{entry.path} was changed since it was sealed (SHA-256 differs)"
 
 
-def _config_files(root: Path, manifest: Mapping[str, Any], config: str) -> list[dict[str, Any]]:
-    return [entry for entry in manifest["files"] if entry["path"].startswith(f"{config}/")]
-
-
-def _schemas(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+def _schemas(root: Path, manifest: Manifest) -> Iterator[str]:
     """Columns, types and version of every file, from its footer."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     for config in CONFIGS:
         expected = arrow_schema(config)
-        for entry in _config_files(root, manifest, config):
+        for entry in manifest.of_config(config):
             try:
-                found = pq.read_schema(root / entry["path"])
+                found = pq.read_schema(root / entry.path)
             except (OSError, pa.ArrowException) as error:
-                yield f"{entry['path']} cannot be read as parquet: {error}"
+                yield f"{entry.path} cannot be read as parquet: {error}"
                 continue
             version = (found.metadata or {}).get(VERSION_KEY.encode(), b"none").decode()
             if version != str(SCHEMA_VERSION):
-                yield f"{entry['path']} is of schema version {version}, not {SCHEMA_VERSION}"
+                yield f"{entry.path} is of schema version {version}, not {SCHEMA_VERSION}"
             if not found.equals(expected):
-                yield f"{entry['path']} has other columns: {_difference(found, expected)}"
+                yield f"{entry.path} has other columns: {_difference(found, expected)}"
 
 
 def _difference(found: Any, expected: Any) -> str:
@@ -116,37 +117,31 @@ def _difference(found: Any, expected: Any) -> str:
     )
 
 
-def _texts(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+def _texts(root: Path, manifest: Manifest) -> Iterator[str]:
     """Steps tile the text: joined, they hash to what was hashed before segmentation."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for entry in _config_files(root, manifest, "solutions"):
+    for entry in manifest.of_config("solutions"):
         texts = hashlib.sha256()
         try:
-            for batch in pq.ParquetFile(root / entry["path"]).iter_batches(
+            for batch in pq.ParquetFile(root / entry.path).iter_batches(
                 2048, columns=["completions"]
             ):
                 for steps in batch.column(0).to_pylist():
                     texts.update(text_bytes("".join(steps)))
         except (OSError, pa.ArrowException, TypeError, KeyError):
             continue  # the schema check has said so
-        if texts.hexdigest() != entry["text_sha256"]:
-            yield f"{entry['path']}: the steps do not join to the sampled texts"
+        if texts.hexdigest() != entry.text_sha256:
+            yield f"{entry.path}: the steps do not join to the sampled texts"
 
 
-def _scan(root: Path, config: str) -> pl.LazyFrame:
-    import polars as pl
-
-    return pl.scan_parquet(root / config / "*.parquet")
-
-
-def _ids(root: Path) -> Iterator[str]:
+def _ids(problem_rows: pl.LazyFrame, solution_rows: pl.LazyFrame) -> Iterator[str]:
     """No duplicate ids, and every solution belongs to a problem."""
     import polars as pl
 
-    problems = _scan(root, "problems").select("problem_id").collect()
-    solutions = _scan(root, "solutions").select("solution_id", "problem_id").collect()
+    problems = problem_rows.select("problem_id").collect()
+    solutions = solution_rows.select("solution_id", "problem_id").collect()
     for frame, column in ((problems, "problem_id"), (solutions, "solution_id")):
         repeated = frame.filter(pl.col(column).is_duplicated())[column].unique(maintain_order=True)
         if len(repeated):
@@ -156,7 +151,7 @@ def _ids(root: Path) -> Iterator[str]:
         yield f"{len(orphans)} solutions belong to no problem: {_some(orphans)}"
 
 
-def _rows(root: Path) -> Iterator[str]:
+def _rows(solutions: pl.LazyFrame) -> Iterator[str]:
     """What must hold in each row of ``solutions``."""
     import polars as pl
 
@@ -200,24 +195,24 @@ def _rows(root: Path) -> Iterator[str]:
         ),
     }
     for rule, broken in rules.items():
-        ids = _scan(root, "solutions").filter(broken).select("solution_id").collect()
+        ids = solutions.filter(broken).select("solution_id").collect()
         if ids.height:
             yield f"{ids.height} solutions {rule}: {_some(ids['solution_id'])}"
 
 
-def _counts(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+def _counts(root: Path, manifest: Manifest) -> Iterator[str]:
     """The manifest's counts are those of the rows."""
     import polars as pl
 
     for config in CONFIGS:
-        files = _config_files(root, manifest, config)
-        rows = _scan(root, config).select(pl.len()).collect().item() if files else 0
-        if rows != manifest["rows"][config]:
-            yield f"{config} has {rows} rows, the manifest says {manifest['rows'][config]}"
-    counted = _scan(root, "solutions").group_by("outcome").len().collect()
+        files, told = manifest.paths(root, config), getattr(manifest.rows, config)
+        rows = scan(files).select(pl.len()).collect().item() if files else 0
+        if rows != told:
+            yield f"{config} has {rows} rows, the manifest says {told}"
+    counted = scan(manifest.paths(root, "solutions")).group_by("outcome").len().collect()
     outcomes = dict(zip(counted["outcome"], counted["len"], strict=True))
-    if outcomes != manifest["outcomes"]:
-        yield f"outcomes are {outcomes}, the manifest says {manifest['outcomes']}"
+    if outcomes != manifest.outcomes:
+        yield f"outcomes are {outcomes}, the manifest says {manifest.outcomes}"
 
 
 def _some(values: pl.Series) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, publish, write_atomic
+from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.exchange.formats import FORMATS, Format, NotExpressible, Row, distinct
@@ -48,8 +49,8 @@ def export(root: Path, name: str, out: Path) -> Exported:
     if form is None:
         raise InputError(f"--to {name}: expected one of {', '.join(FORMATS)}.")
     manifest = read_manifest(root)
-    check_files(root, manifest)
-    if not manifest["rows"][form.config]:
+    check_files(root, manifest.files)
+    if not getattr(manifest.rows, form.config):
         raise InputError(
             f"{root} has no {form.config}, which {name} is made of. Make them first: "
             f"fsdpo-data pair {root} --out NEW."
@@ -101,11 +102,10 @@ def _rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any
     """Yield rows with their problem's texts and the model's name, one file in memory at a time."""
     import polars as pl
 
-    problems = pl.read_parquet(root / "problems" / "*.parquet").select(
-        "problem_id", "question", "source", gold="answer"
-    )
-    model = pl.lit(manifest["spec"]["model"]["name"]).alias("model")
-    for file in sorted((root / config).glob("*.parquet")):
-        frame = pl.read_parquet(file).with_columns(model)
+    columns = {"question": "question", "source": "source", "gold": "answer"}
+    problems = scan(manifest.paths(root, "problems")).select("problem_id", **columns).collect()
+    model = pl.lit(manifest.spec.model.name).alias("model")
+    for file in manifest.paths(root, config):
+        frame = scan([file]).collect().with_columns(model)
         joined = frame.join(problems, on="problem_id", how="left", maintain_order="left")
         yield from joined.iter_rows(named=True)

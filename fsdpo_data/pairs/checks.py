@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.nouns import FAILED
+from fsdpo_data.core.rows import scan
 from fsdpo_data.pairs.statistics import pair_statistics
 from fsdpo_data.pairs.step_statistics import broken_step_pairs, step_pair_statistics
 
@@ -19,22 +20,33 @@ if TYPE_CHECKING:
 SHOWN = 3
 
 
-def broken_pairs(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for every invariant of the pairs that is broken."""
-    spec = manifest["spec"]["pair"]
+def broken_pairs(
+    pairs: Sequence[Path],
+    solutions: Sequence[Path],
+    spec: Mapping[str, Any],
+    told: Mapping[str, Any],
+) -> Iterator[str]:
+    """Yield a line for every invariant of the pairs that is broken.
+
+    Args:
+        pairs: The files of the ``pairs`` config.
+        solutions: The files of the ``solutions`` config.
+        spec: How the pairs were chosen.
+        told: What the manifest says of them.
+    """
     steps = spec.get("style") == "step-dpo"
     rules = _step_rules() if steps else _solution_rules(spec)
-    pairs = _with_solutions(root)
+    joined = _with_solutions(pairs, solutions)
     found = False
     for rule, broken in rules.items():
-        ids = pairs.filter(broken).select("chosen_id", "rejected_id").collect()
+        ids = joined.filter(broken).select("chosen_id", "rejected_id").collect()
         if ids.height:
             found = True
             yield f"{ids.height} pairs {rule}: {_some(ids)}"
     if steps:
-        yield from broken_step_pairs(sorted((root / "pairs").glob("*.parquet")), spec["threshold"])
+        yield from broken_step_pairs(pairs, spec["threshold"])
     if not found:
-        yield from _statistics(root, manifest)
+        yield from _statistics(pairs, solutions, spec, dict(told))
 
 
 def _solution_rules(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
@@ -102,12 +114,12 @@ def _side_rules(side: str) -> dict[str, pl.Expr]:
     }
 
 
-def _with_solutions(root: Path) -> pl.LazyFrame:
+def _with_solutions(pair_files: Sequence[Path], solution_files: Sequence[Path]) -> pl.LazyFrame:
     """Join the pairs with what their solutions say."""
     import polars as pl
 
-    pairs = pl.scan_parquet(root / "pairs" / "*.parquet")
-    solutions = pl.scan_parquet(root / "solutions" / "*.parquet").select(
+    pairs = scan(pair_files)
+    solutions = scan(solution_files).select(
         "solution_id",
         "completions",
         "step_rewards",
@@ -121,9 +133,9 @@ def _with_solutions(root: Path) -> pl.LazyFrame:
     return pairs
 
 
-def _statistics(root: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
-    spec, told = manifest["spec"]["pair"], dict(manifest["pairs"])
-    pairs, solutions = (sorted((root / name).glob("*.parquet")) for name in ("pairs", "solutions"))
+def _statistics(
+    pairs: Sequence[Path], solutions: Sequence[Path], spec: Mapping[str, Any], told: dict[str, Any]
+) -> Iterator[str]:
     if spec.get("style") == "step-dpo":
         told.pop("resampled")  # counted from the continuations, which stay where they were made
         counted = step_pair_statistics(pairs, solutions, _step_spec(spec))

@@ -6,10 +6,12 @@ learns to be long. So both sides' lengths are always shown beside each other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.nouns import FAILED
+from fsdpo_data.core.rows import scan
 from fsdpo_data.steps.rewards import aggregated
 
 if TYPE_CHECKING:
@@ -39,7 +41,9 @@ def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
     return {name: int(value) for name, value in counted.row(0, named=True).items()}
 
 
-def pair_statistics(pairs: list[Path], solutions: list[Path], aggregate: str) -> dict[str, Any]:
+def pair_statistics(
+    pairs: Sequence[Path], solutions: Sequence[Path], aggregate: str
+) -> dict[str, Any]:
     """Describe pairs from the files they and their solutions are in.
 
     Args:
@@ -53,8 +57,8 @@ def pair_statistics(pairs: list[Path], solutions: list[Path], aggregate: str) ->
     """
     import polars as pl
 
-    scanned = pl.scan_parquet(solutions)
-    every = pl.scan_parquet(pairs)
+    scanned = scan(solutions)
+    every = scan(pairs)
     lengths = scanned.select(
         "solution_id", tokens=pl.col("n_tokens"), steps=pl.col("completions").list.len()
     )

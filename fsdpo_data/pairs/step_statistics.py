@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fsdpo_data.core.rows import scan
 from fsdpo_data.pairs.statistics import problem_counts
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ def step_pair_statistics(
         number of the wrong step, from 1), and ``length``: characters of the two steps in which
         the sides differ.
     """
-    import polars as pl
-
     from fsdpo_data.pairs.first_error import first_errors
 
     fates = Counter[str]()
@@ -36,11 +35,10 @@ def step_pair_statistics(
     steps = [differing(row) for row in _rows(pairs)]
     sides = list(zip(*(texts for _, *texts in steps), strict=True)) or [(), ()]
     lengths = [[len(text) for text in side] for side in sides]
-    scanned = pl.scan_parquet(list(solutions))
     used = {row["problem_id"] for row in _rows(pairs)}
     return {
         "pairs": len(steps),
-        "problems": {"used": len(used), **problem_counts(scanned)},
+        "problems": {"used": len(used), **problem_counts(scan(solutions))},
         "solutions": {
             **{fate: fates[fate] for fate in FATES},
             "not_put_right": asked - len(steps),
@@ -83,13 +81,9 @@ def _error(row: Mapping[str, Any], threshold: float) -> int | None:
 
 
 def _rows(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    import polars as pl
-
+    columns = ("problem_id", "rejected_id", "chosen_steps", "rejected_steps", "rejected_rewards")
     for file in files:
-        columns = ["problem_id", "rejected_id", "chosen_steps", "rejected_steps"]
-        yield from pl.read_parquet(file, columns=[*columns, "rejected_rewards"]).iter_rows(
-            named=True
-        )
+        yield from scan([file]).select(columns).collect().iter_rows(named=True)
 
 
 def _mean(values: Sequence[int]) -> float | None:

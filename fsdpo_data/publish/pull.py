@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.run import MANIFEST
-from fsdpo_data.dataset.schema import CONFIGS
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.hub.client import HubRepo, hub_errors, resolve_commit
-
-_DATA_FILE = re.compile(rf"({'|'.join(CONFIGS)})/[\w.-]+\.parquet")
 
 
 def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
@@ -46,9 +41,9 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
         _check_same(out, manifest, text)
         shutil.rmtree(partial)
         return validate(out)
-    progress.phase("download", len(manifest["files"]))
-    for entry in manifest["files"]:
-        _fetch(repo, entry["path"], commit, partial)
+    progress.phase("download", len(manifest.files))
+    for entry in manifest.files:
+        _fetch(repo, entry.path, commit, partial)
         progress.advance(1)
     _fetch(repo, "README.md", commit, partial)
     progress.phase("validate", 1)
@@ -70,11 +65,7 @@ def _manifest(repo: HubRepo, commit: str, partial: Path) -> Manifest:
             f"{repo} has no {MANIFEST}, so fsdpo did not make it. Read its problems with "
             f"`fsdpo-data build --problems {repo.name}`, or load it with `datasets`."
         ) from None
-    manifest = read_manifest(partial)
-    for entry in manifest["files"]:
-        if not _DATA_FILE.fullmatch(entry["path"]):
-            raise SchemaError(f"{repo}: {MANIFEST} names a file {entry['path']!r}, which is none.")
-    return manifest
+    return read_manifest(partial)
 
 
 def _fetch(repo: HubRepo, path: str, commit: str, folder: Path) -> None:
@@ -86,7 +77,6 @@ def _fetch(repo: HubRepo, path: str, commit: str, folder: Path) -> None:
 
 
 def _check_same(out: Path, manifest: Manifest, text: str) -> None:
-    file = out / MANIFEST
-    if file.is_file() and json.loads(file.read_text()) == manifest:
+    if (out / MANIFEST).is_file() and read_manifest(out) == manifest:
         return
     raise InputError(f"{out} holds something else than {text}. Choose a new --out.")

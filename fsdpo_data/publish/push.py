@@ -9,7 +9,6 @@ back is compared by the same SHA-256 either way.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -115,7 +114,7 @@ def _refuse_secrets(root: Path, manifest: Manifest) -> None:
     """Refuse to publish a token or a path of this machine."""
     from huggingface_hub import get_token
 
-    text = json.dumps(manifest, ensure_ascii=False)
+    text = manifest.text()
     token = get_token()
     if token and token in text:
         raise InputError(f"{root}/{MANIFEST} holds your token. Build the dataset again without it.")
@@ -140,7 +139,7 @@ def _plan(repo: HubRepo, branch: str, root: Path, manifest: Manifest, remote: Re
 
 def _contents(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> tuple[Content, ...]:
     """Return every file of a version: the data, the manifest, and the card last."""
-    data = [Content.of_file(root, entry["path"]) for entry in manifest["files"]]
+    data = [Content.of_file(root, entry.path) for entry in manifest.files]
     return (*data, Content.of_file(root, MANIFEST), _card(root, manifest, repo, tag))
 
 

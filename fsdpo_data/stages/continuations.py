@@ -19,6 +19,7 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.parts import Spent
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Sampler
@@ -133,30 +134,26 @@ def continuations(run: RunDir, keys: Iterable[str]) -> Iterator[dict[str, Any]]:
             yield orjson.loads(file.read(length))
 
 
-def cost(run: RunDir, sampling: SamplingSpec) -> dict[str, Any]:
-    """Return what continuations cost.
-
-    Returns:
-        ``n``, ``beginnings``, ``continuations``, ``tokens`` and ``seconds``, for the manifest.
-    """
+def cost(run: RunDir, sampling: SamplingSpec) -> Spent:
+    """Return what continuations cost."""
     tokens, seconds = 0, 0.0
     for record in continuations(run, run.spans):
         for each in record["completions"]:
             tokens += each["n_tokens"]
             seconds += each["seconds"]
-    return {
-        "n": sampling.n,
-        "beginnings": len(run.spans),
-        "continuations": len(run.spans) * sampling.n,
-        "tokens": tokens,
-        "seconds": round(seconds, 3),
-    }
+    return Spent(
+        n=sampling.n,
+        beginnings=len(run.spans),
+        continuations=len(run.spans) * sampling.n,
+        tokens=tokens,
+        seconds=round(seconds, 3),
+    )
 
 
-def add_cost(manifest: Manifest, spent: Mapping[str, Any]) -> None:
+def add_cost(manifest: Manifest, spent: Spent) -> None:
     """Add what continuations cost to what the dataset has cost."""
-    manifest["cost"]["tokens"] += spent["tokens"]
-    manifest["cost"]["seconds"] = round(manifest["cost"]["seconds"] + spent["seconds"], 3)
+    manifest.cost.tokens += spent.tokens
+    manifest.cost.seconds = round(manifest.cost.seconds + spent.seconds, 3)
 
 
 def continuation_sampling(manifest: Manifest, n: int, **changes: Any) -> SamplingSpec:
@@ -167,7 +164,7 @@ def continuation_sampling(manifest: Manifest, n: int, **changes: Any) -> Samplin
         n: Continuations per beginning.
         changes: Fields of :class:`SamplingSpec`; those that are None are left as they were.
     """
-    sampled = manifest["spec"]["sampling"]
+    sampled = manifest.spec.sampling.plain()
     spec = SamplingSpec(**{**sampled, "stop": tuple(sampled["stop"]), "n": n})
     return replace(spec, **{key: value for key, value in changes.items() if value is not None})
 

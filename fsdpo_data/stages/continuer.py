@@ -43,13 +43,13 @@ def make_continuer(options: ContinueOptions, n: int) -> Continuer:
 
 def _who_continues(options: ContinueOptions, manifest: Manifest) -> Weights:
     """Resolve the model; unless it is named, it must be the one that sampled the solutions."""
-    sampled = manifest["spec"]["model"]
-    model = resolve_weights(options.model or sampled["name"])
-    if model.ref.revision != sampled["revision"]:
+    sampled = manifest.spec.model
+    model = resolve_weights(options.model or sampled.name)
+    if model.ref.revision != sampled.revision:
         found = f"{model.ref.name} at {model.ref.revision}"
         if options.model is None:
             raise InputError(
-                f"{options.data} was sampled from {sampled['name']} at {sampled['revision']}; "
+                f"{options.data} was sampled from {sampled.name} at {sampled.revision}; "
                 f"that name is now {found}. Name the model that continues: `model`."
             )
         log.warning("the solutions are not of %s, which continues them", found)

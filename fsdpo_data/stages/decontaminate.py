@@ -14,7 +14,8 @@ from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.rows import SPLITS, data_files, read_records
+from fsdpo_data.core.rows import SPLITS, data_files, read_records, scan
+from fsdpo_data.dataset import parts
 from fsdpo_data.dataset.derive import Draft, derive
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.problems.forms import FORMS
@@ -145,7 +146,7 @@ class DecontaminateStage:
 
     def run(self, draft: Draft) -> None:
         """Record the result; no row changes."""
-        draft.manifest["contamination"] = self._found.summary()
+        draft.manifest.contamination = parts.Contamination.of(self._found.summary())
 
 
 def sealed_problems(root: Path) -> list[Problem]:
@@ -154,11 +155,8 @@ def sealed_problems(root: Path) -> list[Problem]:
     Raises:
         SchemaError: if there is none in ``root``.
     """
-    import polars as pl
-
-    read_manifest(root)
-    columns = ("question", "answer", "source", "split")
-    rows = pl.read_parquet(root / "problems" / "*.parquet", columns=list(columns))
+    problems = scan(read_manifest(root).paths(root, "problems"))
+    rows = problems.select("question", "answer", "source", "split").collect()
     return [Problem(*row) for row in rows.iter_rows()]
 
 

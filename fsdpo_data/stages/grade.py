@@ -22,8 +22,10 @@ from fsdpo_data.answers.pool import pooled
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import Solution
 from fsdpo_data.core.options import Option
+from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest, outcome_statistics
+from fsdpo_data.dataset.parts import Regraded
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.options import Workers
@@ -57,48 +59,48 @@ class GradeStage:
         """Refuse Monte-Carlo labels: the texts that the old grader judged for them are gone."""
         import polars as pl
 
-        rollouts = pl.scan_parquet(source / "solutions" / "*.parquet").select("rollouts")
+        rollouts = scan(manifest.paths(source, "solutions")).select("rollouts")
         if rollouts.select(pl.col("rollouts").is_not_null().any()).collect().item():
             raise InputError(
-                f"{source} has Monte-Carlo labels, which were counted by {self._of(manifest)}. "
+                f"{source} has Monte-Carlo labels, which were counted by {manifest.spec.grader}. "
                 "Grade the dataset they were made from, then label the result again."
             )
 
     def run(self, draft: Draft) -> None:
         """Rewrite the solutions, and every count in the manifest that rests on verdicts."""
-        old = self._of(draft.manifest)
+        old = draft.manifest.spec.grader
         golds = gold_answers(draft.files("problems"))
         # Rules are counted while grading and kept nowhere else, so an interrupted run, which is
         # a matter of seconds, begins again.
         shutil.rmtree(draft.root / "solutions", ignore_errors=True)
         tally, changes = Tally(), Counter[tuple[str, str]]()
-        with pooled(self._make, draft.manifest["rows"]["solutions"], self._workers) as grader:
+        with pooled(self._make, draft.manifest.rows.solutions, self._workers) as grader:
             draft.rewrite("solutions", "grade", partial(regraded, golds, grader, tally, changes))
         self._describe(draft, tally)
-        draft.manifest["regraded"] = {
-            "from": old,
-            "to": self._version,
-            "changed": sum(n for (was, now), n in changes.items() if was != now),
-            "outcomes": [[was, now, n] for (was, now), n in sorted(changes.items())],
-        }
+        draft.manifest.regraded = Regraded.of(
+            {
+                "from": old,
+                "to": self._version,
+                "changed": sum(n for (was, now), n in changes.items() if was != now),
+                "outcomes": [[was, now, n] for (was, now), n in sorted(changes.items())],
+            }
+        )
 
     def _describe(self, draft: Draft, tally: Tally) -> None:
         manifest = draft.manifest
         draft.drop_pairs()
-        manifest["spec"]["grader"] = self._version
-        manifest |= tally.counts()
-        manifest["statistics"] |= outcome_statistics(tally)
-
-    @staticmethod
-    def _of(manifest: Manifest) -> str:
-        return str(manifest["spec"]["grader"])
+        manifest.spec.grader = self._version
+        for part, changed in (
+            (manifest, tally.counts()),
+            (manifest.statistics, outcome_statistics(tally)),
+        ):
+            for name, value in changed.items():
+                setattr(part, name, value)
 
 
 def gold_answers(files: list[Path]) -> dict[str, str]:
     """Return the gold answers in files of problems, by problem id."""
-    import polars as pl
-
-    problems = pl.read_parquet(files, columns=["problem_id", "answer"])
+    problems = scan(files).select("problem_id", "answer").collect()
     return dict(zip(problems["problem_id"], problems["answer"], strict=True))
 
 

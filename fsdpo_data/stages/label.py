@@ -18,8 +18,10 @@ from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import GRADED, Solution
+from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.parts import Rollouts
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.stages.continuations import (
@@ -67,7 +69,7 @@ class LabelStage:
         import polars as pl
 
         steps = pl.col("completions").list.len()
-        solutions = pl.scan_parquet(source / "solutions" / "*.parquet")
+        solutions = scan(manifest.paths(source, "solutions"))
         worth = solutions.filter(pl.col("labels").is_not_null() & (steps > 1))
         if not worth.select(pl.len()).collect().item():
             raise InputError(
@@ -82,24 +84,25 @@ class LabelStage:
         with self._continuer.open(draft, FOLDER) as run:
             wanted = partial(_wanted, files)
             self._continuer.sample_owed(run, wanted, draft.progress)
-            make = partial(get_grader, str(draft.manifest["spec"]["grader"]))
+            make = partial(get_grader, draft.manifest.spec.grader)
             pairs = len(run.spans) * self._continuer.sampling.n
             with pooled(make, pairs, self._workers) as grader:
                 counted = partial(with_rollouts, run, golds, grader)
                 draft.rewrite("solutions", "count", counted)
-            draft.manifest["rollouts"] = {
-                **cost(run, self._continuer.sampling),
+            spent = cost(run, self._continuer.sampling)
+            draft.manifest.rollouts = Rollouts(
+                **spent.plain(),
                 **_agreement(draft.files("solutions")),
-                "tokens_of_outcomes": draft.manifest["cost"]["tokens"],
-            }
-        add_cost(draft.manifest, draft.manifest["rollouts"])
+                tokens_of_outcomes=draft.manifest.cost.tokens,
+            )
+        add_cost(draft.manifest, spent)
 
 
 def _agreement(files: list[Path]) -> dict[str, Any]:
     """Return the steps counted, and on how many the rounded estimate is not the outcome label."""
     import polars as pl
 
-    solutions = pl.scan_parquet(files).filter(pl.col("rollouts").is_not_null())
+    solutions = scan(files).filter(pl.col("rollouts").is_not_null())
     steps = solutions.select("labels", "rollouts").explode("labels", "rollouts").drop_nulls()
     counts = pl.col("rollouts").struct
     share = counts.field("n_correct") / counts.field("n")
@@ -176,12 +179,12 @@ def _counts(
         yield key, (judged.count("correct"), len(judged))
 
 
-def cost_line(rollouts: Mapping[str, Any]) -> str:
+def cost_line(rollouts: Rollouts) -> str:
     """Return what the labels cost, for a person."""
-    ratio = rollouts["tokens"] / max(1, rollouts["tokens_of_outcomes"])
+    ratio = rollouts.tokens / max(1, rollouts.tokens_of_outcomes)
     return (
-        f"N={rollouts['n']}: {rollouts['continuations']:,} continuations of "
-        f"{rollouts['beginnings']:,} beginnings, {rollouts['tokens']:,} tokens, {ratio:.1f} times "
+        f"N={rollouts.n}: {rollouts.continuations:,} continuations of "
+        f"{rollouts.beginnings:,} beginnings, {rollouts.tokens:,} tokens, {ratio:.1f} times "
         "what sampling the solutions took; the outcome labels of N=1 took no more"
     )
 

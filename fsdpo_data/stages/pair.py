@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option, declared_fields
+from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.parts import PairCounts
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.pairs.best_worst import PairSpec, choose
 from fsdpo_data.pairs.first_error import StepPairSpec
@@ -43,29 +45,26 @@ class PairStage:
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards or gives no pair."""
-        self._check(sorted((source / "solutions").glob("*.parquet")), source)
+        self._check(manifest.paths(source, "solutions"), source)
 
     def run(self, draft: Draft) -> None:
         """Write one file of pairs per file of solutions."""
         files = draft.files("solutions")
         self._check(files, draft.source)
         draft.progress.phase("pair", len(files))
-        draft.add("pairs", [partial(pair_table, file, self._spec) for file in files])
-        statistics = pair_statistics(draft.files("pairs"), files, self._spec.aggregate)
-        draft.manifest["pairs"] = statistics
-        draft.manifest["rows"]["pairs"] = statistics["pairs"]
-        draft.dropped.discard("pairs")
+        draft.add_pairs([partial(pair_table, file, self._spec) for file in files])
+        counts = pair_statistics(draft.files("pairs"), files, self._spec.aggregate)
+        draft.describe_pairs(PairCounts.of(counts))
 
     def _check(self, files: list[Path], name: Path) -> None:
         import polars as pl
 
         check_scored(files, name)
         pairs = sum(
-            choose(pl.scan_parquet(file), self._spec).select(pl.len()).collect().item()
-            for file in files
+            choose(scan([file]), self._spec).select(pl.len()).collect().item() for file in files
         )
         if not pairs:
-            raise InputError(_why_none(pl.scan_parquet(files), name, self._spec))
+            raise InputError(_why_none(scan(files), name, self._spec))
 
 
 def _why_none(solutions: pl.LazyFrame, name: Path, spec: PairSpec) -> str:
@@ -84,7 +83,7 @@ def pair_table(file: Path, spec: PairSpec) -> pa.Table:
     """Return the rows of ``pairs`` that one file of solutions gives."""
     import polars as pl
 
-    solutions = pl.scan_parquet(file)
+    solutions = scan([file])
     content = solutions.with_row_index("row").with_columns(text=pl.col("completions").list.join(""))
     rows = choose(solutions, spec).with_row_index("order")
     for side in ("chosen", "rejected"):

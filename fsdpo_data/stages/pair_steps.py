@@ -22,8 +22,10 @@ from fsdpo_data.answers.pool import pooled
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.nouns import Pair
+from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.parts import PairCounts
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.pairs.first_error import FirstError, StepPairSpec, first_errors
@@ -58,7 +60,7 @@ def check_scored(files: list[Path], name: Path) -> None:
     """
     import polars as pl
 
-    rewards = pl.scan_parquet(files).select(pl.col("step_rewards").is_not_null().any())
+    rewards = scan(files).select(pl.col("step_rewards").is_not_null().any())
     if not rewards.collect().item():
         raise InputError(
             f"{name} has no step rewards. Score it first: fsdpo-data score {name} --prm PATH "
@@ -90,7 +92,7 @@ class StepPairStage:
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards, or in which no error is found."""
-        files = sorted((source / "solutions").glob("*.parquet"))
+        files = manifest.paths(source, "solutions")
         check_scored(files, source)
         counts = Counter[str]()
         if not any(True for file in files for _ in first_errors(file, self._spec, counts)):
@@ -103,25 +105,23 @@ class StepPairStage:
         """Continue what is owed, then write one file of pairs per file of solutions."""
         files = draft.files("solutions")
         golds = gold_answers(draft.files("problems"))
-        _, segmenter = get_segmenter(str(draft.manifest["spec"]["segmenter"]))
-        make = partial(get_grader, str(draft.manifest["spec"]["grader"]))
+        _, segmenter = get_segmenter(draft.manifest.spec.segmenter)
+        make = partial(get_grader, draft.manifest.spec.grader)
         with self._continuer.open(draft, FOLDER) as run:
             self._continuer.sample_owed(run, partial(self._wanted, files), draft.progress)
             draft.progress.phase("pair", len(files))
             with pooled(make, len(run.spans) * self._continuer.sampling.n, self._workers) as grader:
                 repair = Repair(run, golds, grader, segmenter, self._continuer.id)
                 tables = [partial(step_pair_table, file, self._spec, repair) for file in files]
-                draft.add("pairs", tables)
+                draft.add_pairs(tables)
             spent = cost(run, self._continuer.sampling)
-        statistics = step_pair_statistics(draft.files("pairs"), files, self._spec)
-        draft.manifest["pairs"] = {**statistics, "resampled": spent}
-        draft.manifest["rows"]["pairs"] = statistics["pairs"]
-        draft.dropped.discard("pairs")
+        counts = step_pair_statistics(draft.files("pairs"), files, self._spec)
+        draft.describe_pairs(PairCounts.of({**counts, "resampled": spent}))
         add_cost(draft.manifest, spent)
-        if not statistics["pairs"]:
+        if not counts["pairs"]:
             raise InputError(
-                f"{draft.source}: none of {spent['continuations']} continuations of "
-                f"{spent['beginnings']} beginnings ends correct. Take more: `resamples`."
+                f"{draft.source}: none of {spent.continuations} continuations of "
+                f"{spent.beginnings} beginnings ends correct. Take more: `resamples`."
             )
 
     def _wanted(self, files: Sequence[Path]) -> Iterator[Beginning]:

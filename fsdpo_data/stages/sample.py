@@ -16,9 +16,10 @@ from fsdpo_data.core.identity import ModelRef, SourceRef, canonical_json, digest
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec, sampling_id
-from fsdpo_data.dataset.manifest import Manifest, make_manifest
+from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
 from fsdpo_data.dataset.parquet import write_parquet
-from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, RunDir
+from fsdpo_data.dataset.parts import FileEntry
+from fsdpo_data.dataset.run import QUARANTINE, RunDir
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.seal import seal
 from fsdpo_data.engines.samplers import Sampler
@@ -103,8 +104,7 @@ def build(
         if not run.sealed:
             sample_owed(run, spec, source.problems, make_sampler, batch, progress)
             _seal(run, spec, source, config, workers, progress)
-        manifest: Manifest = json.loads((run.path / MANIFEST).read_text())
-        return manifest
+        return read_manifest(run.path)
 
 
 def sample_owed(
@@ -152,8 +152,9 @@ def _seal(
         for name in ("problems", "solutions"):
             shutil.rmtree(run.path / name, ignore_errors=True)
             (run.path / name).mkdir()
-    problems_file = run.path / "problems" / "train-00000-of-00001.parquet"
-    write_parquet(to_table("problems", source.problems), problems_file)
+    problems_file = "problems/train-00000-of-00001.parquet"
+    write_parquet(to_table("problems", source.problems), run.path / problems_file)
+    problems = FileEntry.describe(run.path, problems_file, len(source.problems))
     tasks = _shard_tasks(run, spec, source.problems)
     progress.phase("annotate", len(tasks))
     shards = []
@@ -161,7 +162,7 @@ def _seal(
         shards.append(shard)
         progress.advance(1)
     reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined)
-    manifest = make_manifest(run.path, config, problems_file, len(source.problems), shards, reasons)
+    manifest = make_manifest(run.path, config, problems, shards, reasons)
     progress.phase("validate", 1)
     with explained(run.path, saved=len(run.spans)):
         rows = [json.dumps(row, ensure_ascii=True) for row in _quarantine_rows(source)]

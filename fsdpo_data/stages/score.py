@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.nouns import GRADED
+from fsdpo_data.core.rows import scan
 from fsdpo_data.core.statistics import ranking_auc
 from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.parts import Ranked, Rewards
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.engines.load import Host, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions
@@ -60,9 +62,9 @@ class ScoreStage:
 
         draft.rewrite("solutions", "score", rewarded, advance=False)
         draft.drop_pairs()
-        statistics = reward_statistics(draft.files("solutions"))
-        draft.manifest["rewards"] = statistics
-        draft.manifest["cost"]["prm_calls"] += statistics["scored"]
+        rewards = reward_statistics(draft.files("solutions"))
+        draft.manifest.rewards = rewards
+        draft.manifest.cost.prm_calls += rewards.scored
         self._scorer = None  # gives the memory back before whatever comes next
 
     def _rewarded(self, table: pa.Table, draft: Draft) -> pa.Table:
@@ -83,7 +85,7 @@ class ScoreStage:
         return table.set_column(index, schema.field(index), column).cast(schema)
 
 
-def reward_statistics(files: list[Path]) -> dict[str, Any]:
+def reward_statistics(files: list[Path]) -> Rewards:
     """Describe the rewards in files of solutions.
 
     Returns:
@@ -93,7 +95,7 @@ def reward_statistics(files: list[Path]) -> dict[str, Any]:
     """
     import polars as pl
 
-    solutions = pl.scan_parquet(files).select(
+    solutions = scan(files).select(
         "problem_id",
         "outcome",
         n_rewards=pl.col("step_rewards").list.len(),
@@ -109,20 +111,20 @@ def reward_statistics(files: list[Path]) -> dict[str, Any]:
     }
     means = graded.group_by(pl.col("outcome") == "correct").agg(pl.col("mean").mean())
     by_outcome = dict(means.iter_rows())
-    return {
-        "scored": rows["n_rewards"].count(),
-        "unscored": rows["n_rewards"].null_count(),
-        "mean_correct": _rounded(by_outcome.get(True)),
-        "mean_incorrect": _rounded(by_outcome.get(False)),
-        "ranking_auc": {
-            how: {
-                "value": _rounded(found.value),
-                "problems": found.problems,
-                "ci95": [_rounded(bound) for bound in found.ci95] if found.ci95 else None,
-            }
+    return Rewards(
+        scored=rows["n_rewards"].count(),
+        unscored=rows["n_rewards"].null_count(),
+        mean_correct=_rounded(by_outcome.get(True)),
+        mean_incorrect=_rounded(by_outcome.get(False)),
+        ranking_auc={
+            how: Ranked(
+                value=_rounded(found.value),
+                problems=found.problems,
+                ci95=[round(bound, 4) for bound in found.ci95] if found.ci95 else None,
+            )
             for how, found in rankings.items()
         },
-    }
+    )
 
 
 def _rounded(value: float | None) -> float | None:

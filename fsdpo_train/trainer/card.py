@@ -64,7 +64,7 @@ def _data(config: TrainConfig, identity: Mapping[str, str]) -> str:
 def _manifest(data: Path) -> dict[str, Any] | None:
     from fsdpo_data.dataset.manifest import read_manifest
 
-    return read_manifest(data) if (data / MANIFEST).exists() else None
+    return read_manifest(data).plain() if (data / MANIFEST).exists() else None
 
 
 def _changed(config: TrainConfig) -> dict[str, Any]:

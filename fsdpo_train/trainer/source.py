@@ -67,7 +67,7 @@ def _sealed(root: Path, config: str, columns: Sequence[str]) -> Source:
     from fsdpo_data.dataset.validate import check_files
 
     manifest = read_manifest(root)
-    files = [entry for entry in manifest["files"] if entry["path"].startswith(f"{config}/")]
+    files = manifest.of_config(config)
     if not files:
         raise InputError(
             f"has no {config}. Score and pair it first: fsdpo-data score {root} --prm PATH --out "
@@ -76,13 +76,13 @@ def _sealed(root: Path, config: str, columns: Sequence[str]) -> Source:
             value=str(root),
         )
     # They are all that is read, so a copy without the rest will do.
-    check_files(root, {"files": files})
-    said = {"dataset": str(manifest["digest"])}
-    prm = manifest["spec"].get("score", {}).get("prm")
-    if prm:
-        said["prm"] = f"{prm['name']}@{prm['revision']}"
-    shards = [root / entry["path"] for entry in files]
-    return Source(str(manifest["digest"]), lambda: _shards(shards, columns), said=said)
+    check_files(root, files)
+    said = {"dataset": manifest.digest}
+    if manifest.spec.score:
+        prm = manifest.spec.score.prm
+        said["prm"] = f"{prm.name}@{prm.revision}"
+    shards = manifest.paths(root, config)
+    return Source(manifest.digest, lambda: _shards(shards, columns), said=said)
 
 
 def _shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[PlacedRow]:

@@ -65,4 +65,4 @@ def small_build(
         out,
         progress=LineProgress(),
         **options,
-    )
+    ).plain()

@@ -11,6 +11,7 @@ from helpers import build_spec, fixed_sampler, problem_set, small_build
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import Draft, derive
+from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages.pair import PairStage
@@ -39,13 +40,13 @@ class MadeUpRewards:
         prm = {"name": "made-up-prm", "revision": f"sha256:{self.salt or 0}"}
         return {"prm": prm, "engine": {"name": "none", "dtype": "float32"}}
 
-    def check(self, source: Path, manifest: dict[str, Any]) -> None:
+    def check(self, source: Path, manifest: Manifest) -> None:
         pass
 
     def run(self, draft: Draft) -> None:
         draft.rewrite("solutions", "score", self._rewarded)
         draft.drop_pairs()
-        draft.manifest["rewards"] = reward_statistics(draft.files("solutions"))
+        draft.manifest.rewards = reward_statistics(draft.files("solutions"))
 
     def _rewarded(self, table: pa.Table) -> pa.Table:
         rows = table.to_pylist()

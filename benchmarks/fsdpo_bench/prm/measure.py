@@ -88,9 +88,6 @@ def _check(
 
 
 def _solutions(dataset: Path, *, scored: bool) -> list[ScoredSolution]:
-    from fsdpo_data.dataset.manifest import read_manifest
-
-    read_manifest(dataset)
     return load_scored(dataset) if scored else load_unscored(dataset)
 
 

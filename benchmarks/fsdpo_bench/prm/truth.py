@@ -16,7 +16,9 @@ from typing import Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import GRADED, Problem
+from fsdpo_data.core.rows import scan
 from fsdpo_data.core.statistics import Ranking, auc, mean_interval, ranking_auc
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
 #: Sizes of the best-of-N curve, as far as there are samples.
@@ -83,9 +85,10 @@ def load_unscored(root: Path) -> list[ScoredSolution]:
     """Read the graded solutions of a sealed dataset, with no rewards where there are none."""
     import polars as pl
 
-    truth = dict(_embedded_problems(root))
+    manifest = read_manifest(root)
+    truth = dict(_embedded_problems(manifest.paths(root, "problems")))
     rows = (
-        pl.scan_parquet(root / "solutions" / "*.parquet")
+        scan(manifest.paths(root, "solutions"))
         .filter((pl.col("completions").list.len() > 0) & pl.col("outcome").is_in(GRADED))
         .select("problem_id", "prompt", "completions", "step_rewards", "outcome")
         .collect()
@@ -103,10 +106,8 @@ def load_unscored(root: Path) -> list[ScoredSolution]:
     ]
 
 
-def _embedded_problems(root: Path) -> Iterator[tuple[str, Problem]]:
-    import polars as pl
-
-    for row in pl.read_parquet(root / "problems" / "*.parquet").iter_rows(named=True):
+def _embedded_problems(files: Sequence[Path]) -> Iterator[tuple[str, Problem]]:
+    for row in scan(files).collect().iter_rows(named=True):
         metadata = json.loads(row["metadata"])
         if "nodes" in metadata and "world" in metadata:
             yield (

@@ -19,6 +19,7 @@ from paired_data import SOLUTIONS, paired_dataset
 
 from fsdpo_data.dataset.card import dataset_card, dataset_info
 from fsdpo_data.dataset.distributions import plots
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
 
 
@@ -51,7 +52,7 @@ def test_the_hubs_own_checks_pass(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_the_viewer_is_told_the_columns(dataset: Path) -> None:
-    told = {each["config_name"]: each for each in dataset_info(dataset, manifest_of(dataset))}
+    told = {each["config_name"]: each for each in dataset_info(dataset, read_manifest(dataset))}
     assert set(told) == set(CONFIGS)
     for config in CONFIGS:
         assert (
@@ -74,7 +75,7 @@ def test_examples_are_real_rows(dataset: Path) -> None:
 
 def test_distributions_count_every_row_once(dataset: Path) -> None:
     manifest = manifest_of(dataset)
-    drawn = plots(dataset, manifest)
+    drawn = plots(dataset, read_manifest(dataset))
     totals = {
         title: sum(int(line.split()[-1]) for line in plot.splitlines())
         for title, plot in drawn.items()
@@ -113,9 +114,9 @@ def test_a_dataset_without_pairs_says_nothing_of_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["made_by", "parent", "statistics"])
 def test_an_undefined_field_is_an_error(dataset: Path, field: str) -> None:
-    manifest = manifest_of(dataset)
-    del manifest[field]
-    with pytest.raises((UndefinedError, KeyError), match=field):
+    manifest = read_manifest(dataset)
+    delattr(manifest, field)
+    with pytest.raises((UndefinedError, AttributeError), match=field):
         dataset_card(dataset, manifest)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,12 @@ from helpers import small_build
 
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.stages.grade import GradeStage
 
 Rows = list[dict[str, Any]]
 
@@ -151,3 +157,62 @@ def test_files_that_are_gone_or_changed(dataset: Path) -> None:
     file.unlink()
     with pytest.raises(SchemaError, match="is missing"):
         validate(dataset)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "problems/../../evil/train.parquet",
+        "../train.parquet",
+        "/etc/train.parquet",
+        "problems/deeper/train.parquet",
+        "pictures/train.parquet",
+        "problems/train.txt",
+        "problems\\..\\train.parquet",
+    ],
+)
+def test_a_manifest_names_files_of_its_dataset_only(dataset: Path, path: str) -> None:
+    """Otherwise a stage that copies what its parent names writes wherever the parent says."""
+    source = dataset / "problems/train-00000-of-00001.parquet"
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    manifest["files"][0]["path"] = path
+    (dataset / "manifest.json").write_text(json.dumps(manifest))
+    if ".." in path and "\\" not in path:
+        (dataset / path).resolve().parent.mkdir(exist_ok=True)
+        shutil.copyfile(source, dataset / path)
+    out = dataset.parent / "work" / "out"
+    for attempt in (
+        lambda: validate(dataset),
+        lambda: derive(dataset, out, [GradeStage("math@1")], progress=LineProgress()),
+    ):
+        with pytest.raises(SchemaError, match=r"names a file .* which is none of a dataset"):
+            attempt()
+    assert not out.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": None}, r"rows: Input should be an object"),
+        ({"made_by": ...}, r"made_by: Field required"),
+        ({"labels": {"steps": "many"}}, r"labels\.steps: Input should be a valid integer"),
+        ({"statistics": {}}, r"statistics\.accuracy: Field required; .* and 3 more"),
+        ({"cost": {"tokens": 1, "prm_calls": 0, "seconds": math.inf}}, r"cost\.seconds"),
+    ],
+)
+def test_an_incomplete_manifest_is_named_not_traced(
+    dataset: Path, change: dict[str, Any], message: str
+) -> None:
+    manifest = json.loads((dataset / "manifest.json").read_text()) | change
+    kept = {name: value for name, value in manifest.items() if value is not ...}
+    (dataset / "manifest.json").write_text(json.dumps(kept))
+    with pytest.raises(SchemaError, match=f"is not a manifest: {message}"):
+        read_manifest(dataset)
+
+
+def test_what_a_later_release_says_beside_it_is_kept(dataset: Path, tmp_path: Path) -> None:
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    manifest["spec"]["sampling"]["min_p"] = 0
+    text = json.dumps(manifest | {"later": {"x": [1, 1.0, None]}}, indent=2) + "\n"
+    (dataset / "manifest.json").write_text(text)
+    assert read_manifest(dataset).text() == text

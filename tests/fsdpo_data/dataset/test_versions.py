@@ -39,7 +39,7 @@ def test_frozen_datasets_are_read(version: int, tmp_path: Path) -> None:
     if version < SCHEMA_VERSION:
         migrate(frozen, tmp_path / "new")
         frozen = tmp_path / "new"
-    manifest = validate(frozen)
+    manifest = validate(frozen).plain()
     assert manifest["digest"] == FROZEN[version]
     assert manifest["rows"] == {"problems": 2, "solutions": 8, "pairs": 8}
     pairs = pl.read_parquet(frozen / "pairs/*.parquet")
@@ -89,7 +89,7 @@ def test_a_migration_is_whole_and_leaves_the_old_one(tmp_path: Path) -> None:
         migrate(older, out, migrations={0: broken})
     assert not out.exists()
     assert migrate(older, out, migrations={0: to_1}) == 0
-    assert validate(out)["digest"] == FROZEN[1]
+    assert validate(out).digest == FROZEN[1]
     assert json.loads((older / "manifest.json").read_text())["schema_version"] == 0
     with pytest.raises(InputError, match="exists already"):
         migrate(older, out, migrations={0: to_1})

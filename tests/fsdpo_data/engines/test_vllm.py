@@ -124,7 +124,7 @@ def check_dataset(root: Path, rows: int) -> None:
 
     from fsdpo_data.dataset.validate import validate
 
-    assert validate(root)["spec"]["engine"]["name"] == "vllm"
+    assert validate(root).spec.engine.name == "vllm"
     cache = str(root.parent / "cache")
     assert (
         datasets.load_dataset(str(root), "solutions", split="train", cache_dir=cache).num_rows

@@ -66,7 +66,7 @@ def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) 
     how = {"progress": LineProgress()}
     manifest = build_and_derive(spec, source, sampler, tmp_path / "run", [stage], **how)
     assert alive[0] > 0 and alive[1:] == [0]
-    assert manifest["rewards"]["scored"] == 32
+    assert manifest.rewards is not None and manifest.rewards.scored == 32
 
 
 def engines() -> set[int]:

@@ -22,6 +22,7 @@ from hub_server import READ_TOKEN, TOKEN, HubServer, client_env, run_client, run
 from paired_data import paired_dataset
 
 from fsdpo_data.dataset.card import dataset_card
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import CONFIGS
 
 COMMANDS = """
@@ -202,8 +203,7 @@ def test_a_lost_answer_is_no_rival(hub: HubServer, dataset: Path, tmp_path: Path
         files.update(data, **{"README.md": card.encode()})
         repo.commit(files)
 
-    manifest = json.loads((dataset / "manifest.json").read_text())
-    card = dataset_card(dataset, manifest, name="o/r", revision="v1.0")
+    card = dataset_card(dataset, read_manifest(dataset), name="o/r", revision="v1.0")
     hub.hooks["/commit/"] = commit_and_fail
     (answer,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
     assert answer[0] == 0, answer[2]

@@ -172,7 +172,7 @@ def test_the_result_is_written_into_manifest_and_card(
     assert command(monkeypatch, dataset, *arguments, "--out", out) == 1  # which of the two?
     assert command(monkeypatch, *arguments, "--out", out) == 0
 
-    manifest = validate(out)
+    manifest = validate(out).plain()
     found = manifest["contamination"]
     assert (found["problems"], found["contaminated"], found["n"]) == (3, 1, 8)
     assert [each["name"] for each in found["benchmarks"]] == ["near", "far away"]
@@ -180,7 +180,7 @@ def test_the_result_is_written_into_manifest_and_card(
     counts = ("questions", "hit", "same", "same_answer", "problems")
     assert [found["benchmarks"][0][name] for name in counts] == [1, 1, 1, 0, 1]
     assert [found["benchmarks"][1][name] for name in counts] == [1, 0, 0, 0, 0]
-    assert manifest["digest"] == manifest["parent"] == validate(dataset)["digest"]
+    assert manifest["digest"] == manifest["parent"] == validate(dataset).digest
     assert (out / "pairs").exists()
 
     card = (out / "README.md").read_text()
@@ -201,8 +201,8 @@ def test_the_result_stays_with_what_is_made_of_the_dataset(tmp_path: Path) -> No
     found = hold_against(sealed_problems(dataset), [str(bench)])
     derive(dataset, checked, [DecontaminateStage(found)], progress=LineProgress())
     derive(checked, paired, [PairStage(PairSpec(top=1))], progress=LineProgress())
-    assert validate(paired)["contamination"] == validate(checked)["contamination"]
-    assert validate(paired)["contamination"]["contaminated"] == 0
+    assert validate(paired).contamination == validate(checked).contamination
+    assert validate(paired).plain()["contamination"]["contaminated"] == 0
 
 
 def test_what_a_benchmark_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

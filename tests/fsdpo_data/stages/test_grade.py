@@ -55,7 +55,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def grade(source: Path, out: Path, **options: Any) -> dict[str, Any]:
     stage = GradeStage(get_grader().version, workers=options.pop("workers", 1))
-    return derive(source, out, [stage], progress=LineProgress(), **options)
+    return derive(source, out, [stage], progress=LineProgress(), **options).plain()
 
 
 def rows(root: Path) -> pl.DataFrame:
@@ -95,7 +95,7 @@ def test_the_manifest_counts_anew_and_names_its_parent(built: Path, tmp_path: Pa
     assert parent["spec"]["grader"] == "math@0"
     assert manifest["spec"]["grader"] == manifest["spec"]["grade"]["grader"]
     assert manifest["spec"]["grader"] == get_grader().version
-    assert validate(tmp_path / "new") == manifest
+    assert validate(tmp_path / "new").plain() == manifest
 
 
 def test_what_changed_is_counted_by_old_and_new_outcome(built: Path, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_rewards_stay_and_pairs_go(built: Path, tmp_path: Path) -> None:
     grade(built, tmp_path / "graded")
     stages = [Scores("step_rewards", 0.5), PairStage(PairSpec(top=1))]
     paired = derive(tmp_path / "graded", tmp_path / "paired", stages, progress=LineProgress())
-    assert paired["rows"]["pairs"] == 7
+    assert paired.rows.pairs == 7
     manifest = grade(tmp_path / "paired", tmp_path / "again")
     assert manifest["rows"]["pairs"] == 0
     assert "pairs" not in manifest and "pair" not in manifest["spec"]

@@ -16,6 +16,7 @@ from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.stages.continuations import Continuer, continuation_sampling
 from fsdpo_data.stages.label import LabelOptions, LabelStage
@@ -52,7 +53,7 @@ class Continues:
 def labelled(
     source: Path, out: Path, sampler: Continues | None = None, *, n: int = 4, **options: Any
 ) -> dict[str, Any]:
-    manifest = json.loads((source / "manifest.json").read_text())
+    manifest = read_manifest(source)
     chosen = sampler or Continues()
     continuer = Continuer(
         chosen.model,
@@ -64,7 +65,7 @@ def labelled(
     stage = LabelStage(continuer)
     made = derive(source, out, [stage], progress=LineProgress(), **options)
     assert validate(out) == made
-    return made
+    return made.plain()
 
 
 def rollouts(out: Path) -> list[Any]:

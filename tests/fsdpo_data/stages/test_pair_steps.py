@@ -18,6 +18,7 @@ from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.export import export
@@ -107,7 +108,7 @@ def paired(
     source: Path, out: str = "steps", *, sampler: Any = None, resume: bool = False, **spec: Any
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     chosen = sampler or Table(TEXTS)
-    manifest = json.loads((source / "manifest.json").read_text())
+    manifest = read_manifest(source)
     sampling = continuation_sampling(manifest, 4, seed=2)
     engine = {"name": "scripted", "dtype": "auto"}
     continuer = Continuer(chosen.model, sampling, engine, lambda: chosen, batch=1)
@@ -115,7 +116,7 @@ def paired(
     target = source.parent / out
     made = derive(source, target, [stage], progress=LineProgress(), resume=resume)
     assert validate(target) == made
-    return made, pl.read_parquet(target / "pairs/*.parquet").to_dicts()
+    return made.plain(), pl.read_parquet(target / "pairs/*.parquet").to_dicts()
 
 
 def test_the_first_error_meets_a_step_that_ends_correct(scored: Callable[..., Path]) -> None:

@@ -33,18 +33,18 @@ def run(out: Path, made: list[Any] | None = None, **options: Any) -> dict[str, A
     progress = LineProgress()
     return build_and_derive(
         build_spec(), source, make, out, made or stages(), progress=progress, **options
-    )
+    ).plain()
 
 
 def test_one_run_is_the_stages_one_by_one(tmp_path: Path) -> None:
     manifest = run(tmp_path / "all")
-    assert validate(tmp_path / "all") == manifest
+    assert validate(tmp_path / "all").plain() == manifest
     small_build(tmp_path / "a")
     derive(tmp_path / "a", tmp_path / "b", stages()[:1], progress=LineProgress())
-    apart = derive(tmp_path / "b", tmp_path / "c", stages()[1:], progress=LineProgress())
+    apart = derive(tmp_path / "b", tmp_path / "c", stages()[1:], progress=LineProgress()).plain()
     assert manifest["digest"] == apart["digest"] and manifest["pairs"] == apart["pairs"]
     assert manifest["rows"] == {"problems": 3, "solutions": 12, "pairs": 6}
-    built = validate(tmp_path / "all/build")
+    built = validate(tmp_path / "all/build").plain()
     assert manifest["parent"] == built["digest"]
     assert (tmp_path / "all/build/completions.jsonl").exists()
 
@@ -100,6 +100,6 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert code == 0, err
     shown = " ".join(out.split())
     assert "step rewards" in shown and "of 3 problems (0 too easy, 0 too hard)" in shown
-    assert validate(tmp_path / "out")["spec"]["score"]["prm"]["name"] == "prm"
+    assert validate(tmp_path / "out").plain()["spec"]["score"]["prm"]["name"] == "prm"
     code, _, err = command(capsys, "build", "--prm", str(tmp_path / "policy"))
     assert code == 1 and "Expected …ForTokenClassification" in err

@@ -1,0 +1,316 @@
+"""The parts of a manifest: typed where we read them; fields of later releases are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.dataset.schema import CONFIGS
+
+#: A whole number stays one: 1 and 1.0 have different digests.
+Number = int | float
+Interval = list[Number] | None
+
+
+class Part(BaseModel):
+    """A part of the manifest: typed where we read it; whatever else it says is kept."""
+
+    model_config = ConfigDict(
+        extra="allow", strict=True, allow_inf_nan=False, defer_build=True, populate_by_name=True
+    )
+
+    @classmethod
+    def of(cls, plain: Any) -> Self:
+        """Make a part of plain values."""
+        return cls.model_validate(plain)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the part as JSON values; what was never said is left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+class Ref(Part):
+    """A model or a file that can be found again; see :mod:`fsdpo_data.core.identity`."""
+
+    name: str
+    revision: str
+
+
+class Source(Ref):
+    """A set of problems that can be found again."""
+
+    split: str
+
+
+class ProblemsSpec(Part):
+    """Which problems: how many, and the digest of their ids."""
+
+    count: int
+    digest: str
+
+
+class TemplateSpec(Part):
+    """The prompt template."""
+
+    digest: str
+    name: str
+
+
+class Engine(Part):
+    """What ran a model, and in which precision."""
+
+    dtype: str
+    name: str
+
+
+class Sampling(Part):
+    """A :class:`~fsdpo_data.core.sampling.SamplingSpec`."""
+
+    max_tokens: int
+    n: int
+    seed: int
+    stop: list[str]
+    temperature: Number
+    top_p: Number
+
+
+class ScoreSpec(Part):
+    """Who scored the steps, and how."""
+
+    engine: Engine
+    prm: Ref
+
+
+class LabelSpec(Part):
+    """Who continued from each step, and how."""
+
+    engine: Engine
+    model: Ref
+    sampling: Sampling
+
+
+class PairsSpec(Part):
+    """How pairs were chosen: of solutions, or of single steps (``style`` is ``step-dpo``)."""
+
+    aggregate: str = "mean"
+    engine: Engine | None = None
+    finished: bool = False
+    max_pairs: int | None = None
+    min_margin: Number | None = None
+    model: Ref | None = None
+    require_outcome: bool = False
+    sampling: Sampling | None = None
+    style: str = "full"
+    threshold: Number = 0
+    top: int = 0
+
+
+class Growing(Part):
+    """A part to which stages add, and from which they take away; it keeps the order it was in."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_order(cls, said: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        made = handler(said)
+        if isinstance(said, dict):
+            fields = made.__dict__
+            names = [name for name in (*said, *fields) if name in fields]
+            object.__setattr__(made, "__dict__", {name: fields[name] for name in names})
+        return made
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        said: dict[str, Any] = handler(self)
+        absent = {name for name, value in self.__dict__.items() if value is None}
+        return {name: value for name, value in said.items() if name not in absent}
+
+
+class Spec(Growing):
+    """Everything that decided the content: of the samples, then of each later stage."""
+
+    digest: str
+    engine: Engine
+    grader: str
+    labels: str
+    model: Ref
+    problems: ProblemsSpec
+    sampling: Sampling
+    segmenter: str
+    sources: list[Source]
+    template: TemplateSpec
+    score: ScoreSpec | None = None
+    label: LabelSpec | None = None
+    pair: PairsSpec | None = None
+
+    def decided(self) -> dict[str, Any]:
+        """Return the spec without its digest."""
+        return {name: value for name, value in self.plain().items() if name != "digest"}
+
+
+class Rows(Part):
+    """Rows of each config."""
+
+    problems: int
+    solutions: int
+    pairs: int
+
+
+class Accuracy(Part):
+    """Right solutions among graded ones."""
+
+    value: Number | None
+    correct: int
+    n: int
+    ci95: Interval
+
+
+class PassAtM(Part):
+    """Problems with a right solution among those with a gold answer."""
+
+    value: Number | None
+    solved: int
+    n: int
+    ci95: Interval
+
+
+class Statistics(Part):
+    """What the counts mean; every share carries its denominator."""
+
+    accuracy: Accuracy
+    pass_at_m: PassAtM
+    mixed_problems: int
+    truncated: int
+    unique_solutions: int
+    tokens_per_second: Number | None
+
+
+class Cost(Part):
+    """What the dataset has cost, over all its stages."""
+
+    tokens: int
+    prm_calls: int
+    seconds: Number
+
+
+class FileEntry(Part):
+    """A file of the dataset.
+
+    Attributes:
+        path: Where it is: ``config/name.parquet``, and nowhere else.
+        sha256: Of its bytes.
+        bytes: Their number.
+        rows: Its rows.
+        text_sha256: Of the texts before they were cut into steps; solutions only.
+    """
+
+    path: str
+    sha256: str
+    bytes: int
+    rows: int
+    text_sha256: str | None = None
+
+    @field_validator("path")
+    @classmethod
+    def _is_ours(cls, path: str) -> str:
+        folder, _, name = path.partition("/")
+        if folder not in CONFIGS or "/" in name or "\\" in name or not name.endswith(".parquet"):
+            raise ValueError(f"names a file {path!r}, which is none of a dataset")
+        return path
+
+    @classmethod
+    def describe(cls, root: Path, path: str, rows: int, text_sha256: str | None = None) -> Self:
+        """Describe a finished file of the dataset in ``root``."""
+        file = root / path
+        texts = {"text_sha256": text_sha256} if text_sha256 is not None else {}
+        size = file.stat().st_size
+        return cls(path=path, sha256=file_sha256(file), bytes=size, rows=rows, **texts)
+
+
+class Ranked(Part):
+    """A :class:`~fsdpo_data.core.statistics.Ranking`."""
+
+    value: Number | None
+    problems: int
+    ci95: Interval
+
+
+class Rewards(Part):
+    """What the step rewards are worth; see :func:`fsdpo_data.stages.score.reward_statistics`."""
+
+    scored: int
+    unscored: int
+    mean_correct: Number | None
+    mean_incorrect: Number | None
+    ranking_auc: dict[str, Ranked]
+
+
+class Spent(Part):
+    """What continuations cost: ``n`` of each beginning."""
+
+    n: int
+    beginnings: int
+    continuations: int
+    tokens: int
+    seconds: Number
+
+
+class Rollouts(Spent):
+    """What Monte-Carlo labels cost, and on how many steps they are not the outcome's."""
+
+    steps: int
+    mean: Number | None
+    disagree: int
+    tokens_of_outcomes: int
+
+
+class PairCounts(Part):
+    """What the pairs are like; see :mod:`fsdpo_data.pairs.statistics`."""
+
+    pairs: int
+    problems: dict[str, int]
+    solutions: dict[str, int]
+    margin: dict[str, Number | None] | None = None
+    first_error: Number | None = None
+    length: dict[str, Number | None]
+    resampled: Spent | None = None
+
+
+class HeldAgainst(Ref):
+    """A benchmark that the problems were compared with."""
+
+    questions: int
+    hit: int
+    problems: int
+    same: int
+    same_answer: int
+
+
+class Contamination(Part):
+    """How many problems overlap with benchmarks, and what counts as an overlap."""
+
+    n: int
+    share: Number
+    problems: int
+    contaminated: int
+    benchmarks: list[HeldAgainst]
+
+
+class Regraded(Part):
+    """How many solutions went from which outcome to which, under another grader."""
+
+    was: str = Field(alias="from")
+    to: str
+    changed: int
+    outcomes: list[list[str | int]]
