@@ -1,0 +1,90 @@
+"""What CONTRIBUTING.md says is done to a copy of the source, and works."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+#: Language, instruction, content.
+BLOCKS = re.findall(r"```\w+\n# (new file: [^\n]+|[^\n]+, in [A-Z]+)\n(.*?)```", TEXT, flags=re.S)
+
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    copy = tmp_path_factory.mktemp("copy")
+    for package in ("fsdpo_data", "benchmarks/fsdpo_bench", "cards/fsdpo_cards"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, copy / package, ignore=ignored)
+    shutil.copy(ROOT / "benchmarks/published.csv", copy / "benchmarks")
+    for place, content in BLOCKS:
+        follow(copy, place, content)
+    paths = os.pathsep.join(str(copy / part) for part in (".", "benchmarks", "cards"))
+
+    def run(*line: object) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", *map(str, line)],
+            cwd=copy,
+            env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def follow(copy: Path, place: str, content: str) -> None:
+    """Write a new file, or add lines to a table."""
+    if place.startswith("new file: "):
+        file = copy / place.removeprefix("new file: ")
+        assert not file.exists() and file.parent.is_dir()
+        file.write_text(content, encoding="utf-8")
+        return
+    name, table = place.split(", in ")
+    file = copy / name
+    before, start, after = file.read_text(encoding="utf-8").partition(f"\n{table} = {{\n")
+    assert start, f"{name} has no table {table}"
+    file.write_text(before + start + content + after, encoding="utf-8")
+
+
+def test_a_sampler_and_a_scorer(run: Run, tmp_path: Path) -> None:
+    built, scored, prm = (tmp_path / name for name in ("built", "scored", "prm"))
+    run("fsdpo_data", "build", "--engine", "parrot", "--limit", 3, "--samples", 2, "--out", built)
+    prm.mkdir()
+    config = {"architectures": ["LlamaForTokenClassification"], "model_type": "llama"}
+    (prm / "config.json").write_text(json.dumps({**config, "num_labels": 1}))
+    run("fsdpo_data", "score", built, "--prm", prm, "--engine", "short", "--out", scored)
+    manifest = json.loads((scored / "manifest.json").read_text())
+    assert manifest["spec"]["engine"]["name"] == "parrot"
+    assert manifest["spec"]["score"]["engine"]["name"] == "short"
+    assert manifest["rewards"]["scored"] == 6
+    assert "parrot" in run("fsdpo_data", "build", "--help")
+
+
+def test_a_benchmark(run: Run, tmp_path: Path) -> None:
+    line = ["--suite", "mine", "--engine", "parrot", "--model", "tiny", "--out", tmp_path / "bench"]
+    run("fsdpo_bench", "run", *line)
+    results = json.loads((tmp_path / "bench/results.json").read_text())
+    assert results["tasks"]["sums"]["decoders"]["greedy"]["accuracy"] == 0.5
+
+
+def test_every_path_that_is_named_exists() -> None:
+    rooms = ("", "fsdpo_data/", "benchmarks/", "benchmarks/fsdpo_bench/")
+    table = TEXT.partition("## To add")[2].partition("###")[0]
+    names = re.findall(r"`([\w/]+(?:/|\.py|\.jsonl))`", table)
+    assert len(names) > 20
+    for name in names:
+        assert any((ROOT / room / name).exists() for room in rooms), f"{name} is not there"
