@@ -109,7 +109,7 @@ def ungrouped(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
     results: Rewards = [None] * len(encoded)
     for start in range(0, len(order), size):
         batch = order[start : start + size]
-        rows = scorer._rewards([encoded[index] for index in batch]).tolist()
+        rows = scorer._logits([encoded[index] for index in batch]).sigmoid().tolist()
         for index, row in zip(batch, rows, strict=True):
             results[index] = row[: len(encoded[index].readouts)]
     return results
@@ -119,7 +119,7 @@ def ungrouped(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
 def step_by_step(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
     return [
         [
-            scorer._rewards([beginning(scorer, item, count)])[0, -1].item()
+            scorer._logits([beginning(scorer, item, count)])[0, -1].sigmoid().item()
             for count in range(1, len(item.steps) + 1)
         ]
         for item in items

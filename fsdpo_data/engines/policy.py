@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.logprobs import token_logprobs
+from fsdpo_data.engines.sharing import decoder_of
 from fsdpo_data.engines.tree_attention import use_tree_attention
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def check_architecture(model: Any) -> None:
     ids = torch.arange(1, 1 + _PROBE, device=model.device)[None] % size
     with torch.no_grad():
         expected = model(input_ids=ids, use_cache=False).logits
-        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        hidden = decoder_of(model)(input_ids=ids, use_cache=False).last_hidden_state
         found = model.get_output_embeddings()(hidden)
     error = float((found - expected).abs().max())
     if error > _ROUNDING * max(1.0, float(expected.abs().max())):
@@ -66,7 +67,7 @@ def _logprobs(
     target_N: Tensor,
     **tree: Tensor,
 ) -> Tensor:
-    hidden_RLD = self.base_model(
+    hidden_RLD = decoder_of(self)(
         input_ids=input_ids,
         position_ids=position_ids,
         attention_mask=attention_mask,

@@ -9,10 +9,19 @@ notices.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.sharing import (
+    N_PROMPT,
+    N_SOLUTION,
+    attention_window,
+    decoder_of,
+    gives_the_same,
+    probe_ids,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,14 +38,56 @@ def can_share_prompts(model: Any, longest: int) -> bool:
     """Say whether a prompt can be computed once for all its solutions.
 
     Not where a token does not see all before it, nor where transformers does not let attention be
-    chosen.
+    chosen, nor where the model itself gives something else with shared prompts.
 
     Args:
-        model: A causal language model.
+        model: A causal language model, all its weights at hand; it computes a few tokens.
         longest: Tokens of the longest solution with its prompt.
     """
-    window = getattr(model.config, "sliding_window", None)
-    return model.config._attn_implementation in _REPLACED and (not window or longest <= window)
+    window = attention_window(model.config)
+    implementation = model.config._attn_implementation
+    if implementation not in _REPLACED or (window and longest > window):
+        return False
+    training = model.training
+    model.eval()
+    use_tree_attention(model)
+    try:
+        return gives_the_same(model, *_probes(model))
+    finally:
+        model.set_attn_implementation(implementation)
+        model.train(training)
+
+
+def _probes(model: Any) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
+    """Return what computes the last hidden states of two solutions apart, and behind one prompt."""
+    import torch
+
+    def hidden(ids: Tensor, **more: Any) -> Tensor:
+        inputs = {name: each.to(model.device) for name, each in more.items()}
+        outputs = decoder_of(model)(input_ids=ids.to(model.device), use_cache=False, **inputs)
+        states: Tensor = outputs.last_hidden_state
+        return states
+
+    ids_SL = torch.tensor(probe_ids(model))
+    row_1L = torch.cat([ids_SL[0], ids_SL[1, N_PROMPT:]])[None]
+    branch_ST = torch.arange(N_PROMPT, row_1L.shape[1]).view(2, N_SOLUTION)
+    own_TT = torch.ones(N_SOLUTION, N_SOLUTION, dtype=torch.bool).tril()
+    seen_TL = torch.cat([torch.ones(N_SOLUTION, N_PROMPT, dtype=torch.bool), own_TT], dim=1)
+    least = torch.finfo(model.dtype).min
+    mask_S1TL = torch.zeros(seen_TL.shape, dtype=model.dtype).masked_fill(~seen_TL, least)
+    tree = {
+        "attention_mask": mask_S1TL.expand(2, 1, -1, -1),
+        "position_ids": torch.cat(
+            [torch.arange(ids_SL.shape[1]), torch.arange(N_PROMPT, ids_SL.shape[1])]
+        )[None],
+        "branch_ST": branch_ST,
+        "row_S": torch.zeros(2, dtype=torch.long),
+        "place_RL": torch.arange(row_1L.shape[1])[None],
+    }
+    return (
+        lambda: hidden(ids_SL)[:, N_PROMPT:],
+        lambda: hidden(row_1L, **tree)[0][branch_ST],
+    )
 
 
 def use_tree_attention(model: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError, Unavailable
@@ -49,6 +50,13 @@ def load_config(weights: Weights) -> Any:
         return AutoConfig.from_pretrained(weights.path, revision=weights.commit)
     except (OSError, ValueError) as error:
         raise _unloadable(weights, error, "Expected a config.json of transformers.") from error
+
+
+def context_length(config: Any) -> int:
+    """Return how many tokens a model reads at most; models without positions read any number."""
+    text = config.get_text_config()  # a model that also sees has several configs
+    length: int = getattr(text, "max_position_embeddings", None) or sys.maxsize
+    return length
 
 
 def _unloadable(weights: Weights, error: Exception, expected: str) -> FsdpoError:

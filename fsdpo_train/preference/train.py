@@ -20,6 +20,7 @@ from fsdpo_train.preference.reference import made_by, reference_folder, referenc
 from fsdpo_train.preference.reference_store import ReferenceStore
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.card import write_card
+from fsdpo_train.trainer.deepspeed import gathered
 from fsdpo_train.trainer.directory import claimed, is_main_process
 from fsdpo_train.trainer.models import (
     context_length,
@@ -94,7 +95,8 @@ def _train(config: DpoConfig, identity: dict[str, str], source: Source) -> DpoRe
     maker = made_by(config, identity["model"], tokenizer)
     prompts = by_prompt(source.rows(), config.loss)
     data = prepare(prompts, tokenizer, context_length(config, model), maker)
-    share = config.share_prompt and can_share_prompts(model, data.longest)
+    with gathered(model):
+        share = config.share_prompt and can_share_prompts(model, data.longest)
     if is_main_process():
         _tell(data, share)
     store = ReferenceStore(reference_folder(config), maker)

@@ -49,6 +49,19 @@ def _leave_processes() -> None:
 
 
 @contextmanager
+def gathered(model: Any) -> Iterator[None]:
+    """Hold the weights of a model whole, though ZeRO-3 has spread them over the processes."""
+    spread = [each for each in model.parameters() if hasattr(each, "ds_id")]
+    if not spread:
+        yield
+        return
+    from deepspeed.zero import GatheredParameters
+
+    with GatheredParameters(spread):
+        yield
+
+
+@contextmanager
 def whole_weights(arguments: Any) -> Iterator[None]:
     """Load a model whole, though ZeRO-3 would spread it over the processes that train it."""
     from transformers.integrations import deepspeed

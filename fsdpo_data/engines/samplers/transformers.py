@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.samplers.tokens import CompletionDecoder, cut_at_stop, encode_prompt
-from fsdpo_data.models.checkpoints import load_checkpoint, pick_device
+from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
 from fsdpo_data.models.resolve import Weights
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class TransformersSampler:
         )
         self._decoder = CompletionDecoder(self._tokenizer)
         self._net = net.to(self._device).eval()
-        self._context: int = self._net.config.max_position_embeddings
+        self._context = context_length(self._net.config)
         self._eos = _eos_ids(self._net, self._tokenizer)
         self._pad = self._tokenizer.pad_token_id
         if self._pad is None:

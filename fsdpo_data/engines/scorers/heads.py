@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import SteppedText
-from fsdpo_data.engines.step_tokens import Encoded, StepTokenizer
-from fsdpo_data.models.checkpoints import load_checkpoint, pick_device
+from fsdpo_data.engines.sharing import (
+    N_PROMPT,
+    N_SOLUTION,
+    attention_window,
+    gives_the_same,
+    probe_ids,
+)
+from fsdpo_data.engines.step_tokens import PROMPT, Encoded, StepTokenizer
+from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
 from fsdpo_data.models.resolve import Weights
 
 if TYPE_CHECKING:
@@ -52,10 +59,10 @@ class PrmScorer:
         self._net = net.to(self._device).eval()
         self._encoder = StepTokenizer(tokenizer)
         self._pad: int = tokenizer.pad_token_id or 0
-        self._context: int = self._net.config.max_position_embeddings
+        self._context = context_length(self._net.config)
         # Keys that a window has already dropped cannot be shared.
-        windowed = getattr(self._net.config, "sliding_window", None)
-        self._share = share_prompts and not windowed
+        windowed = attention_window(self._net.config)
+        self._share = share_prompts and not windowed and self._can_share()
 
     def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
         """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
@@ -76,31 +83,44 @@ class PrmScorer:
             if not found.lost:
                 encoded[first] = found
         with torch.inference_mode():
-            for batch, rewards in self._batches(encoded, items):
-                for index, row in zip(batch, rewards.tolist(), strict=True):
+            for batch, logits in self._batches(encoded, items):
+                for index, row in zip(batch, logits.sigmoid().tolist(), strict=True):
                     results[index] = row[: len(encoded[index].readouts)]
         for first, *others in copies.values():
             for index in others:
                 results[index] = copy(results[first])
         return results
 
+    def _can_share(self) -> bool:
+        """Try it on two solutions of one prompt, each token of theirs a step."""
+        import torch
+
+        ends = range(N_PROMPT, N_PROMPT + N_SOLUTION)
+        steps = [*[PROMPT] * N_PROMPT, *range(N_SOLUTION)]
+        both = [Encoded(ids, steps, list(ends), N_SOLUTION) for ids in probe_ids(self._net)]
+        return gives_the_same(
+            self._net,
+            lambda: self._logits(both),
+            lambda: torch.cat([rows for _, rows in self._shared([[0, 1]], dict(enumerate(both)))]),
+        )
+
     def _batches(
         self, encoded: dict[int, Encoded], items: Sequence[SteppedText]
     ) -> Iterator[tuple[list[int], torch.Tensor]]:
-        """Yield the items of each batch and their rewards [B, K]."""
+        """Yield the items of each batch and the logits of their steps [B, K]."""
         shared, alone = _by_prompt(encoded, items) if self._share else ([], list(encoded))
         for start in range(0, len(shared), SHARED_PROMPTS):
             groups = shared[start : start + SHARED_PROMPTS]
             yield from self._shared(groups, encoded)
         lengths = {index: len(encoded[index].ids) for index in alone}
         for batch in by_length(lengths, self._batch_tokens):
-            yield batch, self._rewards([encoded[index] for index in batch])
+            yield batch, self._logits([encoded[index] for index in batch])
 
-    def _rewards(self, batch: Sequence[Encoded]) -> torch.Tensor:
+    def _logits(self, batch: Sequence[Encoded]) -> torch.Tensor:
         """Run whole sequences, padded on the right."""
         ids, mask = padded([each.ids for each in batch], self._pad, self._device)
         logits = self._net(input_ids=ids, attention_mask=mask, use_cache=False).logits
-        return self._sigmoid(logits, [each.readouts for each in batch])
+        return _at_steps(logits, [each.readouts for each in batch])
 
     def _shared(
         self, groups: Sequence[Sequence[int]], encoded: dict[int, Encoded]
@@ -134,7 +154,7 @@ class PrmScorer:
                 [position - encoded[index].n_prompt for position in encoded[index].readouts]
                 for index in batch
             ]
-            yield batch, self._sigmoid(logits, readouts)
+            yield batch, _at_steps(logits, readouts)
 
     def _selected(self, cache: Any, rows: torch.Tensor) -> Any:
         """Return a new cache that holds the given rows; a forward pass appends to its own."""
@@ -145,14 +165,14 @@ class PrmScorer:
             selected.update(layer.keys[rows], layer.values[rows], index)
         return selected
 
-    def _sigmoid(self, logits: torch.Tensor, readouts: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Return rewards [B, K] in float32; what is past a row's own steps means nothing."""
-        import torch
 
-        width = max(map(len, readouts))
-        padded = [[*each, *[0] * (width - len(each))] for each in readouts]
-        positions = torch.tensor(padded, device=logits.device)
-        return at_readouts(logits.float(), positions).sigmoid()
+def _at_steps(logits: torch.Tensor, readouts: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Return the logits of steps [B, K], float32; what is past a row's own steps means nothing."""
+    import torch
+
+    width = max(map(len, readouts))
+    filled = [[*each, *[0] * (width - len(each))] for each in readouts]
+    return at_readouts(logits.float(), torch.tensor(filled, device=logits.device))
 
 
 def _by_prompt(

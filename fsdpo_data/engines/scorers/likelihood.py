@@ -11,8 +11,9 @@ from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.policy import check_architecture
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.heads import by_length, padded
+from fsdpo_data.engines.sharing import decoder_of
 from fsdpo_data.engines.step_tokens import Encoded, StepTokenizer
-from fsdpo_data.models.checkpoints import load_checkpoint, pick_device
+from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
 from fsdpo_data.models.resolve import Weights
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class LikelihoodScorer:
         check_architecture(self._net)
         self._encoder = StepTokenizer(tokenizer)
         self._pad: int = tokenizer.pad_token_id or 0
-        self._context: int = self._net.config.max_position_embeddings
+        self._context = context_length(self._net.config)
 
     def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
         """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
@@ -74,7 +75,7 @@ class LikelihoodScorer:
 
         ids, mask = padded([each.ids for each in batch], self._pad, self._device)
         with torch.inference_mode():
-            hidden = self._net.base_model(
+            hidden = decoder_of(self._net)(
                 input_ids=ids, attention_mask=mask, use_cache=False
             ).last_hidden_state
             head = self._net.get_output_embeddings()

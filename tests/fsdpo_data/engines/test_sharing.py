@@ -1,0 +1,119 @@
+"""Shared prompts on architectures that carry a state along the row: tried, and left when wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from random_model import save_random_model
+
+torch = pytest.importorskip("torch")
+import transformers  # noqa: E402
+
+from fsdpo_data.core.identity import ModelRef  # noqa: E402
+from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
+from fsdpo_data.engines.policy import check_architecture  # noqa: E402
+from fsdpo_data.engines.scorers import SteppedText  # noqa: E402
+from fsdpo_data.engines.scorers.heads import PrmScorer  # noqa: E402
+from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer  # noqa: E402
+from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
+from fsdpo_data.engines.tree_attention import can_share_prompts  # noqa: E402
+from fsdpo_data.models.resolve import Weights  # noqa: E402
+
+SIZES: dict[str, Any] = dict(
+    vocab_size=302, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_labels=1,
+    num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=256, eos_token_id=0,
+    pad_token_id=1, bos_token_id=None, initializer_range=0.2,
+)  # fmt: skip
+LINEAR: dict[str, Any] = dict(
+    head_dim=16, linear_num_value_heads=2, linear_num_key_heads=2, linear_key_head_dim=8,
+    linear_value_head_dim=8, layer_types=["linear_attention", "full_attention"] * 2,
+)  # fmt: skip
+EXPERTS: dict[str, Any] = dict(
+    num_experts=2, num_experts_per_tok=1, moe_intermediate_size=16,
+    shared_expert_intermediate_size=16,
+)  # fmt: skip
+SSM: dict[str, Any] = dict(mamba_d_head=8, mamba_d_state=8, mamba_chunk_size=8)
+HYBRIDS = {
+    "Qwen3Next": LINEAR | EXPERTS,
+    "Qwen3_5Text": LINEAR,
+    "Lfm2": dict(layer_types=["conv", "full_attention"] * 2, block_multiple_of=8),
+    "FalconH1": dict(mamba_d_ssm=32, mamba_n_heads=4, head_dim=16) | SSM,
+    "Bamba": dict(mamba_n_heads=8, mamba_n_groups=1, attn_layer_indices=[1, 3]) | SSM,
+}
+LLAMA4: dict[str, Any] = dict(head_dim=16, intermediate_size_mlp=48, num_local_experts=2)
+ITEMS = [
+    SteppedText("Problem: 20 + 22?\n", ["Step 1: 20\n", "The answer is: 42"]),
+    SteppedText("Problem: 20 + 22?\n", ["Step 1: 2 = 20 + 22.\n", "Step 1: 4\n", "2"]),
+    SteppedText("Problem: 1\n", ["The answer is: 42"]),
+]
+
+
+def make(family: str, auto: Any, **more: Any) -> Any:
+    """Return a random model of an architecture."""
+    torch.manual_seed(0)
+    return auto.from_config(getattr(transformers, f"{family}Config")(**SIZES | more)).eval()
+
+
+def save(model: Any, path: Path) -> Weights:
+    """Write a model with a tokenizer."""
+    save_random_model(path)
+    model.save_pretrained(path)
+    return Weights(ModelRef(type(model).__name__, "0"), str(path))
+
+
+@pytest.mark.parametrize("family", HYBRIDS)
+def test_a_state_that_leaks_along_the_row_is_found(
+    family: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = make(family, transformers.AutoModelForCausalLM, **HYBRIDS[family])
+    before = model.config._attn_implementation
+    assert not can_share_prompts(model, longest=100)
+    assert "cannot share prompts (off by" in caplog.text
+    assert model.config._attn_implementation == before
+    check_architecture(model)  # it can be trained all the same
+
+
+@pytest.mark.parametrize("family", ["Qwen2", "Llama", "Qwen3"])
+def test_where_every_layer_attends_prompts_are_shared(family: str) -> None:
+    model = make(family, transformers.AutoModelForCausalLM).train()
+    assert can_share_prompts(model, longest=100)
+    assert model.training
+
+
+def test_chunks_of_attention_are_windows() -> None:
+    model = make("Llama4Text", transformers.AutoModelForCausalLM, **LLAMA4, attention_chunk_size=64)
+    assert can_share_prompts(model, longest=64)
+    assert not can_share_prompts(model, longest=65)
+
+
+def test_a_hybrid_scores_as_its_plain_forward_passes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    auto = transformers.AutoModelForTokenClassification
+    model = make("Qwen3Next", auto, **HYBRIDS["Qwen3Next"])
+    torch.nn.init.normal_(model.score.weight, std=0.3)
+    weights = save(model, tmp_path)
+    found = PrmScorer(weights, ScorerOptions(device="cpu")).score(ITEMS)
+    assert "Qwen3NextForTokenClassification cannot share prompts" in caplog.text
+    encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(tmp_path))
+    for item, rewards in zip(ITEMS, found, strict=True):
+        encoded = encoder.encode(item.prompt, item.steps, end=False)
+        with torch.no_grad():
+            logits = model(torch.tensor([encoded.ids])).logits[0, encoded.readouts, 0]
+        assert rewards == pytest.approx(logits.sigmoid().tolist(), abs=1e-5)
+
+
+def test_the_likelihood_of_llama_4(tmp_path: Path) -> None:
+    model = make("Llama4Text", transformers.AutoModelForCausalLM, **LLAMA4, attention_chunk_size=64)
+    weights = save(model, tmp_path)
+    found = LikelihoodScorer(weights, ScorerOptions(device="cpu")).score(ITEMS[:1])
+    encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(tmp_path))
+    encoded = encoder.encode(ITEMS[0].prompt, ITEMS[0].steps, end=False)
+    with torch.no_grad():
+        logp = model(torch.tensor([encoded.ids])).logits[0].double().log_softmax(-1)
+    steps = [0.0, 0.0]
+    for place in range(encoded.n_prompt, len(encoded.ids)):
+        steps[encoded.step_of[place]] += float(logp[place - 1, encoded.ids[place]])
+    assert [torch.tensor(each).log() for each in found[0] or []] == pytest.approx(steps, rel=1e-4)
