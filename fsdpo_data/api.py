@@ -40,6 +40,7 @@ from fsdpo_data.stages.decontaminate import (
 )
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions
+from fsdpo_data.stages.merge import MergeOptions, merge
 from fsdpo_data.stages.options import StageOptions
 from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
@@ -221,6 +222,7 @@ def open_dataset(path: StrPath) -> Dataset:
 
 def build_dataset(options: BuildOptions, progress: Progress = SILENT) -> Dataset:
     """Sample, segment, grade, label and seal; with a PRM, score and pair too."""
+    _refuse_shard(options)
     return Dataset(*run_build(options, progress))
 
 
@@ -232,10 +234,27 @@ def build(options: BuildOptions) -> Dataset:
 
 def run_stage(options: StageOptions, progress: Progress = SILENT) -> Dataset:
     """Make a new dataset of a dataset, as the class of the options says."""
+    _refuse_shard(options)
     out = Path(options.out)
     stages = [options.stage()]
     manifest = derive(Path(options.data), out, stages, resume=options.resume, progress=progress)
     return Dataset(out, manifest)
+
+
+def _refuse_shard(options: BuildOptions | StageOptions) -> None:
+    """Refuse what gives no dataset."""
+    if shard := getattr(options, "shard", None):
+        raise InputError(
+            "a shard is no dataset yet. `fsdpo_data.stages.merge.run_shard` makes one, and `merge` "
+            "there a dataset of all.",
+            field="shard",
+            value=shard,
+        )
+
+
+def merge_shards(options: MergeOptions, progress: Progress = SILENT) -> Dataset:
+    """Put the shards of a build, of labels or of scores together and seal the dataset."""
+    return Dataset(*merge(options, progress))
 
 
 @keywords(DecontaminateOptions)

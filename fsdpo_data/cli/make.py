@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from fsdpo_data import api
+from fsdpo_data.cli.launch import DATA
 from fsdpo_data.cli.options import command
 from fsdpo_data.cli.show import print_changes, print_summary
 from fsdpo_data.core.progress import progress
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontaminate
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions, cost_line
+from fsdpo_data.stages.merge import MergeOptions, ShardedOptions, run_shard
 from fsdpo_data.stages.options import StageOptions
 from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.pipeline import BuildOptions
@@ -64,6 +66,10 @@ _PAIR = """
   a step of a continuation that ends correct
 """
 
+_MERGE = """
+**Example** `fsdpo-data merge runs/demo-shards/* --out runs/demo`
+"""
+
 _DECONTAMINATE = """
 **Examples**
 
@@ -75,6 +81,8 @@ _DECONTAMINATE = """
 
 def build(options: BuildOptions) -> None:
     """Build, and say what came out."""
+    if options.shard:
+        return _shard(options)
     with progress() as shown:
         data = api.build_dataset(options, shown)
     _say(data)
@@ -82,10 +90,32 @@ def build(options: BuildOptions) -> None:
 
 def label(options: LabelOptions) -> None:
     """Label, and say what the labels cost."""
+    if options.shard:
+        return _shard(options)
     data = _run(options)
     if data.manifest.rollouts:
         typer.echo(f"\n{cost_line(data.manifest.rollouts)}")
     typer.echo(f"next: fsdpo-train prm {data.path} --labels rollouts --out NEW")
+
+
+def score(options: ScoreOptions) -> None:
+    """Score, or do one job's part of it."""
+    return _shard(options) if options.shard else derived(options)
+
+
+def merge(options: MergeOptions) -> None:
+    """Merge, and say what came out."""
+    with progress() as shown:
+        data = api.merge_shards(options, shown)
+    _say(data)
+
+
+def _shard(options: ShardedOptions) -> None:
+    """Do one job's part, and say what comes when all are done."""
+    with progress() as shown:
+        out = run_shard(options, shown)
+    typer.echo(f"{out} holds shard {options.shard}")
+    typer.echo(f"next, when all are there: fsdpo-data merge {out} … --out NEW")
 
 
 def grade(options: GradeOptions) -> None:
@@ -138,9 +168,10 @@ def _print_overlaps(found: Contamination) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    command(app, BuildOptions, examples=_BUILD, panel="Make")(build)
-    command(app, LabelOptions, examples=_LABEL, panel="Make")(label)
-    command(app, ScoreOptions, name="score", examples=_SCORE, panel="Make")(derived)
+    command(app, BuildOptions, examples=_BUILD, panel="Make", launch=DATA)(build)
+    command(app, LabelOptions, examples=_LABEL, panel="Make", launch=DATA)(label)
+    command(app, ScoreOptions, examples=_SCORE, panel="Make", launch=DATA)(score)
     command(app, GradeOptions, examples=_GRADE, panel="Make")(grade)
     command(app, PairOptions, name="pair", examples=_PAIR, panel="Make")(derived)
+    command(app, MergeOptions, examples=_MERGE, panel="Make")(merge)
     command(app, DecontaminateOptions, examples=_DECONTAMINATE, panel="Make")(decontaminate)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import sys
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import UnionType
@@ -15,10 +16,14 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from fsdpo_data.cli.help import HelpCommand
+from fsdpo_data.cli.launch import launch_script
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.options import Option, choices_of, declared_fields, help_of, summary
 
 Given = TypeVar("Given")
+
+#: The one parameter that is the command line's alone.
+PRINT_LAUNCH = "print_launch"
 
 
 def command(
@@ -28,6 +33,7 @@ def command(
     name: str | None = None,
     examples: str = "",
     panel: str | None = None,
+    launch: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
     """Register a function of ``kind`` as a command with a parameter for each of its fields.
 
@@ -37,6 +43,7 @@ def command(
         name: The command's; the function's if None.
         examples: Markdown shown below the help.
         panel: Heading under which the help of ``app`` lists the command.
+        launch: Scripts of ``--print-launch`` (:mod:`fsdpo_data.cli.launch`); None for no such flag.
 
     Raises:
         TypeError: if the docstring leaves a field out.
@@ -48,8 +55,13 @@ def command(
     def register(run: Callable[[Given], None]) -> Callable[..., None]:
         @functools.wraps(run)
         def parsed(**given: Any) -> None:
+            how = given.pop(PRINT_LAUNCH, None)
             try:
-                run(kind(**{name: _frozen(value) for name, value in given.items()}))
+                options = kind(**{name: _frozen(value) for name, value in given.items()})
+                if launch and how:
+                    typer.echo(launch_script(launch, how, str(app.info.name), sys.argv[1:]))
+                else:
+                    run(options)
             except FsdpoError as error:
                 raise _flagged(error, declared) from None
 
@@ -57,6 +69,8 @@ def command(
             _parameter_of(each, *declared[each.name], told[each.name])
             for each in dataclasses.fields(kind)  # type: ignore[arg-type]
         ]
+        if launch:
+            parameters.append(_print_launch(launch))
         # What typer reads of a function.
         parsed.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         parsed.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -65,6 +79,17 @@ def command(
         return parsed
 
     return register
+
+
+def _print_launch(scripts: Mapping[str, str]) -> Parameter:
+    parameter = typer.Option(
+        "--print-launch",
+        help="Do nothing, and print a script that runs the same on more machines.",
+        metavar="|".join(scripts),
+        rich_help_panel="Run",
+    )
+    annotation = Annotated[str | None, parameter]
+    return Parameter(PRINT_LAUNCH, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _parameter_of(field: dataclasses.Field[Any], kind: Any, option: Option, help: str) -> Parameter:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, publish
 from fsdpo_data.core.identity import canonical_json, digest
+from fsdpo_data.core.job_shard import WHOLE, JobShard
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import Manifest, files_digest, read_manifest
 from fsdpo_data.dataset.parquet import write_parquet
@@ -64,6 +65,7 @@ class Draft:
         change: Callable[[pa.Table], pa.Table],
         *,
         advance: bool = True,
+        shard: JobShard = WHOLE,
     ) -> None:
         """Rewrite every file of a config; those written before an interruption are kept.
 
@@ -73,10 +75,11 @@ class Draft:
             change: Called with each file's table; the new one has as many rows, in their order.
             advance: Tell ``progress`` of every finished file; a change that tells it of rows as it
                 does them turns this off.
+            shard: Which of the files.
         """
         import pyarrow.parquet as pq
 
-        files = self.files(config)
+        files = shard.of(self.files(config))
         rows = {file: pq.read_metadata(file).num_rows for file in files}
         owed = [file for file in files if file.is_relative_to(self.source)]
         total = sum(rows.values())
@@ -135,6 +138,14 @@ class Stage(Protocol):
         ...
 
 
+class ShardedStage(Stage, Protocol):
+    """A stage whose dear part several jobs can share."""
+
+    def run_shard(self, draft: Draft, shard: JobShard) -> None:
+        """Do one job's part, so that :meth:`run` finds it done."""
+        ...
+
+
 def derive(
     source: Path, out: Path, stages: Sequence[Stage], *, resume: bool = False, progress: Progress
 ) -> Manifest:
@@ -148,15 +159,41 @@ def derive(
         RunMismatch: if ``out`` holds another run.
         SchemaError: if ``source`` is not a sealed dataset, or was changed since.
     """
+    _, config = _asked(source, out, stages)
+    with claim(out, config, resume=resume):
+        return write_derived(source, out, stages, progress)
+
+
+def _asked(source: Path, out: Path, stages: Sequence[Stage]) -> tuple[Manifest, dict[str, Any]]:
+    """Check what is asked for; return the manifest of the parent and the config of the run."""
     if out.resolve() == source.resolve():
         raise InputError(f"--out {out}: a sealed dataset is never changed. Choose a new directory.")
     parent = read_manifest(source)
-    config = {"parent": parent.digest, "stages": plain_specs(stages)}
     if not (out / MANIFEST).exists():
         check_files(source, parent.files)
         stages[0].check(source, parent)
-    with claim(out, config, resume=resume):
-        return write_derived(source, out, stages, progress)
+    return parent, {"parent": parent.digest, "stages": plain_specs(stages)}
+
+
+def derive_shard(
+    source: Path,
+    out: Path,
+    stage: ShardedStage,
+    shard: JobShard,
+    *,
+    resume: bool = False,
+    progress: Progress,
+) -> None:
+    """Do one job's part of :func:`derive` in a directory of its own; nothing is sealed.
+
+    Raises:
+        InputError: if ``out`` is ``source``, or the stage cannot work on it.
+        RunMismatch: if ``out`` holds another run or another shard.
+        SchemaError: if ``source`` is not a sealed dataset, or was changed since.
+    """
+    parent, config = _asked(source, out, [stage])
+    with claim(out, {**config, "shard": str(shard)}, resume=resume):
+        stage.run_shard(Draft(source, out, parent, progress), shard)
 
 
 def plain_specs(stages: Sequence[Stage]) -> dict[str, Any]:
@@ -187,11 +224,11 @@ def _finish(draft: Draft, parent: Manifest, specs: Mapping[str, Any]) -> None:
     files = []
     for path in draft.paths:
         if not (root / path).exists():
-            _copy(draft.source / path, root / path)
+            copy_file(draft.source / path, root / path)
         rows = pq.read_metadata(root / path).num_rows
         files.append(FileEntry.describe(root, path, rows, texts.get(path)))
     if (draft.source / QUARANTINE).exists():
-        _copy(draft.source / QUARANTINE, root / QUARANTINE)
+        copy_file(draft.source / QUARANTINE, root / QUARANTINE)
     spec = manifest.spec.decided() | dict(specs)
     manifest.spec = Spec.of({"digest": digest(spec), **spec})
     manifest.digest, manifest.parent, manifest.files = files_digest(files), parent.digest, files
@@ -200,7 +237,12 @@ def _finish(draft: Draft, parent: Manifest, specs: Mapping[str, Any]) -> None:
     draft.progress.advance(1)
 
 
-def _copy(file: Path, target: Path) -> None:
+def copy_file(file: Path, target: Path) -> None:
+    """Copy a file, whole or not at all; the folder is made if it is missing.
+
+    Raises:
+        StoreError: if the disk fails.
+    """
     with explained(target.parent, saved=0):
         target.parent.mkdir(exist_ok=True)
         temporary = target.with_name(target.name + ".tmp")

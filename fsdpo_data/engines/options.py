@@ -20,6 +20,7 @@ Dtype = Annotated[Literal["auto", "float32", "bfloat16", "float16"], Option(pane
 BatchSize = Annotated[int | None, Option(min=1, panel=_RUN, default="by engine")]
 Workers = Annotated[int | None, Option(min=1, panel=_RUN, default="the cores at hand")]
 Seed = Annotated[int, Option(min=0, max=2**63 - 1, panel=_RUN)]
+Shard = Annotated[str | None, Option(panel=_RUN, metavar="I/N", default="all of it")]
 Resume = Annotated[bool, Option(panel=_RUN)]
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import orjson
 
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
+from fsdpo_data.core.job_shard import WHOLE, JobShard
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
@@ -85,7 +86,11 @@ class Continuer:
         return RunDir.open(draft.root / folder, config, resume=True)
 
     def sample_owed(
-        self, run: RunDir, wanted: Callable[[], Iterable[Beginning]], progress: Progress
+        self,
+        run: RunDir,
+        wanted: Callable[[], Iterable[Beginning]],
+        progress: Progress,
+        shard: JobShard = WHOLE,
     ) -> None:
         """Continue what has no continuations yet.
 
@@ -93,8 +98,9 @@ class Continuer:
             run: Where they are kept.
             wanted: Yields the beginnings; called twice, so that they need not be held.
             progress: Told of every batch.
+            shard: Which of them.
         """
-        keys = {key for key, _ in wanted()}
+        keys = set(shard.of(list(dict.fromkeys(key for key, _ in wanted()))))
         owed = len(keys - run.spans.keys())
         if not owed:
             return
@@ -103,7 +109,7 @@ class Continuer:
         progress.phase("continue", len(keys), done=len(keys) - owed)
         chunk: dict[str, str] = {}
         for key, prompt in wanted():
-            if key not in run.spans:
+            if key in keys and key not in run.spans:
                 chunk[key] = prompt
             if len(chunk) == self.batch:
                 self._sample(run, sampler, chunk, progress)

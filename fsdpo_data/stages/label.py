@@ -17,6 +17,7 @@ from fsdpo_data.answers import Grader
 from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.nouns import GRADED, Solution
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.derive import Draft
@@ -24,6 +25,7 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.parts import Rollouts
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.schema import to_table
+from fsdpo_data.engines.options import Shard
 from fsdpo_data.stages.continuations import (
     Beginning,
     ContinueOptions,
@@ -76,6 +78,12 @@ class LabelStage:
                 f"{source} has no labelled solution of two steps or more: nothing can be continued."
                 " Outcome labels are all it can have."
             )
+
+    def run_shard(self, draft: Draft, shard: JobShard) -> None:
+        """Continue some of the beginnings."""
+        wanted = partial(_wanted, draft.files("solutions"))
+        with self._continuer.open(draft, FOLDER) as run:
+            self._continuer.sample_owed(run, wanted, draft.progress, shard)
 
     def run(self, draft: Draft) -> None:
         """Continue every beginning that is owed, then count and write."""
@@ -198,9 +206,11 @@ class LabelOptions(ContinueOptions):
 
     Attributes:
         rollouts: Continuations per step (the paper's N > 1).
+        shard: Continue one of N shares of the steps; `fsdpo-data merge` puts the shards together.
     """
 
     rollouts: int
+    shard: Shard = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

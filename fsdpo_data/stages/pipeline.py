@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
+from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
@@ -21,14 +22,14 @@ from fsdpo_data.dataset.derive import Stage, plain_specs, write_derived
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import claim
 from fsdpo_data.engines.load import Host
-from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
+from fsdpo_data.engines.options import SamplerOptions, ScorerOptions, Shard
 from fsdpo_data.engines.samplers import Sampler, release
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.stages.pair import PairStage
-from fsdpo_data.stages.sample import BuildSpec, build
+from fsdpo_data.stages.sample import BuildSpec, build, sample_shard
 from fsdpo_data.stages.score import make_score_stage
 from fsdpo_data.steps.segment import get_segmenter
 
@@ -120,6 +121,7 @@ class BuildOptions(SamplerOptions):
         segmenter: `auto`, `step-marker`, `newline` or `blank-line`.
         tensor_parallel_size: GPUs that share one copy of the model (vLLM).
         data_parallel_size: Copies of the model, each on its own GPUs (vLLM).
+        shard: Sample one of N shares of the problems; `fsdpo-data merge` puts the shards together.
     """
 
     model: str = "tiny"
@@ -137,6 +139,7 @@ class BuildOptions(SamplerOptions):
     segmenter: Annotated[str, Option(panel="Asking")] = "auto"
     tensor_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
     data_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
+    shard: Shard = None
 
     @property
     def engine_args(self) -> dict[str, Any]:
@@ -170,6 +173,23 @@ class BuildOptions(SamplerOptions):
         return [make_score_stage(self.prm, score), PairStage(PairSpec(top=self.top))]
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A build that is ready to start.
+
+    Attributes:
+        spec: What to sample.
+        source: The problems.
+        make_sampler: Loads the model.
+        batch: Problems per durable batch.
+    """
+
+    spec: BuildSpec
+    source: ProblemSet
+    make_sampler: Callable[[], Sampler]
+    batch: int
+
+
 def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest]:
     """Do what ``options`` ask for, from names of models and problems to a sealed dataset.
 
@@ -179,6 +199,54 @@ def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest
     Raises:
         FsdpoError: if something asked for does not exist, or cannot be done here.
     """
+    job, stages = _prepared(options), options.stages()
+    out = Path(options.out or _default_out(job.spec, job.source, stages))
+    make = partial(build_and_derive, stages=stages) if stages else build
+    manifest = make(
+        job.spec,
+        job.source,
+        job.make_sampler,
+        out,
+        resume=options.resume,
+        batch=job.batch,
+        workers=options.workers,
+        progress=progress,
+    )
+    return out, manifest
+
+
+def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) -> Path:
+    """Do one job's part of :func:`run_build`; return its directory.
+
+    Raises:
+        InputError: with a process reward model, which comes after the merge.
+        FsdpoError: if something asked for does not exist, or cannot be done here.
+    """
+    if options.prm is not None:
+        raise InputError(
+            "shards of a build hold samples alone. Leave it out; score and pair what "
+            "`fsdpo-data merge` makes of them.",
+            field="BuildOptions.prm",
+            value=options.prm,
+        )
+    job = _prepared(options)
+    suffix = f"-{shard.index}-of-{shard.count}"
+    out = Path(options.out or f"{_default_out(job.spec, job.source, [])}{suffix}")
+    sample_shard(
+        job.spec,
+        job.source,
+        job.make_sampler,
+        out,
+        shard,
+        resume=options.resume,
+        batch=job.batch,
+        progress=progress,
+    )
+    return out
+
+
+def _prepared(options: BuildOptions) -> _Job:
+    """Resolve model, problems and engine; the weights are loaded when they are needed."""
     _check_device(options)
     sampling, (segmenter, _) = options.sampling, get_segmenter(options.segmenter)
     model = resolve(options.model, options.template)
@@ -198,20 +266,8 @@ def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest
         segmenter=segmenter,
         grader=get_grader().version,
     )
-    stages = options.stages()
-    out = Path(options.out or _default_out(spec, source, stages))
-    make = partial(build_and_derive, stages=stages) if stages else build
-    manifest = make(
-        spec,
-        source,
-        lambda: host.load("sampler", model),
-        out,
-        resume=options.resume,
-        batch=options.batch_size or host.batch_size,
-        workers=options.workers,
-        progress=progress,
-    )
-    return out, manifest
+    batch = options.batch_size or host.batch_size
+    return _Job(spec, source, lambda: host.load("sampler", model), batch)
 
 
 def _check_device(options: BuildOptions) -> None:

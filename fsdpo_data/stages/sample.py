@@ -13,6 +13,7 @@ from typing import Any
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.identity import ModelRef, SourceRef, canonical_json, digest
+from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec, sampling_id
@@ -105,6 +106,28 @@ def build(
             sample_owed(run, spec, source.problems, make_sampler, batch, progress)
             _seal(run, spec, source, config, workers, progress)
         return read_manifest(run.path)
+
+
+def sample_shard(
+    spec: BuildSpec,
+    source: ProblemSet,
+    make_sampler: Callable[[], Sampler],
+    out: Path,
+    shard: JobShard,
+    *,
+    resume: bool = False,
+    batch: int = 64,
+    progress: Progress,
+) -> None:
+    """Do one job's part of :func:`build`: the samples of some problems; nothing is sealed.
+
+    Raises:
+        RunMismatch: if ``out`` holds another run or another shard.
+        StoreError: if the disk fails; what was written stays valid.
+    """
+    config = {**spec.config(source.problems), "shard": str(shard)}
+    with RunDir.open(out, config, resume=resume) as run:
+        sample_owed(run, spec, shard.of(source.problems), make_sampler, batch, progress)
 
 
 def sample_owed(

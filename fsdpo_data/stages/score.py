@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.job_shard import WHOLE, JobShard
 from fsdpo_data.core.nouns import GRADED
 from fsdpo_data.core.rows import scan
 from fsdpo_data.core.statistics import ranking_auc
@@ -16,7 +19,7 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.parts import Ranked, Rewards
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.engines.load import Host, resolve_prm
-from fsdpo_data.engines.options import ScorerOptions
+from fsdpo_data.engines.options import ScorerOptions, Shard
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.stages.options import StageOptions
 from fsdpo_data.steps.rewards import aggregated
@@ -54,20 +57,34 @@ class ScoreStage:
     def check(self, source: Path, manifest: Manifest) -> None:
         """Accept any dataset: every one has solutions."""
 
+    def run_shard(self, draft: Draft, shard: JobShard) -> None:
+        """Score some of the files of solutions.
+
+        Raises:
+            InputError: if there are fewer files than shards.
+        """
+        files = len(draft.files("solutions"))
+        if shard.count > files:
+            raise InputError(
+                f"{draft.source} has {files} files of solutions, which shards share: expected "
+                f"{files} shards at most.",
+                field="ScoreOptions.shard",
+                value=str(shard),
+            )
+        draft.rewrite(
+            "solutions", "score", partial(self._rewarded, draft), advance=False, shard=shard
+        )
+
     def run(self, draft: Draft) -> None:
         """Score every file of solutions; pairs made of other rewards are left out."""
-
-        def rewarded(table: pa.Table) -> pa.Table:
-            return self._rewarded(table, draft)
-
-        draft.rewrite("solutions", "score", rewarded, advance=False)
+        self.run_shard(draft, WHOLE)
         draft.drop_pairs()
         rewards = reward_statistics(draft.files("solutions"))
         draft.manifest.rewards = rewards
         draft.manifest.cost.prm_calls += rewards.scored
         self._scorer = None  # gives the memory back before whatever comes next
 
-    def _rewarded(self, table: pa.Table, draft: Draft) -> pa.Table:
+    def _rewarded(self, draft: Draft, table: pa.Table) -> pa.Table:
         import pyarrow as pa
 
         if self._scorer is None:
@@ -137,9 +154,11 @@ class ScoreOptions(StageOptions, ScorerOptions):
 
     Attributes:
         prm: Process reward model: a directory or `org/name[@revision]`.
+        shard: Score one of N shares of the files; `fsdpo-data merge` puts the shards together.
     """
 
     prm: str
+    shard: Shard = None
 
     def stage(self) -> ScoreStage:
         """Check the process reward model and the engine."""

@@ -10,6 +10,7 @@ import typer
 
 import fsdpo_train
 from fsdpo_data.cli.console import new_app, run_app
+from fsdpo_data.cli.launch import TRAIN
 from fsdpo_data.cli.options import command
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
 
@@ -28,7 +29,7 @@ Examples:
 """
 
 
-@command(app, SftConfig, examples=SFT_EXAMPLES)
+@command(app, SftConfig, examples=SFT_EXAMPLES, launch=TRAIN)
 def sft(config: SftConfig) -> None:
     """Fine-tune."""
     report = fsdpo_train.train_sft(config)
@@ -46,7 +47,7 @@ Examples:
 """
 
 
-@command(app, PrmConfig, examples=PRM_EXAMPLES)
+@command(app, PrmConfig, examples=PRM_EXAMPLES, launch=TRAIN)
 def prm(config: PrmConfig) -> None:
     """Train a process reward model."""
     report = fsdpo_train.train_prm(config)
@@ -67,7 +68,7 @@ Examples:
 """
 
 
-@command(app, DpoConfig, examples=DPO_EXAMPLES)
+@command(app, DpoConfig, examples=DPO_EXAMPLES, launch=TRAIN)
 def dpo(config: DpoConfig) -> None:
     """Train a policy on preference pairs."""
     report = fsdpo_train.train_dpo(config)

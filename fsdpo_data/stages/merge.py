@@ -1,0 +1,204 @@
+"""Shards of a stage put together: the dataset is, to the byte, that of a run without shards.
+
+A shard holds what is dear, the samples or the rewards, and no dataset. Merging brings the shards'
+files into one run directory and lets the command that made them go on there: it finds nothing owed,
+so no model is loaded, and it grades, counts and seals as it always does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.job_shard import JobShard
+from fsdpo_data.core.log import LineFile, indexed
+from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.progress import Progress
+from fsdpo_data.dataset.derive import copy_file, derive, derive_shard
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.run import COMPLETIONS, CONFIG, claim
+from fsdpo_data.engines.options import Workers
+from fsdpo_data.stages.label import LabelOptions
+from fsdpo_data.stages.pipeline import BuildOptions, run_build, run_build_shard
+from fsdpo_data.stages.score import ScoreOptions
+
+#: What a finished shard says about itself.
+SHARD = "shard.json"
+#: Bytes of completions appended at once.
+BLOCK = 1 << 24
+
+#: The commands that have shards.
+ShardedOptions = BuildOptions | LabelOptions | ScoreOptions
+_KINDS: Mapping[str, type[ShardedOptions]] = {
+    "build": BuildOptions,
+    "label": LabelOptions,
+    "score": ScoreOptions,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeOptions(Options):
+    """Seal the dataset of which `--shard i/N` of build, label or score has made all parts.
+
+    It is the dataset of the same command without shards, to the byte. No model is loaded.
+    Stopped at any moment, the same command goes on.
+
+    Attributes:
+        shards: The directories of all shards, in any order.
+        out: Directory of the dataset.
+        workers: Processes that grade.
+    """
+
+    shards: Annotated[Sequence[str | Path], Option(positional=True)]
+    out: str | Path
+    workers: Workers = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """A finished shard on disk.
+
+    Attributes:
+        path: Its directory.
+        job: Which shard.
+        command: What made it.
+        options: The options of that command.
+        config: What it is a shard of.
+    """
+
+    path: Path
+    job: JobShard
+    command: str
+    options: dict[str, Any]
+    config: dict[str, Any]
+
+
+def run_shard(options: ShardedOptions, progress: Progress) -> Path:
+    """Do the part of a command's work that ``options.shard`` names, and return its directory.
+
+    Raises:
+        FsdpoError: as the command without shards does.
+    """
+    job = JobShard.parse(str(options.shard))
+    if isinstance(options, BuildOptions):
+        out = run_build_shard(options, job, progress)
+    else:
+        out = Path(options.out)
+        source, stage = Path(options.data), options.stage()
+        derive_shard(source, out, stage, job, resume=options.resume, progress=progress)
+    command = next(name for name, kind in _KINDS.items() if kind is type(options))
+    given = {key: value for key, value in asdict(options).items() if key not in ("out", "shard")}
+    told = {"shard": str(job), "command": command, "options": given}
+    with explained(out, saved=0):
+        write_atomic(out / SHARD, json.dumps(told, indent=2, default=str).encode() + b"\n")
+    return out
+
+
+def merge(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
+    """Put shards together and let the command that made them end the work.
+
+    Returns:
+        The directory of the dataset and its manifest.
+
+    Raises:
+        InputError: if a shard is missing, not finished, or of another run than the others.
+        RunMismatch: if ``options.out`` holds another run, or what the shards were made from has
+            changed since.
+        StoreError: if the disk fails.
+    """
+    out = Path(options.out)
+    shards = _complete([_read(Path(path)) for path in options.shards])
+    first = shards[0]
+    with claim(out, first.config, resume=True):
+        for shard in shards:
+            _bring(shard.path, out)
+    given = first.options | {"out": str(out), "resume": True}
+    if "workers" in given:
+        given["workers"] = options.workers
+    whole = _KINDS[first.command](**given)
+    if isinstance(whole, BuildOptions):
+        return run_build(whole, progress)
+    source, stage = Path(whole.data), whole.stage()
+    return out, derive(source, out, [stage], resume=True, progress=progress)
+
+
+def _read(path: Path) -> _Shard:
+    try:
+        told = json.loads((path / SHARD).read_bytes())
+        config = json.loads((path / CONFIG).read_bytes())
+        job = JobShard.parse(told["shard"])
+        if _KINDS.keys() & {told["command"]} and config.pop("shard") == told["shard"]:
+            config.pop("config_digest", None)
+            options = {
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in told["options"].items()
+            }
+            return _Shard(path, job, told["command"], options, config)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise InputError(
+        "expected a finished shard. Finish it with the command that started it, --shard and "
+        "--resume.",
+        field="MergeOptions.shards",
+        value=str(path),
+    )
+
+
+def _complete(shards: Sequence[_Shard]) -> list[_Shard]:
+    """Return the shards in order; refuse them if they are not all, or not of one run."""
+    first = shards[0]
+    for shard in shards:
+        if (shard.command, shard.config, shard.job.count) != (
+            first.command,
+            first.config,
+            first.job.count,
+        ):
+            raise InputError(
+                f"it is not of the same run as {first.path}: they were started with other options.",
+                field="MergeOptions.shards",
+                value=str(shard.path),
+            )
+    by_index = {shard.job.index: shard for shard in shards}
+    missing = [str(i) for i in range(1, first.job.count + 1) if i not in by_index]
+    if missing or len(by_index) != len(shards):
+        what = f"shard {', '.join(missing)} is missing" if missing else "a shard is given twice"
+        raise InputError(f"{what}; expected each of 1/{first.job.count} to {first.job.count} once.")
+    return [by_index[index] for index in sorted(by_index)]
+
+
+def _bring(shard: Path, out: Path) -> None:
+    """Bring a shard's files into ``out``: completions behind those there, others as they are."""
+    for file in sorted(shard.rglob("*")):
+        path = file.relative_to(shard)
+        if file.name == COMPLETIONS:
+            _append(file, out / path)
+            continue
+        kept = file.suffix == ".parquet" or (file.name == CONFIG and path.parent.name)
+        if kept and not (out / path).exists():
+            copy_file(file, out / path)
+
+
+def _append(source: Path, target: Path) -> None:
+    """Append the whole lines of a file that another does not have yet."""
+
+    def key(record: dict[str, Any]) -> str | None:
+        return str(record["problem_id"])
+
+    with explained(target.parent, saved=0):
+        target.parent.mkdir(exist_ok=True)
+    with LineFile.open(target, key) as lines, source.open("rb") as file:
+        block: dict[str, bytes] = {}
+        size = 0
+        for name, length in indexed(source, key):
+            line = file.read(length)
+            if name is not None and name not in lines.spans and name not in block:
+                block[name], size = line, size + length
+            if size >= BLOCK:
+                lines.append(block)
+                block, size = {}, 0
+        lines.append(block)

@@ -1,0 +1,164 @@
+"""Shards of a job array: merged, they are the dataset of a run without shards, to the byte."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import orjson
+import pytest
+from command_line import run
+from hashes import hashes
+from helpers import RIGHT, SILENT, WRONG
+from random_model import save_random_model, save_random_prm
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.job_shard import JobShard
+from fsdpo_data.core.sampling import Completion
+from fsdpo_data.models.prompts import get_template
+
+PROBLEMS = 7
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Problems, one of them unusable, and recorded completions of prompts and of beginnings."""
+    folder = tmp_path_factory.mktemp("shards")
+    template = get_template("problem")
+    with (
+        (folder / "problems.jsonl").open("wb") as problems,
+        (folder / "recorded.jsonl").open("wb") as recorded,
+    ):
+        for index in range(PROBLEMS):
+            question = f"What is 20 + 22, the {index}th time?"
+            problems.write(orjson.dumps({"question": question, "answer": "42"}) + b"\n")
+            prompt = template.render(question)
+            texts = [RIGHT, WRONG, SILENT, f"{RIGHT} ({index})"]
+            beginnings = {prompt: texts} | {
+                prompt + text.splitlines(keepends=True)[0]: [text.splitlines()[-1]] * 4
+                for text in texts
+            }
+            for before, after in beginnings.items():
+                done = [asdict(Completion(text, "stop", 9, seconds=0.1)) for text in after]
+                recorded.write(orjson.dumps({"prompt": before, "completions": done}) + b"\n")
+        problems.write(b'{"question": "no gold?"}\n')
+    return folder
+
+
+def build(folder: Path) -> list[str]:
+    given = ["--problems", folder / "problems.jsonl", "--samples", 4, "--template", "problem"]
+    replay = ["--engine", "scripted", "--replay", folder / "recorded.jsonl", "--batch-size", 2]
+    return ["build", *map(str, [*given, *replay])]
+
+
+def sharded(
+    capsys: pytest.CaptureFixture[str], line: list[str], folder: Path, count: int
+) -> dict[str, str]:
+    """Run a command whole and in shards; return the hashes of both, which must be equal."""
+    whole, merged = folder / "whole", folder / "merged"
+    assert run(capsys, *line, "--out", str(whole))[0] == 0
+    parts = [folder / f"shard-{index}" for index in range(1, count + 1)]
+    for index, part in enumerate(parts, 1):
+        code, _, err = run(capsys, *line, "--shard", f"{index}/{count}", "--out", str(part))
+        assert code == 0, err
+        assert not (part / "manifest.json").exists()
+    code, _, err = run(capsys, "merge", *map(str, reversed(parts)), "--out", str(merged))
+    assert code == 0, err
+    assert "load" not in err
+    assert hashes(merged) == hashes(whole)
+    return hashes(whole)
+
+
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_merged_samples_are_those_of_one_build(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, count: int
+) -> None:
+    found = sharded(capsys, build(folder), tmp_path, count)
+    assert {"completions.jsonl", "manifest.json", "quarantine.jsonl"} <= found.keys()
+
+
+def test_merged_labels_are_those_of_one_stage(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    run(capsys, *build(folder), "--out", str(tmp_path / "built"))
+    replay = ["--engine", "scripted", "--replay", str(folder / "recorded.jsonl")]
+    line = ["label", str(tmp_path / "built"), "--rollouts", "4", *replay, "--model", "tiny"]
+    assert "rollouts/completions.jsonl" in sharded(capsys, line, tmp_path, 4)
+
+
+def test_merged_scores_are_those_of_one_stage(
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 8)
+    run(capsys, *build(folder), "--out", str(tmp_path / "built"))
+    prm = save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy"))
+    line = ["score", str(tmp_path / "built"), "--prm", str(prm), "--device", "cpu"]
+    assert len([name for name in sharded(capsys, line, tmp_path, 3) if "solutions" in name]) == 4
+    code, _, err = run(capsys, *line, "--shard", "5/5", "--out", str(tmp_path / "more"))
+    assert code == 1 and "--shard 5/5" in err and "4 files of solutions" in err
+
+
+def test_shards_that_do_not_make_a_whole_are_refused(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    parts = [str(tmp_path / f"{index}") for index in (1, 2, 3)]
+    for index in (1, 2):
+        run(capsys, *build(folder), "--shard", f"{index}/3", "--out", parts[index - 1])
+    run(capsys, *build(folder), "--temperature", "1", "--shard", "3/3", "--out", parts[2])
+    merge, out = ("merge", *parts[:2]), ("--out", str(tmp_path / "merged"))
+    assert "shard 3 is missing" in run(capsys, *merge, *out)[2]
+    assert "not of the same run" in run(capsys, *merge, parts[2], *out)[2]
+    shutil.rmtree(parts[2])
+    run(capsys, *build(folder), "--shard", "3/3", "--out", parts[2])
+    assert "given twice" in run(capsys, *merge, parts[2], parts[1], *out)[2]
+    (Path(parts[0]) / "shard.json").unlink()
+    code, _, err = run(capsys, *merge, *out)
+    assert code == 1 and "expected a finished shard" in err and "--shard" in err
+    assert not (tmp_path / "merged").exists()
+
+
+def test_a_merge_that_was_stopped_goes_on(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    parts = [str(tmp_path / f"{index}") for index in (1, 2)]
+    for index, part in enumerate(parts, 1):
+        run(capsys, *build(folder), "--shard", f"{index}/2", "--out", part)
+    merge = ("merge", *parts, "--out", str(tmp_path / "merged"))
+    assert run(capsys, *merge)[0] == 0
+    whole = hashes(tmp_path / "merged")
+    for gone in ("manifest.json", "solutions", "README.md"):
+        path = tmp_path / "merged" / gone
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    lines = (tmp_path / "merged" / "completions.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "merged" / "completions.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:9])
+    assert run(capsys, *merge)[0] == 0
+    assert hashes(tmp_path / "merged") == whole
+
+
+def test_another_shard_does_not_go_on_in_a_directory(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    out = ("--out", str(tmp_path / "part"), "--resume")
+    assert run(capsys, *build(folder), "--shard", "1/2", *out)[0] == 0
+    code, _, err = run(capsys, *build(folder), "--shard", "2/2", *out)
+    assert code == 1 and "shard: '1/2' there, '2/2' here" in err
+    code, _, err = run(capsys, *build(folder), *out)
+    assert code == 1 and "shard: '1/2' there, None here" in err
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "1/0", "1", "a/b", "-1/4", "1/4/4", "1.5/4", ""])
+def test_what_is_no_shard_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="i/N"):
+        JobShard.parse(text)
+
+
+@pytest.mark.parametrize(("items", "count"), [(0, 3), (1, 3), (7, 3), (9, 3), (10, 1)])
+def test_shards_are_consecutive_and_together_all(items: int, count: int) -> None:
+    parts = [list(JobShard(i, count).of(range(items))) for i in range(1, count + 1)]
+    assert [each for part in parts for each in part] == list(range(items))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
