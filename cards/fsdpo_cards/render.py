@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ def render(template: str, /, **fields: Any) -> str:
         lstrip_blocks=True,
         autoescape=False,
     )
-    environment.filters["count"] = "{:,}".format
+    environment.filters |= {"count": "{:,}".format, "text": text, "code": code, "fenced": fenced}
     return environment.get_template(template).render(**fields).rstrip() + "\n"
 
 
@@ -31,6 +32,25 @@ def front_matter(fields: Mapping[str, Any]) -> str:
     import yaml
 
     return f"---\n{yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True)}---\n"
+
+
+def text(name: str) -> str:
+    """Return a name as Markdown that shows it: nothing in it is markup or HTML."""
+    return re.sub(r"([\\`*_\[\]>|~#])", r"\\\1", _one_line(name)).replace("<", "&lt;")
+
+
+def code(name: str) -> str:
+    """Return a name as a code span, within a table too."""
+    return "`" + _one_line(name).replace("`", "'").replace("|", "\\|") + "`"
+
+
+def fenced(lines: str) -> str:
+    """Return lines that stay inside their fence."""
+    return lines.replace("```", "``")
+
+
+def _one_line(name: str) -> str:
+    return "".join(each if each.isprintable() else " " for each in name)
 
 
 def percent(share: float | None, interval: list[float] | None = None) -> str:

@@ -7,6 +7,9 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+#: Normal quantile of two-sided 95 % intervals.
+Z95 = 1.959964
+
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
@@ -15,7 +18,7 @@ class Ranking:
     Attributes:
         value: Mean over problems; None if there is none with right and wrong items.
         problems: Problems with right and wrong items.
-        ci95: Normal 95 % interval over problems; None for fewer than two.
+        ci95: 95 % interval over problems, within [0, 1]; None for fewer than two.
     """
 
     value: float | None
@@ -56,27 +59,64 @@ def ranking_auc(
     items: dict[Hashable, list[int]] = defaultdict(list)
     for i, problem in enumerate(problems):
         items[problem].append(i)
-    found = (auc([scores[i] for i in group], [right[i] for i in group]) for group in items.values())
-    areas = [area for area in found if area is not None]
-    if not areas:
+    found = (
+        (auc([scores[i] for i in group], [right[i] for i in group]), len(group))
+        for group in items.values()
+    )
+    known = [(area, size) for area, size in found if area is not None]
+    if not known:
         return Ranking(None, 0, None)
-    mean, interval = mean_interval(areas)
-    return Ranking(mean, len(areas), interval)
+    areas = [area for area, _ in known]
+    # An area tells no more than the items that it is over.
+    size = sum(size for _, size in known) / len(known)
+    interval = mean_interval([(area, 1) for area in areas], size) if len(areas) > 1 else None
+    return Ranking(math.fsum(areas) / len(areas), len(areas), interval)
 
 
 def mean_interval(
-    values: Sequence[float], z: float = 1.959964
-) -> tuple[float, tuple[float, float] | None]:
-    """Return the mean and its normal 95 % interval, None for fewer than two values."""
-    mean = math.fsum(values) / len(values)
-    if len(values) < 2:
-        return mean, None
-    variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-    half = z * math.sqrt(variance / len(values))
-    return mean, (mean - half, mean + half)
+    groups: Sequence[tuple[float, float]], trials: float = 1
+) -> tuple[float, float] | None:
+    """Return a 95 % interval of the mean of values in [0, 1]; None for no values.
+
+    It is Wilson's at the effective sample size that the variance between groups stands for, with a
+    t quantile for few groups (Korn & Graubard 1998; Dean & Pagano 2015). Near 0 and 1 it stays
+    inside [0, 1], and it has a width where every value is the same.
+
+    Args:
+        groups: (sum, count) of the values of each independent group.
+        trials: Samples that a value is made of, on average; none tells more than those.
+    """
+    n = math.fsum(count for _, count in groups)
+    if not n:
+        return None
+    mean = math.fsum(total for total, _ in groups) / n
+    size = effective_size(groups, mean * (1 - mean), n * trials)
+    low, high = wilson_interval(size * mean, size) or (0.0, 1.0)
+    return low, high
 
 
-def wilson_interval(successes: float, n: float, z: float = 1.959964) -> list[float] | None:
+def effective_size(groups: Sequence[tuple[float, float]], variance: float, most: float) -> float:
+    """Return the number of independent values that tell as much as values in groups.
+
+    Args:
+        groups: (sum, count) of the values of each independent group.
+        variance: Of one value, were all independent.
+        most: What it is at most.
+    """
+    if variance <= 0 or len(groups) < 2:
+        # No variance to be seen: only the groups are known to be independent.
+        return float(len(groups))
+    from scipy.special import stdtrit
+
+    n = math.fsum(count for _, count in groups)
+    mean = math.fsum(total for total, _ in groups) / n
+    residuals = math.fsum((total - mean * count) ** 2 for total, count in groups)
+    between = len(groups) / (len(groups) - 1) * residuals / n**2
+    size = variance / between if between > 0 else most
+    return float(min(size, most) * (Z95 / stdtrit(len(groups) - 1, 0.975)) ** 2)
+
+
+def wilson_interval(successes: float, n: float, z: float = Z95) -> list[float] | None:
     """Return Wilson's score interval of a proportion (Wilson 1927), or None for n = 0.
 
     ``n`` may be an effective sample size, which is no whole number.
@@ -89,9 +129,7 @@ def wilson_interval(successes: float, n: float, z: float = 1.959964) -> list[flo
     return [round(max(0.0, centre - half), 6), round(min(1.0, centre + half), 6)]
 
 
-def clustered_interval(
-    clusters: Sequence[tuple[int, int]], z: float = 1.959964
-) -> list[float] | None:
+def clustered_interval(clusters: Sequence[tuple[int, int]], z: float = Z95) -> list[float] | None:
     """Return the normal interval of a ratio of sums over (successes, n) clusters.
 
     The variance is the linearised (cluster-robust) one, with the G / (G - 1) correction; None for

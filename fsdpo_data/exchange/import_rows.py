@@ -27,7 +27,7 @@ class Imported:
     Attributes:
         read: Rows of the source.
         rows: Rows written; a row of PRM800K or Step-DPO gives several.
-        steps: Steps by label.
+        steps: Steps by whether their label is for right.
         set_aside: Rows that cannot be read, with the reason.
     """
 
@@ -87,7 +87,7 @@ def _rows(source: Path, name: str, template: Template, found: Imported) -> Itera
         found.read += 1
         for each in _solutions(record, name, found):
             found.rows += 1
-            found.steps.update(each.labels)
+            found.steps.update(label >= 0.5 for label in each.labels)
             yield _row(each, template)
 
 

@@ -26,7 +26,7 @@ class Stepwise:
         problem: The question; the whole prompt where ``rendered``.
         answer: Its gold answer; empty where the format does not tell.
         steps: The steps, without the space around them; with it where ``rendered``.
-        labels: Whether each is right.
+        labels: Whether each is right, or how sure that is, from 0 to 1.
         ratings: -1, 0 or 1 for each, where the format tells more than the labels do.
         rendered: Whether the texts are ready to be learnt from as they are.
     """
@@ -34,7 +34,7 @@ class Stepwise:
     problem: str
     answer: str
     steps: tuple[str, ...]
-    labels: tuple[bool, ...]
+    labels: tuple[float, ...]
     ratings: tuple[int, ...] | None = None
     rendered: bool = False
 
@@ -44,8 +44,9 @@ def from_trl(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
     steps, labels = fields["completions"], fields["labels"]
     if not steps or len(steps) != len(labels):
         raise NotStepwise(f"{len(steps)} completions and {len(labels)} labels")
-    if not all(isinstance(label, bool) for label in labels):
-        raise NotStepwise("a label is not true or false")
+    for label in labels:
+        if not isinstance(label, bool | int | float) or not 0 <= label <= 1:
+            raise NotStepwise(f"label {label!r}, expected true, false or a number in [0, 1]")
     yield Stepwise(fields["prompt"], "", tuple(steps), tuple(labels), rendered=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections import Counter
@@ -57,6 +58,20 @@ def test_votes_go_to_classes_of_equivalent_answers() -> None:
                 expected = min(firsts)
             assert majority(classes[:k]) == expected
         assert classes == answer_classes([*answers, "2"])[: len(answers)]
+
+
+def test_classes_do_not_depend_on_the_order_of_answers() -> None:
+    """A bare 5 agrees with 5 m and with 5 cm, which are not the same."""
+    pool = ["5 m", "5", "5 cm", "5 m", "7"]
+    groups = set()
+    for answers in itertools.permutations(pool):
+        classes = answer_classes(answers)
+        found: dict[int | None, list[str]] = {}
+        for answer, each in zip(answers, classes, strict=True):
+            found.setdefault(each, []).append(answer)
+        groups.add(frozenset(tuple(sorted(each)) for each in found.values()))
+    assert groups == {frozenset({("5 m", "5 m"), ("5",), ("5 cm",), ("7",)})}
+    assert answer_classes(["5", "5 m"]) == [0, 0]
 
 
 def test_weighted_votes_sum_the_weights_of_a_class() -> None:

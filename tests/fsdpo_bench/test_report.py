@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -15,6 +16,7 @@ from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.browse import browsable
 from fsdpo_bench.report.explain import explain
 from fsdpo_bench.report.html import render_html
+from fsdpo_bench.report.plots import _apart
 from fsdpo_bench.report.svg import Axis
 from fsdpo_bench.report.write import read_results, write_report
 from fsdpo_bench.results.summary import summarise
@@ -264,3 +266,65 @@ def test_axes_have_round_ticks(axis: Axis, ticks: list[float]) -> None:
     assert axis.ticks() == pytest.approx(ticks)
     assert axis(axis.low) == 0
     assert axis(axis.high) == pytest.approx(1)
+
+
+def test_labels_of_decoders_of_one_budget_are_set_apart_in_finite_time() -> None:
+    """Adding 9 to this position and taking it away again leaves less than 9."""
+    at = 254.43046729594042
+    values = {"a": at, "b": at, "c": at + 1e-9}
+    placed = sorted(_apart(values, dict.fromkeys(values, 0.0), 0, 9).values())
+    assert all(later - sooner > 8.99 for sooner, later in itertools.pairwise(placed))
+
+
+def test_a_picture_that_fails_is_a_warning_and_numbers_are_there_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "run", config(TASKS), make_records(TASKS))
+    there: list[list[str]] = []
+
+    def broken(results: Any) -> str:
+        there.append(sorted(each.name for each in run.iterdir()))
+        raise ZeroDivisionError("no width")
+
+    monkeypatch.setattr("fsdpo_bench.report.html.accuracy_plot", broken)
+    said: list[str] = []
+    write_report(run, warn=said.append)
+    assert {"README.md", "results.json"} <= set(there[0])
+    [warning] = said
+    assert "no width" in warning and (run / "report.html").is_file()
+
+
+ESCAPES = "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[2J\u202e\x9b2J"
+
+
+@pytest.mark.parametrize("verb", ["inspect", "diff"])
+def test_terminal_escapes_of_models_do_not_reach_the_terminal(tmp_path: Path, verb: str) -> None:
+    records = make_records({"gsm8k": 3}, text=ESCAPES, chance=0.5)
+    other = make_records({"gsm8k": 3}, text=ESCAPES, chance=0.5, seed=4)
+    named = config({"gsm8k": 3})
+    named["grader"] = ESCAPES
+    first = write_run(tmp_path / "a", config({"gsm8k": 3}), records)
+    second = write_run(tmp_path / "b", named, other)
+    paths = [str(first)] if verb == "inspect" else [str(first), str(second)]
+    shown = CliRunner().invoke(app, [verb, *paths]).output
+    assert "owned" in shown
+    assert not any(each in shown for each in "\x1b\x07\u202e\x9b")
+
+
+@pytest.mark.parametrize("columns", ["40", "80"])
+def test_every_row_of_a_comparison_says_what_it_is(tmp_path: Path, columns: str) -> None:
+    first = write_run(tmp_path / "a", config(TASKS), make_records(TASKS))
+    second = write_run(tmp_path / "b", config(TASKS), make_records(TASKS, seed=3))
+    line = ["diff", str(first), str(second), "--decoder", "greedy", "--show", "0"]
+    shown = CliRunner().invoke(app, line, env={"COLUMNS": columns}).output
+    assert "benchmark" in shown and all(f"{task} " in shown for task in TASKS)
+
+
+def test_names_of_models_are_no_markup_in_cards_and_reports(tmp_path: Path) -> None:
+    hostile = "<img src=x onerror=alert(1)>|[x](javascript:alert(1))`"
+    run = write_run(tmp_path / "a", config({"gsm8k": 3}, hostile), make_records({"gsm8k": 3}))
+    write_report(run)
+    for name in ("report.md", "README.md"):
+        text = (run / name).read_text().partition("\n---\n")[2] or (run / name).read_text()
+        outside = re.sub(r"```.*?```|(`+)[^\n]*?\1", "", text, flags=re.S)
+        assert "<img" not in outside and "](javascript" not in outside.replace("\\]", "")

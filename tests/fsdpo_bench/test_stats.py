@@ -13,10 +13,9 @@ from fsdpo_bench.results.intervals import (
     clustered_mcnemar,
     macro,
     mcnemar,
-    paired_bootstrap,
+    paired_interval,
     pass_at_k,
     share,
-    t_quantile,
 )
 
 
@@ -65,14 +64,6 @@ def test_a_share_of_samples_is_never_surer_than_the_samples() -> None:
     same = share([0.5] * 10, trials=8)
     assert same.ci95 and share([1] * 40 + [0] * 40).ci95
     assert same.ci95[0] < share([1] * 40 + [0] * 40).ci95[0] + 0.001
-
-
-@pytest.mark.parametrize(
-    ("freedom", "quantile"),  # Any table of Student's t.
-    [(4, 2.7764), (10, 2.2281), (39, 2.0227), (61, 1.9996), (1000, 1.9623)],
-)
-def test_t_quantile_against_the_table(freedom: int, quantile: float) -> None:
-    assert t_quantile(freedom) == pytest.approx(quantile, rel=3e-3)
 
 
 def _clustered_draw(rng: random.Random, mean: float, alike: float) -> tuple[list[int], list[int]]:
@@ -182,24 +173,52 @@ def _interval_of_normal_theory(values: Sequence[float]) -> tuple[float, float]:
     return mean - 1.959964 * spread, mean + 1.959964 * spread
 
 
-def test_bootstrap_interval_is_seeded_and_near_normal_theory() -> None:
+def test_paired_interval_is_near_normal_theory() -> None:
     values = [1] * 160 + [-1] * 90 + [0] * 1000
-    found = paired_bootstrap(values, seed=3)
-    assert found == paired_bootstrap(values, seed=3)
-    assert found == pytest.approx(_interval_of_normal_theory(values), abs=0.002)
+    assert paired_interval(values) == pytest.approx(_interval_of_normal_theory(values), abs=0.002)
 
 
-def test_bootstrap_resamples_whole_clusters() -> None:
+@pytest.mark.parametrize(("won", "lost", "n"), [(1, 12, 44), (5, 2, 60), (9, 0, 30), (40, 38, 99)])
+def test_paired_interval_ends_where_the_score_test_rejects(won: int, lost: int, n: int) -> None:
+    """The statistic by its definition: the lost share by search for the restricted likelihood."""
+    interval = paired_interval([1] * won + [-1] * lost + [0] * (n - won - lost))
+    for bound, sign in zip(interval, (1, -1), strict=True):
+        shares = (max(0.0, -bound) + (1 - abs(bound)) / 2 * i / 200_000 for i in range(1, 200_000))
+        best = max(shares, key=lambda q: _likelihood(won, lost, n, q, q + bound))
+        spread = math.sqrt((2 * best + bound - bound**2) / n)
+        assert ((won - lost) / n - bound) / spread == pytest.approx(sign * 1.959964, abs=2e-3)
+
+
+def _likelihood(won: int, lost: int, n: int, share_lost: float, share_won: float) -> float:
+    parts = ((won, share_won), (lost, share_lost), (n - won - lost, 1 - share_won - share_lost))
+    return math.fsum(count * math.log(max(share, 1e-300)) for count, share in parts)
+
+
+def test_paired_interval_of_no_difference_is_the_closed_form() -> None:
+    square = 1.959964**2
+    assert paired_interval([0] * 20)[1] == pytest.approx(square / (20 + square))
+
+
+def test_no_difference_on_few_problems_is_no_proof_of_none() -> None:
+    (low, high), (lower, higher) = paired_interval([0] * 20), paired_interval([0] * 2000)
+    assert low == pytest.approx(-high) and low < -0.15 < -0.003 < lower < 0 < higher
+    assert paired_interval([1] * 10)[1] == pytest.approx(1)
+    low, high = paired_interval([0] * 1000, [i // 25 for i in range(1000)])
+    assert (low, high) == pytest.approx(paired_interval([0] * 40))
+
+
+def test_paired_interval_is_over_whole_clusters() -> None:
     values = [1] * 50 + [-1] * 50
-    wide = paired_bootstrap(values, [i // 10 for i in range(100)], seed=1)
-    narrow = paired_bootstrap(values, seed=1)
+    wide = paired_interval(values, [i // 10 for i in range(100)])
+    narrow = paired_interval(values)
     assert wide[1] - wide[0] > 2.5 * (narrow[1] - narrow[0])
 
 
-def test_bootstrap_interval_covers_the_truth() -> None:
-    rng, hits, rounds = random.Random(8), 0, 300
+@pytest.mark.parametrize("n", [30, 272])
+def test_paired_interval_covers_the_truth(n: int) -> None:
+    rng, hits, rounds = random.Random(8), 0, 600
     for _ in range(rounds):
-        values = [rng.choices((1, -1, 0), (0.15, 0.1, 0.75))[0] for _ in range(272)]
-        low, high = paired_bootstrap(values, seed=rng.randrange(10**6), resamples=2000)
+        values = [rng.choices((1, -1, 0), (0.15, 0.1, 0.75))[0] for _ in range(n)]
+        low, high = paired_interval(values)
         hits += low <= 0.05 <= high
     assert 0.91 <= hits / rounds <= 0.985

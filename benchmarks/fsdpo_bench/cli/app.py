@@ -53,12 +53,12 @@ def _warn(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr)
 
 
-def _finish(out: Path, *, as_json: bool, budget: int | None = None) -> None:
+def _finish(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
     """Report on a run whose records are complete, and say what to do next."""
     from fsdpo_bench.cli.show_report import print_results
     from fsdpo_bench.report.write import write_report
 
-    results = write_report(out) if budget is None else write_report(out, budget)
+    results = write_report(out, int(megabytes * 1_000_000), _warn)
     if as_json:
         _print_json(results)
         return
@@ -188,8 +188,7 @@ _REPORT = """
 @command(app, ReportOptions, examples=_REPORT)
 def report(options: ReportOptions) -> None:
     """Write the reports again."""
-    budget = int(options.megabytes * 1_000_000)
-    _finish(options.data, as_json=options.as_json, budget=budget)
+    _finish(options.data, as_json=options.as_json, megabytes=options.megabytes)
 
 
 _PRM = """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fsdpo_cards.render import percent
 
-from fsdpo_bench.cli.tables import make_table, print_table
+from fsdpo_bench.cli.tables import add_row, make_table, plain, print_table
 from fsdpo_bench.recorded.score import Scored, Series
 from fsdpo_bench.tasks.table import Task, shelf
 from fsdpo_bench.tasks.validate import Report
@@ -20,7 +20,7 @@ def print_tasks() -> None:
     table = make_table("task", "benchmark", "problems>", "Hub dataset", "suites", "licence")
     for task in shelf().values():
         count, groups = f"{task.count:,}", ", ".join(task.suites)
-        table.add_row(task.name, task.title, count, _origin(task), groups, task.licence)
+        add_row(table, task.name, task.title, count, _origin(task), groups, task.licence)
     print_table(table)
 
 
@@ -36,13 +36,14 @@ def print_reports(reports: Sequence[Report]) -> None:
     table = make_table(*columns, "golds read as")
     for report in reports:
         digest = report.digest if report.known_digest else f"{report.digest} (not the known one)"
-        table.add_row(
+        add_row(
+            table,
             report.task.title,
             f"{report.problems:,}",
             f"{report.golds:,}",
             f"{report.right:,}",
             "–" if report.error else digest,
-            "ok" if report.passed else "[red]not ok[/red]",
+            "ok" if report.passed else plain("not ok", "red"),
             ", ".join(f"{kind} {count:,}" for kind, count in report.kinds.items()),
         )
     print_table(table)
@@ -73,7 +74,8 @@ def print_series(series: Sequence[Series]) -> None:
         correct = each.outcomes["correct"]
         share = correct / each.graded if each.graded else None
         others = {name: n for name, n in sorted(each.outcomes.items()) if name != "correct"}
-        table.add_row(
+        add_row(
+            table,
             each.name or "all",
             f"{correct:,}",
             f"{each.graded:,}",
@@ -118,9 +120,7 @@ def print_verdict(gold: str, verdict: Verdict) -> None:
         "gold is read as": verdict.gold_form or "–",
         "answer is read as": verdict.answer_form or "–",
     }
-    from rich.text import Text
-
     table = make_table("", "", header=False)
     for name, value in rows.items():
-        table.add_row(Text(name, style="bold"), Text(value))
+        add_row(table, plain(name, "bold"), value)
     print_table(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fsdpo_bench.cli.tables import make_table, print_table
+from fsdpo_bench.cli.tables import add_row, make_table, plain, print_table
 from fsdpo_bench.prm.measure import Measured
 
 
@@ -16,10 +16,10 @@ def print_prm(measured: Measured) -> None:
     console = Console(highlight=False)
     if measured.dataset is not None:
         for name, value in _dataset_rows(measured.dataset):
-            console.print(f"{name:<36}{value}")
+            console.print(plain(f"{name:<36}{value}"))
         _print_curve(measured.dataset["best_of"])
     for file, found in measured.first_errors.items():
-        console.print(f"\n{file}", markup=False)
+        console.print(plain(f"\n{file}"))
         for name, value in found.rows():
             console.print(f"{name:<36}{value}", markup=False)
 
@@ -45,12 +45,12 @@ def _dataset_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _interval(value: float | None, interval: tuple[float, float] | None) -> str:
     if value is None:
         return "–"
-    return f"{value:.3f}" + (f"  \\[{interval[0]:.3f}, {interval[1]:.3f}]" if interval else "")
+    return f"{value:.3f}" + (f"  [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else "")
 
 
 def _print_curve(curves: Mapping[str, Mapping[int, float]]) -> None:
     table = make_table("best-of-N by", *(f"N={size}>" for size in curves["pass"]))
     for how, curve in curves.items():
         name = "a perfect judge" if how == "pass" else how
-        table.add_row(name, *(f"{100 * value:.1f}" for value in curve.values()))
+        add_row(table, name, *(f"{100 * value:.1f}" for value in curve.values()))
     print_table(table)

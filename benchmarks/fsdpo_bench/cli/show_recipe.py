@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fsdpo_bench.cli.tables import make_table, print_table
+from fsdpo_bench.cli.tables import add_row, make_table, print_table
 from fsdpo_bench.recipes.recipe import ASSUMPTIONS, Recipe, Stage, estimate
 from fsdpo_bench.results.published import published
 
@@ -15,7 +15,7 @@ def print_recipes(recipes: Sequence[Recipe]) -> None:
     table = make_table("recipe", "stages>", "GPU-hours>", "what it makes")
     for recipe in recipes:
         hours = sum(estimate(stage.work).gpu_hours for stage in recipe.stages)
-        table.add_row(recipe.name, str(len(recipe.stages)), f"{hours:,.0f}", recipe.title)
+        add_row(table, recipe.name, str(len(recipe.stages)), f"{hours:,.0f}", recipe.title)
     print_table(table)
 
 
@@ -32,14 +32,15 @@ def print_plan(recipe: Recipe, stages: Sequence[Stage]) -> None:
         cost = estimate(stage.work)
         total += cost.gpu_hours
         hours = cost.gpu_hours / stage.gpus if stage.gpus else 0.0
-        table.add_row(
+        add_row(
+            table,
             stage.name,
             str(stage.gpus),
             _tokens(cost.tokens),
             f"{cost.gpu_hours:,.1f}",
             f"{hours:,.1f}",
         )
-    table.add_row("all", "", "", f"{total:,.1f}", "")
+    add_row(table, "all", "", "", f"{total:,.1f}", "")
     print_table(table)
     console.print(f"\n{ASSUMPTIONS}\n")
     for stage in stages:

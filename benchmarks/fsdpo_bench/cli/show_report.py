@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fsdpo_bench.cli.tables import make_table, print_table
+from fsdpo_bench.cli.tables import add_row, make_table, plain, print_table
 from fsdpo_bench.report.plots import points
 from fsdpo_bench.results.compare import Comparison, Delta
 
@@ -21,12 +21,12 @@ def print_results(results: Mapping[str, Any]) -> None:
             cost = share["cost"]
             counts = (f"{share['correct']:g}", f"{share['n']:,}")
             spent = (f"{cost['tokens']:,.0f}", f"{cost['prm_calls']:,.0f}")
-            shown.add_row(title, name, points(share), *counts, *spent)
+            add_row(shown, title, name, points(share), *counts, *spent)
             title = ""
     for suite, found in results["suites"].items():
         title = f"mean of {suite}"
         for name, share in found["decoders"].items():
-            shown.add_row(title, name, points(share), "", f"{share['n']:,}", "", "")
+            add_row(shown, title, name, points(share), "", f"{share['n']:,}", "", "")
             title = ""
     print_table(shown)
 
@@ -34,30 +34,29 @@ def print_results(results: Mapping[str, Any]) -> None:
 def print_comparison(compared: Comparison, show: int) -> None:
     """Print the differences, then the first problems that changed."""
     from rich.console import Console
-    from rich.markup import escape
 
     columns = ("benchmark", "decoder", "A>", "B>", "B - A>", "95 %>", "only A>", "only B>", "p>")
     shown = make_table(*columns, "of>")
     title = ""
     for delta in compared.deltas:
-        shown.add_row(delta.task if delta.task != title else "", *_row(delta))
+        add_row(shown, delta.task if delta.task != title else "", *_row(delta))
         title = delta.task
     print_table(shown)
     console = Console(highlight=False, soft_wrap=True)
     for note in compared.notes:
-        console.print(f"note: {escape(note)}")
+        console.print(plain(f"note: {note}"))
     if any(delta.clusters for delta in compared.deltas):
-        console.print("Where problems share a base problem, interval and p are over those.")
+        console.print("(n): base problems that problems share; interval and p are over those.")
     for change in compared.changed[:show]:
         right, wrong = change.answer_a, change.answer_b
         if change.better == "b":
             right, wrong = wrong, right
         question = " ".join(change.question.split())[:90]
-        console.print(
+        told = (
             f"{change.task} {change.problem_id}  only {change.better.upper()}: gold "
-            f"{escape(repr(change.gold))}, right {escape(repr(right))}, wrong "
-            f"{escape(repr(wrong))}  {escape(question)}"
+            f"{change.gold!r}, right {right!r}, wrong {wrong!r}  {question}"
         )
+        console.print(plain(told))
     if len(compared.changed) > show:
         console.print(f"{len(compared.changed) - show} more; --show {len(compared.changed)}")
 
@@ -65,7 +64,7 @@ def print_comparison(compared: Comparison, show: int) -> None:
 def _row(delta: Delta) -> list[str]:
     same = delta.decoder_a == delta.decoder_b
     low, high = (100 * bound for bound in delta.ci95)
-    clusters = f" ({delta.clusters} bases)" if delta.clusters else ""
+    clusters = f" ({delta.clusters})" if delta.clusters else ""
     return [
         delta.decoder_a if same else f"{delta.decoder_a} / {delta.decoder_b}",
         f"{100 * delta.correct_a / delta.n:.1f}",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fsdpo_bench.cli.options import InspectOptions
+from fsdpo_bench.cli.tables import plain
 from fsdpo_bench.runs.records import read_config, read_records
 from fsdpo_data.core.errors import InputError, nearest
 
@@ -59,7 +60,7 @@ def _print_record(console: Any, record: Mapping[str, Any], samples: int) -> None
 
     facets = ", ".join(f"{key} {value}" for key, value in record["metadata"].items())
     head = f"{record['task']} row {record['row']}  {record['problem_id']}"
-    console.print(Rule(f"{head}  {facets}", align="left"))
+    console.print(Rule(plain(f"{head}  {facets}"), align="left"))
     _plain(console, record["question"])
     _plain(console, f"gold: {record['gold']}\n", style="bold")
     for name, found in record["decoded"].items():
@@ -85,10 +86,7 @@ def _print_solution(console: Any, name: str, row: Mapping[str, Any]) -> None:
 
 
 def _plain(console: Any, text: str, style: str = "") -> None:
-    """Print text of a model or a benchmark as it is: nothing in it is markup."""
-    from rich.text import Text
-
-    console.print(Text(text, style=style))
+    console.print(plain(text, style))
 
 
 def _style(correct: bool | None) -> str:

@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fsdpo_data.answers.comparing.equal import equivalent
 
+Agreements = Mapping[str, frozenset[str]]
 
-def answer_classes(answers: Sequence[str | None]) -> list[int | None]:
+
+def agreements(answers: Sequence[str | None]) -> Agreements:
+    """Return for each different answer the answers that it agrees with, itself among them."""
+    texts = list(dict.fromkeys(each for each in answers if each and each.strip()))
+    found = {text: {text} for text in texts}
+    for one, other in itertools.combinations(texts, 2):
+        if any(equivalent(*pair).status == "correct" for pair in ((one, other), (other, one))):
+            found[one].add(other)
+            found[other].add(one)
+    return {text: frozenset(others) for text, others in found.items()}
+
+
+def answer_classes(
+    answers: Sequence[str | None], agree: Agreements | None = None
+) -> list[int | None]:
     r"""Group equivalent answers (``1/2``, ``\frac12`` and ``0.5`` are one).
 
-    Equivalence to a gold is not transitive to the last digit, so a class is what its first member
-    equals: each answer joins the first class whose first member it agrees with, either way round.
+    To agree is not transitive: ``5`` agrees with ``5 m`` and with ``5 cm``. Answers are in one
+    class if they agree with the same of these answers, so their order decides nothing, and one that
+    could be two things stands for neither.
+
+    Args:
+        answers: As extracted; None where there is none.
+        agree: :func:`agreements` of these answers and maybe more; worked out if None.
 
     Returns:
-        For each answer the index of its class's first member; None where there is no answer. The
-        first k of them do not depend on what follows.
+        For each answer the index of its class's first member; None where there is no answer.
     """
-    firsts: list[int] = []
-    classes: list[int | None] = []
-    for index, answer in enumerate(answers):
-        found = None
-        if answer is not None and answer.strip():
-            same = (first for first in firsts if _agree(str(answers[first]), answer))
-            found = next(same, index)
-            if found == index:
-                firsts.append(index)
-        classes.append(found)
-    return classes
-
-
-def _agree(one: str, other: str) -> bool:
-    if one == other:
-        return True
-    return any(equivalent(*pair).status == "correct" for pair in ((one, other), (other, one)))
+    agree = agreements(answers) if agree is None else agree
+    given = {each for each in answers if each and each in agree}
+    firsts: dict[frozenset[str], int] = {}
+    return [
+        firsts.setdefault(agree[each] & given, index)
+        if each is not None and each in agree
+        else None
+        for index, each in enumerate(answers)
+    ]
 
 
 def majority(classes: Sequence[int | None]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fsdpo_bench.decode.choose import answer_classes, best, majority, weighted_majority
+from fsdpo_bench.decode.choose import agreements, answer_classes, best, majority, weighted_majority
 from fsdpo_bench.decode.plan import Plan, sampled_name
 from fsdpo_bench.decode.solution import Cost, Solution, value
 from fsdpo_bench.tasks.judge import Judged
@@ -65,11 +65,12 @@ def decide_samples(plan: Plan, rows: Sequence[Row]) -> tuple[dict[str, Row], dic
     Returns:
         Entries and costs, both by the name of the result.
     """
-    classes = answer_classes([row["answer"] for row in rows])
+    answers = [row["answer"] for row in rows]
+    agree = agreements(answers)
     values = [value(row["rewards"], plan.aggregate) for row in rows]
     chosen: Mapping[str, Callable[[int], int]] = {
-        "sc": lambda k: majority(classes[:k]),
-        "weighted": lambda k: weighted_majority(classes[:k], values[:k]),
+        "sc": lambda k: majority(answer_classes(answers[:k], agree)),
+        "weighted": lambda k: weighted_majority(answer_classes(answers[:k], agree), values[:k]),
         "bon": lambda k: best(values[:k]),
     }
     entries, costs = {}, {}

@@ -55,7 +55,7 @@ class StepTruth:
         auc: Chance that a step before (or of a solution without a wrong step) is above one after.
         margin: Mean reward before less mean reward from it on, within a solution: mean over
             problems.
-        ci95: Normal 95 % interval of the margin, over problems.
+        ci95: 95 % interval of the margin, over problems.
         problems: Problems with a solution that goes wrong after a right step.
         solutions: Such solutions.
     """
@@ -149,7 +149,11 @@ def step_truth(solutions: Sequence[ScoredSolution]) -> StepTruth | None:
                 math.fsum(before) / len(before) - math.fsum(after) / len(after)
             )
     means = [math.fsum(values) / len(values) for values in margins.values()]
-    margin, interval = mean_interval(means) if means else (None, None)
+    margin = math.fsum(means) / len(means) if means else None
+    # Margins are in [-1, 1]; the interval is one of shares. None tells more than its rewards do.
+    groups, size = [((mean + 1) / 2, 1) for mean in means], len(scores) / max(1, len(means))
+    found = mean_interval(groups, size) if len(means) > 1 else None
+    interval = found and (2 * found[0] - 1, 2 * found[1] - 1)
     count = sum(map(len, margins.values()))
     return StepTruth(auc(scores, right), margin, interval, len(means), count)
 

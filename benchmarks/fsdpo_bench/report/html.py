@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -23,13 +23,18 @@ from fsdpo_bench.results.published import is_backbone, published_for
 
 Results = Mapping[str, Any]
 
+_OF_REWARDS = (calibration_plot, distribution_plot, step_plot)
 
-def render_html(results: Results, shown: Browsable) -> str:
+
+def render_html(
+    results: Results, shown: Browsable, warn: Callable[[str], None] = lambda text: None
+) -> str:
     """Render the report.
 
     Args:
         results: The content of ``results.json``.
         shown: The problems for the browser.
+        warn: Told of a picture that could not be drawn; the page is the same without it.
     """
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
@@ -40,6 +45,14 @@ def render_html(results: Results, shown: Browsable) -> str:
     environment.filters.update(points=points, colour=colour)
     script = _read("report.js")
     rewards = results["rewards"]
+
+    def drawn(draw: Callable[[Results], str], what: Results) -> Markup:
+        try:
+            return Markup(draw(what))
+        except Exception as error:
+            warn(f"report.html lacks its {draw.__name__.replace('_', ' ')}: {error!r}")
+            return Markup("")
+
     return environment.from_string(_read("report.html")).render(
         results=results,
         shown=shown,
@@ -47,11 +60,9 @@ def render_html(results: Results, shown: Browsable) -> str:
         script=Markup(script),
         script_hash=_csp_hash(script),
         data=Markup(_as_data({"problems": shown.problems, "explanations": shown.explanations})),
-        accuracy=Markup(accuracy_plot(results)),
-        costs=[Markup(plot) for plot in map(cost_plot, results["tasks"].values()) if plot],
-        rewards=[Markup(draw(rewards)) for draw in (calibration_plot, distribution_plot, step_plot)]
-        if rewards
-        else [],
+        accuracy=drawn(accuracy_plot, results),
+        costs=[plot for task in results["tasks"].values() if (plot := drawn(cost_plot, task))],
+        rewards=[drawn(each, rewards) for each in _OF_REWARDS] if rewards else [],
         published=published_rows(results),
         settings=settings(results["run"]),
         groups=any(task["groups"] for task in results["tasks"].values()),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fsdpo_cards.render import code, text
+
 from fsdpo_bench.report.html import published_rows, settings
 from fsdpo_bench.report.plots import points
 
@@ -15,7 +17,7 @@ def render_markdown(results: Results) -> str:
     """Render the report."""
     run = results["run"]
     parts = [
-        f"# {run['model']['name']}",
+        f"# {text(run['model']['name'])}",
         "Accuracy in percent with 95 % intervals: Wilson's, or clustered by base problem where "
         "problems share one. `gold_unparsed` is not counted; `timed_out` is wrong.",
         _accuracy(results["tasks"]),
@@ -26,7 +28,7 @@ def render_markdown(results: Results) -> str:
         *_groups(results["tasks"]),
         *_rewards(results["rewards"]),
         *_published(results),
-        "## Settings\n\n" + _table(("name", "value"), ((n, f"`{v}`") for n, v in settings(run))),
+        "## Settings\n\n" + _table(("name", "value"), ((n, code(v)) for n, v in settings(run))),
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"
 
@@ -34,18 +36,14 @@ def render_markdown(results: Results) -> str:
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
     """Write a table whose last ``numbers`` columns are flush right."""
     marks = ["---"] * (len(header) - numbers) + ["--:"] * numbers
-    lines = [header, marks, *([_escape(cell) for cell in row] for row in rows)]
+    lines = [header, marks, *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _escape(cell: str) -> str:
-    return cell.replace("|", "\\|").replace("\n", " ")
 
 
 def _accuracy(tasks: Results) -> str:
     rows = []
     for task in tasks.values():
-        title = task["title"]
+        title = text(task["title"])
         if task["problems"] < task["of"]:
             title += f" ({task['problems']} of {task['of']} problems)"
         for decoder, share in task["decoders"].items():
@@ -71,7 +69,7 @@ def _suite(found: Results) -> str:
 
 def _samples(tasks: Results) -> list[str]:
     rows = [
-        (task["title"], f"{kind}@{k}", points(share), str(share["n"]))
+        (text(task["title"]), f"{kind}@{k}", points(share), str(share["n"]))
         for task in tasks.values()
         for kind in ("avg", "pass", "maj")
         for k, share in task[f"{kind}_at_k"].items()
@@ -94,11 +92,11 @@ def _groups(tasks: Results) -> list[str]:
         for group, members in task["groups"].items():
             header = (group, "of", *task["decoders"])
             rows = (
-                (label, str(next(iter(shares.values()))["n"]), *map(points, shares.values()))
+                (text(label), str(next(iter(shares.values()))["n"]), *map(points, shares.values()))
                 for label, shares in members.items()
             )
             table = _table(header, rows, numbers=len(header) - 1)
-            parts.append(f"## {task['title']} by {group}\n\n{table}")
+            parts.append(f"## {text(task['title'])} by {group}\n\n{table}")
     return parts
 
 
@@ -137,5 +135,5 @@ def _published(results: Results) -> list[str]:
         (row["label"], *(f"{row['values'][n]:.1f}" if n in row["values"] else "–" for n in names))
         for row in rows
     )
-    header = ("greedy, %", *(results["tasks"][name]["title"] for name in names))
+    header = ("greedy, %", *(text(results["tasks"][name]["title"]) for name in names))
     return ["## The paper\n\n" + _table(header, cells, numbers=len(names))]

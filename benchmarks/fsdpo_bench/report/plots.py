@@ -128,8 +128,9 @@ def _apart(
             at for each, at in placed.items() if not near or abs(others[each] - others[name]) < near
         ]
         at = values[name]
-        while any(abs(at - each) < gap for each in taken):
-            at = max(each for each in taken if abs(at - each) < gap) + gap
+        for each in sorted(taken):  # upwards, so one pass is enough
+            if abs(at - each) < gap:
+                at = each + gap
         placed[name] = at
     return placed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ from fsdpo_data.core.files import explained, write_atomic
 RESULTS = "results.json"
 
 
-def write_report(run: Path, budget: int = BUDGET) -> dict[str, Any]:
-    """Write ``report.md``, ``report.html`` and the card, ``README.md``; ``results.json`` last.
+def write_report(
+    run: Path, budget: int = BUDGET, warn: Callable[[str], None] = lambda text: None
+) -> dict[str, Any]:
+    """Write ``results.json`` and the card, ``README.md``, then ``report.md`` and ``report.html``.
 
     Args:
         run: The directory.
         budget: Bytes of problems and solutions in the page, about.
+        warn: Told of what the page lacks.
 
     Returns:
         The content of ``results.json``.
@@ -36,10 +40,11 @@ def write_report(run: Path, budget: int = BUDGET) -> dict[str, Any]:
     total = sum(task["problems"] for task in results["tasks"].values())
     if not total:
         raise InputError(f"{run} holds no records. Finish it: run it with `resume=True`.")
-    _write(run / "report.md", render_markdown(results))
-    _write(run / "report.html", render_html(results, browsable(read_records(run), total, budget)))
-    _write(run / "README.md", benchmark_card(results))
     _write(run / RESULTS, json.dumps(results, indent=1) + "\n")
+    _write(run / "README.md", benchmark_card(results))
+    _write(run / "report.md", render_markdown(results))
+    shown = browsable(read_records(run), total, budget)
+    _write(run / "report.html", render_html(results, shown, warn))
     return results
 
 

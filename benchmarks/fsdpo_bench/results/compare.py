@@ -12,7 +12,7 @@ from fsdpo_bench.results.intervals import (
     cluster_sums,
     clustered_mcnemar,
     mcnemar,
-    paired_bootstrap,
+    paired_interval,
 )
 from fsdpo_bench.results.outcomes import Facts, by_task, clusters_of, read_facts
 from fsdpo_bench.runs.records import read_config, read_records
@@ -60,7 +60,7 @@ class Delta:
         only_a: Solved by the first alone.
         only_b: Solved by the second alone.
         difference: Accuracy of the second less that of the first.
-        ci95: Its 95 % interval: paired bootstrap over problems, or over clusters of them.
+        ci95: Its 95 % score interval, over problems or clusters of them.
         p: Exact McNemar, by sign patterns of clusters where problems share a base problem.
         clusters: Independent clusters of problems; None if the problems are independent.
     """
@@ -107,14 +107,12 @@ class Wanted:
         decoder_a: The first run's decoder, of those that both runs have.
         decoder_b: The second's.
         common: Compare the problems both have, where the sets differ.
-        seed: Of the bootstrap.
     """
 
     task: str | None = None
     decoder_a: Annotated[str | None, Option(flag="--decoder", default="all")] = None
     decoder_b: Annotated[str | None, Option(default="the first's")] = None
     common: bool = False
-    seed: int = 0
 
 
 def compare_runs(run_a: Path, run_b: Path, wanted: Wanted) -> Comparison:
@@ -142,9 +140,7 @@ def compare_runs(run_a: Path, run_b: Path, wanted: Wanted) -> Comparison:
     for task in tasks:
         pairs, note = _paired(task, first[task], second[task], wanted.common)
         notes += note
-        found = [
-            _delta(task, pairs, decoders, wanted.seed) for decoders in _decoders(pairs, wanted)
-        ]
+        found = [_delta(task, pairs, decoders) for decoders in _decoders(pairs, wanted)]
         deltas += found
         changed += _changed(pairs, found[0])
     return Comparison(deltas, changed, notes)
@@ -211,9 +207,7 @@ def _decoders(pairs: Sequence[tuple[Facts, Facts]], wanted: Wanted) -> list[tupl
     return both
 
 
-def _delta(
-    task: str, pairs: Sequence[tuple[Facts, Facts]], decoders: tuple[str, str], seed: int
-) -> Delta:
+def _delta(task: str, pairs: Sequence[tuple[Facts, Facts]], decoders: tuple[str, str]) -> Delta:
     counted = _counted(pairs, decoders)
     if not counted:
         raise InputError(f"{task}: no problem counts in both runs; their golds are unreadable.")
@@ -234,7 +228,7 @@ def _delta(
         only_a,
         only_b,
         sum(gains) / len(gains),
-        paired_bootstrap(gains, clusters, seed=seed),
+        paired_interval(gains, clusters),
         p,
         None if clusters is None else len(set(clusters)),
     )

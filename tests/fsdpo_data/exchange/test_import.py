@@ -157,6 +157,12 @@ def test_trl_rows_stay_as_they_are(shared: Path, tmp_path: Path) -> None:
     assert found.rows == 19
 
 
+def test_trl_rows_may_say_how_sure_a_label_is(tmp_path: Path) -> None:
+    row = {"prompt": "p", "completions": ["a", "b"], "labels": [0.625, False]}
+    found, rows = imported(write(tmp_path / "s.jsonl", row), "trl-stepwise", tmp_path / "r.jsonl")
+    assert rows == [row] and found.steps == {True: 1, False: 1}
+
+
 def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
     good = {"input": "q Step 1: 1 + 1 ки", "label": "q Step 1: 1 + 1 +", "task": "t"}
     bad = [
@@ -191,7 +197,7 @@ def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
             {"prompt": "p", "completions": ["a"], "labels": []},
             "1 completions and 0",
         ),
-        ("trl-stepwise", {"prompt": "p", "completions": ["a"], "labels": [0.7]}, "true or false"),
+        ("trl-stepwise", {"prompt": "p", "completions": ["a"], "labels": [1.7]}, "label 1.7"),
         ("processbench", {"problem": "p", "steps": ["a"], "label": 1}, "label 1 of 1 steps"),
         ("prm800k", {"question": {}, "label": {"steps": []}}, "KeyError: 'problem'"),
     ],
