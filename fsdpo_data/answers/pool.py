@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -23,6 +22,7 @@ from typing import Self
 
 from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.core.errors import Unavailable
+from fsdpo_data.core.workers import SPAWN, end_with_parent
 
 Pair = tuple[str, str]
 
@@ -67,8 +67,6 @@ class GraderPool:
         self.replaced = 0
         self._make = make
         self._seconds = seconds
-        # Spawned, not forked: the parent may hold a model, a GPU and running threads.
-        self._context = get_context("spawn")
         self._count = workers or len(os.sched_getaffinity(0))
         self._workers: list[_Worker] = []
 
@@ -137,8 +135,8 @@ class GraderPool:
                 owed.extendleft(range(at, at + 1) for at in reversed(span))
 
     def _start(self) -> _Worker:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_work, args=(theirs, self._make), daemon=True)
+        ours, theirs = SPAWN.Pipe()
+        process = SPAWN.Process(target=_work, args=(theirs, self._make), daemon=True)
         process.start()
         theirs.close()
         return _Worker(process, ours)
@@ -166,6 +164,7 @@ def _stop(worker: _Worker) -> None:
 def _work(pipe: Connection, make: Callable[[], Grader]) -> None:
     """Grade what comes in, until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to act on
+    end_with_parent()
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))

@@ -10,12 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.log import Span
 from fsdpo_data.core.nouns import Solution
 from fsdpo_data.core.sampling import solution_id
+from fsdpo_data.core.workers import worker_processes
 from fsdpo_data.dataset.parquet import text_bytes, write_parquet
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.tally import Shard, Tally
@@ -81,8 +80,7 @@ def annotate(tasks: Sequence[ShardTask], workers: int | None = None) -> Iterator
         with GraderPool(partial(get_grader, tasks[0].grader), workers) as pool:
             yield from (write_shard(task, pool) for task in tasks)
         return
-    # Spawned, not forked: the parent may hold a model, a GPU and running threads.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with worker_processes(workers) as pool:
         try:
             yield from pool.map(write_shard, tasks)
         except BrokenProcessPool as error:

@@ -1,0 +1,53 @@
+"""Workers end with the process that started them, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+PARENT = """
+import os, sys, time
+from concurrent.futures import wait
+from fsdpo_data.core.workers import worker_processes
+
+if __name__ == "__main__":
+    with worker_processes(2) as pool:
+        slow = [pool.submit(time.sleep, 60) for _ in range(4)]
+        pool.submit(os.getpid)
+        while len(pool._processes) < 2:
+            time.sleep(0.01)
+        print(*pool._processes, flush=True)
+        wait(slow)
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("started", [0.0, 1.5])
+def test_no_worker_is_left(tmp_path: object, ending: signal.Signals, started: float) -> None:
+    script = os.path.join(str(tmp_path), "parent.py")
+    with open(script, "w") as file:
+        file.write(PARENT)
+    parent = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert parent.stdout is not None
+    workers = [int(word) for word in parent.stdout.readline().split()]
+    time.sleep(started)
+    assert len(workers) == 2 and all(map(psutil.pid_exists, workers))
+    if ending is signal.SIGINT:
+        for pid in (parent.pid, *workers):  # as a terminal does it
+            os.kill(pid, ending)
+    else:
+        parent.send_signal(ending)
+    parent.wait(20)
+    deadline = time.monotonic() + 10
+    while any(map(psutil.pid_exists, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in workers if psutil.pid_exists(pid)]
+    parent.stdout.close()
