@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.engines.samplers.tokens import encode_prompt
+from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 
 if TYPE_CHECKING:
@@ -83,13 +84,15 @@ def encode_pair(
 ) -> tuple[list[int], int]:
     """Return the token ids of one row, end-of-sequence included, and how many are the prompt's.
 
-    The two parts are tokenised apart, as they are when the model continues a prompt.
+    They are those of PRM and preference training: what a model generates after the prompt.
     """
-    head = encode_prompt(tokenizer, prompt)
-    tail = tokenizer(completion, add_special_tokens=False)["input_ids"]
-    if tail[-1:] != [tokenizer.eos_token_id]:
-        tail = [*tail, tokenizer.eos_token_id]
-    return head + tail, len(head)
+    ended = completion.endswith(tokenizer.eos_token)
+    encoded = _encoder(tokenizer).encode(prompt, [completion], end=not ended)
+    return encoded.ids, encoded.n_prompt
+
+
+#: Made once for all rows, and out of sight of ``datasets``, which hashes what it maps.
+_encoder = lru_cache(maxsize=1)(StepTokenizer)
 
 
 def encode_rows(

@@ -6,6 +6,7 @@ import sys
 from importlib.util import find_spec
 
 import pytest
+import real_tokenizers
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
@@ -278,3 +279,18 @@ def test_help_shows_examples_and_stays_light():
         "assert not {'torch', 'transformers', 'datasets', 'sympy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", real_tokenizers.NAMES)
+def test_a_completion_has_the_ids_that_the_whole_text_has(name, shared):
+    """Sentencepiece tokenizers put a space before what they take for the beginning of a text."""
+    from fsdpo_data.engines.step_tokens import StepTokenizer
+
+    tok = real_tokenizers.load(shared / "tokenizers" / name)
+    sentencepiece = name in ("mistral", "llama2")
+    for completion in ("Let's think.", "\nStep 1: 2 + 2 = 4")[: 2 if sentencepiece else 1]:
+        ids, n_prompt = sft_data.encode_pair(tok, "### Response:", completion)
+        assert ids[:-1] == tok("### Response:" + completion)["input_ids"]
+        assert ids[-1] == tok.eos_token_id
+        same = StepTokenizer(tok).encode("### Response:", [completion], end=True)
+        assert (ids, n_prompt) == (same.ids, same.n_prompt)
