@@ -120,6 +120,21 @@ def test_two_runs_do_not_meet_in_one_directory(tmp_path: Path) -> None:
         pass
 
 
+def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
+    data = write_rows(tmp_path / "rows.jsonl", stepwise_rows())
+    code = (
+        "import sys\n"
+        "sys.modules |= dict.fromkeys(('torch', 'transformers', 'accelerate'))\n"
+        "from fsdpo_train.cli.app import main\n"
+        f"sys.argv = ['fsdpo-train', 'prm', {str(data)!r}, '--out', {str(tmp_path / 'out')!r}]\n"
+        "main()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("error: training needs torch, transformers, accelerate. Install")
+    assert not (tmp_path / "out").exists()
+
+
 def test_version_and_short_help() -> None:
     from fsdpo_data import __version__
 
