@@ -9,6 +9,7 @@ from fsdpo_data.answers.tree import (
     Based,
     Builder,
     Call,
+    Cases,
     Const,
     Div,
     Items,
@@ -83,6 +84,10 @@ def _compound(value: Value) -> str:
             return _JOINS[value.op].join(map(_show, value.parts))
         case Builder():
             return f"{{{_show(value.head)} | {', '.join(map(_show, value.conditions))}}}"
+        case Cases():
+            return "; ".join(
+                f"{_show(one)} if {_show(said) if said else 'else'}" for one, said in value.branches
+            )
         case Moment():
             return _moment(value)
         case Text():

@@ -187,6 +187,13 @@ class Builder:
 
 
 @dataclass(frozen=True, slots=True)
+class Cases:
+    """A function by cases: (value, condition) pairs; None is the condition "otherwise"."""
+
+    branches: tuple[tuple[Value, Value | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """A clock time, a date, or both; what is not stated is None.
 
@@ -223,6 +230,7 @@ Value: TypeAlias = (
     | Member
     | Join
     | Builder
+    | Cases
     | Moment
     | Text
 )

@@ -15,6 +15,7 @@ from fsdpo_data.answers.tree import (
     Based,
     Builder,
     Call,
+    Cases,
     Const,
     Items,
     Join,
@@ -71,10 +72,33 @@ class Comparison:
             return same_moment(gold, answer)
         if _is_statement(gold) or _is_statement(answer):
             return self._statements(gold, answer)
+        if isinstance(gold, Cases) or isinstance(answer, Cases):
+            return self._cases(gold, answer)
         gold, answer = expand(gold), expand(answer)
         if isinstance(gold, Items | Matrix) or isinstance(answer, Items | Matrix):
             return self._collections(gold, answer)
         return self._scalars(gold, answer)
+
+    def _cases(self, gold: Value, answer: Value) -> bool:
+        """Compare two functions by cases, whose branches stand in any order."""
+        if not (isinstance(gold, Cases) and isinstance(answer, Cases)):
+            return False
+        left = list(gold.branches)
+        for value, condition in sorted(answer.branches, key=lambda branch: branch[1] is None):
+            found = [
+                branch
+                for branch in sorted(left, key=lambda branch: branch[1] is None)
+                if self.same(branch[0], value) and self._same_condition(branch[1], condition)
+            ]
+            if not found:
+                return False
+            left.remove(found[0])
+        return not left
+
+    def _same_condition(self, gold: Value | None, answer: Value | None) -> bool:
+        if gold is None or answer is None or gold == answer:
+            return True  # "otherwise" is what the other branches leave
+        return self.same(gold, answer)
 
     def _scalars(self, gold: Value, answer: Value) -> bool:
         if isinstance(gold, Based) or isinstance(answer, Based):
@@ -93,7 +117,9 @@ class Comparison:
         if isinstance(gold, Num):
             tolerance = self.tolerance
             return tolerance is not None and within(gold, answer, tolerance, self.budget)
-        return families.same_up_to_constants(gold, answer, self.budget)
+        return families.same_up_to_constants(gold, answer, self.budget) or families.same_family(
+            gold, answer, self
+        )
 
     def _quantities(self, gold: Quantity, answer: Quantity) -> bool:
         size = units.ratio(answer.unit, gold.unit)

@@ -104,6 +104,8 @@ def _compare(gold: Answer, answer: Answer, options: Options) -> tuple[bool, str]
                 return True, rule_of(left) + (f"+{tier}" if tier else "")
     if _with_units(gold, answer, comparison):
         return True, "unit"
+    if isinstance(gold.value, Num) and answer.with_decimal_comma is not None:
+        return comparison.same(gold.value, answer.with_decimal_comma), "decimal-comma"
     return False, rule_of(gold.value)
 
 

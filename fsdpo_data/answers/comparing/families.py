@@ -140,9 +140,15 @@ def without_domain(value: Value) -> Value:
 def same_family(gold: Value, answer: Value, comparison: Comparison) -> bool:
     """Whether two families have the same values, whatever their parameters are called."""
     left, right = family(gold), family(answer)
-    if left is None or right is None or len(left.bodies) != len(right.bodies):
+    if (
+        left is None
+        or right is None
+        or (left.bodies == (gold,) and left.parameter == right.parameter)
+    ):
+        return False  # as expressions they were compared before
+    if len(left.bodies) != len(right.bodies):
         return False
-    if not (left.domain or right.domain or _is_periodic(left) or left.parameter == "k"):
+    if not (left.domain or right.domain or _is_periodic(left) or _is_progression(left)):
         return False
     if left.domain and right.domain and left.domain != right.domain:
         return False
@@ -155,6 +161,11 @@ def same_family(gold: Value, answer: Value, comparison: Comparison) -> bool:
         any(_same_values(body, left, other, right, comparison) for body in left.bodies)
         for other in right.bodies
     )
+
+
+def _is_progression(found: Family) -> bool:
+    """Whether ``4k + 1`` is meant as the numbers that leave 1, not as an expression in k."""
+    return found.parameter == "k" and all(isinstance(body, Add) for body in found.bodies)
 
 
 def _is_periodic(found: Family) -> bool:

@@ -46,6 +46,8 @@ def assigned(value: Value) -> tuple[Value, ...] | None:
     if not isinstance(value, Relation) or not set(value.ops) <= {"=", "~", "=="}:
         return None
     first, rest = value.parts[0], value.parts[1:]
+    if all(isinstance(part, Join | Items) and not _is_point(part) for part in value.parts):
+        return value.parts  # one set, written in several ways
     if _is_head(first) or _is_name(first) or _is_point(first):
         while len(rest) > 1 and isinstance(rest[0], Sym):  # x = y = 5
             rest = rest[1:]

@@ -11,17 +11,21 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from fsdpo_data.answers.finding.boxes import TAIL, Box, ending, find_boxes, truncated_box
+from fsdpo_data.answers.finding.concluding import gives_up, goes_on, instead, taken_back
 from fsdpo_data.answers.finding.spoken import first_announced, last_announced
 from fsdpo_data.answers.finding.unmarked import (
     CONJUNCTION,
     JOINT,
+    closing_list,
     last_sentence,
     settled_value,
     unmarked,
 )
 
 #: The rules by which a response marks its answer; their result is the strict one.
-MARKED = frozenset(("boxed", "boxed-list", "hash", "final-answer", "answer-is", "choice", "label"))
+MARKED = frozenset(
+    ("boxed", "boxed-list", "hash", "final-answer", "answer-is", "choice", "label", "corrected")
+)
 #: Most characters between two boxes that can be one answer.
 _APART = 80
 #: Headings looked at; a text of nothing but headings costs no more.
@@ -52,6 +56,12 @@ _LISTED = re.compile(
     r"|(?:[a-z]+ )?(?:option|possibility|candidate|alternative|guess) ?\d{0,2}:)?[\s$\\*(]*",
     re.I,
 )
+#: "For the second case $m =" between two boxes.
+_OTHER_CASE = re.compile(
+    r"\b(?:second|third|other|next) (?:case|solution|root|value|piece)\b", re.I
+)
+#: What a final answer after a box holds that is one, not "positive" or the box once more.
+_VALUE = re.compile(r"^(?!.*box).*?[\d$\\]|^\W*[A-K]\W*$", re.S)
 _OFFER = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|could|might|may|also)\b", re.I)
 
 
@@ -64,8 +74,9 @@ class Extraction:
         rule: That rule: ``boxed``, ``boxed-list`` (several boxes that are one answer, or several
             candidates), ``hash`` (``####``), ``final-answer``, ``answer-is``, ``choice``,
             ``label`` ("Answer:", "A:"), ``boxed-truncated`` (a box never closed), ``whole`` (a
-            response that is nothing but its answer), ``last-maths``, ``last-number``,
-            ``last-sentence`` or ``none``.
+            response that is nothing but its answer), ``list`` (items that end the text),
+            ``last-maths``, ``last-number``, ``last-bold``, ``last-sentence``, ``corrected`` (what
+            stands in for an answer taken back), or ``none``.
         strict: The answer if the response marks it as such (a rule of ``MARKED``).
         boxes: Contents of all boxes of the tail, in order.
         sentence: The last sentence of a response that marks no answer, for golds that are words.
@@ -86,13 +97,22 @@ def extract(response: str) -> Extraction:
     text = own_part(response)
     boxes = [box for box in find_boxes(text) if box.content]
     if boxes:
-        return _from_boxes(text, boxes)
+        return _after_boxes(text, boxes) or _from_boxes(text, boxes)
     said = last_announced(text)
+    if said is not None and taken_back(text[said.end :]) is not None:
+        return _corrected(text[said.end :])
     cut_off = truncated_box(text) if said is None or "box" in said.answer else None
     if said is not None and cut_off is None:
+        listed = closing_list(text) if said.answer[:2] in ("- ", "* ", "1.", "1)") else None
+        if listed is not None:
+            return Extraction(listed, said.rule, listed)
         value = settled_value(said.answer)
         return Extraction(said.answer, said.rule, said.answer, value=value)
     sentence = last_sentence(text)
+    if not cut_off and sentence and goes_on(text):
+        return Extraction(None, "none")
+    if not cut_off and sentence and gives_up(text):
+        return Extraction(sentence, "last-sentence", sentence=sentence)
     answer, rule = (cut_off, "boxed-truncated") if cut_off else unmarked(text, sentence)
     value = settled_value(answer) if answer else None
     return Extraction(answer, rule, sentence=sentence, value=value)
@@ -112,6 +132,9 @@ def is_marked(rule: str) -> bool:
 def own_part(response: str) -> str:
     """Return the end of a response, without what follows a finished answer as another problem."""
     text = _plain(_end_of(response))
+    thought = text.rfind("</think>")
+    if thought >= 0 and text[thought + 8 :].strip():
+        text = text[thought + 8 :]
     for heading in islice(_NEXT_PROBLEM.finditer(text), _HEADINGS_TRIED):
         before = text[: heading.start()]
         part = heading["number"] and _NUMBERED_PART.search(before)
@@ -145,6 +168,29 @@ def _first_turn(text: str) -> str:
     return text[: min((end for end in ends if text[: max(end, 0)].strip()), default=len(text))]
 
 
+def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:
+    """Return what a response concludes after its last box; None if the box stands."""
+    rest = text[boxes[-1].end :]
+    if len(rest) < 12:
+        return None
+    if taken_back(rest) is not None:
+        return _corrected(rest, tuple(box.content for box in boxes))
+    said = last_announced(rest)
+    if said is None or said.rule != "final-answer" or not _VALUE.search(said.answer):
+        return None
+    return Extraction(said.answer, said.rule, said.answer, value=settled_value(said.answer))
+
+
+def _corrected(rest: str, boxes: tuple[str, ...] = ()) -> Extraction:
+    """Return the answer that follows one taken back; there may be none."""
+    rest = rest[taken_back(rest) or 0 :]
+    said = last_announced(rest)
+    answer = said.answer if said else instead(rest)
+    if answer is None:
+        return Extraction(None, "none", boxes=boxes)
+    return Extraction(answer, "corrected", answer, boxes, value=settled_value(answer))
+
+
 def _from_boxes(text: str, boxes: list[Box]) -> Extraction:
     """Take the last box, or the run of boxes that ends the answer as one list."""
     run = [boxes[-1]]
@@ -164,7 +210,7 @@ def _one_answer(between: str) -> bool:
     """Whether the text between two boxes makes them one answer, or two candidates."""
     if len(between) > _APART:
         return False
-    if _LISTED.fullmatch(between):
+    if _LISTED.fullmatch(between) or (_OTHER_CASE.search(between) and "=" in between):
         return True
     joined = JOINT.fullmatch(between) and CONJUNCTION.search(between)
     return bool(joined or (_ONE_MORE.fullmatch(between) and _OFFER.search(between)))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fsdpo_data.answers.finding.boxes import MAX_ANSWER
+from fsdpo_data.answers.finding.concluding import is_supposed
 
 #: Markers looked at, from the end; a text of nothing but markers costs no more.
 _MARKERS_TRIED = 8
@@ -16,8 +17,15 @@ _TRIED_FROM_START = 200
 _ANSWER_WORDS = 8
 
 #: What follows a choice that is named before: "Hence option (B) is correct".
-_CHOSEN = (" is correct", " is the correct", " is right", " is the right")
-_CHOICE = re.compile(r"\b(?:option|choice|answer)\s*\**(\(?[A-K]\)?)\**$", re.I)
+_CHOSEN = (" is correct", " is the correct", " is right", " is the right", " is the answer")
+_CHOICE = re.compile(
+    r"\b(?:option|choice|answer|so|hence|thus|therefore,?|statement)\s*\**(\(?[A-K]\)?)\**$", re.I
+)
+#: A choice at the end of a text: "I choose option B.", "故选 B。"
+_ENDS_ON_CHOICE = re.compile(
+    r"(?:\b(?:choose|pick|select)\s+(?:the\s+)?(?:option|choice|answer)?|[选選][择擇]?)"
+    r"[\s:：为是$\\*]*\(?([A-K]+)\)?[\s$*]*(?:选项|項|项)?[\s.。!！$*]*$"
+)
 #: What every marker holds: quick to find, and only then looked at more closely.
 _TRIGGERS = ("nswer", "NSWER", "####", "A:")
 _CHOICES = ("ption is", "hoice is", *_CHOSEN)
@@ -48,7 +56,7 @@ _STOP = re.compile(
     r"|as\s+(?:we|the|it|there|required|shown|desired|needed|expected|wanted)"
     r"|which|where|when|obtained|rounded|I\s+hope|hope\s+(?:this|it)|if\s+(?:we|you))\b"
     r"|,?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b"
-    r"|,\s+(?:not|so|but)\b|\s+\((?:since|because|not|rounded)\b|\\\\\s*\n|</answer>",
+    r"|,\s+(?:not|so|but)\b|\s+\((?:since|because|not|and\s+not|but\s+not|rounded)\b|\\\\\s*\n|</answer>",
     re.I,
 )
 #: The end of a sentence. A thin space (``\\!``), a factorial and "Mrs. Hilt" end none.
@@ -72,14 +80,18 @@ _CONJUNCTION = re.compile(r"\s*(?:and\b|or\b|[,;&])")
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """An announced answer, and the rule that found it."""
+    """An announced answer, the rule that found it, and where its marker ends in the text."""
 
     answer: str
     rule: str
+    end: int = 0
 
 
 def last_announced(text: str) -> Announced | None:
     """Return the last answer that ``text`` announces."""
+    choice = _ENDS_ON_CHOICE.search(text, max(len(text) - 60, 0))
+    if choice:
+        return Announced(choice.group(1), "choice", choice.start())
     return _first_usable(text, _triggers(text, _MARKERS_TRIED))
 
 
@@ -91,7 +103,7 @@ def first_announced(text: str) -> Announced | None:
 def _triggers(text: str, tried: int) -> list[tuple[int, str]]:
     """List the last triggers of a text, the last one first."""
     triggers: tuple[str, ...] = _TRIGGERS if text.isascii() else (*_TRIGGERS, "答案")
-    if "orrect" in text or "right" in text:
+    if "orrect" in text or "right" in text or "is the answer" in text:
         triggers += _CHOICES
     found: list[tuple[int, str]] = []
     for trigger in triggers:
@@ -108,7 +120,7 @@ def _first_usable(text: str, triggers: Iterable[tuple[int, str]]) -> Announced |
     for at, trigger in triggers:
         if trigger in _CHOSEN:
             chosen = _CHOICE.search(text[max(at - _BEFORE, 0) : at])
-            found = Announced(chosen.group(1), "choice") if chosen else None
+            found = Announced(chosen.group(1), "choice", at) if chosen else None
         else:
             marker = _marker(text, at, trigger)
             found = _read(text, *marker) if marker else None
@@ -143,6 +155,8 @@ def _answer_marker(text: str, at: int, before: str) -> tuple[str, int] | None:
     marker = _ANSWER.match(text, at)
     if marker is None or before[-1:] not in ("a", "A") or before[-2:-1].isalnum():
         return None
+    if is_supposed(text[text.rfind("\n", 0, at) + 1 : at - 1][-200:], marker.group()):
+        return None
     before = before[:-1]
     if marker["line"] is not None:
         return ("final-answer", marker.end()) if _HEADS_LINE.search(before) else None
@@ -159,7 +173,7 @@ def _read(text: str, rule: str, end: int) -> Announced | None:
     """Read the answer after a marker; None if what follows is none."""
     plain = _PLAIN.match(text, end)
     if plain:
-        return Announced(plain.group(1), rule)
+        return Announced(plain.group(1), rule, end)
     rest = text[end : end + MAX_ANSWER]
     answer, used = _statement(rest)
     if not answer or _DENIED.match(answer):
@@ -169,7 +183,7 @@ def _read(text: str, rule: str, end: int) -> Announced | None:
     heading = rule == "hash" and not _VALUE.search(answer)
     if (prose or heading) and rest[used:].strip():
         return None
-    return Announced(answer, rule)
+    return Announced(answer, rule, end)
 
 
 def _statement(rest: str) -> tuple[str, int]:
@@ -191,14 +205,16 @@ def _line(text: str) -> str:
     for _ in range(4):
         if end < 0:
             return text
-        if text.count("{", 0, end) <= text.count("}", 0, end):
+        if text.count("{", 0, end) <= text.count("}", 0, end) and (
+            text.count("\\begin", 0, end) <= text.count("\\end", 0, end)
+        ):
             break
         end = text.find("\n", end + 1)
     return text if end < 0 else text[:end]
 
 
 def _without_explanation(line: str) -> str:
-    stop = _STOP.search(line)
+    stop = _STOP.search(line, max(line.rfind("\\end{"), 0))
     if stop:
         line = line[: stop.start()]
     sentence = SENTENCE_END.search(line)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from fsdpo_data.answers.finding.boxes import ending
+from fsdpo_data.answers.finding.concluding import is_chinese
 from fsdpo_data.answers.finding.spoken import SENTENCE_END
 
 #: Characters at the end that are searched.
@@ -16,7 +17,7 @@ _WHOLE = 300
 
 #: A number in a path, an identifier or a version ("/tmp/run-5/", "v1.3") is the answer to nothing.
 _NUMBER = re.compile(
-    r"(?<![\w.^_/\\])(?<![A-Za-z_][-−–])"
+    r"(?<![A-Za-z0-9_.^/\\])(?<![A-Za-z_][-−–])"
     r"(?:(?<!:)\d{1,4}(?::\d{1,4})+(?:\s?[ap]\.?m\b\.?)?|"  # a ratio, or a time of day
     r"[-−–]?\s?(?:\\?[$£€]\s?)?[-−]?"
     r"(?:(?:\d{1,3}(?:(?:,|\{,\}|,\\!|\\,)\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
@@ -50,7 +51,9 @@ _BOUND = re.compile(
 _AGAIN = re.compile(r",?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b", re.I)
 #: What comes before the words that a sentence ends on: "so the fastest of them is Evelyn".
 _VERBS = frozenset(("is", "are", "was", "were"))
-_POLAR = re.compile(r"[\W_]*(yes|no)\b(?=\**\s*[,.;:!])", re.I)
+_POLAR = re.compile(
+    r"(?:(?:so|thus|hence|therefore)\b[\W_]*)?[\W_]*(yes|no)\b(?=\**\s*[,.;:!])", re.I
+)
 _POLAR_WORD = re.compile(r"\b(?:yes|no)\b", re.I)
 #: Most words that can be an answer at the end of a sentence.
 _NAME_WORDS = 5
@@ -76,11 +79,29 @@ def settled_value(statement: str) -> str | None:
     """
     if not _HAS_WORD.search(statement):
         return None
-    statement = _AGAIN.split(statement, maxsplit=1)[0]
+    statement = _main(_AGAIN.split(statement, maxsplit=1)[0])
     values = _values(statement)
     if values:
         return _settled(statement, values)[0]
     return _named(statement)
+
+
+#: What only says more about an answer that came before it: ", attained at x = 5", "to cover 20 km".
+_MORE = re.compile(
+    r",?\s+(?:(?:which|that)\s+is\s+)?(?:(?:attained|achieved|reached|obtained|occurring|occurs)\b"
+    r"|(?:when|where|whenever|provided)\b|out\s+of\s+(?:the\s+|a\s+total\s+of\s+)?\d+\s+[a-z]"
+    r"|(?:out\s+)?of\s+(?:the|her|his|their)\s+(?:original|total|initial|first)\b"
+    r"|to\s+(?!be\b|get|give|obtain|find|yield|make|equal|have|a\b|the\b|total)[a-z]+\b)"
+    r"|,\s+(?:half|twice|double|a\s+(?:third|quarter)|(?:three|four)\s+times)\s"
+)
+
+
+def _main(statement: str) -> str:
+    """Return a statement without what its last clause adds, if a value stands before that."""
+    for more in _MORE.finditer(statement):
+        if _values(statement[: more.start()]):
+            return statement[: more.start()]
+    return statement
 
 
 def _named(statement: str) -> str | None:
@@ -185,14 +206,22 @@ def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     stripped = text.strip()
     if _NOTHING.fullmatch(stripped):
         return None, "none"
+    listed = closing_list(stripped)
+    if listed is not None:
+        return listed, "list"
     alone = len(stripped) <= _WHOLE and "\n" not in stripped and stripped == sentence
-    if alone and not _SENTENCE.search(stripped):
+    if alone and not _SENTENCE.search(stripped) and not is_chinese(stripped):
         return stripped, "whole"
     display = _closing_display(stripped)
     if display is not None:
         return display, "last-maths"
+    bold = _BOLD.findall(sentence)
+    if len(bold) == 1 and not _values(sentence):
+        return bold[0].removesuffix("'s").removesuffix("’s"), "last-bold"
+    if _PREDICATE.search(sentence) and not _values(sentence):
+        return _PREDICATE.findall(sentence)[-1], "last-sentence"
     for said in _sentences_from_the_end(text):
-        said = _AGAIN.split(said, maxsplit=1)[0]
+        said = _main(_AGAIN.split(said, maxsplit=1)[0])
         values = _values(said)
         if values:
             answer, rule = _settled(said, values)
@@ -207,11 +236,64 @@ def _sentences_from_the_end(text: str) -> Iterator[str]:
         yield from reversed(_sentences(line[number.end() :] if number else line))
 
 
+_BOLD = re.compile(r"\*\*([^*\n]{1,60})\*\*")
+_PREDICATE = re.compile(
+    r"\b(?:do(?:es)?\s+not\s+exist|DNE|no\s+(?:real\s+)?solutions?|undefined|diverges|converges"
+    r"|infinitely\s+many(?:\s+solutions)?|(?:the\s+)?empty\s+set|all\s+real\s+numbers)\b"
+)
+_ITEM = re.compile(r"\s*(?:[-*•]|\(?\d{1,2}[.)])\s+(.{1,80})")
+_PAIR = re.compile(r"\**[A-Za-z][\w' ]{1,30}\**:\s*\**\s*(.{1,60})")
+_HEADER = re.compile(
+    r"(?:answers?|solutions?|values?|roots?|results?|are|pieces?|conclusions?)\b[^\n]{0,40}:\**\s*$",
+    re.I,
+)
+_NAMED_PARTS = re.compile(r"(?<=[.;,])\s+(?=\**[A-Z][\w' ]{1,30}:)")
+#: Most items of a closing list.
+_MAX_ITEMS = 8
+
+
+def closing_list(text: str) -> str | None:
+    """Return the values of the items that end a text: a list below a header, or named values."""
+    lines = ending(text, _NEAR).rstrip().splitlines()
+    if len(lines) == 1 and len(text) <= _WHOLE:
+        lines = _NAMED_PARTS.split(text)
+        items = [_PAIR.fullmatch(line) for line in lines]
+        return _item_values([item[1] for item in items if item]) if all(items) else None
+    tail: list[str] = []
+    while lines and len(tail) <= _MAX_ITEMS and (item := _ITEM.fullmatch(lines[-1])):
+        tail.insert(0, item[1])
+        lines.pop()
+    while tail and lines and not lines[-1].strip():
+        lines.pop()
+    if tail and lines and _HEADER.search(lines[-1]):
+        return _item_values(tail)
+    named: list[str] = []
+    while not tail and lines and len(named) <= _MAX_ITEMS and (item := _PAIR.fullmatch(lines[-1])):
+        named.insert(0, item[1])
+        lines.pop()
+    if len(named) == 1 and named[0].count("=") == 1:
+        return named[0].strip("*$. ")  # "Equation: y = 2x + 1"
+    return _item_values(named)
+
+
+def _item_values(items: list[str]) -> str | None:
+    """Join the values of two or more items; None if one of them has none."""
+    values = []
+    for item in items:
+        pair = _PAIR.fullmatch(item)
+        value = (pair[1] if pair else item).strip("*$. ")
+        if not re.search(r"\d", value) or len(value.split()) > 4:
+            return None
+        values.append(value)
+    return " , ".join(values) if len(values) > 1 else None
+
+
 def _closing_display(text: str) -> str | None:
     """Return the displayed formula a text ends on."""
-    text = ending(text, _NEAR).rstrip(". ")
+    text = ending(text, _NEAR).rstrip(". ∎")
+    found: list[str] = []
     for opener, closer in (("\\[", "\\]"), ("$$", "$$")):
-        start = text.rfind(opener, 0, len(text) - 2)
-        if text.endswith(closer) and start >= 0:
-            return text[start + 2 : -2].strip().rstrip(".,").strip() or None
-    return None
+        while text.endswith(closer) and (start := text.rfind(opener, 0, len(text) - 2)) >= 0:
+            found.insert(0, text[start + 2 : -2].strip().rstrip(".,").strip())
+            text = text[:start].rstrip()
+    return " , ".join(found) or None

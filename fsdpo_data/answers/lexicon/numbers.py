@@ -66,22 +66,21 @@ def _from_match(match: re.Match[str]) -> Num | None:
     if not whole and not places:
         return None
     if not places and part["power"] is None:
-        number: Num | None = Num(Fraction(int(_SEPARATOR.sub("", whole))))
+        number = Num(Fraction(int(_SEPARATOR.sub("", whole))))
     else:
-        number = decimal(_SEPARATOR.sub("", whole), places, int(part["power"] or 0))
-    if number is None or not negative:
-        return number
-    return Num(-number.value, number.places, number.digits)
+        sign = "-" if negative else ""
+        return decimal(_SEPARATOR.sub("", whole), places, int(part["power"] or 0), sign)
+    return Num(-number.value) if negative else number
 
 
-def decimal(whole: str, places: str, power: int = 0) -> Num | None:
+def decimal(whole: str, places: str, power: int = 0, sign: str = "") -> Num | None:
     """Return ``whole.places`` times ten to ``power``, or None if that is out of bounds."""
     if abs(power) > MAX_POWER_OF_TEN or len(whole) + len(places) > MAX_DIGITS:
         return None
     digits = whole + places
     exponent = power - len(places)
     value = Fraction(int(digits or 0) * 10 ** max(exponent, 0), 10 ** max(-exponent, 0))
-    return Num(value, -exponent, len(digits.strip("0")))
+    return Num(-value if sign == "-" else value, -exponent, len(digits.strip("0")))
 
 
 def repeating(whole: str, places: str, cycle: str) -> Num:

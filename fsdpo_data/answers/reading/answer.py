@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cached_property, lru_cache
 
-from fsdpo_data.answers.lexicon.numbers import read_number
+from fsdpo_data.answers.lexicon.numbers import decimal, read_number
 from fsdpo_data.answers.reading.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.reading.prose import plain_text
 from fsdpo_data.answers.reading.read import alternatives, read_cleaned
@@ -14,6 +14,7 @@ from fsdpo_data.answers.tree import Num, Quantity, Value
 
 #: Longest text that is kept for the next time it is met, and how many are.
 _MAX_KEPT, _KEPT = 400, 8_192
+_DECIMAL_COMMA = re.compile(r"(-?)(\d+),(\d{1,2}|\d{4,15})")
 _SPACE = re.compile(r"(?<=[A-Za-z0-9.])\s+(?=[A-Za-z0-9.])|\s+|\\[!]|\\(?:left|right)(?![A-Za-z])")
 
 
@@ -62,6 +63,12 @@ class Answer:
     def measured(self) -> Value:
         """The answer with letters after numbers read as units: ``5m`` is five metres."""
         return read_cleaned(self.cleaned, letter_units=True)
+
+    @cached_property
+    def with_decimal_comma(self) -> Num | None:
+        """The decimal that ``3,5`` is where a comma separates places, not values or thousands."""
+        match = _DECIMAL_COMMA.fullmatch(self.cleaned)
+        return decimal(match[2], match[3], sign=match[1]) if match else None
 
     @cached_property
     def alternatives(self) -> tuple[Value, ...]:

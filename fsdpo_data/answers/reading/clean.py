@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 
 #: Longest answer that is taken up at all; longer ones agree only if they are the same text.
 MAX_LENGTH = 10_000
@@ -85,7 +86,17 @@ _UNIT_VECTOR = re.compile(
     r"\\(?:mathbf|boldsymbol|bm|hat|widehat|vec|overrightarrow|mathbf\{\\hat|hat\{\\mathbf)"
     r"(?:\{\s*\\?([ijk])(?:math)?\s*\}\}?|\s*\\?([ijk])(?:math)?(?![A-Za-z]))"
 )
-_MARKUP = (
+#: Patterns with what they are replaced by: marks of markup, numbers with points and commas.
+_MARKUP: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (
+        re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d+(?![\d,])"),
+        lambda number: number[0].replace(".", "").replace(",", "."),
+    ),
+    (
+        re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.,])"),
+        lambda number: number[0].replace(".", ""),
+    ),
+    (re.compile(r"(?<![\d.,])(\d+)\{,\}(\d{1,2}|\d{4,})(?![\d{])"), r"\1.\2"),
     (re.compile(r"^<(b|i|u|em|strong|p|span|div)>([^<>]*)</\1>$"), r"\2"),
     (re.compile(r"\{\s*([-+=<>])\s*\}"), r"\1"),
     (
@@ -94,7 +105,8 @@ _MARKUP = (
     ),
     (re.compile(r"(?<![\w.^_{])(\d+)([CP])_?(\d+)(?!\w)"), r"\2_{\1}^{\3}"),
 )
-_MARKED_UP = re.compile(r"^<|\{\s*[-+=<>]?\s*\}|\d\}?[CP]_?\{?\d|^[_^]")
+_MARKED_UP = re.compile(r"\d\.\d{3}[.,]\d|\{,\}|^<|\{\s*[-+=<>]?\s*\}|\d\}?[CP]_?\{?\d|^[_^]")
+_COMMAND_END = re.compile(r"\\[A-Za-z]+ $")
 _DOLLAR = re.compile(r"(?<!\\)\$")
 
 
@@ -109,8 +121,8 @@ def clean(text: str) -> str:
         for pattern, plain in _REWRITES:
             text = pattern.sub(plain, text)
     if _MARKED_UP.search(text):
-        for pattern, plain in _MARKUP:
-            text = pattern.sub(plain, text)
+        for pattern, written in _MARKUP:
+            text = pattern.sub(written, text)
     if (
         "j" in text
         and (vectors := _UNIT_VECTOR.findall(text))
@@ -198,4 +210,5 @@ def drop_delimiters(text: str) -> str:
 def _is_maths(inside: str) -> bool:
     """Whether text between two dollar signs is maths, not "5 and " of "$5 and $10"."""
     opens, closes = inside[:1].isspace(), inside[-1:].isspace()
+    closes = closes and not _COMMAND_END.search(inside)  # "36°" is written "36^\\circ "
     return inside == "" or inside.isspace() or opens == closes or opens

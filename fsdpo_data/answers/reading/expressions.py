@@ -95,7 +95,7 @@ class ExpressionParser(CommandParser):
                 break
             elif self.accept("/", "div") or self._accept_out_of():
                 divisors.append(as_node(self.factor()))
-            elif self.accept("bmod") or self._accept_mod():
+            elif self._accept_mod():
                 factors = [remainder(multiply(factors), as_node(self.factor()))]
             elif self.peek().kind == "begin":
                 return scaled(multiply(factors), self.primary())
@@ -121,7 +121,7 @@ class ExpressionParser(CommandParser):
 
     def _accept_mod(self) -> bool:
         """Step over the word of "5 mod 3", a remainder; in a congruence it names the modulus."""
-        if self.word() != "mod" or self.peek(1).kind != "num":
+        if self.sign() != "bmod" and (self.word() != "mod" or self.peek(1).kind != "num"):
             return False
         congruence = any(token.text in ("equiv", "cong") for token in self.tokens)
         self.at += not congruence

@@ -91,7 +91,7 @@ class NameParser(Cursor):
         """Whether the token ``ahead`` is the name of a unit."""
         token = self.peek(ahead)
         if token.kind == "let":
-            return token.upright and is_letter_unit(token.text)
+            return (token.upright or self.letter_units) and is_letter_unit(token.text)
         return token.kind == "word" and unit_named(token.text) is not None
 
     def split_word(self) -> None:

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
-from fsdpo_data.answers.tree import Const, Items, Sym, Text, Value
+from fsdpo_data.answers.tree import (
+    Add,
+    Builder,
+    Const,
+    Items,
+    Member,
+    Mul,
+    Num,
+    Sym,
+    Text,
+    Value,
+    negate,
+)
 
 _WRAPPER = re.compile(
     r"\\(?:text|mbox|hbox|mathrm|textbf|textit|textrm|textsf|mathbf|boldsymbol|emph|left|right"
@@ -36,6 +49,9 @@ _FILLERS = frozenset(
 _EMPTY = Items("{}", ())
 _REALS = Sym("RR")
 UNDEFINED = Text(("undefined",))
+_ZERO, _INF = Num(Fraction(0)), Const("inf")
+_POSITIVE, _NONNEGATIVE = Items("()", (_ZERO, _INF)), Items("[)", (_ZERO, _INF))
+_NEGATIVE = Items("()", (negate(_INF), _ZERO))
 _PHRASES: dict[str, Value] = {
     "all real numbers": _REALS, "all real number": _REALS, "all reals": _REALS,
     "all real x": _REALS, "real numbers": _REALS, "all x": _REALS, "any real number": _REALS,
@@ -43,8 +59,19 @@ _PHRASES: dict[str, Value] = {
     "x all real numbers": _REALS, "x any real number": _REALS,
     "no solution": _EMPTY, "no solutions": _EMPTY, "no real solution": _EMPTY,
     "no real solutions": _EMPTY, "empty set": _EMPTY, "no such x": _EMPTY,
-    "none exist": _EMPTY,
-    "does not exist": UNDEFINED, "dne": UNDEFINED,
+    "none exist": _EMPTY, "none": _EMPTY, "no solution exists": _EMPTY, "no roots": _EMPTY,
+    "no real roots": _EMPTY, "has no solution": _EMPTY, "no real solution exists": _EMPTY,
+    "has no real solution": _EMPTY,
+    "all positive real numbers": _POSITIVE, "positive real numbers": _POSITIVE,
+    "all positive reals": _POSITIVE, "positive reals": _POSITIVE,
+    "all negative real numbers": _NEGATIVE, "negative real numbers": _NEGATIVE,
+    "all nonnegative real numbers": _NONNEGATIVE, "nonnegative real numbers": _NONNEGATIVE,
+    "all non-negative real numbers": _NONNEGATIVE, "nonnegative reals": _NONNEGATIVE,
+    "all integers": Sym("ZZ"), "integers": Sym("ZZ"), "any integer": Sym("ZZ"),
+    "all positive integers": Sym("NN+"), "positive integers": Sym("NN+"),
+    "set of all integers": Sym("ZZ"), "all natural numbers": Sym("NN"),
+    "natural numbers": Sym("NN"),
+    "does not exist": UNDEFINED, "dne": UNDEFINED, "not exist": UNDEFINED,
     "undefined": UNDEFINED, "not defined": UNDEFINED,
     "infinity": Const("inf"), "positive infinity": Const("inf"),
     "yes": Text(("yes",)), "no": Text(("no",)),
@@ -101,8 +128,27 @@ _BY_WORDS = {plain_words(words): value for words, value in _PHRASES.items()}
 
 
 def phrase(words: tuple[str, ...]) -> Value | None:
-    """Return the value of a set phrase such as "no solution"."""
-    return _BY_WORDS.get(words)
+    """Return the value of a set phrase such as "no solution" or "n is odd"."""
+    if words[:1] and words[0] in _SUBJECTS:
+        words = words[1:] if words[1:] in _BY_WORDS else words
+    multiple = _MULTIPLES.fullmatch(" ".join(words)) if 1 < len(words) < 8 else None
+    if multiple is None:
+        return _BY_WORDS.get(words)
+    size = Fraction(multiple["size"] or 2)
+    values = Mul((Num(size), Sym("k")))
+    odd = Add((values, Num(Fraction(1)))) if multiple["parity"] == "odd" else values
+    return Builder(odd, (Member(Sym("k"), Sym("ZZ")),))
+
+
+#: What a sentence may say something about, where only what it says is the answer.
+_SUBJECTS = frozenset(
+    ["limit", "serie", "series", "sequence", "integral", "sum", "value", "function", "equation"]
+)
+#: "all odd integers", "n is even", "multiples of 3"; "odd" alone is a word.
+_MULTIPLES = re.compile(
+    r"(?:all )?(?:[nkmx] )?(?:(?P<parity>odd|even)(?:(?: (?:integer|number|n|k|value))+(?: of n)?"
+    r"|(?<=[nkmx] odd)|(?<=[nkmx] even))|(?:integer )?multiple of (?P<size>\d{1,4}))"
+)
 
 
 def reals_except(text: str) -> str | None:
@@ -152,7 +198,56 @@ def same_words(left: str, right: str, *are_text: bool) -> bool:
     if _SIGNS.search(left) or _SIGNS.search(right):
         return False
     words, others = plain_words(left), plain_words(right)
-    return words == others or (_NAMED.fullmatch(left) is not None and left.split()[1] == right)
+    if words == others or settled(words) == settled(others):
+        return True
+    polar = [_POLAR.match(text) for text in (left, right)]
+    if polar[0] and polar[1] and len(words) == 1:
+        return polar[0][1].lower() == polar[1][1].lower()
+    return _NAMED.fullmatch(left) is not None and left.split()[1] == right
+
+
+_POLAR = re.compile(
+    r"(yes|no|true|false)\b(?=\s*(?:[,.;:-]|$))(?!.*(?:\d|\b(?:yes|no|but|however)\b.))", re.I
+)
+#: What says the same in other words: (pattern, its plain form), over words without plurals.
+_SETTLED = tuple(
+    (re.compile(rf"\b(?:{pattern})\b"), plain)
+    for pattern, plain in (
+        ("doe not converge|divergent|diverging", "diverge"),
+        ("doe not diverge|convergent|converging", "converge"),
+        ("infinite number of|infinite many|an infinity of|infinite", "infinitely many"),
+        ("anticlockwise|anti - clockwise|counter - clockwise", "counterclockwise"),
+        ("quadrant (?:i|1|one)|1 st quadrant|quadrant first", "first quadrant"),
+        ("quadrant (?:ii|2|two)|2 nd quadrant", "second quadrant"),
+        ("quadrant (?:iii|3|three)|3 rd quadrant", "third quadrant"),
+        ("quadrant (?:iv|4|four)|4 th quadrant", "fourth quadrant"),
+        ("doe not|do not|did not|cannot|can not", "not"),
+        ("and also|as well as|&", "and"),
+    )
+)
+#: Nouns that a question asks about, and its answer may leave out; only after other words.
+_ASKED = re.compile(
+    r"(?<=\w) (?:condition|triangle|function|solution|quadrant|serie|series|number)$"
+)
+_OPENING = re.compile(
+    r"^(?:(?:in|on|at|by|to|always|limit|serie|series|sequence|integral|triangle) )+(?=\w)"
+)
+_SHAPES = frozenset(
+    ["right", "isoscele", "scalene", "acute", "obtuse", "equilateral", "angled", "regular"]
+)
+
+
+def settled(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return ``plain_words`` in a plain form: "a divergent series" and "diverges" are one."""
+    text = " ".join(words)
+    for pattern, plain in _SETTLED:
+        text = pattern.sub(plain, text)
+    text = _ASKED.sub("", _OPENING.sub("", text).replace(" condition ", " "))
+    parts = text.split(" and ")
+    if len(parts) == 2 and " " not in text.replace(" and ", ""):
+        parts.sort()
+    found = " and ".join(parts).split()
+    return tuple(sorted(found) if _SHAPES.issuperset(found) else found)
 
 
 #: Longest answers compared as words.

@@ -268,7 +268,7 @@ class QuantityParser(ExpressionParser):
         r"""Read ``\pmod 7`` or ``(mod 7)``."""
         start = self.at
         bracket = self.accept("(")
-        if self.accept("pmod", "mod") or self.accept_word("mod"):
+        if self.accept("pmod", "mod", "bmod") or self.accept_word("mod"):
             modulus = self.script()
             if bracket:
                 self.expect(")")

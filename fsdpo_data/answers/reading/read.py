@@ -26,13 +26,24 @@ _LABEL = re.compile(
 #: A choice with its value: "(B) 5".
 _CHOSEN = re.compile(r"(?:\\(?:text|textbf|mathrm)\s*\{\s*)?\([A-E]\)\s*\}?\s*[.:]?\s*(\S.*)", re.S)
 #: The same value once more: "3/4 (or 0.75)".
-_ASIDE = re.compile(r"(.+?)\s*\(\s*(?:or|i\.e\.,?|=|equivalently)\s*([^()]+)\)")
+_ASIDE = re.compile(
+    r"(.+?)\s*\(\s*(?:(?:or|i\.e\.,?|=|equivalently|about|\\approx)\s*([^()]+)|(\d[^()]*%))\)"
+)
 #: A point with its name: "P(2,3)", "vertex (2,3)".
 _POINT = re.compile(r"(?:[A-Z]|[a-z]{4,})\s*(\([^()]*,[^()]*\))")
 #: What an answer holds under: "5 when x = 2".
 _CONDITION = re.compile(
     r"(.+?)\s*\\?(?:text|mathrm)?\s*\{?\s*\b(?:when|where|for|if|provided|given)\b([^,;]*)", re.S
 )
+#: What a parameter runs over: "(k in Z)", "where n is any integer", "for all integers n".
+_DOMAIN = re.compile(
+    r"(?:[,;]|\\[,; ]|\\q?quad|\s)*(?:\\text\s*\{)?\s*[({]?\s*(?:(?:where|for|with)\b\s*\}?)?\s*"
+    r"(?:(?:all|any|every|some)\b\s*)?(?:\}\s*)?"
+    r"(?:integers?\s*\}?\s*(?P<name3>[kn])\b|\$?(?P<name>[a-z])\$?\s*(?:\\in\s*"
+    r"(?:\\mathbb\s*\{?\s*(?P<set>[ZN])\s*\}?|(?P<set2>[ZN]))(?P<part>\s*[\^_]\s*\{?[*+]\}?)?"
+    r"|\s*(?:\\text\s*\{)?\s*(?:is|be)\s+(?:an?\s+|any\s+)?integer\s*\}?))\s*[)}]*\s*$"
+)
+_PLACES = re.compile(r"\(\d{1,2}\)(?:(?:[\s,;]|and)*\(\d{1,2}\))+")
 _OTHER_CASE = re.compile(r"\b(?:or|and|otherwise|else|not)\b")
 
 
@@ -53,6 +64,8 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
     value = read_special(cleaned)
     if value is not None:
         return value
+    if "in" in cleaned:
+        cleaned = _DOMAIN.sub(_domain, cleaned)
     left_out = reals_except(cleaned)
     if left_out is not None:
         cleaned = f"\\mathbb{{R}} \\setminus \\{{ {left_out} \\}}"
@@ -63,6 +76,13 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
         except Unreadable:
             continue
     return Text(plain_words(cleaned))
+
+
+def _domain(match: re.Match[str]) -> str:
+    r"""Write a domain as ``, k \in \mathbb{Z}``."""
+    numbers = match["set"] or match["set2"] or "Z"
+    name = match["name"] or match["name3"]
+    return f" , {name} \\in \\mathbb{{{numbers}}}{(match['part'] or '').strip()}"
 
 
 def _without_label(text: str) -> str:
@@ -81,6 +101,9 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
         if match is not None:
             numbers = (Num(Fraction(int(part))) for part in match.group().split(","))
             return (value, Items("", tuple(numbers)))
+    if cleaned[:1] == "(" and _PLACES.fullmatch(cleaned):
+        numbers = (Num(Fraction(int(part))) for part in re.findall(r"\d+", cleaned))
+        return (value, Items("", tuple(numbers)))
     if isinstance(value, Items) and value.brackets == "":
         whole = compound(value.items)
         return (value,) if whole is None else (value, whole)
@@ -93,7 +116,7 @@ def _without_surroundings(text: str) -> tuple[Value, ...]:
         return ()
     aside = _ASIDE.fullmatch(text)
     if aside is not None:
-        said = read(aside[1]), read(aside[2])
+        said = read(aside[1]), read(aside[2] or aside[3])
         return () if any(isinstance(part, Text) for part in said) else (Relation(said, ("=",)),)
     match = _CHOSEN.fullmatch(text) or _POINT.fullmatch(plain_text(text))
     if match is None:

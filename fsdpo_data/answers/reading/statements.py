@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.reading.lex import Unreadable
 from fsdpo_data.answers.reading.names import as_node
@@ -9,15 +11,24 @@ from fsdpo_data.answers.reading.quantities import QuantityParser
 from fsdpo_data.answers.tree import (
     Builder,
     Call,
+    Cases,
     Items,
     Join,
     Matrix,
     Member,
+    Node,
+    Num,
     Ratio,
     Relation,
     Sym,
+    Text,
     Value,
+    add,
+    children,
     is_node,
+    multiply,
+    negate,
+    substitute,
 )
 
 _RELATIONS = {
@@ -30,8 +41,14 @@ _SET_OPS = {"cup": "union", "cap": "intersection", "setminus": "minus"}
 _SET_WORDS = {"union": "union", "intersection": "intersection", "intersect": "intersection",
               "except": "minus"}  # fmt: skip
 _SETS = frozenset(("RR", "ZZ", "QQ", "NN", "CC"))
-_LEADING = sorted(names("both either the approximately about around roughly nearly exactly only"))
-_MATRICES = names("pmatrix bmatrix matrix Bmatrix smallmatrix array")
+#: Words before a value that change nothing about it.
+_LEADING = sorted(
+    names(
+        """both either the approximately about around roughly nearly exactly only all every any
+        statement statements proposition propositions conclusion conclusions"""
+    )
+)
+_MATRICES = names("vmatrix pmatrix bmatrix matrix Bmatrix smallmatrix array")
 #: Environments that hold a list of equations.
 _SYSTEMS = names("cases aligned align gathered")
 
@@ -49,7 +66,7 @@ class AnswerParser(QuantityParser):
         self.accept(".")
         if not self.at_end():
             raise Unreadable(f"left over: {self.peek().text}")
-        return value
+        return _components(value)
 
     def value(self) -> Value:
         """Read alternatives: ``a or b``, each a list."""
@@ -198,16 +215,42 @@ class AnswerParser(QuantityParser):
         return super().primary()
 
     def _system(self) -> Value:
-        r"""Read the equations of ``\begin{cases} x=1 \\ y=2 \end{cases}``."""
+        r"""Read the equations, or the branches, of ``\begin{cases} … \end{cases}``."""
         items: list[Value] = []
+        conditions: list[Value | None] = []
         while self.peek().kind != "end":
             items.append(self._item())
+            self.accept(",", ";")
+            if self.accept("&"):
+                conditions.append(self._branch_condition())
             if not self.accept("\\"):
                 break
             self.accept("&")
-        if self.take().kind != "end":
+        if self.take().kind != "end" or (conditions and len(conditions) < len(items)):
             raise Unreadable("a system with cases")
+        if conditions:
+            return Cases(tuple(zip(items, conditions, strict=True)))
         return Items("", tuple(items))
+
+    def _branch_condition(self) -> Value | None:
+        """Read when a branch holds; what is no relation is words, "otherwise" is None."""
+        self.accept_word("if", "for", "when", "where")
+        start, depth = self.at, self.depth
+        if self.accept_word("otherwise", "else"):
+            self.accept(".")
+            return None
+        try:
+            condition = self._item()
+            self.accept(",", ";", ".")
+            if self.sign() == "\\" or self.peek().kind == "end":
+                return condition
+        except Unreadable:
+            pass
+        self.at, self.depth = start, depth
+        words: list[str] = []
+        while self.sign() != "\\" and self.peek().kind not in ("end", "eof"):
+            words.append(self.take().text.lower())
+        return Text(tuple(word for word in words if word not in ("is", ",", "{", "}", ".")))
 
     def _matrix(self) -> Value:
         name = self.take().text
@@ -229,7 +272,50 @@ class AnswerParser(QuantityParser):
                 break
         if self.take().kind != "end" or len({len(row) for row in rows}) != 1:
             raise Unreadable("an uneven matrix")
+        if name == "vmatrix":
+            return _determinant([[as_node(entry) for entry in each] for each in rows])
         return Matrix(tuple(rows))
+
+
+#: Largest determinant that is written out.
+_MAX_ROWS = 4
+
+
+def _determinant(rows: list[list[Node]]) -> Node:
+    """Expand a determinant along its first row."""
+    if len(rows) != len(rows[0]) or len(rows) > _MAX_ROWS:
+        raise Unreadable("a determinant too large")
+    if len(rows) == 1:
+        return rows[0][0]
+    terms: list[Node] = []
+    for at, entry in enumerate(rows[0]):
+        minor = _determinant([[*row[:at], *row[at + 1 :]] for row in rows[1:]])
+        terms.append(multiply([entry, minor] if at % 2 == 0 else [entry, negate(minor)]))
+    return add(terms)
+
+
+#: The unit vectors, as ``clean`` writes them.
+_BASIS = ("basisi", "basisj", "basisk")
+
+
+def _components(value: Value) -> Value:
+    """Read ``3i + 4j`` with unit vectors as ``(3, 4)``."""
+    if isinstance(value, Relation):
+        return Relation(tuple(map(_components, value.parts)), value.ops)
+    if not is_node(value) or not any(_mentions(value, name) for name in _BASIS):  # type: ignore[arg-type]
+        return value
+    count = 3 if _mentions(value, "basisk") else 2  # type: ignore[arg-type]
+    parts: list[Value] = []
+    for at in range(count):
+        part: Node = value  # type: ignore[assignment]
+        for other, name in enumerate(_BASIS):
+            part = substitute(part, name, Num(Fraction(int(other == at))))
+        parts.append(part)
+    return Items("()", tuple(parts))
+
+
+def _mentions(node: Node, name: str) -> bool:
+    return node == Sym(name) or any(_mentions(child, name) for child in children(node))
 
 
 def _is_statement(value: Value) -> bool:

@@ -168,7 +168,6 @@ PROCESSBENCH = {
         "math-248": ("correct", "wrong", "10.5 pi is 21/2 pi"),
         "math-278": ("correct", "wrong", "the ratio 1:2 as 1/2"),
         "math-392": ("correct", "wrong", "1/(sin x cos x) - tan x is cot x, unsimplified"),
-        "math-555": ("wrong", "correct", "boxed is 3/16 = 0.0011_2 for the gold 0.0011_2"),
         "math-571": ("wrong", "correct", "unmarked; it ends on x^3 = 12 for the gold 12"),
         "math-679": ("wrong", "correct", "unmarked; remarks follow that end on f(x)"),
         "math-791": ("wrong", "correct", "it says '… the integer value 0' for the gold 1"),

@@ -1,0 +1,75 @@
+"""What a response concludes: what it takes back, whether it gives up, whether it ends at all."""
+
+from __future__ import annotations
+
+import re
+
+#: Characters at the end in which a response may give up.
+_LAST = 400
+#: What takes back the answer before it.
+_TAKES_BACK = re.compile(
+    r"\b(?:(?:that|this|it|which|answer|value|result|box|above|earlier)"
+    r"(?:'s|\s+is|\s+was)\s+(?:not\s+(?:right|correct|true)|wrong|incorrect|a\s+mistake|an\s+error)"
+    r"|(?:made|contains?|found|see)\s+(?:an?|the|my)\s+(?:\w+\s+){0,2}(?:mistake|error|slip)"
+    r"|i\s+was\s+wrong|(?:am|was)\s+mistaken|correction\s*:|scratch\s+that|disregard)",
+    re.I,
+)
+#: The answer that stands in for one taken back: "It should be 7".
+_INSTEAD = re.compile(
+    r"\b(?:should|must)\s+(?:be|have\s+been|read)|\bcorrection\s*:\s*(?:it\s+is)?|\bit\s+is\b"
+    r"|\b(?:we|i)\s+get\b",
+    re.I,
+)
+_GIVES_UP = re.compile(
+    r"(?:\bgive\s+up|(?:\bnot|n't)\s+(?:sure|certain|know)|\bno\s+idea|\bunable\s+to|\b(?:cannot|can't"
+    r"|could\s+not|couldn't)\s+(?:\w+\s+)?(?:solve|find|finish|complete|figure)|\bi'?m\s+stuck)\b",
+    re.I,
+)
+#: What holds only if something does that does not: "if order mattered, it would be 20".
+_SUPPOSES = re.compile(r"\b(?:if|unless|suppose|had|were|were\s+to|without)\b[^.\n]*$", re.I)
+_TENTATIVE = re.compile(r"\b(?:thought|guess(?:ed)?|assumed|initially|at\s+first)\b[^.\n]*$", re.I)
+#: A text that ends on one of these goes on.
+_GOES_ON = re.compile(
+    r"(?:[,:;=+*/(\[{<-]|\b(?:by|the|an?|of|to|and|or|is|are|was|with|for|in|at|on|we|then|this|that"
+    r"|so|now|from|as|adding|times|plus|minus|gives?|get|because|since|if|let|which|where))\s*$",
+    re.I,
+)
+_CHINESE = re.compile("[\u4e00-\u9fff]")
+
+
+def taken_back(rest: str) -> int | None:
+    """Return where ``rest``, the text after an answer, is done with taking it back, or None."""
+    match = _TAKES_BACK.search(rest)
+    return match.end() if match else None
+
+
+def instead(rest: str) -> str | None:
+    """Return the sentence that names another answer in place of the one taken back."""
+    found = list(_INSTEAD.finditer(rest))
+    return rest[found[-1].end() :].strip(" .*:") or None if found else None
+
+
+def gives_up(text: str) -> bool:
+    """Whether a response ends without an answer of its own."""
+    return _GIVES_UP.search(text, max(len(text) - _LAST, 0)) is not None
+
+
+def goes_on(text: str) -> bool:
+    """Whether a text stops in the middle of a sentence."""
+    return _GOES_ON.search(text[-40:].rstrip("*$ \n")) is not None
+
+
+def is_supposed(before: str, marker: str) -> bool:
+    """Whether an announced answer is one of another problem, or a guess that was dropped.
+
+    Args:
+        before: The text in front of the marker, from the start of its line.
+        marker: The words that announce it.
+    """
+    would = "would" in marker.lower() and _SUPPOSES.search(before) is not None
+    return would or _TENTATIVE.search(before) is not None
+
+
+def is_chinese(text: str) -> bool:
+    """Whether a sentence is Chinese: its words are not seen by what looks for English ones."""
+    return not text.isascii() and _CHINESE.search(text) is not None
