@@ -7,8 +7,12 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from fsdpo_data.core.errors import StoreError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 @contextlib.contextmanager
@@ -33,14 +37,32 @@ def explained(path: Path, *, saved: int) -> Iterator[None]:
         raise StoreError(f"Cannot write to {error.filename or path}: {reason}{kept}") from error
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name, sync it, then rename: whole or not at all."""
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write that gets its name once it is written and synced: whole or not at all.
+
+    Raises:
+        OSError: naming ``path`` if it cannot be written; nothing is left of it then.
+    """
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        publish(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            error.filename = str(path)
+        raise
+
+
+def write_atomic(path: Path, data: Buffer) -> None:
+    """Write a file whole or not at all."""
+    with whole(path) as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    publish(temporary, path)
 
 
 def publish(temporary: Path, path: Path) -> None:

@@ -8,7 +8,6 @@ stopped goes on, by ``resume``, with the first file that is not written yet.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.files import explained, publish
+from fsdpo_data.core.files import explained, whole
 from fsdpo_data.core.identity import canonical_json, digest
 from fsdpo_data.core.job_shard import WHOLE, JobShard
 from fsdpo_data.core.progress import Progress
@@ -245,8 +244,5 @@ def copy_file(file: Path, target: Path) -> None:
     """
     with explained(target.parent, saved=0):
         target.parent.mkdir(exist_ok=True)
-        temporary = target.with_name(target.name + ".tmp")
-        shutil.copyfile(file, temporary)
-        with temporary.open("rb") as copied:
-            os.fsync(copied.fileno())
-        publish(temporary, target)
+        with file.open("rb") as source, whole(target) as copy:
+            shutil.copyfileobj(source, copy)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fsdpo_data.core.files import explained, publish
+from fsdpo_data.core.files import explained, write_atomic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,22 +20,22 @@ def text_bytes(text: str) -> bytes:
 
 
 def write_parquet(table: pa.Table, target: Path) -> None:
-    """Write a table under a temporary name, sync it, rename it: whole or not at all.
+    """Write a table, whole or not at all.
 
     Pages are cut by content, so that a store which keeps equal chunks once (the Hub's does) is
     sent only what a later version of the dataset changes.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    # In memory first: where a disk is full, Arrow's own files abort the process.
+    written = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        written,
+        compression="zstd",
+        use_content_defined_chunking=True,
+        write_page_index=True,  # the Hub's viewer reads single pages
+    )
     with explained(target.parent, saved=0):
-        temporary = target.with_name(target.name + ".tmp")
-        pq.write_table(
-            table,
-            temporary,
-            compression="zstd",
-            use_content_defined_chunking=True,
-            write_page_index=True,  # the Hub's viewer reads single pages
-        )
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        publish(temporary, target)
+        write_atomic(target, written.getvalue())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.files import explained, publish, write_atomic
+from fsdpo_data.core.files import explained, whole, write_atomic
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.validate import check_files
@@ -69,11 +69,9 @@ def _write(root: Path, manifest: Manifest, name: str, form: Format, out: Path) -
         out.mkdir(parents=True, exist_ok=True)
         for path, value in form.extra.items():
             write_atomic(out / path, json.dumps(value, indent=2).encode() + b"\n")
-        temporary = found.file.with_name(found.file.name + ".tmp")
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        with whole(found.file) as file:
             for piece in _pieces(rows, found, as_list=form.file.endswith(".json")):
-                file.write(piece)
-        publish(temporary, found.file)
+                file.write(piece.encode())
     return found
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.files import explained, publish, write_atomic
+from fsdpo_data.core.files import explained, whole, write_atomic
 from fsdpo_data.core.rows import RAW_LIMIT, Record, read_records
 from fsdpo_data.exchange.stepwise import READERS, NotStepwise, Stepwise
 from fsdpo_data.models.prompts import Template, get_template
@@ -58,17 +58,14 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
     style, found = get_template(template), Imported()
     with explained(out.parent, saved=0):
         out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = out.with_name(out.name + ".tmp")
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        with whole(out) as file:
             for row in _rows(source, name, style, found):
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        if not found.rows:
-            temporary.unlink()
-            raise InputError(_nothing(source, name, found))
+                file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+            if not found.rows:
+                raise InputError(_nothing(source, name, found))
         if found.set_aside:
             aside = "".join(json.dumps(row, ensure_ascii=True) + "\n" for row in found.set_aside)
             write_atomic(quarantine(out), aside.encode())
-        publish(temporary, out)
     return found
 
 

@@ -16,6 +16,7 @@ import orjson
 import pytest
 from hashes import hashes
 from helpers import TEXTS, build_spec
+from paired_data import paired_dataset
 
 pytestmark = pytest.mark.proof
 
@@ -129,6 +130,31 @@ def test_a_full_disk_loses_nothing(
     assert run(inputs, small_disk / "run", "--resume").returncode == 0
     assert run(inputs, tmp_path / "whole").returncode == 0
     assert hashes(small_disk / "run") == hashes(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("line", "file"),
+    [
+        (["grade", "--grader", "math@1+tolerance=0.01", "--out", "OUT"], "OUT/solutions/"),
+        (["pair", "--max-pairs", "1", "--out", "OUT"], "OUT/pairs/"),
+        (["export", "--to", "trl-sft", "--out", "OUT"], "OUT/sft.jsonl"),
+    ],
+)
+def test_every_stage_names_what_a_full_disk_does_not_take(
+    tmp_path: Path, small_disk: Path, line: list[str], file: str
+) -> None:
+    source, out = paired_dataset(tmp_path, problems=400), small_disk / "out"
+    (small_disk / "filler").write_bytes(bytes((4 << 20) - 24_000))
+    command = [each.replace("OUT", str(out)) for each in line]
+    command = [sys.executable, "-m", "fsdpo_data", command[0], str(source), *command[1:]]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 1, ran.stderr
+    assert f"Cannot write to {file.replace('OUT', str(out))}" in ran.stderr
+    assert "the disk is full" in ran.stderr and "Traceback" not in ran.stderr
+    assert not list(out.rglob("*.tmp"))
+    (small_disk / "filler").unlink()
+    again = [*command, "--resume"] if line[0] != "export" else command
+    assert subprocess.run(again, capture_output=True).returncode == 0
 
 
 def test_a_read_only_disk_is_said_to_be_one(inputs: tuple[Path, Path], small_disk: Path) -> None:
