@@ -28,14 +28,14 @@ def write_parquet(table: pa.Table, target: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # In memory first: where a disk is full, Arrow's own files abort the process.
-    written = pa.BufferOutputStream()
-    pq.write_table(
-        table,
-        written,
-        compression="zstd",
-        use_content_defined_chunking=True,
-        write_page_index=True,  # the Hub's viewer reads single pages
-    )
     with explained(target.parent, saved=0):
+        # In memory first: where a disk is full, Arrow's own files abort the process.
+        written = pa.BufferOutputStream()
+        pq.write_table(
+            table,
+            written,
+            compression="zstd",
+            use_content_defined_chunking=True,
+            write_page_index=True,  # the Hub's viewer reads single pages
+        )
         write_atomic(target, written.getvalue())
