@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fsdpo_data.core.nouns import GRADED
+from fsdpo_data.core.tables import Table
 from fsdpo_data.pairs.step_statistics import differing
 
 Row = dict[str, Any]
@@ -199,93 +200,19 @@ def distinct(rows: Iterable[Row]) -> Iterator[Row]:
             yield row
 
 
-_RANKING = {"ranking": True, "file_name": "pairs.json"}
-_ALPACA = {"prompt": "instruction", "query": "input", "chosen": "chosen", "rejected": "rejected"}
-_SHAREGPT = {"messages": "conversations", "chosen": "chosen", "rejected": "rejected"}
-_TAGS = {
-    "role_tag": "from",
-    "content_tag": "value",
-    "user_tag": "human",
-    "assistant_tag": "gpt",
+_CONVERTERS = {
+    "trl-preference": trl_preference,
+    "trl-stepwise": trl_stepwise,
+    "trl-unpaired": trl_unpaired,
+    "trl-sft": trl_sft,
+    "openrlhf": openrlhf,
+    "llama-factory-alpaca": llama_factory_alpaca,
+    "llama-factory-sharegpt": llama_factory_sharegpt,
+    "math-shepherd": math_shepherd,
+    "prm800k": prm800k,
+    "processbench": processbench,
+    "step-dpo-10k": step_dpo,
 }
-_STEPS_LOST = "rewards, counts of rollouts, and the space between steps"
 
-FORMATS = {
-    "trl-preference": Format(
-        "pairs", trl_preference, "pairs.jsonl", "TRL DPOTrainer", "steps, rewards and ids"
-    ),
-    "trl-stepwise": Format(
-        "solutions",
-        trl_stepwise,
-        "stepwise.jsonl",
-        "trainers of step rewards; `fsdpo-train prm`",
-        "outcomes, rewards and ids",
-    ),
-    "trl-unpaired": Format(
-        "solutions", trl_unpaired, "unpaired.jsonl", "TRL KTOTrainer", "steps, rewards and ids"
-    ),
-    "trl-sft": Format(
-        "solutions",
-        trl_sft,
-        "sft.jsonl",
-        "TRL SFTTrainer; `fsdpo-train sft`",
-        "all but the correct solutions, and their steps; equal ones count once",
-    ),
-    "openrlhf": Format(
-        "pairs",
-        openrlhf,
-        "pairs.jsonl",
-        "OpenRLHF with --data.prompt_key prompt --data.chosen_key chosen "
-        "--data.rejected_key rejected",
-        "steps, rewards and ids; the margin is the difference of mean rewards",
-    ),
-    "llama-factory-alpaca": Format(
-        "pairs",
-        llama_factory_alpaca,
-        "pairs.json",
-        "LLaMA-Factory with --dataset fsdpo --dataset_dir the folder",
-        "steps, rewards, ids and the prompt template",
-        {"dataset_info.json": {"fsdpo": {**_RANKING, "columns": _ALPACA}}},
-    ),
-    "llama-factory-sharegpt": Format(
-        "pairs",
-        llama_factory_sharegpt,
-        "pairs.json",
-        "LLaMA-Factory with --dataset fsdpo --dataset_dir the folder",
-        "steps, rewards, ids and the prompt template",
-        {
-            "dataset_info.json": {
-                "fsdpo": {
-                    **_RANKING,
-                    "formatting": "sharegpt",
-                    "columns": _SHAREGPT,
-                    "tags": _TAGS,
-                }
-            }
-        },
-    ),
-    "math-shepherd": Format(
-        "solutions",
-        math_shepherd,
-        "math_shepherd.jsonl",
-        "readers of peiyi9979/Math-Shepherd",
-        f"{_STEPS_LOST}; steps that lack their number get one",
-    ),
-    "prm800k": Format(
-        "solutions", prm800k, "prm800k.jsonl", "readers of openai/prm800k", _STEPS_LOST
-    ),
-    "processbench": Format(
-        "solutions",
-        processbench,
-        "processbench.json",
-        "readers of Qwen/ProcessBench",
-        f"{_STEPS_LOST}, and all labels but the first that is false",
-    ),
-    "step-dpo-10k": Format(
-        "pairs",
-        step_dpo,
-        "step_dpo.jsonl",
-        "readers of xinlai/Math-Step-DPO-10K",
-        "rewards, ids, and where the steps after the first that differs begin",
-    ),
-}
+#: By the name that ``export --to`` takes.
+FORMATS = Table(__file__, lambda name, **told: Format(convert=_CONVERTERS[name], **told))

@@ -10,11 +10,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.core.identity import digest
+from fsdpo_data.core.tables import Table
 from fsdpo_data.hub.client import HubRepo, explain
 
 _MARK = re.compile(r"\{(question|first_line|rest)\}")
@@ -100,60 +102,14 @@ class ChatFormat:
         return text
 
 
-_ALPACA = (
-    "Below is an instruction that describes a task. "
-    "Write a response that appropriately completes the request.\n\n"
-    "### Instruction:\n{question}\n\n### Response:"
-)
-_ALPACA_INPUT = (
-    "Below is an instruction that describes a task, paired with an input that provides further "
-    "context. Write a response that appropriately completes the request.\n\n"
-    "### Instruction:\n{first_line}\n\n### Input:\n{rest}\n\n### Response:"
-)
-_ALPACA_FIRST_LINE = _ALPACA.replace("{question}", "{first_line}")
-_BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
-_QWEN2 = (
-    "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
-    "<|im_start|>user\n{question}\n" + _BOXED + "<|im_end|>\n<|im_start|>assistant\n"
-)
-_STEP_1 = "Let's think step by step.\nStep 1: "
-_CHATML_STOP = ("<|im_end|>", "<|endoftext|>")
+def _template(name: str, text: str, multiline: str = "", stop: Sequence[str] = ()) -> Template:
+    return Template(name, text, multiline, tuple(stop))
 
-_PLAIN = (
-    # Step-DPO, train.py: what the -SFT models were tuned on.
-    Template("alpaca@1", _ALPACA),
-    # Step-DPO and MetaMath evaluation: a space, where training has a newline.
-    Template("alpaca-cot@1", _ALPACA + " Let's think step by step."),
-    # Step-DPO, eval_math.py. The space at the end is theirs: it forces an unusual first token.
-    Template("alpaca-cot-step@1", _ALPACA + "\n" + _STEP_1),
-    Template("qwen2-boxed@1", _QWEN2, stop=_CHATML_STOP),
-    Template("qwen2-boxed-step@1", _QWEN2 + _STEP_1, stop=_CHATML_STOP),
-    # DeepSeekMath instruct and RL models; no space after the colon.
-    Template("deepseek-math@1", "User: {question}\n" + _BOXED + "\n\nAssistant:"),
-    # MetaMath, train_math.py: the first line is the instruction, all others are its input.
-    Template("metamath@1", _ALPACA_FIRST_LINE, multiline=_ALPACA_INPUT),
-    Template(
-        "mmiqc@1",
-        "Please solve the following problem and put your answer at the end with "
-        '"The answer is: ".\n\n{question}\n\n',
-    ),
-    # Qwen2.5-Math, evaluation/utils.py.
-    Template(
-        "qwen25-math-cot@1",
-        f"<|im_start|>system\n{_BOXED}<|im_end|>\n"
-        "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n",
-        stop=_CHATML_STOP,
-    ),
-    # The embedded model.
-    Template("problem@1", "Problem: {question}\nSolution:\n"),
-)
+
+#: By name and number.
+TEMPLATES = Table(__file__, _template)
 #: Rendered through the tokenizer's own chat template.
-_CHAT = (
-    Template("chat@1", "{question}"),
-    # In the user's turn, not a system message: some chat templates refuse a system role.
-    Template("chat-boxed@1", "{question}\n" + _BOXED),
-)
-TEMPLATES = {template.name: template for template in (*_PLAIN, *_CHAT)}
+_CHAT = ("chat@1", "chat-boxed@1")
 
 
 def get_template(
@@ -176,7 +132,7 @@ def get_template(
             a chat template.
     """
     template = TEMPLATES[full_name(name)]
-    if template in _CHAT:
+    if template.name in _CHAT:
         return _chat_template(template, tokenizer_path, revision, system)
     if system is not None:
         raise InputError(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fsdpo_data.core.errors import InputError, Unavailable, nearest
 from fsdpo_data.core.identity import ModelRef, canonical_json, file_sha256
+from fsdpo_data.core.tables import Table
 from fsdpo_data.hub.client import HubRepo, resolve_commit
 from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.problems.embedded import CHECKPOINT
@@ -35,13 +36,13 @@ class Model:
     """A row of the table of short names.
 
     Attributes:
-        repo: Hub repository; empty where none was ever published.
         template: The prompt it was tuned on.
+        repo: Hub repository; empty where none was ever published.
         note: Where there is no repository: what to do instead.
     """
 
-    repo: str
     template: str
+    repo: str = ""
     note: str = ""
 
 
@@ -76,33 +77,8 @@ class ResolvedModel(Weights):
         return self.template.stop
 
 
-MODELS = {
-    "tiny": Model("", "problem@1"),
-    # The backbones of the paper. Step-DPO's authors: their -SFT models want the Alpaca prompt.
-    "qwen2-7b-sft": Model("xinlai/Qwen2-7B-SFT", "alpaca@1"),
-    "deepseekmath-base-sft": Model("xinlai/DeepSeekMath-Base-SFT", "alpaca@1"),
-    "metamath-mistral-7b": Model("meta-math/MetaMath-Mistral-7B", "metamath@1"),
-    "llama-3-8b-sft": Model(
-        "",
-        "alpaca@1",
-        note="its authors describe this model (Llama-3-8B tuned on MetaMath and MMIQC) but name "
-        "no public checkpoint. Train your own from meta-llama/Meta-Llama-3-8B with "
-        "fsdpo-train sft, and give its path with the template alpaca",
-    ),
-    # What Step-DPO published after its training, for comparison.
-    "qwen2-7b-sft-step-dpo": Model("xinlai/Qwen2-7B-SFT-Step-DPO", "alpaca@1"),
-    "deepseekmath-base-sft-step-dpo": Model("xinlai/DeepSeekMath-Base-SFT-Step-DPO", "alpaca@1"),
-    "qwen2-7b-instruct-step-dpo": Model("xinlai/Qwen2-7B-Instruct-Step-DPO", "qwen2-boxed@1"),
-    "deepseekmath-rl-step-dpo": Model("xinlai/DeepSeekMath-RL-Step-DPO", "deepseek-math@1"),
-    # Instruct models.
-    "qwen2-7b-instruct": Model("Qwen/Qwen2-7B-Instruct", "qwen2-boxed@1"),
-    "qwen2.5-7b-instruct": Model("Qwen/Qwen2.5-7B-Instruct", "qwen25-math-cot@1"),
-    "qwen2.5-math-1.5b-instruct": Model("Qwen/Qwen2.5-Math-1.5B-Instruct", "qwen25-math-cot@1"),
-    "qwen2.5-math-7b-instruct": Model("Qwen/Qwen2.5-Math-7B-Instruct", "qwen25-math-cot@1"),
-    "deepseek-math-7b-instruct": Model("deepseek-ai/deepseek-math-7b-instruct", "deepseek-math@1"),
-    "deepseek-math-7b-rl": Model("deepseek-ai/deepseek-math-7b-rl", "deepseek-math@1"),
-    "llama-3-8b-instruct": Model("meta-llama/Meta-Llama-3-8B-Instruct", "chat-boxed@1"),
-}
+#: By short name.
+MODELS = Table(__file__, lambda _name, **told: Model(**told))
 
 
 def resolve(name: str, template: str | None = None) -> ResolvedModel:

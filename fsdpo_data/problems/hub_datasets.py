@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fsdpo_data.core.errors import InputError, Unavailable, nearest
 from fsdpo_data.core.rows import Record
+from fsdpo_data.core.tables import Table
 from fsdpo_data.hub.client import HubRepo, explain, resolve_commit
 
 
@@ -31,34 +32,12 @@ class HubDataset:
     one_per_question: bool = False
 
 
-_MATH_CONFIGS = (
-    "algebra",
-    "counting_and_probability",
-    "geometry",
-    "intermediate_algebra",
-    "number_theory",
-    "prealgebra",
-    "precalculus",
-)
+def _dataset(_name: str, configs: Sequence[str] = (), **told: Any) -> HubDataset:
+    return HubDataset(configs=tuple(configs), **told)
 
-# Rows and digests are those of the original files of OpenAI and of Hendrycks et al.
-DATASETS = {
-    "gsm8k": HubDataset(
-        "openai/gsm8k",
-        ("main",),
-        rows={"train": 7473, "test": 1319},
-        digests={"train": "d2744ed30ec1ed17f212", "test": "ac4ab61d99b193507c1d"},
-    ),
-    "math": HubDataset(
-        "EleutherAI/hendrycks_math",
-        _MATH_CONFIGS,
-        rows={"train": 7500, "test": 5000},
-        digests={"train": "7baa286e6f5f3978871a", "test": "664df077193c2375e43f"},
-    ),
-    "math-step-dpo-10k": HubDataset(
-        "xinlai/Math-Step-DPO-10K", rows={"train": 10795}, one_per_question=True
-    ),
-}
+
+#: By short name.
+DATASETS = Table(__file__, _dataset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.problems.embedded.story import Node, apply, value_of
-from fsdpo_data.problems.embedded.words import SAY
+from fsdpo_data.problems.embedded.words import words
 
 #: At most this many digits are read; longer numbers cannot be right and cost time to convert.
 _NUMBER = r"(-?\d{1,6})"
@@ -149,6 +149,6 @@ def _slip(problem: Problem, node: Node, right: Equation, rng: random.Random) -> 
 
 def _say(problem: Problem, node: Node, equation: Equation, rng: random.Random) -> str:
     left, op, right, result = equation
-    return rng.choice(SAY[str(node[0])]).format(
+    return rng.choice(words().say[str(node[0])]).format(
         who=node[4], thing=problem.metadata["thing"], eq=f"{left} {op} {right} = {result}"
     )

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fsdpo_data.problems.embedded.words import NAMES, TELL, THINGS
+from fsdpo_data.problems.embedded.words import words
 
 #: Raised when any question, gold or verdict changes for the same seed.
 WORLD_VERSION = "embedded@1"
@@ -75,8 +75,8 @@ class Story:
     @classmethod
     def begin(cls, rng: random.Random) -> Story:
         """Cast a new story."""
-        who, friend, stranger, *others = rng.sample(NAMES, 9)
-        return cls(rng, who, friend, stranger, others, rng.choice(THINGS))
+        who, friend, stranger, *others = rng.sample(words().names, 9)
+        return cls(rng, who, friend, stranger, others, rng.choice(words().things))
 
     @property
     def amount(self) -> int:
@@ -85,7 +85,7 @@ class Story:
 
     def tell(self, relation: str, **slots: object) -> None:
         """Add the sentence of ``relation`` to the question."""
-        template = self.rng.choice(TELL[relation])
+        template = self.rng.choice(words().tell[relation])
         self.sentences.append(template.format(**self.words(), **slots))
 
     def words(self) -> dict[str, str]:

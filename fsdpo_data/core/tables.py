@@ -1,0 +1,38 @@
+"""Tables that are data: TOML files beside the modules that give their rows a meaning."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import UserDict
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+Row = TypeVar("Row")
+
+
+def read_table(module: str) -> dict[str, Any]:
+    """Return what the TOML file says that has the name of a module and lies beside it.
+
+    Args:
+        module: The ``__file__`` of the module.
+    """
+    return tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+class Table(UserDict[str, Row]):
+    """Rows by name, in the order of their file, which is read when the first is asked for.
+
+    Args:
+        module: As :func:`read_table` takes it.
+        row: Makes a row of its name and its fields.
+    """
+
+    def __init__(self, module: str, row: Callable[..., Row]) -> None:
+        self._module, self._row = module, row
+
+    @cached_property
+    def data(self) -> dict[str, Row]:  # type: ignore[override]
+        """The rows; every method of a dictionary works on them."""
+        return {name: self._row(name, **told) for name, told in read_table(self._module).items()}
