@@ -67,7 +67,7 @@ def _lines(folder: Path) -> Iterator[Reader]:
     problems, recorded = folder / "few.jsonl", folder / "few-recorded.jsonl"
     responses = folder / "few-responses.jsonl"
     build = ["fsdpo_data", "build", "--samples", 8, "--engine", "scripted"]
-    bench = ["fsdpo_bench", "run", "--engine", "scripted", "--decode", "sc", "--k", 8]
+    bench = ["fsdpo_bench", "run", "--engine", "scripted", "--decoder", "sc", "--k", 8]
     train: dict[str, Path] = {
         "sft": next((folder / "trl-sft").glob("*.jsonl")),
         "prm": next((folder / "trl-stepwise").glob("*.jsonl")),
@@ -106,11 +106,11 @@ def _runs(folder: Path) -> Iterator[Reader]:
     yield Reader(
         "run", folder / "unsealed", "*.json*", lambda it, _: [*build, *replay, "--out", it]
     )
-    for command in ("report", "show"):
+    for command in ("report", "inspect"):
         yield Reader("run", bench, "**/*.json*", functools.partial(_of_bench, command))
-    yield Reader("run", bench, "**/*.json*", lambda it, _: ["fsdpo_bench", "compare", bench, it])
+    yield Reader("run", bench, "**/*.json*", lambda it, _: ["fsdpo_bench", "diff", bench, it])
     yield Reader(
-        "run", bench, "**/*.json*", lambda it, out: ["fsdpo_bench", "regrade", it, "--out", out]
+        "run", bench, "**/*.json*", lambda it, out: ["fsdpo_bench", "grade", it, "--out", out]
     )
 
 

@@ -85,6 +85,9 @@ class Inputs:
         self._small()
         self._continuations()
         self._prm()
+        for index in (1, 2):
+            part = [*_build(self, "many"), "--shard", f"{index}/2"]
+            self.run("fsdpo_data", *part, "--out", self.path(f"part{index}"))
         score = ["score", self.path("small"), "--prm", self.path("prm")]
         self.run("fsdpo_data", *score, "--out", self.path("scored"))
         pair = ["pair", self.path("scored"), "--no-require-outcome", "--top", "2"]
@@ -214,12 +217,12 @@ def _line(row: Mapping[str, Any]) -> bytes:
 def _build(inputs: Inputs, name: str) -> list[str]:
     options = ["--problems", inputs.path(f"{name}.jsonl"), "--samples", 8, "--workers", 2]
     replay = ["--engine", "scripted", "--replay", inputs.path(f"{name}-recorded.jsonl")]
-    return ["build", *map(str, [*options, *replay, "--batch", 16])]
+    return ["build", *map(str, [*options, *replay, "--batch-size", 16])]
 
 
 def _bench_run(inputs: Inputs) -> list[str]:
     replay = ["--engine", "scripted", "--replay", str(inputs.path("few-responses.jsonl"))]
-    return ["fsdpo_bench", "run", *replay, "--decode", "sc", "--k", "8", "--batch", "4"]
+    return ["fsdpo_bench", "run", *replay, "--decoder", "sc", "--k", "8", "--batch-size", "4"]
 
 
 _MIGRATE = """
@@ -252,17 +255,31 @@ def _stages(inputs: Inputs) -> Iterator[Case]:
     small, scored, prm = inputs.path("small"), inputs.path("scored"), inputs.path("prm")
     continued = ["--engine", "scripted", "--replay", inputs.path("continuations.jsonl")]
     lines: dict[str, tuple[Path, list[object]]] = {
-        "label": (small, ["label", small, "--rollouts", 4, *continued, "--batch", 16]),
+        "label": (small, ["label", small, "--rollouts", 4, *continued, "--batch-size", 16]),
         "score": (small, ["score", small, "--prm", prm]),
         "grade": (scored, ["grade", scored]),
         "pair": (scored, ["pair", scored, "--no-require-outcome", "--top", 2]),
         "pair step-dpo": (
             scored,
-            ["pair", scored, "--style", "step-dpo", "--resamples", 4, *continued, "--batch", 8],
+            [
+                "pair",
+                scored,
+                "--style",
+                "step-dpo",
+                "--resamples",
+                4,
+                *continued,
+                "--batch-size",
+                8,
+            ],
         ),
     }
     yield Case("build", _command("fsdpo_data", *_build(inputs, "many")), _RESUME)
     through = [*_build(inputs, "few"), "--prm", prm, "--top", 2]
+    shard = [*_build(inputs, "many"), "--shard", "2/3"]
+    yield Case("build --shard", _command("fsdpo_data", *shard), _RESUME)
+    parts = [inputs.path(f"part{index}") for index in (1, 2)]
+    yield Case("merge", _command("fsdpo_data", "merge", *parts), sources=parts)
     yield Case("build --prm", _command("fsdpo_data", *through), _RESUME)
     for name, (source, line) in lines.items():
         yield Case(name, _command("fsdpo_data", *line), _RESUME, sources=[source])
@@ -306,8 +323,8 @@ def _exchange(inputs: Inputs) -> Iterator[Case]:
 
 def _bench(inputs: Inputs) -> Iterator[Case]:
     yield Case("bench run", _command(*_bench_run(inputs)), _RESUME)
-    regrade = ["regrade", inputs.path("bench"), "--k", 1, "--k", 4]
-    yield Case("bench regrade", _command("fsdpo_bench", *regrade), sources=[inputs.path("bench")])
+    grade = ["grade", inputs.path("bench"), "--k", 1, "--k", 4]
+    yield Case("bench grade", _command("fsdpo_bench", *grade), sources=[inputs.path("bench")])
 
 
 def _training(inputs: Inputs) -> Iterator[Case]:

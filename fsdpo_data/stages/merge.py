@@ -92,7 +92,11 @@ def run_shard(options: ShardedOptions, progress: Progress) -> Path:
         source, stage = Path(options.data), options.stage()
         derive_shard(source, out, stage, job, resume=options.resume, progress=progress)
     command = next(name for name, kind in _KINDS.items() if kind is type(options))
-    given = {key: value for key, value in asdict(options).items() if key not in ("out", "shard")}
+    given = {
+        key: value
+        for key, value in asdict(options).items()
+        if key not in ("out", "shard", "resume")
+    }
     told = {"shard": str(job), "command": command, "options": given}
     with explained(out, saved=0):
         write_atomic(out / SHARD, json.dumps(told, indent=2, default=str).encode() + b"\n")

@@ -95,6 +95,12 @@ def ordered_trainer() -> Any:
         def _get_train_sampler(self, train_dataset: Any = None) -> Order:
             return Order(self.train_dataset, self.stage_config)
 
+        def _run_epoch(self, **options: Any) -> None:
+            # The loop asks whether it is done behind a step only: a run that was stopped behind
+            # its last checkpoint would take one step too many.
+            if self.state.global_step < self.state.max_steps:
+                super()._run_epoch(**options)
+
         def _get_output_dir(self, trial: Any) -> str:
             return str(self.stage_config.out / CHECKPOINTS / WRITING)
 

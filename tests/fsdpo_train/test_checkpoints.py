@@ -229,3 +229,12 @@ def test_killed_again_and_again_while_it_writes_checkpoints(folder: Path, tmp_pa
     assert weights(out) == weights(folder / "whole")
     history = json.loads((out / "checkpoints/checkpoint-8/trainer_state.json").read_text())
     assert history["global_step"] == STEPS
+
+
+def test_stopped_behind_the_last_step_it_takes_no_step_more(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = started(folder, tmp_path / "out", monkeypatch)
+    assert train_prm(config(folder, out, resume=True)).steps == STEPS
+    assert weights(out) == weights(folder / "whole")
+    assert names(out) == ["checkpoint-6", "checkpoint-8"]
