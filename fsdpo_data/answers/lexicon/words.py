@@ -7,62 +7,17 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from fsdpo_data.answers.tree import Moment
+from fsdpo_data.core.tables import read_table
 
-_ONES = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-SMALL = {word: value for value, word in enumerate(_ONES)} | {
-    word: 10 * value for value, word in enumerate(_TENS, 2)
-}
-SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9,
-          "trillion": 10**12, "dozen": 12}  # fmt: skip
-SCALES |= {"hundreds": 100, "thousands": 1000, "millions": 10**6, "billions": 10**9,
-           "dozens": 12}  # fmt: skip
-_ORDINAL_ONES = [
-    "zeroth",
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-    "ninth",
-    "tenth",
-    "eleventh",
-    "twelfth",
-    "thirteenth",
-    "fourteenth",
-    "fifteenth",
-    "sixteenth",
-    "seventeenth",
-    "eighteenth",
-    "nineteenth",
-]
-ORDINALS = {word: value for value, word in enumerate(_ORDINAL_ONES)} | {
-    word[:-1] + "ieth": 10 * value for value, word in enumerate(_TENS, 2)
-} | {"hundredth": 100, "thousandth": 1000}  # fmt: skip
+_TOLD = read_table(__file__)
+_TENS = {word: 10 * value for value, word in enumerate(_TOLD["tens"], 2)}
+SMALL = {word: value for value, word in enumerate(_TOLD["ones"])} | _TENS
+SCALES: dict[str, int] = _TOLD["scales"]
+ORDINALS = (
+    {word: value for value, word in enumerate(_TOLD["ordinals"])}
+    | {word[:-1] + "ieth": value for word, value in _TENS.items()}
+    | {"hundredth": 100, "thousandth": 1000}
+)
 #: Denominators in words, singular.
 PART_SIZES = {word: value for word, value in ORDINALS.items() if value > 2} | {
     "half": 2, "halve": 2, "quarter": 4,
@@ -161,12 +116,8 @@ def _may_follow(size: int, last: int | None) -> bool:
 
 
 _MONTHS = {
-    name: number
-    for number, names in enumerate(
-        ("january jan", "february feb", "march mar", "april apr", "may", "june jun", "july jul",
-         "august aug", "september sept sep", "october oct", "november nov", "december dec"), 1)
-    for name in names.split()
-}  # fmt: skip
+    name: number for number, names in enumerate(_TOLD["months"], 1) for name in names.split()
+}
 _MONTH = "|".join(_MONTHS)
 _TIME = re.compile(
     r"(?P<h>\d{1,2})(?:[:.](?P<m>[0-5]\d)(?::(?P<s>[0-5]\d))?)?\s*(?P<half>[ap])\.?\s?m\b\.?"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.numbers import MAX_DIGITS, decimal, repeating
+from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.tree import Num
 
 #: More tokens than this is not an answer.
@@ -64,48 +65,10 @@ _SPACED_COMMA = re.compile(r"(?<!\\),(?:\s|\\[,;: ]|~)*\s")
 _SEPARATORS = re.compile(r"[,{}\\!;: ]")
 
 #: Commands that only style what follows.
-_STYLE = frozenset(
-    [
-        "left",
-        "right",
-        "big",
-        "Big",
-        "bigg",
-        "Bigg",
-        "bigl",
-        "bigr",
-        "Bigl",
-        "Bigr",
-        "biggl",
-        "biggr",
-        "Biggl",
-        "Biggr",
-        "middle",
-        "displaystyle",
-        "textstyle",
-        "scriptstyle",
-        "limits",
-        "nolimits",
-        "nonumber",
-        "rm",
-        "bf",
-        "it",
-        "sf",
-        "tt",
-        "cal",
-        "boldmath",
-        "large",
-        "Large",
-        "normalsize",
-        "small",
-        "hfill",
-        "noindent",
-        "mathstrut",
-        "strut",
-        "allowbreak",
-        "nobreak",
-        "relax",
-    ]
+_STYLE = names(
+    """left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr middle displaystyle
+    textstyle scriptstyle limits nolimits nonumber rm bf it sf tt cal boldmath large Large
+    normalsize small hfill noindent mathstrut strut allowbreak nobreak relax"""
 )
 #: Commands whose argument is opened up; True where letters in it stand upright.
 _WRAPPERS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.tree import (
     Add,
     Builder,
@@ -26,25 +27,7 @@ _WRAPPER = re.compile(
 _SPACING = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
 _PLAIN = re.compile(r"\\?[A-Za-z]+|\d+(?:\.\d+)?|[^\sA-Za-z\d]")
 _IGNORED = frozenset("'\"().,;:{}$!?*`[]")
-_FILLERS = frozenset(
-    [
-        "the",
-        "a",
-        "an",
-        "is",
-        "are",
-        "was",
-        "were",
-        "it",
-        "they",
-        "their",
-        "its",
-        "both",
-        "there",
-        "on",
-        "due",
-    ]
-)
+_FILLERS = names("the a an is are was were it they their its both there on due")
 
 _EMPTY = Items("{}", ())
 _REALS = Sym("RR")
