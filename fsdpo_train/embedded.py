@@ -12,7 +12,6 @@ import math
 import random
 import shutil
 import statistics
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.cli.console import run_app
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import SamplingSpec
@@ -309,12 +309,8 @@ def main(
     seed: Annotated[int, typer.Option(help="Of problems, demonstrations and weights.")] = 0,
 ) -> None:
     """Make the embedded model."""
-    try:
-        make(out, seed=seed)
-    except FsdpoError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+    make(out, seed=seed)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_app(lambda: typer.run(main))

@@ -93,37 +93,38 @@ def collate_groups(
     """
     import torch
 
-    rows = [row for group in groups for row in _rows(group, share_prompt)]
-    width = max(len(row.ids) for row in rows)
     solutions = [each for group in groups for each in group.solutions]
-    tails = [slice(each.n_prompt, None) for each in solutions]
-    lengths = [len(each.ids[tail]) for each, tail in zip(solutions, tails, strict=True)]
+    shared = [group.solutions for group in groups] if share_prompt else [[s] for s in solutions]
+    ids, positions, sources = zip(*map(_row, shared), strict=True)
+    width = max(map(len, ids))
+    completions = [each.ids[each.n_prompt :] for each in solutions]
+    lengths = list(map(len, completions))
     shape = len(solutions), max(lengths)
-    target_N = torch.tensor(list(chain(*(e.ids[t] for e, t in zip(solutions, tails, strict=True)))))
-    step_N = torch.tensor(
-        list(chain(*(e.step_of[t] for e, t in zip(solutions, tails, strict=True))))
-    )
+    target_N = torch.tensor(list(chain(*completions)))
+    step_N = torch.tensor(list(chain(*(each.step_of[each.n_prompt :] for each in solutions))))
     cell_N = torch.tensor([s * shape[1] + t for s, n in enumerate(lengths) for t in range(n)])
-    step_ST = torch.full(shape, PROMPT).view(-1).scatter(0, cell_N, step_N).view(shape)
     last_ST = torch.arange(shape[1]) == torch.tensor(lengths)[:, None] - 1
-    token_ST = torch.full(shape, pad).view(-1).scatter(0, cell_N, target_N).view(shape)
-    chosen, rejected = _pairs(groups)
+    starts = accumulate((len(group.solutions) for group in groups), initial=0)
+    pairs = [
+        [at + i, at + j] for at, group in zip(starts, groups, strict=False) for i, j in group.pairs
+    ]
+    chosen_P, rejected_P = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T.contiguous()
     return GroupBatch(
-        input_ids_RL=_padded([row.ids for row in rows], pad),
-        position_ids_RL=_padded([row.positions for row in rows], 0),
+        input_ids_RL=_padded(ids, pad),
+        position_ids_RL=_padded(positions, 0),
         attention_mask=_branch_mask(groups, shape[1], dtype)
         if share_prompt
-        else _padded([[1] * len(row.ids) for row in rows], 0),
+        else _padded([[1] * len(row) for row in ids], 0),
         source_N=torch.tensor(
-            [number * width + place for number, row in enumerate(rows) for place in row.sources]
+            [row * width + at for row, each in enumerate(sources) for at in each]
         ),
         target_N=target_N,
         cell_N=cell_N,
-        step_ST=step_ST,
-        ends_ST=last_ST & (token_ST == eos),
+        step_ST=to_table(step_N - PROMPT, cell_N, shape) + PROMPT,
+        ends_ST=last_ST & to_table(target_N == eos, cell_N, shape),
         reward_SK=_padded([list(each) for group in groups for each in group.rewards], 0.0),
-        chosen_P=torch.tensor(chosen, dtype=torch.long),
-        rejected_P=torch.tensor(rejected, dtype=torch.long),
+        chosen_P=chosen_P,
+        rejected_P=rejected_P,
         tree=_tree(groups, width, shape[1]) if share_prompt else {},
     )
 
@@ -140,48 +141,18 @@ def to_table(value_N: Tensor, cell_N: Tensor, shape: Sequence[int]) -> Tensor:
     return empty.scatter(0, cell_N, value_N).view(*shape)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One row: ids, their positions, predicting places."""
-
-    ids: list[int]
-    positions: list[int]
-    sources: list[int]
-
-
-def _rows(group: Group, share_prompt: bool) -> list[_Row]:
-    if not share_prompt:
-        return [_row([each]) for each in group.solutions]
-    return [_row(group.solutions)]
-
-
-def _row(solutions: Sequence[Encoded]) -> _Row:
-    """Return the prompt of the solutions, and each of them behind it."""
+def _row(solutions: Sequence[Encoded]) -> tuple[list[int], list[int], list[int]]:
+    """Return ids, positions and predicting places of a prompt with its solutions behind it."""
     n_prompt = solutions[0].n_prompt
-    row = _Row(
-        ids=solutions[0].ids[:n_prompt],
-        positions=list(range(n_prompt)),
-        sources=[],
-    )
+    ids, positions = solutions[0].ids[:n_prompt], list(range(n_prompt))
+    sources: list[int] = []
     for solution in solutions:
-        start = len(row.ids)
-        completion = solution.ids[n_prompt:]
-        row.ids.extend(completion)
-        row.positions.extend(range(n_prompt, n_prompt + len(completion)))
+        start, completion = len(ids), solution.ids[n_prompt:]
         # The prompt's last token predicts the first of every solution.
-        row.sources.extend([n_prompt - 1, *range(start, start + len(completion) - 1)])
-    return row
-
-
-def _pairs(groups: Sequence[Group]) -> tuple[list[int], list[int]]:
-    """Return chosen and rejected of all pairs, as indices into the solutions of all groups."""
-    starts = accumulate((len(group.solutions) for group in groups), initial=0)
-    pairs = [
-        (start + chosen, start + rejected)
-        for start, group in zip(starts, groups, strict=False)
-        for chosen, rejected in group.pairs
-    ]
-    return [chosen for chosen, _ in pairs], [rejected for _, rejected in pairs]
+        sources += [n_prompt - 1, *range(start, start + len(completion) - 1)]
+        positions += range(n_prompt, n_prompt + len(completion))
+        ids += completion
+    return ids, positions, sources
 
 
 def _branch_mask(groups: Sequence[Group], longest: int, dtype: torch.dtype) -> Tensor:
@@ -195,13 +166,8 @@ def _branch_mask(groups: Sequence[Group], longest: int, dtype: torch.dtype) -> T
     width = int(n_prompt_S.max())
     prompt_SP = torch.arange(width) < n_prompt_S[:, None]
     own_TT = torch.ones(longest, longest, dtype=torch.bool).tril()
-    seen = torch.cat(
-        [
-            prompt_SP[:, None].expand(-1, longest, -1),
-            own_TT.expand(len(n_prompt_S), -1, -1),
-        ],
-        dim=-1,
-    )
+    sees_prompt = prompt_SP[:, None].expand(-1, longest, -1)
+    seen = torch.cat([sees_prompt, own_TT.expand(len(n_prompt_S), -1, -1)], dim=-1)
     least = torch.finfo(dtype).min
     return torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, least)[:, None]
 
@@ -219,15 +185,14 @@ def _tree(groups: Sequence[Group], width: int, longest: int) -> dict[str, Tensor
     prompts = [group.solutions[0].n_prompt for group in groups]
     place_RL = torch.zeros(len(groups), width, dtype=torch.long)  # padding finds anything
     branches, rows = [], []
-    for row, (group, n_prompt) in enumerate(zip(groups, prompts, strict=True)):
-        place_RL[row, :n_prompt] = row * max(prompts) + torch.arange(n_prompt)
-        start = n_prompt
+    for row, (group, start) in enumerate(zip(groups, prompts, strict=True)):
+        place_RL[row, :start] = row * max(prompts) + torch.arange(start)
         for solution in group.solutions:
-            length = len(solution.ids) - n_prompt
+            length = len(solution.ids) - prompts[row]
             first = len(groups) * max(prompts) + len(branches) * longest
             place_RL[row, start : start + length] = first + torch.arange(length)
-            places = row * width + start + torch.arange(longest).clamp(max=max(length - 1, 0))
-            branches.append(places)
+            inside = torch.arange(longest).clamp(max=max(length - 1, 0))
+            branches.append(row * width + start + inside)
             rows.append(row)
             start += length
     return {

@@ -150,8 +150,8 @@ def prepare(
     Raises:
         InputError: if nothing is left to learn from.
     """
-    columns, counts = _encode(rows, StepTokenizer(tokenizer), max_length)
-    if not columns["problem"]:
+    encoded, counts = _encode(rows, StepTokenizer(tokenizer), max_length)
+    if not encoded:
         raise InputError(
             f"no labelled step is left; {counts['lost_solutions']} solutions exceed {max_length} "
             "tokens in their first step. Check the labels, or raise max_length.",
@@ -166,14 +166,14 @@ def prepare(
             field="data",
             value=str(config.data),
         )
-    held = _held_out(columns["problem"], config.held_out, config.seed)
     import datasets
 
-    every = datasets.Dataset.from_dict(columns)
-    kept = [i for i, problem in enumerate(columns["problem"]) if problem not in held]
-    out = [i for i, problem in enumerate(columns["problem"]) if problem in held]
-    counts["problems"] = len(set(columns["problem"]))
-    counts["held_out_problems"] = len(held)
+    problems = {row["problem"] for row in encoded}
+    held = _held_out(problems, config.held_out, config.seed)
+    counts.update(problems=len(problems), held_out_problems=len(held))
+    every = datasets.Dataset.from_list(encoded)
+    kept = [i for i, row in enumerate(encoded) if row["problem"] not in held]
+    out = [i for i, row in enumerate(encoded) if row["problem"] in held]
     train = every.select(kept)
     if config.readouts == "token":
         train = datasets.Dataset.from_list([_every_token(row) for row in train])
@@ -192,11 +192,8 @@ def _every_token(row: dict[str, Any]) -> dict[str, Any]:
 
 def _encode(
     rows: Iterable[StepRow], encoder: StepTokenizer, max_length: int
-) -> tuple[dict[str, list[Any]], Counter[str]]:
-    columns: dict[str, list[Any]] = {
-        name: []
-        for name in ("input_ids", "readouts", "labels", "length", "problem", "right", "n_prompt")
-    }
+) -> tuple[list[dict[str, Any]], Counter[str]]:
+    found: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     for row in rows:
         encoded = encoder.encode(row.prompt, row.steps, end=False, max_length=max_length)
@@ -205,23 +202,27 @@ def _encode(
             counts["lost_solutions"] += 1
             continue
         labels = list(row.labels[: len(encoded.readouts)])
-        columns["input_ids"].append(encoded.ids)
-        columns["readouts"].append(encoded.readouts)
-        columns["labels"].append(labels)
-        columns["length"].append(len(encoded.ids))
-        columns["problem"].append(row.problem)
-        columns["right"].append(row.labels[-1] >= 0.5)
-        columns["n_prompt"].append(encoded.n_prompt)
+        found.append(
+            {
+                "input_ids": encoded.ids,
+                "readouts": encoded.readouts,
+                "labels": labels,
+                "length": len(encoded.ids),
+                "problem": row.problem,
+                "right": row.labels[-1] >= 0.5,
+                "n_prompt": encoded.n_prompt,
+            }
+        )
         counts["solutions"] += 1
         counts["steps"] += len(labels)
         counts["positive"] += math.fsum(labels)  # type: ignore[assignment]
-    return columns, counts
+    return found, counts
 
 
-def _held_out(problems: Sequence[str], share: float, seed: int) -> set[str]:
+def _held_out(problems: set[str], share: float, seed: int) -> set[str]:
     """Draw problems by their content, at least one and never all."""
     different = sorted(
-        set(problems), key=lambda problem: hashlib.sha256(f"{seed}/{problem}".encode()).digest()
+        problems, key=lambda problem: hashlib.sha256(f"{seed}/{problem}".encode()).digest()
     )
     if not share or len(different) < 2:
         return set()
