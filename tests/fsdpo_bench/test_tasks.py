@@ -55,7 +55,8 @@ def benchmarks(shared: Path) -> Path:
 
 
 def test_the_table_has_the_papers_benchmarks() -> None:
-    assert {name: task.count for name, task in shelf().items()} == COUNTS | {"embedded": 500}
+    papers = {name: shelf()[name].count for name in (*COUNTS, "embedded")}
+    assert papers == COUNTS | {"embedded": 500}
     assert sum(shelf()[name].count for name in suites()["all"]) == 12_586
     assert set(suites()["all"]) == {*suites()["in-domain"], *suites()["ood"]}
 
@@ -269,7 +270,8 @@ def test_the_columns_of_the_hub_are_read(name: str) -> None:
 
 
 def test_every_split_asked_for_is_one_the_hub_has() -> None:
-    splits = {name: task.hub_split for name, task in shelf().items() if task.hub}
+    papers = (shelf()[name] for name in COUNTS)
+    splits = {task.name: task.hub_split for task in papers if task.hub}
     other = {"gk2023": "train", "svamp": "train+test", "asdiv": "validation"}
     assert splits == dict.fromkeys(("gsm8k", "math", "math500", "ocw"), "test") | other
 

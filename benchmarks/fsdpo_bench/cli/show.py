@@ -19,7 +19,7 @@ def print_tasks() -> None:
     """Print the benchmarks and the suites."""
     table = make_table("task", "benchmark", "problems>", "Hub dataset", "suites", "licence")
     for task in shelf().values():
-        count, groups = f"{task.count:,}", ", ".join(task.suites)
+        count, groups = "–" if task.count is None else f"{task.count:,}", ", ".join(task.suites)
         add_row(table, task.name, task.title, count, _origin(task), groups, task.licence)
     print_table(table)
 

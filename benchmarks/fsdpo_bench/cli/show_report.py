@@ -23,6 +23,8 @@ def print_results(results: Mapping[str, Any]) -> None:
             spent = (f"{cost['tokens']:,.0f}", f"{cost['prm_calls']:,.0f}")
             add_row(shown, title, name, points(share), *counts, *spent)
             title = ""
+        for k, share in task["avg_at_k"].items():
+            add_row(shown, title, f"avg@{k}", points(share), "", f"{share['n']:,}", "", "")
     for suite, found in results["suites"].items():
         title = f"mean of {suite}"
         for name, share in found["decoders"].items():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fsdpo_bench.report.explain import explain
-from fsdpo_bench.results.outcomes import GROUPS, Record
+from fsdpo_bench.results.outcomes import Record, groups_of
 
 #: Bytes of text in a report.
 BUDGET = 16_000_000
@@ -77,7 +77,7 @@ def _problem(record: Record, room: int) -> tuple[dict[str, Any], int]:
         "id": record["problem_id"],
         "question": _cut(record["question"], min(LONGEST, room // 4)),
         "gold": _cut(record["gold"], min(LONGEST, room // 8)),
-        **{group: str(metadata[group]) for group in GROUPS if metadata.get(group) is not None},
+        **groups_of(metadata),
     }
     solutions, decoded = _solutions(record)
     kept, left_out = _fit(solutions, decoded, room - _size(problem) - _size(decoded))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Metadata by which accuracy is broken down.
-GROUPS = ("subject", "level")
+#: Metadata by which accuracy is not broken down.
+NO_GROUPS = ("cluster", "also")
 #: What a decoder costs, as summed over problems.
 COSTS = ("tokens", "prm_calls", "seconds")
 
@@ -73,6 +73,11 @@ def read_facts(records: Iterable[Record]) -> list[Facts]:
     return facts
 
 
+def groups_of(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return the groups that a problem belongs to, such as its subject and level."""
+    return {name: str(value) for name, value in metadata.items() if name not in NO_GROUPS}
+
+
 def _facts(record: Record, key: tuple[str, int]) -> Facts:
     metadata = record["metadata"]
     verdicts = [sample["correct"] for sample in record["samples"]]
@@ -83,7 +88,7 @@ def _facts(record: Record, key: tuple[str, int]) -> Facts:
         record["question"],
         record["gold"],
         metadata.get("cluster"),
-        {group: str(metadata[group]) for group in GROUPS if metadata.get(group) is not None},
+        groups_of(metadata),
         {
             name: _decoded(each, record["cost"].get(name, {}))
             for name, each in record["decoded"].items()

@@ -9,7 +9,6 @@ from typing import Any
 from fsdpo_bench.results.intervals import Share, macro, pass_at_k, share
 from fsdpo_bench.results.outcomes import (
     COSTS,
-    GROUPS,
     Decoded,
     Facts,
     Record,
@@ -58,7 +57,7 @@ def _task(facts: Sequence[Facts], described: Mapping[str, Any]) -> dict[str, Any
         "problems": len(facts),
         "of": described.get("rows", len(facts)),
         "decoders": {name: _decoder(facts, name, tolerant) for name in names},
-        "groups": {group: _group(facts, group) for group in GROUPS if group in facts[0].groups},
+        "groups": {group: _group(facts, group) for group in facts[0].groups},
         **_sampling(facts),
         "maj_at_k": {
             name.removeprefix("sc@"): as_dict(decoder_share(facts, name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,6 +20,15 @@ from fsdpo_data.core.nouns import FAILED, Problem
 #: Right for no gold: what a grader accepts that takes a damaged gold for an empty one, or a part
 #: of an answer for the whole.
 DECOYS = ("I have no idea.", "The answer is -98765432.125", "The answer is: None of these words")
+
+
+#: A gold of several sentences or lines: announced in a sentence, it ends where that does, so that
+#: only a box holds it whole.
+_STATEMENT = re.compile(r"\n|[a-z]{2,} [a-z]{2,}|[.,] [a-z]|\.\s|[;!]")
+
+
+#: How a gold is answered with.
+FORMS = ("$\\boxed{{{}}}$", "The answer is: {}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +107,7 @@ def validate_task(task: Task, data: Path | None = None) -> Report:
     with_gold = [each for each in enumerate(loaded.problems) if each[1].answer]
     wrong = [*_not_itself(task, with_gold), *_accepts_decoys(task, with_gold)]
     findings = sorted([*_known(loaded), *wrong], key=lambda finding: finding.row)
-    bad = {finding.row for finding in wrong}
+    bad = {finding.row for finding in wrong if finding.surprise}
     kinds = dict(Counter(kind_of(problem.answer) for _, problem in with_gold).most_common())
     right = len(with_gold) - len(bad)
     counts = (len(loaded.problems), len(with_gold), right)
@@ -123,12 +133,13 @@ def _known(loaded: Loaded) -> Iterator[Finding]:
 
 
 def _not_itself(task: Task, golds: Sequence[tuple[int, Problem]]) -> Iterator[Finding]:
-    for form in ("$\\boxed{{{}}}$", "The answer is: {}"):
+    for form in FORMS:
         items = [(problem, form.format(problem.answer)) for _, problem in golds]
         for (row, problem), judged in zip(golds, judge(task, items), strict=True):
             if {judged.verdict.status, judged.strict.status} != {"correct"}:
                 said = f"answered as {form.format('…')} it is judged {judged.verdict.status}"
-                yield Finding(row, problem.answer, said, surprise=True)
+                announced = form is not FORMS[0] and _STATEMENT.search(problem.answer)
+                yield Finding(row, problem.answer, said, surprise=not announced)
 
 
 def _accepts_decoys(task: Task, golds: Sequence[tuple[int, Problem]]) -> Iterator[Finding]:

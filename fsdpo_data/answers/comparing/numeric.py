@@ -138,6 +138,9 @@ class Evaluator:
 
     def _odd_root(self, base: Real, exponent: Real) -> Real:
         """Return a negative number to a power with a small odd denominator."""
+        if self.mp.im(exponent) != 0:
+            raise Undefined("complex power of a negative number")
+        base, exponent = self.mp.re(base), self.mp.re(exponent)
         for denominator in (3, 5, 7, 9, 11):
             top = exponent * denominator
             nearest = self.mp.nint(top)
@@ -287,7 +290,7 @@ def _real_part(choose: Callable[..., Real]) -> Callable[..., Real]:
     def call(evaluator: Evaluator, *args: Real) -> Real:
         if any(evaluator.mp.im(arg) != 0 for arg in args):
             raise Undefined("order of complex numbers")
-        return choose(*(evaluator.mp.re(arg) for arg in args))
+        return choose([evaluator.mp.re(arg) for arg in args])
 
     return call
 

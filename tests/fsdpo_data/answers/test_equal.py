@@ -279,3 +279,16 @@ def test_a_gold_in_words_may_be_stated_by_the_last_sentence(gold, response, righ
 def test_a_box_is_never_searched_for_words():
     response = "Brand A is cheaper. $\\boxed{\\text{Brand B}}$"
     assert MathGrader().grade([("Brand A", response)])[0].status == "incorrect"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        (r"\max(3)", "3", "correct"),
+        (r"\max(3)", "5", "incorrect"),
+        (r"x<\frac{(-8)^{1+i}}{2}", "x<3", "incorrect"),
+        ("x<(-8)^{i/3}, y<2", "x<3, y<2", "incorrect"),
+    ],
+)
+def test_odd_calls_and_powers_have_a_verdict(gold: str, answer: str, status: str) -> None:
+    assert equivalent(gold, answer).status == status
