@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["RunOptions", "run"]
 
 
-def run(options: RunOptions, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
+def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """Decode benchmarks, grade, write the reports, and return what ``results.json`` says.
 
     Args:
@@ -28,7 +28,7 @@ def run(options: RunOptions, warn: Callable[[str], None] | None = None) -> dict[
     from fsdpo_bench.report.write import write_report
     from fsdpo_bench.runs.start import run_job
 
-    return write_report(run_job(options, warn) if warn else run_job(options))
+    return write_report(run_job(options, warn), warn=warn)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import sys
+import tomllib
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -26,22 +27,12 @@ from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.options import command
 from fsdpo_data.core.errors import InputError
 
+_EXAMPLES = tomllib.loads(Path(__file__).with_name("examples.toml").read_text(encoding="utf-8"))
+
 app = new_app("fsdpo-bench", "Measure mathematical reasoning: benchmarks, grading, comparison.")
 
-_RUN = """
-**Examples**
 
-- `fsdpo-bench run --suite smoke --model tiny` — the embedded world: offline, a minute
-- `fsdpo-bench run --suite ood --model qwen2-7b-sft --decoder greedy,sc --k 5 --k 15`
-- `fsdpo-bench run --task my.jsonl --model tiny` — your own `question` and `answer`
-- `fsdpo-bench run --task math --model ./policy --decoder greedy,sc,bon,sbs --k 15 --prm ./prm`
-  `--b1 5 --b2 1 --b2 3` — the paper's settings
-- `fsdpo-bench run --engine scripted --replay outputs.jsonl --decoder sc,bon --k 8` — responses
-  made elsewhere, through the same decoders and graders
-"""
-
-
-@command(app, RunOptions, examples=_RUN)
+@command(app, RunOptions, examples=_EXAMPLES["run"])
 def run(options: RunOptions) -> None:
     """Decode, grade and report."""
     from fsdpo_bench.runs.start import run_job
@@ -71,15 +62,7 @@ def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-_INSPECT = """
-**Examples**
-
-- `fsdpo-bench inspect runs/bench 5e0c` — a problem, by the beginning of its id
-- `fsdpo-bench inspect runs/bench --outcome incorrect --decoder bon@5:min --subject Algebra`
-"""
-
-
-@command(app, InspectOptions, examples=_INSPECT)
+@command(app, InspectOptions, examples=_EXAMPLES["inspect"])
 def inspect(options: InspectOptions) -> None:
     """Show problems of a run."""
     from fsdpo_bench.cli.show_run import matching, print_records
@@ -92,16 +75,7 @@ def inspect(options: InspectOptions) -> None:
     print_records(found, options.count, options.samples)
 
 
-_DIFF = """
-**Examples**
-
-- `fsdpo-bench diff runs/sft runs/full-step` — every decoder that both runs have
-- `fsdpo-bench diff runs/sft runs/full-step --decoder greedy --show 20`
-- `fsdpo-bench diff runs/sft runs/sft --decoder greedy --decoder-b bon@5:min`
-"""
-
-
-@command(app, DiffOptions, examples=_DIFF)
+@command(app, DiffOptions, examples=_EXAMPLES["diff"])
 def diff(options: DiffOptions) -> None:
     """Compare two runs."""
     from fsdpo_bench.cli.show_report import print_comparison
@@ -114,19 +88,7 @@ def diff(options: DiffOptions) -> None:
         print_comparison(compared, options.show)
 
 
-_GRADE = """
-**Examples**
-
-- `fsdpo-bench grade --explain '\\frac12' 'The answer is 0.5'`
-- `fsdpo-bench grade --explain 4.47e14 4.45e14 --tolerance 0.01`
-- `fsdpo-bench grade outputs.jsonl` — rows with `answer` and `response`, or the files of OpenAI,
-  ToRA, Qwen, Abel, NeMo-Skills or lm-evaluation-harness as they are
-- `fsdpo-bench grade runs/bench --out runs/again` — a run, with the grader as it is now
-- `fsdpo-bench grade runs/bench --out runs/curve --k 1 --k 2 --k 4 --k 8 --k 16`
-"""
-
-
-@command(app, GradeOptions, examples=_GRADE)
+@command(app, GradeOptions, examples=_EXAMPLES["grade"])
 def grade(options: GradeOptions) -> None:
     """Judge what is there already."""
     if (options.data is None) == (options.explain is None):
@@ -180,28 +142,13 @@ def _grade_file(file: Path, options: GradeOptions) -> None:
     print_disputed([each for each in scored if each.disputed], options.show)
 
 
-_REPORT = """
-**Examples** `fsdpo-bench report runs/bench`, `fsdpo-bench report runs/bench --megabytes 100`
-"""
-
-
-@command(app, ReportOptions, examples=_REPORT)
+@command(app, ReportOptions, examples=_EXAMPLES["report"])
 def report(options: ReportOptions) -> None:
     """Write the reports again."""
     _finish(options.data, as_json=options.as_json, megabytes=options.megabytes)
 
 
-_PRM = """
-**Examples**
-
-- `fsdpo-bench prm runs/scored` — a dataset that `fsdpo-data score` made
-- `fsdpo-bench prm runs/test --prm runs/prm` — score it here, in memory
-- `fsdpo-bench prm runs/test --likelihood tiny` — the policy's own confidence, to compare
-- `fsdpo-bench prm --prm runs/prm --template alpaca --first-errors gsm8k.json`
-"""
-
-
-@command(app, PrmOptions, examples=_PRM)
+@command(app, PrmOptions, examples=_EXAMPLES["prm"])
 def prm(options: PrmOptions) -> None:
     """Measure a process reward model."""
     from fsdpo_bench.cli.show_prm import print_prm
@@ -219,7 +166,7 @@ def prm(options: PrmOptions) -> None:
         make_scorer, options.data, options.first_errors, options.template, options.tune
     )
     if options.as_json:
-        _print_json(measured.as_dict())
+        _print_json(asdict(measured))
     else:
         print_prm(measured)
 
@@ -232,13 +179,7 @@ def tasks() -> None:
     print_tasks()
 
 
-_VALIDATE = """
-**Examples** `fsdpo-bench validate --suite all --data benchmarks`,
-`fsdpo-bench validate --task ocw --data ocw_test.jsonl`, `fsdpo-bench validate --task my.toml`
-"""
-
-
-@command(app, ValidateOptions, examples=_VALIDATE)
+@command(app, ValidateOptions, examples=_EXAMPLES["validate"])
 def validate(options: ValidateOptions) -> None:
     """Check benchmarks."""
     from fsdpo_bench.cli.show import print_reports
@@ -260,17 +201,7 @@ def validate(options: ValidateOptions) -> None:
     raise typer.Exit(0 if all(report.passed for report in reports) else 1)
 
 
-_RECIPE = """
-**Examples**
-
-- `fsdpo-bench recipe` — the recipes: one per row of the paper's tables, and `embedded`
-- `fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --dry-run` — commands, tokens, GPU-hours
-- `fsdpo-bench recipe embedded` — run it, here, on a laptop
-- `fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --stage samples`
-"""
-
-
-@command(app, RecipeOptions, examples=_RECIPE)
+@command(app, RecipeOptions, examples=_EXAMPLES["recipe"])
 def recipe(options: RecipeOptions) -> None:
     """Run a recipe."""
     from fsdpo_bench.cli.show_recipe import plan_as_dict, print_plan, print_recipes

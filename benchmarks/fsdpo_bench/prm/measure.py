@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,6 @@ class Measured:
 
     dataset: dict[str, Any] | None = None
     first_errors: dict[str, FirstErrors] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "dataset": self.dataset,
-            "first_errors": {name: asdict(found) for name, found in self.first_errors.items()},
-        }
 
 
 def measure_prm(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,10 +77,6 @@ class Delta:
     ci95: Interval
     p: float
     clusters: int | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {**asdict(self), "ci95": list(self.ci95)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,11 +49,7 @@ class _Job:
     batch_size: int
 
 
-def _unheard(text: str) -> None:
-    """Take a warning that nobody asked for."""
-
-
-def run_job(options: RunOptions, warn: Callable[[str], None] = _unheard) -> Path:
+def run_job(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Path:
     """Check the options, decode, and return the run's directory.
 
     Args:
