@@ -9,27 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from fsdpo_data.api import (
-        Dataset,
-        FsdpoError,
-        Pair,
-        Problem,
-        SamplingSpec,
-        Solution,
-        SteppedText,
-        Verdict,
-        build,
-        decontaminate,
-        grade,
-        load_sampler,
-        load_scorer,
-        open_dataset,
-        pull,
-        push,
-        segment,
-    )
-
 __version__ = "0.1.0"
 
 __all__ = [
@@ -53,10 +32,32 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module("fsdpo_data.api"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    from fsdpo_data.api import (
+        Dataset,
+        FsdpoError,
+        Pair,
+        Problem,
+        SamplingSpec,
+        Solution,
+        SteppedText,
+        Verdict,
+        build,
+        decontaminate,
+        grade,
+        load_sampler,
+        load_scorer,
+        open_dataset,
+        pull,
+        push,
+        segment,
+    )
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            return getattr(import_module("fsdpo_data.api"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

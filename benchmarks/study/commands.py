@@ -65,7 +65,7 @@ class Commands:
             pairs=self._sealed("pairs", "pair", scored),
             steps=self._sealed(
                 *("steps", "pair", scored, "--style", "step-dpo", "--resamples", 3),
-                *("--engine", "transformers"),
+                *("--seed", 2, "--engine", "transformers"),
             ),
         )
 

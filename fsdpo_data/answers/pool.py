@@ -151,7 +151,7 @@ def _await_start(worker: _Worker) -> None:
     except (EOFError, OSError):
         raise Unavailable(
             f"a grading process did not start within {START_SECONDS} seconds, most likely for want "
-            "of memory. Run again with --workers 1."
+            "of memory. Run again with `workers=1`."
         ) from None
 
 

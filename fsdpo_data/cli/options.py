@@ -171,7 +171,7 @@ def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-#: A field that a message names as something to set: `resume=True`, `out`.
+#: What a message says to set: `resume=True`, whatever the command; `out`, if it is a field of it.
 _NAMED = re.compile(r"`(\w+)(?:=([^`]+))?`")
 
 
@@ -179,7 +179,10 @@ def _flagged(error: FsdpoError, declared: dict[str, tuple[Any, Option]]) -> Fsdp
     """Return an error that names flags in place of fields."""
     field = error.field.rpartition(".")[2]
     message = _NAMED.sub(
-        lambda found: _flag(found[1], found[2], declared) or found[0], error.message
+        lambda found: (
+            _flag(found[1], found[2], declared) or _unknown(found[1], found[2]) or found[0]
+        ),
+        error.message,
     )
     if not error.field:
         return type(error)(message)
@@ -203,3 +206,11 @@ def _flag(name: str, value: str | None, declared: dict[str, tuple[Any, Option]])
         flag = field.upper() if option.positional else _flags(field, kind, option, None)[0]
         return flag if value is None else f"{flag} {value}"
     return ""
+
+
+def _unknown(name: str, value: str | None) -> str:
+    """Return the flag of a field of another command; empty for what may be no field at all."""
+    if value is None:
+        return ""
+    flag = "--" + name.replace("_", "-")
+    return {"True": flag, "False": f"--no-{flag[2:]}"}.get(value, f"{flag} {value}")

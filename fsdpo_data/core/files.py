@@ -21,11 +21,11 @@ def explained(path: Path, *, saved: int) -> Iterator[None]:
     reasons = {
         errno.ENOSPC: "the disk is full; free some space",
         errno.EDQUOT: "the disk quota is used up; free some space",
-        errno.EROFS: "the file system is read-only; choose another --out",
-        errno.EACCES: "permission denied; choose another --out",
-        errno.EPERM: "permission denied; choose another --out",
-        errno.ENOTDIR: "a file is in the way; choose another --out",
-        errno.EEXIST: "a file is in the way; choose another --out",
+        errno.EROFS: "the file system is read-only; choose another `out`",
+        errno.EACCES: "permission denied; choose another `out`",
+        errno.EPERM: "permission denied; choose another `out`",
+        errno.ENOTDIR: "a file is in the way; choose another `out`",
+        errno.EEXIST: "a file is in the way; choose another `out`",
     }
     try:
         yield
@@ -33,7 +33,11 @@ def explained(path: Path, *, saved: int) -> Iterator[None]:
         raise
     except OSError as error:
         reason = reasons.get(error.errno or 0, error.strerror or str(error))
-        kept = f" {saved} problems are safe there; then run again with --resume." if saved else "."
+        kept = (
+            f" {saved} problems are safe there; then run again with `resume=True`."
+            if saved
+            else "."
+        )
         raise StoreError(f"Cannot write to {error.filename or path}: {reason}{kept}") from error
 
 

@@ -13,6 +13,7 @@ import re
 import typing
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from fsdpo_data.core.errors import InputError, nearest
@@ -85,6 +86,8 @@ class Options:
             value = getattr(self, name)
             if isinstance(value, str) and typing.get_origin(kind) in (tuple, Sequence):
                 object.__setattr__(self, name, (value,))  # one word for a list of one
+            elif isinstance(value, str) and Path in (kind, *typing.get_args(kind)):
+                object.__setattr__(self, name, Path(value))
         check_fields(self)
 
 

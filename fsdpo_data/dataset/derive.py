@@ -166,7 +166,9 @@ def derive(
 def _asked(source: Path, out: Path, stages: Sequence[Stage]) -> tuple[Manifest, dict[str, Any]]:
     """Check what is asked for; return the manifest of the parent and the config of the run."""
     if out.resolve() == source.resolve():
-        raise InputError(f"--out {out}: a sealed dataset is never changed. Choose a new directory.")
+        raise InputError(
+            "a sealed dataset is never changed. Choose a new directory.", field="out", value=out
+        )
     parent = read_manifest(source)
     if not (out / MANIFEST).exists():
         check_files(source, parent.files)

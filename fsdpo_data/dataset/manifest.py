@@ -187,7 +187,7 @@ def read_manifest(root: Path) -> Manifest:
         + (
             "Install a newer release of fsdpo."
             if version > SCHEMA_VERSION
-            else f"Bring it up to date: fsdpo-data migrate {root} --out NEW."
+            else f"Bring it up to date with `fsdpo-data migrate {root}`."
         )
     )
 
@@ -214,9 +214,9 @@ def _no_manifest(root: Path) -> str:
     if (root / CONFIG).exists():
         return (
             f"{root} holds a run that has not been sealed. Finish it with the command that "
-            "started it and --resume."
+            "started it and `resume=True`."
         )
     return (
-        f"{root} holds no dataset ({MANIFEST} is missing). Expected the --out directory of "
-        "`fsdpo-data build`."
+        f"{root} holds no dataset ({MANIFEST} is missing). Expected what "
+        "`fsdpo-data build` has sealed."
     )

@@ -43,7 +43,7 @@ def migrate(
             "Install the newest release of fsdpo."
         )
     if out.exists():
-        raise InputError(f"--out {out}: exists already. Choose a new directory.")
+        raise InputError("it exists already. Choose a new directory.", field="out", value=out)
     draft = out.with_name(f".{out.name}.partial")
     with explained(out, saved=0):
         shutil.rmtree(draft, ignore_errors=True)

@@ -147,7 +147,7 @@ def _take(lock: IO[bytes], path: Path) -> None:
     except BlockingIOError:
         raise StoreError(
             f"{path}: another process is writing to this run. Wait for it to end, or choose "
-            "another --out."
+            "another `out`."
         ) from None
 
 
@@ -159,7 +159,7 @@ def _check_config(path: Path, config: Mapping[str, Any], *, resume: bool) -> Non
         if strangers:
             raise RunMismatch(
                 f"{path} holds other files ({', '.join(sorted(strangers)[:3])}) and no run. "
-                "Choose a new or empty --out."
+                "Choose a new or empty `out`."
             )
         write_atomic(file, json.dumps(new, indent=2, ensure_ascii=False).encode() + b"\n")
         return
@@ -168,19 +168,19 @@ def _check_config(path: Path, config: Mapping[str, Any], *, resume: bool) -> Non
     except ValueError as error:
         raise StoreError(
             f"{file} is not readable JSON ({error}). Move the directory away, or choose another "
-            "--out."
+            "`out`."
         ) from error
     changed = differing_keys(old, new)
     if changed:
         raise RunMismatch(
             f"{path} was started with a different config; these keys differ:\n"
             + "".join(f"  {key}: {before!r} there, {now!r} here\n" for key, before, now in changed)
-            + "Repeat the options of the first run to resume it, or choose a new --out."
+            + "Repeat the options of the first run to resume it, or choose a new `out`."
         )
     if not resume:
         raise RunMismatch(
-            f"{path} already holds this run. Go on with it by --resume, choose another --out, or "
-            "delete the directory."
+            f"{path} already holds this run. Go on with it by `resume=True`, choose another `out`, "
+            "or delete the directory."
         )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.files import explained, whole, write_atomic
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
@@ -47,16 +47,18 @@ def export(root: Path, name: str, out: Path) -> Exported:
     """
     form = FORMATS.get(name)
     if form is None:
-        raise InputError(f"--to {name}: expected one of {', '.join(FORMATS)}.")
+        raise InputError(
+            f"expected one of {', '.join(FORMATS)}.{nearest(name, FORMATS)}", field="to", value=name
+        )
     manifest = read_manifest(root)
     check_files(root, manifest.files)
     if not getattr(manifest.rows, form.config):
         raise InputError(
             f"{root} has no {form.config}, which {name} is made of. Make them first: "
-            f"fsdpo-data pair {root} --out NEW."
+            f"`fsdpo-data pair {root}`."
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--out {out}: not empty. Choose a new folder.")
+        raise InputError("it is not empty. Choose a new folder.", field="out", value=out)
     return _write(root, manifest, name, form, out)
 
 

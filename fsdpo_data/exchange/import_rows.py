@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.files import explained, whole, write_atomic
 from fsdpo_data.core.rows import RAW_LIMIT, Record, read_records
 from fsdpo_data.exchange.stepwise import READERS, NotStepwise, Stepwise
@@ -52,9 +52,13 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
         StoreError: if the disk fails.
     """
     if name not in READERS:
-        raise InputError(f"--from {name}: expected one of {', '.join(READERS)}.")
+        raise InputError(
+            f"expected one of {', '.join(READERS)}.{nearest(name, READERS)}",
+            field="source",
+            value=name,
+        )
     if out.suffix != ".jsonl" or out.exists():
-        raise InputError(f"--out {out}: expected a new file ending in .jsonl.")
+        raise InputError("expected a new file ending in .jsonl.", field="out", value=out)
     style, found = get_template(template), Imported()
     with explained(out.parent, saved=0):
         out.parent.mkdir(parents=True, exist_ok=True)

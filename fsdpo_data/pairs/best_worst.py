@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import FAILED
-from fsdpo_data.steps.rewards import aggregated, check_aggregate
+from fsdpo_data.core.options import Option, Options
+from fsdpo_data.steps.rewards import AGGREGATES, aggregated
 
 if TYPE_CHECKING:
     import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
-class PairSpec:
+class PairSpec(Options):
     """How pairs are chosen.
 
     Attributes:
@@ -27,20 +27,11 @@ class PairSpec:
         min_margin: Reward of the chosen less that of the rejected, at least; None for any.
     """
 
-    top: int = 4
-    aggregate: str = "mean"
+    top: Annotated[int, Option(min=1)] = 4
+    aggregate: Annotated[str, Option(choices=AGGREGATES)] = "mean"
     require_outcome: bool = True
-    max_pairs: int | None = None
-    min_margin: float | None = None
-
-    def __post_init__(self) -> None:
-        check_aggregate(self.aggregate)
-        if self.top < 1:
-            raise InputError(f"--top {self.top}: expected at least 1 solution on each side.")
-        if self.max_pairs is not None and self.max_pairs < 1:
-            raise InputError(f"--max-pairs {self.max_pairs}: expected at least 1 pair per problem.")
-        if self.min_margin is not None and not -1 <= self.min_margin <= 1:
-            raise InputError(f"--min-margin {self.min_margin}: expected a number in [-1, 1].")
+    max_pairs: Annotated[int | None, Option(min=1)] = None
+    min_margin: Annotated[float | None, Option(min=-1, max=1)] = None
 
 
 def choose(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:

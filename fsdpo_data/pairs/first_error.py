@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import FAILED, Solution
+from fsdpo_data.core.options import Option, Options
 
 
 @dataclass(frozen=True, slots=True)
-class StepPairSpec:
+class StepPairSpec(Options):
     """How pairs of steps are chosen.
 
     Attributes:
@@ -20,14 +21,8 @@ class StepPairSpec:
         max_pairs: Pairs per problem at most, those of the lowest rewards; None for all.
     """
 
-    threshold: float = 0.5
-    max_pairs: int | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 < self.threshold <= 1:
-            raise InputError(f"--threshold {self.threshold}: expected a number over 0, at most 1.")
-        if self.max_pairs is not None and self.max_pairs < 1:
-            raise InputError(f"--max-pairs {self.max_pairs}: expected at least 1 pair per problem.")
+    threshold: Annotated[float, Option(above=0, max=1)] = 0.5
+    max_pairs: Annotated[int | None, Option(min=1)] = None
 
 
 @dataclass(frozen=True, slots=True)

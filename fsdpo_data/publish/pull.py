@@ -62,8 +62,8 @@ def _manifest(repo: HubRepo, commit: str, partial: Path) -> Manifest:
         _fetch(repo, MANIFEST, commit, partial)
     except RemoteEntryNotFoundError:
         raise InputError(
-            f"{repo} has no {MANIFEST}, so fsdpo did not make it. Read its problems with "
-            f"`fsdpo-data build --problems {repo.name}`, or load it with `datasets`."
+            f"{repo} has no {MANIFEST}, so fsdpo did not make it. Build from it "
+            f"with `problems={repo.name}`, or load it with `datasets`."
         ) from None
     return read_manifest(partial)
 
@@ -79,4 +79,4 @@ def _fetch(repo: HubRepo, path: str, commit: str, folder: Path) -> None:
 def _check_same(out: Path, manifest: Manifest, text: str) -> None:
     if (out / MANIFEST).is_file() and read_manifest(out) == manifest:
         return
-    raise InputError(f"{out} holds something else than {text}. Choose a new --out.")
+    raise InputError(f"{out} holds something else than {text}. Choose a new `out`.")

@@ -86,7 +86,7 @@ def annotate(tasks: Sequence[ShardTask], workers: int | None = None) -> Iterator
         except BrokenProcessPool as error:
             raise StoreError(
                 "A worker that was writing the dataset died, most likely for want of memory. "
-                "Nothing sealed is lost: run again with --resume and a smaller --workers."
+                "Nothing sealed is lost: run again with `resume=True` and fewer `workers`."
             ) from error
 
 

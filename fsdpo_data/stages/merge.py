@@ -146,8 +146,7 @@ def _read(path: Path) -> _Shard:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     raise InputError(
-        "expected a finished shard. Finish it with the command that started it, --shard and "
-        "--resume.",
+        "expected a finished shard. Finish it with the command that started it and `resume=True`.",
         field="MergeOptions.shards",
         value=str(path),
     )

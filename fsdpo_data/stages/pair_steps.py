@@ -63,8 +63,8 @@ def check_scored(files: list[Path], name: Path) -> None:
     rewards = scan(files).select(pl.col("step_rewards").is_not_null().any())
     if not rewards.collect().item():
         raise InputError(
-            f"{name} has no step rewards. Score it first: fsdpo-data score {name} --prm PATH "
-            "--out NEW, then pair NEW."
+            f"{name} has no step rewards. Score it first, with `fsdpo-data score {name}`, "
+            "and pair what that makes."
         )
 
 

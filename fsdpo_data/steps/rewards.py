@@ -28,7 +28,7 @@ def check_aggregate(name: str) -> str:
         InputError: if there is no aggregate of that name.
     """
     if name not in AGGREGATES:
-        raise InputError(f"--aggregate {name}: expected one of {', '.join(AGGREGATES)}.")
+        raise InputError(f"expected one of {', '.join(AGGREGATES)}.", field="aggregate", value=name)
     return name
 
 

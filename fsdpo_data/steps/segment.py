@@ -84,5 +84,5 @@ def get_segmenter(name: str) -> tuple[str, Segmenter]:
     """
     full = name if "@" in name else f"{name}@1"
     if full not in SEGMENTERS:
-        raise InputError(f"--segmenter {name}: expected one of {', '.join(SEGMENTERS)}.")
+        raise InputError(f"expected one of {', '.join(SEGMENTERS)}.", field="segmenter", value=name)
     return full, SEGMENTERS[full]

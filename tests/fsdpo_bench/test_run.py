@@ -188,7 +188,7 @@ def test_another_config_is_refused_by_the_keys_that_differ(tmp_path: Path) -> No
         small_run(out, spec=hotter, resume=True)
     with pytest.raises(RunMismatch, match=r"tasks\.embedded\.problems: 7 there, 3 here"):
         small_run(out, [part(3)], resume=True)
-    with pytest.raises(RunMismatch, match=r"already holds this run\. Go on with it by --resume"):
+    with pytest.raises(RunMismatch, match=r"holds this run\. Go on with it by `resume=True`"):
         small_run(out)
 
 

@@ -80,7 +80,7 @@ class Stillborn(Fragile):
 
 
 def test_workers_that_cannot_start_are_an_error() -> None:
-    with GraderPool(Stillborn, workers=2) as pool, pytest.raises(Unavailable, match="--workers 1"):
+    with GraderPool(Stillborn, workers=2) as pool, pytest.raises(Unavailable, match="`workers=1`"):
         pool.grade(pairs(3))
 
 

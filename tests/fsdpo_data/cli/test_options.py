@@ -109,7 +109,7 @@ def test_bounds_and_choices(line: Sequence[str], said: str) -> None:
         (InputError("Choose another `out`; `n=1`."), "Choose another --out; --samples 1."),
         (
             InputError("`share_one_prompt_for_all=False`, `unknown=2`."),
-            "--no-share-one-prompt-for-all, `unknown=2`.",
+            "--no-share-one-prompt-for-all, --unknown 2.",
         ),
     ],
 )

@@ -84,7 +84,7 @@ def test_another_config_is_refused_with_the_keys_that_differ(tmp_path: Path) -> 
 def test_going_on_must_be_asked_for(tmp_path: Path) -> None:
     started(tmp_path / "run", "p1")
     with (
-        pytest.raises(RunMismatch, match="--resume, choose another --out, or delete"),
+        pytest.raises(RunMismatch, match="`resume=True`, choose another `out`, or delete"),
         RunDir.open(tmp_path / "run", CONFIG, resume=False),
     ):
         pass
@@ -112,7 +112,7 @@ def test_two_writers_are_one_too_many(tmp_path: Path) -> None:
 def test_a_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
     with (
-        pytest.raises(StoreError, match="a file is in the way; choose another --out"),
+        pytest.raises(StoreError, match="a file is in the way; choose another `out`"),
         RunDir.open(tmp_path / "run", CONFIG, resume=False),
     ):
         pass

@@ -67,7 +67,7 @@ def test_other_versions_are_refused_with_advice(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match=r"cannot bring to 1\. Install the newest release"):
         migrate(newer, tmp_path / "out")
     older = of_version(0, tmp_path / "older")
-    with pytest.raises(SchemaError, match=f"fsdpo-data migrate {older} --out NEW"):
+    with pytest.raises(SchemaError, match=f"`fsdpo-data migrate {older}`"):
         read_manifest(older)
     with pytest.raises(InputError, match="is of schema 1 already"):
         migrate(DATA / "schema-1", tmp_path / "out")

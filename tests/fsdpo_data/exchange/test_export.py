@@ -159,7 +159,7 @@ def test_equal_solutions_are_learnt_once() -> None:
 
 
 def test_refusals(dataset: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--to alpaca: expected one of trl-preference"):
+    with pytest.raises(InputError, match="to = 'alpaca': expected one of trl-preference"):
         export(dataset, "alpaca", tmp_path / "out")
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="not empty"):

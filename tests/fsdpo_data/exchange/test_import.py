@@ -213,7 +213,7 @@ def test_a_file_with_nothing_of_the_form(
 
 def test_refusals(tmp_path: Path) -> None:
     source = write(tmp_path / "source.jsonl", {})
-    with pytest.raises(InputError, match="--from csv: expected one of trl-stepwise, math-shepherd"):
+    with pytest.raises(InputError, match="source = 'csv': expected one of trl-stepwise, math"):
         import_rows(source, "csv", tmp_path / "rows.jsonl")
     with pytest.raises(InputError, match=r"expected a new file ending in \.jsonl"):
         import_rows(source, "prm800k", source)

@@ -144,7 +144,7 @@ def test_stopped_halfway_it_ends_in_the_same_bytes(
         patch.setattr("fsdpo_data.stages.grade.regraded", stop)
         grade(built, tmp_path / "new")
     assert not (tmp_path / "new" / "manifest.json").exists()
-    with pytest.raises(RunMismatch, match="--resume"):
+    with pytest.raises(RunMismatch, match="`resume=True`"):
         grade(built, tmp_path / "new")
     grade(built, tmp_path / "new", resume=True)
     assert hashes(tmp_path / "new") == hashes(tmp_path / "whole")

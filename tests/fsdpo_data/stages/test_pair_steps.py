@@ -248,9 +248,9 @@ def test_the_card_says_how_they_were_made(scored: Callable[..., Path]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"threshold": 0.0}, "--threshold 0.0: expected a number over 0"),
-        ({"threshold": 1.5}, "--threshold 1.5"),
-        ({"max_pairs": 0}, "--max-pairs 0"),
+        ({"threshold": 0.0}, "threshold = 0.0: expected at most 1 and more than 0"),
+        ({"threshold": 1.5}, "threshold = 1.5: expected at most 1"),
+        ({"max_pairs": 0}, "max_pairs = 0: expected at least 1"),
     ],
 )
 def test_options_out_of_range_are_named(options: dict[str, Any], message: str) -> None:

@@ -63,7 +63,7 @@ def test_stopped_while_sampling_or_scoring_it_goes_on(tmp_path: Path) -> None:
 
     with pytest.raises(Unavailable):
         run(tmp_path / "part", make_sampler=Dies)
-    with pytest.raises(RunMismatch, match="--resume"):
+    with pytest.raises(RunMismatch, match="`resume=True`"):
         run(tmp_path / "part")
     with pytest.raises(Unavailable):
         run(tmp_path / "part", stages(Dies()), resume=True)

@@ -123,6 +123,6 @@ def test_long_text_is_cut_in_linear_time() -> None:
 def test_unknown_name_lists_the_known() -> None:
     assert get_segmenter("auto") == ("auto@1", auto)
     with pytest.raises(
-        InputError, match=r"--segmenter lines: expected one of auto@1, step-marker@1"
+        InputError, match=r"segmenter = 'lines': expected one of auto@1, step-marker@1"
     ):
         get_segmenter("lines")

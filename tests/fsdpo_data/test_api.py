@@ -1,0 +1,87 @@
+"""The public face: light, listed, typed; options are keywords and results are values."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+from helpers import small_build
+
+import fsdpo_data as fd
+from fsdpo_data import api
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> fd.Dataset:
+    small_build(tmp_path / "run")
+    return fd.open_dataset(tmp_path / "run")
+
+
+def test_the_names_are_listed_once() -> None:
+    assert set(fd.__all__) == set(api.__all__) <= set(dir(fd))
+    typed = [each for each in ast.parse(inspect.getsource(fd)).body if isinstance(each, ast.If)]
+    imported = {
+        name.name
+        for each in ast.walk(typed[0])
+        if isinstance(each, ast.ImportFrom)
+        for name in each.names
+    }
+    assert imported == set(fd.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'bild'"):
+        _ = fd.bild  # type: ignore[attr-defined]
+
+
+def test_options_are_keywords_with_their_help() -> None:
+    assert "samples" in inspect.signature(fd.build).parameters
+    assert "samples: Solutions per problem" in (fd.build.__doc__ or "")
+    assert next(iter(inspect.signature(fd.Dataset.score).parameters)) == "data"
+    with pytest.raises(fd.FsdpoError, match=r"BuildOptions\.samples = 0|SamplingSpec\.n = 0"):
+        fd.build(samples=0)
+
+
+def test_build_from_recorded_completions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = fd.build(
+        limit=2, samples=2, max_tokens=32, engine="transformers", device="cpu", out=tmp_path / "a"
+    )
+    again = fd.build(
+        problems="embedded",
+        limit=2,
+        samples=2,
+        max_tokens=32,
+        engine="scripted",
+        replay=first.path / "completions.jsonl",
+        out=str(tmp_path / "b"),
+    )
+    assert again.path == tmp_path / "b" and again.solutions().collect().height == 4
+    assert not capsys.readouterr().out, "the library prints nothing"
+
+
+def test_a_dataset(data: fd.Dataset, tmp_path: Path) -> None:
+    assert data.validate() is data
+    assert data.problems().collect().height == 3
+    assert set(data.solutions().collect_schema()) == set(fd.Solution.__dataclass_fields__)
+    with pytest.raises(fd.FsdpoError, match="has no pairs"):
+        data.pairs()
+    graded = data.grade(out=tmp_path / "graded")
+    assert graded.manifest["parent"] == data.manifest["digest"]
+    assert not any(data.diff(graded).values())
+    assert data.export("trl-sft", tmp_path / "sft").rows > 0
+    with pytest.raises(fd.FsdpoError, match=r"PairOptions\.top = 0: expected at least 1"):
+        data.pair(top=0, out=tmp_path / "pairs")
+
+
+def test_one_answer_and_one_text() -> None:
+    assert fd.grade("1/2", r"so \boxed{0.5}").status == "correct"
+    assert fd.segment("Step 1: a.\nStep 2: b.") == ["Step 1: a.\n", "Step 2: b."]
+
+
+def test_a_sampler_by_name() -> None:
+    pytest.importorskip("transformers")
+    sampler = fd.load_sampler("tiny", engine="transformers", device="cpu")
+    spec = fd.SamplingSpec(n=2, max_tokens=8)
+    (completions,) = sampler.sample(["Problem: 1 + 1?\nSolution:\n"], spec)
+    assert len(completions) == 2

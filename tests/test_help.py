@@ -1,0 +1,87 @@
+"""Every help of the three command lines: whole flags at 80 columns, examples, and no waiting."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("fsdpo_data", "fsdpo_train", "fsdpo_bench")
+
+
+def app_of(package: str) -> typer.Typer:
+    app: typer.Typer = import_module(f"{package}.cli.app").app
+    return app
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    for package in PACKAGES:
+        group = typer.main.get_command(app_of(package))
+        yield from ((package, name) for name in group.commands)  # type: ignore[attr-defined]
+
+
+def shown(package: str, *line: str) -> str:
+    result = CliRunner().invoke(app_of(package), [*line], env={"COLUMNS": "80"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize(("package", "name"), list(commands()))
+def test_no_flag_is_cut_at_80_columns(package: str, name: str) -> None:
+    text = shown(package, name, "-h")
+    assert max(map(len, text.splitlines())) <= 80
+    words = set(re.findall(r"(?<![\w-])-{1,2}\w[\w-]*", text))
+    command = typer.main.get_command(app_of(package)).commands[name]  # type: ignore[attr-defined]
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            assert {*parameter.opts, *parameter.secondary_opts} <= words
+
+
+@pytest.mark.parametrize(("package", "name"), list(commands()))
+def test_every_command_has_an_example(package: str, name: str) -> None:
+    command = typer.main.get_command(app_of(package)).commands[name]  # type: ignore[attr-defined]
+    line = f"{package.replace('_', '-')} {name}"
+    assert command.hidden or line in (command.epilog or ""), f"{line} shows no example"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_command_line_has_the_same_words(package: str) -> None:
+    assert shown(package, "--version").startswith("fsdpo ")
+    text = shown(package, "-h")
+    assert "--install-completion" in text and "--version" in text
+
+
+@pytest.mark.parametrize(("package", "name"), list(commands()))
+def test_everyday_options_come_first(package: str, name: str) -> None:
+    """Few enough to read stand in the first panel."""
+    text = shown(package, name, "-h")
+    first = text.partition("╭─ Options ─")[2].partition("╰")[0]
+    assert len(re.findall(r"│ (?:-h, )?--", first)) <= 18
+
+
+#: What names flags of other tools, which ours have nothing to do with.
+_OTHERS = {"fsdpo_data/exchange/formats.py", "fsdpo_data/engines/ray.py"}
+
+
+def test_the_library_knows_no_flags() -> None:
+    """Messages name fields; only docstrings of commands and the CLI may show ``--flags``."""
+    for file in sorted((ROOT / "fsdpo_data").rglob("*.py")):
+        name = str(file.relative_to(ROOT))
+        if name.startswith("fsdpo_data/cli/") or name in _OTHERS:
+            continue
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        docstrings = {
+            ast.get_docstring(node, clean=False)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        }
+        words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        said = [word for word in words - docstrings if isinstance(word, str)]
+        assert not [word for word in said if re.search(r"(?<![\w-])--[a-z]", word)], name
