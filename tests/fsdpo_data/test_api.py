@@ -67,7 +67,7 @@ def test_a_dataset(data: fd.Dataset, tmp_path: Path) -> None:
     with pytest.raises(fd.FsdpoError, match="has no pairs"):
         data.pairs()
     graded = data.grade(out=tmp_path / "graded")
-    assert graded.manifest["parent"] == data.manifest["digest"]
+    assert graded.manifest.parent == data.manifest.digest
     assert not any(data.diff(graded).values())
     assert data.export("trl-sft", tmp_path / "sft").rows > 0
     with pytest.raises(fd.FsdpoError, match=r"PairOptions\.top = 0: expected at least 1"):

@@ -118,7 +118,7 @@ def test_shards_that_do_not_make_a_whole_are_refused(
     assert "given twice" in run(capsys, *merge, parts[2], parts[1], *out)[2]
     (Path(parts[0]) / "shard.json").unlink()
     code, _, err = run(capsys, *merge, *out)
-    assert code == 1 and "expected a finished shard" in err and "--shard" in err
+    assert code == 1 and "expected a finished shard" in err and "--resume" in err
     assert not (tmp_path / "merged").exists()
 
 
