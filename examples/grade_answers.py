@@ -3,8 +3,6 @@
 Each line holds ``gold`` and ``response``; without a file, a few lines of our own are graded.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter
@@ -20,15 +18,10 @@ ANSWERS = [
 ]
 
 
-def main() -> None:
-    """Print a verdict for each line, with the rule that decided, then the counts."""
-    lines = Path(sys.argv[1]).read_text().splitlines() if sys.argv[1:] else map(json.dumps, ANSWERS)
-    outcomes = Counter[str]()
-    for row in map(json.loads, lines):
-        verdict = fd.grade(row["gold"], row["response"])
-        print(f"{verdict.status:<10} {row['gold']:<12} {verdict.answer}  ({verdict.rule})")
-        outcomes[verdict.status] += 1
-    print(dict(outcomes))
-
-
-main()
+rows = map(json.loads, Path(sys.argv[1]).read_text().splitlines()) if sys.argv[1:] else ANSWERS
+outcomes = Counter[str]()
+for row in rows:
+    verdict = fd.grade(row["gold"], row["response"])
+    print(f"{verdict.status:<10} {row['gold']:<12} {verdict.answer}  ({verdict.rule})")
+    outcomes[verdict.status] += 1
+print(dict(outcomes))

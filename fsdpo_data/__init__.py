@@ -11,54 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Dataset",
-    "FsdpoError",
-    "Pair",
-    "Problem",
-    "SamplingSpec",
-    "Solution",
-    "SteppedText",
-    "Verdict",
-    "build",
-    "decontaminate",
-    "grade",
-    "load_sampler",
-    "load_scorer",
-    "open_dataset",
-    "pull",
-    "push",
-    "segment",
-]
-
-
 if TYPE_CHECKING:
-    from fsdpo_data.api import (
-        Dataset,
-        FsdpoError,
-        Pair,
-        Problem,
-        SamplingSpec,
-        Solution,
-        SteppedText,
-        Verdict,
-        build,
-        decontaminate,
-        grade,
-        load_sampler,
-        load_scorer,
-        open_dataset,
-        pull,
-        push,
-        segment,
-    )
+    from fsdpo_data.api import *  # noqa: F403
 else:
 
     def __getattr__(name: str) -> Any:
-        if name in __all__:
-            return getattr(import_module("fsdpo_data.api"), name)
+        api = import_module("fsdpo_data.api")
+        if name in api.__all__:
+            return getattr(api, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*import_module("fsdpo_data.api").__all__, "__version__"])

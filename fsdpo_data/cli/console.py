@@ -52,7 +52,7 @@ def run_app(app: Callable[[], object]) -> NoReturn:
     try:
         app()
     except FsdpoError as error:
-        print(f"error: {_said(error)}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         print("stopped; run again with --resume to go on", file=sys.stderr)
@@ -69,11 +69,3 @@ def _warn_on_stderr() -> None:
     handler.setFormatter(logging.Formatter("warning: %(message)s"))
     for name in ("fsdpo_data", "fsdpo_train", "fsdpo_bench"):
         logging.getLogger(name).handlers = [handler]
-
-
-def _said(error: FsdpoError) -> str:
-    """Name the flag in place of the field: the library knows nothing of command lines."""
-    if not error.field:
-        return str(error)
-    flag = "--" + error.field.rpartition(".")[2].replace("_", "-")
-    return f"{flag}{'' if error.value is None else f' {error.value}'}: {error.message}"

@@ -85,7 +85,7 @@ def build(options: BuildOptions) -> None:
         return _shard(options)
     with progress() as shown:
         data = api.build_dataset(options, shown)
-    _say(data)
+    _next(_sealed(data))
 
 
 def label(options: LabelOptions) -> None:
@@ -107,7 +107,7 @@ def merge(options: MergeOptions) -> None:
     """Merge, and say what came out."""
     with progress() as shown:
         data = api.merge_shards(options, shown)
-    _say(data)
+    _next(_sealed(data))
 
 
 def _shard(options: ShardedOptions) -> None:
@@ -123,23 +123,25 @@ def grade(options: GradeOptions) -> None:
     data = _run(options)
     if data.manifest.regraded:
         print_changes(data.manifest.regraded)
-    typer.echo(f"\nnext: fsdpo-data inspect {data.path}")
+    _next(data)
 
 
 def derived(options: StageOptions) -> None:
     """Run a stage of which there is nothing more to say than what came out."""
-    typer.echo(f"\nnext: fsdpo-data inspect {_run(options).path}")
+    _next(_run(options))
 
 
 def _run(options: StageOptions) -> api.Dataset:
     with progress() as shown:
-        data = api.run_stage(options, shown)
+        return _sealed(api.run_stage(options, shown))
+
+
+def _sealed(data: api.Dataset) -> api.Dataset:
     print_summary(data.manifest, f"sealed {data.path}")
     return data
 
 
-def _say(data: api.Dataset) -> None:
-    print_summary(data.manifest, f"sealed {data.path}")
+def _next(data: api.Dataset) -> None:
     typer.echo(f"\nnext: fsdpo-data inspect {data.path}")
 
 
