@@ -304,13 +304,7 @@ load_scorer = _loader(ScorerOptions, load.load_scorer)
 
 
 def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main") -> str:
-    """Publish a dataset: validate, one commit, one tag, read back.
-
-    Args:
-        data: A sealed dataset.
-        name: ``org/name`` on the Hub.
-        public: Let everybody read it.
-        branch: Branch that gets the commit.
+    """Publish a dataset as ``org/name``: validate, one commit, one tag, read back.
 
     Returns:
         The commit.
