@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 
-def render(template: str, /, **fields: Any) -> str:
-    """Fill in a template of this folder.
+def render(
+    template: str | Path, /, filters: Mapping[str, Callable[..., str]] | None = None, **fields: Any
+) -> str:
+    """Fill in a template.
+
+    Args:
+        template: Name of one in this folder, or the file.
+        filters: What it writes values with, beside those that all templates have.
+        fields: What it shows.
 
     Raises:
         jinja2.UndefinedError: if the template shows a field that is not there.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    file = Path(__file__).parent / template
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader(file.parent),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,
     )
     environment.filters |= {"count": "{:,}".format, "text": text, "code": code, "fenced": fenced}
-    return environment.get_template(template).render(**fields).rstrip() + "\n"
+    environment.filters |= filters or {}
+    return environment.get_template(file.name).render(**fields).rstrip() + "\n"
 
 
 def front_matter(fields: Mapping[str, Any]) -> str:
