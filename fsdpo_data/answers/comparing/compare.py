@@ -189,11 +189,11 @@ class Comparison:
                 return False
             return self._in_order(gold.items, _in_order_of_names(answer.items))
         names = relations.assignments(gold), relations.assignments(answer)
-        if names[0] and names[1]:
-            return names[0].keys() == names[1].keys() and all(
-                self.same(value, names[1][name]) for name, value in names[0].items()
-            )
+        if names[0] and names[1] and names[0].keys() == names[1].keys():
+            return all(self.same(value, names[1][name]) for name, value in names[0].items())
         if names[0]:
+            if relations.are_roots(names[0]):
+                return self._unordered(tuple(names[0].values()), _values(answer))
             if any(isinstance(item, Relation) for item in answer.items):
                 return False
             return self._in_order(tuple(names[0].values()), answer.items)

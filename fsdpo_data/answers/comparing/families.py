@@ -268,7 +268,7 @@ def same_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
         return answer_adds_only(gold, answer, other_tail, budget)
     if len(constants[0]) != len(constants[1]) or len(constants[0]) > 3:
         return False
-    if not any(map(_SURELY.fullmatch, constants[0])):
+    if not any(map(_SURELY.fullmatch, constants[0] + constants[1])):
         return False
     return any(
         same_node(gold, _renamed(answer, dict(zip(order, constants[0], strict=True))), budget)

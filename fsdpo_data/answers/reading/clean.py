@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from itertools import accumulate
 
 #: Longest answer that is taken up at all; longer ones agree only if they are the same text.
 MAX_LENGTH = 10_000
@@ -83,8 +84,9 @@ _REWRITTEN = re.compile(r"\\(?:\d|thinspace|not|cr|\\|\$|therefore|implies|[Rr]i
                         r"|checkmark|square|blacksquare|qed|Box|Omega|sin|cos|tan|cot|sec|csc|ln|log)"
                         )  # fmt: skip
 _UNIT_VECTOR = re.compile(
-    r"\\(?:mathbf|boldsymbol|bm|hat|widehat|vec|overrightarrow|mathbf\{\\hat|hat\{\\mathbf)"
-    r"(?:\{\s*\\?([ijk])(?:math)?\s*\}\}?|\s*\\?([ijk])(?:math)?(?![A-Za-z]))"
+    r"\\(?:mathbf|boldsymbol|bm|hat|widehat|vec|overrightarrow)"
+    r"(?:\{\s*\\?([ijk])(?:math)?\s*\}|\s*\\?([ijk])(?:math)?(?![A-Za-z])"
+    r"|\{\s*\\(?:hat|mathbf|vec)\s*\{\s*\\?([ijk])(?:math)?\s*\}\s*\})"
 )
 #: Patterns with what they are replaced by: marks of markup, numbers with points and commas.
 _MARKUP: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
@@ -128,12 +130,29 @@ def clean(text: str) -> str:
         and (vectors := _UNIT_VECTOR.findall(text))
         and ("j" in "".join(vectors[0]) or len(vectors) > 1)
     ):
-        text = _UNIT_VECTOR.sub(r"\\basis\1\2 ", text)
+        text = _UNIT_VECTOR.sub(r"\\basis\1\2\3 ", text)
+    if _STYLED.match(text):
+        text = _without_style(text)
     if "**" in text or "__" in text:
         text = _BOLD.sub(r"\2", text)
     if "$" in text:
         text = drop_delimiters(text)
     return strip_stop(text)
+
+
+_STYLED = re.compile(
+    r"\\(?:displaystyle|textstyle|[lL]arge|bf|(?:text)?color\s*\{[^{}]{0,40}\})(?![A-Za-z])\s*"
+)
+
+
+def _without_style(text: str) -> str:
+    r"""Drop what only styles all of the answer: ``\color{blue}{…}``, ``\displaystyle``."""
+    while style := _STYLED.match(text):
+        text = text[style.end() :].strip()
+        depths = accumulate((char == "{") - (char == "}") for char in text)
+        if text[:1] == "{" and 0 not in list(depths)[:-1]:
+            text = text[1:-1].strip()
+    return text
 
 
 def _to_ascii(text: str) -> str:

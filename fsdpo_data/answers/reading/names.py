@@ -266,7 +266,11 @@ class NameParser(Cursor):
             return Sym(word[1:] + "'")
         if lower in FIGURES and self.peek().text.isupper():
             return self.primary()
-        if lower in CURRENCIES and self.peek(int(self.sign() == ".")).kind in ("num", "cmd"):
+        if (
+            lower in CURRENCIES
+            and word != "RS"
+            and self.peek(int(self.sign() == ".")).kind in ("num", "cmd")
+        ):
             self.accept(".")
             self.currency = CURRENCIES[lower]
             return self.primary()

@@ -1,0 +1,104 @@
+"""Typed answers, made from data: what keeps a meaning is right, what breaks it is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from typed_pairs import KINDS, WRAPPERS, TypedPair, typed_pairs
+
+from fsdpo_data.answers.comparing.equal import equivalent
+from fsdpo_data.answers.grader import MathGrader
+
+#: Kinds in which every right text says as much as the gold, so that any two of them agree.
+COMPLETE = (
+    "fraction", "interval", "union", "punctured", "set", "polynomial", "logarithm", "periodic",
+    "sum", "general solution", "connective", "implication", "segments", "parallels", "subset",
+    "statements", "scientific", "complex", "radical", "trigonometric", "time", "matrix",
+    "equation of a logarithm", "micro", "density",
+)  # fmt: skip
+
+
+def failures(pairs: Iterable[TypedPair]) -> list[str]:
+    """List pairs that are judged against the truth, a few of each kind."""
+    wrong = []
+    for pair in pairs:
+        verdict = equivalent(pair.gold, pair.text)
+        if (verdict.status == "correct") != pair.same:
+            wrong.append(f"{pair.kind}: {pair.gold!r} ~ {pair.text!r} is {verdict.status}")
+    return wrong
+
+
+def test_a_few_answers_of_every_kind_are_judged_by_their_meaning() -> None:
+    pairs = list(typed_pairs(2, seed=1))
+    assert {pair.kind for pair in pairs} == set(KINDS)
+    assert failures(pairs) == []
+
+
+def test_every_wrapper_leaves_a_right_answer_right() -> None:
+    assert wrapped(1) == []
+
+
+@pytest.mark.proof
+def test_fifty_thousand_pairs_are_judged_by_their_meaning() -> None:
+    pairs = list(typed_pairs(200))
+    counts = Counter(pair.same for pair in pairs)
+    assert counts.total() >= 50_000 and counts[False] >= 20_000
+    assert failures(pairs) == []
+
+
+@pytest.mark.proof
+def test_every_wrapper_leaves_ten_thousand_right_answers_right() -> None:
+    assert wrapped(40) == []
+
+
+def wrapped(count: int) -> list[str]:
+    """List the wrapped right answers that are not judged right; signs of money stay outside."""
+    pairs = [pair for pair in typed_pairs(count, seed=2) if pair.same]
+    pairs = [pair for pair in pairs if "$" not in pair.text and "**" not in pair.text]
+    items = [(pair.gold, wrapper.format(pair.text)) for pair in pairs for wrapper in WRAPPERS]
+    verdicts = MathGrader().grade(items)
+    both = zip(items, verdicts, strict=True)
+    return [f"{item} is {v.status} by {v.rule}" for item, v in both if v.status != "correct"]
+
+
+@pytest.mark.parametrize("kind", COMPLETE)
+def test_right_answers_of_a_kind_agree_with_each_other(kind: str) -> None:
+    """Equivalence is symmetric and, within a kind, transitive."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for pair in typed_pairs(2, seed=3):
+        if pair.kind == kind and pair.same:
+            groups[pair.gold].append(pair.text)
+    apart = [
+        (one, other)
+        for gold, texts in groups.items()
+        for one, other in combinations([gold, *texts], 2)
+        for pair in ((one, other), (other, one))
+        if equivalent(*pair).status != "correct"
+    ]
+    assert groups and apart == []
+
+
+def test_wrong_answers_are_wrong_the_other_way_round() -> None:
+    """Except where the gold's sign of percent is what forgives the answer its own."""
+    pairs = [pair for pair in typed_pairs(1, seed=4) if not pair.same and pair.kind in COMPLETE]
+    pairs = [pair for pair in pairs if "%" not in pair.text]
+    fooled = [pair for pair in pairs if equivalent(pair.text, pair.gold).status == "correct"]
+    assert fooled == []
+
+
+def test_golds_of_newer_benchmarks_equal_themselves(shared: Path) -> None:
+    golds: set[str] = set()
+    for file in sorted((shared / "data/newer/benchmarks").rglob("*.json*")):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        for line in lines if file.suffix == ".jsonl" else ():
+            row = json.loads(line)
+            gold = row.get("answer") if isinstance(row, dict) else None
+            if isinstance(gold, str | int | float) and str(gold).strip():
+                golds.add(str(gold))
+    assert len(golds) > 1_000
+    assert [gold for gold in sorted(golds) if equivalent(gold, gold).status != "correct"] == []
