@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from fsdpo_cards.render import render
 
 from fsdpo_data.cli.console import run_app
 from fsdpo_data.core.errors import InputError
@@ -260,48 +261,19 @@ def _card(stages: Sequence[Stage], seed: int, minutes: float, measured: list[Mea
     import torch
     import transformers
 
-    recipe = "\n".join(f"| {s.name} | {s.rows} | {s.error_rate} | {s.lr} |" for s in stages)
-    results = "\n".join(
-        f"| {m.temperature:g} | {m.problems} × {m.samples} | {m.accuracy:.1%} ± {m.half_width:.1%} "
-        f"| {m.wrong_steps:.1%} | {m.distinct:.1%} | {m.mixed:.1%} | {m.seconds:.0f} |"
-        for m in measured
+    return render(
+        Path(__file__).with_suffix(".md"),
+        world=WORLD_VERSION,
+        prompt=PROMPT.encode("unicode_escape").decode(),
+        eos=EOS,
+        measured=measured,
+        seed=seed,
+        minutes=minutes,
+        threads=torch.get_num_threads(),
+        torch=torch.__version__,
+        transformers=transformers.__version__,
+        stages=stages,
     )
-    return f"""---
-library_name: transformers
-pipeline_tag: text-generation
-license: apache-2.0
-tags: [fsdpo, synthetic, arithmetic]
----
-
-# The embedded model
-
-A language model of about a million weights (Qwen2 architecture, byte-level BPE) that solves
-the word problems of `{WORLD_VERSION}` step by step. It is made to be right often and wrong often
-enough, so that the whole toolkit runs on a CPU with real samples of a real model. It knows nothing
-else: do not use it for mathematics.
-
-Prompt: `{PROMPT.encode("unicode_escape").decode()}`; the completion starts with `Step 1:` and ends
-with `The answer is: N` and `{EOS}`.
-
-## Measured
-
-On held-out problems of the split `test` (its questions occur in no other split). The interval is
-95 %, over problems. *Different* is the share of a problem's samples that differ from each other; a
-problem is *mixed* if it has right and wrong samples.
-
-| temperature | problems × samples | right | with a wrong step | different | mixed | seconds |
-| --- | --- | --- | --- | --- | --- | --- |
-{results}
-
-## Made by
-
-`python -m fsdpo_train.embedded --seed {seed}`, {minutes:.1f} minutes with {torch.get_num_threads()}
-threads, torch {torch.__version__}, transformers {transformers.__version__}. One epoch per stage:
-
-| stage | demonstrations | chance of a wrong step | peak learning rate |
-| --- | --- | --- | --- |
-{recipe}
-"""
 
 
 def main(

@@ -6,68 +6,16 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from fsdpo_data.core.errors import InputError
-
-_TORCHRUN = """\
-# On each of {nodes} nodes; HEAD is the name of one of them, GPUS are those of a node.
-HEAD=node-1 GPUS=8
-torchrun --nnodes {nodes} --nproc-per-node "$GPUS" --rdzv-backend c10d --rdzv-id fsdpo \\
-  --rdzv-endpoint "$HEAD:29500" -m {command}
-"""
-
-_HEAD = """\
-HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-"""
-
-_TRAIN = """\
-#!/bin/bash
-#SBATCH --job-name={job}
-#SBATCH --nodes={nodes}
-#SBATCH --ntasks-per-node=1
-#SBATCH --gpus-per-node=8
-#SBATCH --requeue
-{head}# A job that was requeued goes on from its newest checkpoint.
-RESUME=; [ "${{SLURM_RESTART_COUNT:-0}}" -eq 0 ] || RESUME=--resume
-srun torchrun --nnodes "$SLURM_NNODES" --nproc-per-node "$SLURM_GPUS_ON_NODE" \\
-  --rdzv-backend c10d --rdzv-id "$SLURM_JOB_ID" --rdzv-endpoint "$HEAD:29500" \\
-  -m {command} $RESUME
-"""
-
-_ARRAY = """\
-#!/bin/bash
-#SBATCH --job-name={job}
-#SBATCH --array=1-{nodes}
-#SBATCH --ntasks=1
-#SBATCH --gpus-per-task=1
-#SBATCH --requeue
-# When every task has ended, on any machine: fsdpo-data merge {shards}/* --out {out}
-RESUME=; [ "${{SLURM_RESTART_COUNT:-0}}" -eq 0 ] || RESUME=--resume
-srun {command} \\
-  --shard "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT" \\
-  --out {shards}/"$SLURM_ARRAY_TASK_ID" $RESUME
-"""
-
-_RAY = """\
-#!/bin/bash
-#SBATCH --job-name={job}
-#SBATCH --nodes={nodes}
-#SBATCH --ntasks-per-node=1
-#SBATCH --gpus-per-node=8
-#SBATCH --exclusive
-{head}srun --nodes=1 --ntasks=1 --nodelist="$HEAD" ray start --head --port=6379 --block &
-sleep 20  # until the head answers
-srun --nodes=$((SLURM_NNODES - 1)) --ntasks=$((SLURM_NNODES - 1)) --exclude="$HEAD" \\
-  ray start --address="$HEAD:6379" --block &
-sleep 20  # until the others have joined
-RAY_ADDRESS="$HEAD:6379" {command}
-"""
+from fsdpo_data.core.tables import read_table
 
 #: Machines, or tasks of an array, that a script asks for until it is changed.
 NODES = 2
 
+_SCRIPTS = read_table(__file__)
 #: Scripts of commands that train, by what starts them.
-TRAIN: Mapping[str, str] = {"torchrun": _TORCHRUN, "sbatch": _TRAIN}
+TRAIN: Mapping[str, str] = _SCRIPTS["train"]
 #: Scripts of commands that have shards or spread over a Ray cluster.
-DATA: Mapping[str, str] = {"sbatch": _ARRAY, "ray": _RAY}
+DATA: Mapping[str, str] = _SCRIPTS["data"]
 
 
 def launch_script(
@@ -87,10 +35,10 @@ def launch_script(
     if how not in scripts:
         raise InputError(f"expected {' or '.join(scripts)}.", field="print_launch", value=how)
     kept = _without(arguments, "--print-launch")
-    if scripts[how] is _RAY:
+    if how == "ray":
         kept = [*_without(kept, "--engine"), "--engine", "ray"]
     out = _value(kept, "--out")
-    if scripts[how] is _ARRAY:
+    if scripts is DATA and how == "sbatch":
         if not out:
             raise InputError("it needs --out, beside which the shards are written.")
         kept = _without(_without(kept, "--out"), "--shard")
@@ -99,7 +47,7 @@ def launch_script(
         command=shlex.join([module, *kept]),
         job=f"{program}-{kept[0]}",
         nodes=NODES,
-        head=_HEAD,
+        head=_SCRIPTS["head"],
         out=shlex.quote(out),
         shards=shlex.quote(f"{out}-shards"),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -167,22 +168,12 @@ def templates(options: TemplatesOptions) -> None:
     typer.echo(TEMPLATES[full_name(options.name)].text)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    example = "**Example** `fsdpo-data {}`".format
-    command(app, InspectOptions, panel="Look", examples=_INSPECT)(inspect)
-    command(app, ValidateOptions, panel="Look", examples=example("validate runs/a"))(validate)
-    command(app, DiffOptions, panel="Look", examples=example("diff runs/a runs/a-regraded"))(diff)
-    command(app, ModelsOptions, panel="Look", examples=example("models"))(models)
-    command(app, TemplatesOptions, panel="Look", examples=example("templates alpaca"))(templates)
-    migrating = example("migrate runs/old --out runs/new")
+def register(app: typer.Typer, examples: Mapping[str, str]) -> None:
+    """Add the commands to ``app``, each with its examples."""
+    command(app, InspectOptions, panel="Look", examples=examples["inspect"])(inspect)
+    command(app, ValidateOptions, panel="Look", examples=examples["validate"])(validate)
+    command(app, DiffOptions, panel="Look", examples=examples["diff"])(diff)
+    command(app, ModelsOptions, panel="Look", examples=examples["models"])(models)
+    command(app, TemplatesOptions, panel="Look", examples=examples["templates"])(templates)
+    migrating = examples["migrate"]
     command(app, MigrateOptions, name="migrate", panel="Share", examples=migrating)(bring)
-
-
-_INSPECT = """
-**Examples**
-
-- `fsdpo-data inspect runs/a --count 3 --samples 2`
-- `fsdpo-data inspect runs/a --outcome incorrect`
-- `fsdpo-data inspect runs/a --problem 3fa9`
-"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import typer
@@ -22,61 +23,6 @@ from fsdpo_data.stages.score import ScoreOptions
 
 if TYPE_CHECKING:
     from fsdpo_data.stages.decontaminate import Contamination
-
-_BUILD = """
-**Examples**
-
-- `fsdpo-data build` — the embedded model on embedded problems, offline
-- `fsdpo-data build --model qwen2-7b-sft --problems gsm8k --problems math --samples 32`
-- `fsdpo-data build --model ./my-sft --template alpaca --problems train.jsonl --limit 200`
-- `fsdpo-data build --prm runs/prm --out runs/pairs` — through to sealed preference pairs
-- `RAY_ADDRESS=head:6379 fsdpo-data build --model qwen2-7b-sft --engine ray` — on every GPU there
-- `fsdpo-data build --engine scripted --replay runs/a/completions.jsonl --out runs/b`
-"""
-
-_LABEL = """
-**Examples**
-
-- `fsdpo-data label runs/demo --rollouts 8 --out runs/labelled`
-- `fsdpo-data label runs/qwen --model ./qwen-sft --rollouts 8 --out runs/mc --engine vllm`
-- `fsdpo-data label runs/demo --rollouts 4 --engine scripted`
-  `--replay runs/labelled/rollouts/completions.jsonl --out runs/four`
-"""
-
-_SCORE = """
-**Examples**
-
-- `fsdpo-data score runs/demo --prm runs/prm --out runs/scored`
-- `fsdpo-data score runs/qwen --prm org/prm --out runs/scored --engine vllm --dtype bfloat16`
-"""
-
-_GRADE = """
-**Examples**
-
-- `fsdpo-data grade runs/a --out runs/a-regraded` — with the grader of this release
-- `fsdpo-data grade runs/a --out runs/tolerant --grader math@1+tolerance=0.01`
-"""
-
-_PAIR = """
-**Examples**
-
-- `fsdpo-data pair runs/scored --out runs/pairs` — 4 best correct × 4 worst incorrect, mean reward
-- `fsdpo-data pair runs/scored --out runs/pairs --no-require-outcome --top 2 --min-margin 0.1`
-- `fsdpo-data pair runs/scored --out runs/steps --style step-dpo` — the first step below 0.5 against
-  a step of a continuation that ends correct
-"""
-
-_MERGE = """
-**Example** `fsdpo-data merge runs/demo-shards/* --out runs/demo`
-"""
-
-_DECONTAMINATE = """
-**Examples**
-
-- `fsdpo-data decontaminate gsm8k math --against bench/gsm8k.jsonl --against bench/math`
-- `fsdpo-data decontaminate train.jsonl --against bench --report r.json --drop clean.jsonl`
-- `fsdpo-data decontaminate runs/pairs --against gsm8k=bench/gsm8k.jsonl --out runs/checked`
-"""
 
 
 def build(options: BuildOptions) -> None:
@@ -168,12 +114,14 @@ def _print_overlaps(found: Contamination) -> None:
     typer.echo(f"{total - clean:,} of {total:,} problems are contaminated, {clean:,} are clean")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    command(app, BuildOptions, examples=_BUILD, panel="Make", launch=DATA)(build)
-    command(app, LabelOptions, examples=_LABEL, panel="Make", launch=DATA)(label)
-    command(app, ScoreOptions, examples=_SCORE, panel="Make", launch=DATA)(score)
-    command(app, GradeOptions, examples=_GRADE, panel="Make")(grade)
-    command(app, PairOptions, name="pair", examples=_PAIR, panel="Make")(derived)
-    command(app, MergeOptions, examples=_MERGE, panel="Make")(merge)
-    command(app, DecontaminateOptions, examples=_DECONTAMINATE, panel="Make")(decontaminate)
+def register(app: typer.Typer, examples: Mapping[str, str]) -> None:
+    """Add the commands to ``app``, each with its examples."""
+    command(app, BuildOptions, examples=examples["build"], panel="Make", launch=DATA)(build)
+    command(app, LabelOptions, examples=examples["label"], panel="Make", launch=DATA)(label)
+    command(app, ScoreOptions, examples=examples["score"], panel="Make", launch=DATA)(score)
+    command(app, GradeOptions, examples=examples["grade"], panel="Make")(grade)
+    command(app, PairOptions, name="pair", examples=examples["pair"], panel="Make")(derived)
+    command(app, MergeOptions, examples=examples["merge"], panel="Make")(merge)
+    command(app, DecontaminateOptions, examples=examples["decontaminate"], panel="Make")(
+        decontaminate
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,15 +46,6 @@ class PushOptions(Options):
     public: bool = False
     dry_run: bool = False
     revision: str = "main"
-
-
-_PUSH = """
-**Examples**
-
-- `fsdpo-data push runs/pairs org/name --dry-run` — what would be sent, and nothing more
-- `fsdpo-data push runs/pairs org/name` — private; the next version, v1.0, v1.1 …
-- `fsdpo-data push runs/pairs org/name --public`
-"""
 
 
 def push(options: PushOptions) -> None:
@@ -142,15 +134,6 @@ class ExportOptions(Options):
     out: Path
 
 
-_EXPORT = "\n".join(
-    [
-        "**Example** `fsdpo-data export runs/pairs --to trl-preference --out runs/trl`\n",
-        "**Formats**\n",
-        *(f"- `{name}` — {form.reader}; loses {form.loses}" for name, form in FORMATS.items()),
-    ]
-)
-
-
 def export(options: ExportOptions) -> None:
     """Export, and say what the format has no words for."""
     found = api.open_dataset(options.data).export(options.to, options.out)
@@ -180,15 +163,6 @@ class ImportOptions(Options):
     template: str = "problem"
 
 
-_IMPORT = "\n".join(
-    [
-        "**Example** `fsdpo-data import prm800k.jsonl --from prm800k --out runs/prm800k.jsonl`\n",
-        "**Formats**\n",
-        *(f"- `{name}` — loses {reader.loses}" for name, reader in READERS.items()),
-    ]
-)
-
-
 def import_(options: ImportOptions) -> None:
     """Import, and say what was set aside."""
     found = import_rows(options.file, options.source, options.out, options.template)
@@ -202,10 +176,18 @@ def import_(options: ImportOptions) -> None:
     typer.echo(f"next: fsdpo-train prm {options.out} --out runs/prm")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    pulling = "**Example** `fsdpo-data pull org/name@v1.0 --out runs/theirs`"
-    command(app, PushOptions, panel="Share", examples=_PUSH)(push)
-    command(app, PullOptions, panel="Share", examples=pulling)(pull)
-    command(app, ExportOptions, panel="Share", examples=_EXPORT)(export)
-    command(app, ImportOptions, name="import", panel="Share", examples=_IMPORT)(import_)
+def register(app: typer.Typer, examples: Mapping[str, str]) -> None:
+    """Add the commands to ``app``, each with its examples."""
+    exported = {name: f"{form.reader}; loses {form.loses}" for name, form in FORMATS.items()}
+    imported = {name: f"loses {reader.loses}" for name, reader in READERS.items()}
+    exporting = _with_formats(examples["export"], exported)
+    importing = _with_formats(examples["import"], imported)
+    command(app, PushOptions, panel="Share", examples=examples["push"])(push)
+    command(app, PullOptions, panel="Share", examples=examples["pull"])(pull)
+    command(app, ExportOptions, panel="Share", examples=exporting)(export)
+    command(app, ImportOptions, name="import", panel="Share", examples=importing)(import_)
+
+
+def _with_formats(example: str, formats: Mapping[str, str]) -> str:
+    listed = (f"- `{name}` — {told}" for name, told in formats.items())
+    return "\n".join([f"{example}\n", "**Formats**\n", *listed])

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 Row = TypeVar("Row")
 
 
-def read_table(module: str) -> dict[str, Any]:
-    """Return what the TOML file says that has the name of a module and lies beside it.
+def read_table(module: str | Path) -> dict[str, Any]:
+    """Return what a TOML file says that lies beside a module, by default the one with its name.
 
     Args:
-        module: The ``__file__`` of the module.
+        module: The ``__file__`` of the module, or a path of another name beside it.
     """
     return tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import typer
 
@@ -12,42 +13,22 @@ import fsdpo_train
 from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.launch import TRAIN
 from fsdpo_data.cli.options import command
+from fsdpo_data.core.tables import read_table
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
+
+_EXAMPLES = read_table(Path(__file__).with_name("examples"))
 
 app = new_app("fsdpo-train", "Train on step-annotated data.")
 
 
-SFT_EXAMPLES = """
-Examples:
-
-    fsdpo-train sft sft.jsonl --model Qwen/Qwen2-7B --out runs/sft --dtype bfloat16
-
-    fsdpo-train sft sft.jsonl --model tiny --out runs/tiny --epochs 1
-
-    torchrun --nproc-per-node 8 -m fsdpo_train sft sft.parquet
-    --model ./base --out runs/sft --dtype bfloat16 --deepspeed zero3
-"""
-
-
-@command(app, SftConfig, examples=SFT_EXAMPLES, launch=TRAIN)
+@command(app, SftConfig, examples=_EXAMPLES["sft"], launch=TRAIN)
 def sft(config: SftConfig) -> None:
     """Fine-tune."""
     report = fsdpo_train.train_sft(config)
     _tell(f"{report.out}: {report.rows} rows, {report.steps} steps, final loss {report.loss:.4f}")
 
 
-PRM_EXAMPLES = """
-Examples:
-
-    fsdpo-train prm runs/demo --model tiny --out runs/prm --batch-size 32 --grad-accum 1
-    --lr 1.5e-3 --adam-beta2 0.98 --epochs 3
-
-    torchrun --nproc-per-node 8 -m fsdpo_train prm runs/qwen --model qwen2-7b-sft --out runs/prm
-    --dtype bfloat16 --deepspeed zero3 --gradient-checkpointing --grad-accum 4
-"""
-
-
-@command(app, PrmConfig, examples=PRM_EXAMPLES, launch=TRAIN)
+@command(app, PrmConfig, examples=_EXAMPLES["prm"], launch=TRAIN)
 def prm(config: PrmConfig) -> None:
     """Train a process reward model."""
     report = fsdpo_train.train_prm(config)
@@ -55,20 +36,7 @@ def prm(config: PrmConfig) -> None:
     _tell(f"held out: {_numbers(report.held_out) or 'nothing'}")
 
 
-DPO_EXAMPLES = """
-Examples:
-
-    fsdpo-train dpo runs/pairs --model tiny --out runs/full-step --lr 1e-4 --beta 1
-
-    fsdpo-train dpo org/pairs --model tiny --out runs/dpo --loss dpo
-    --lr 1e-4 --beta 1 --reference-cache runs/reference
-
-    torchrun --nproc-per-node 8 -m fsdpo_train dpo runs/pairs --model qwen2-7b-sft
-    --out runs/full-step --batch-size 1 --dtype bfloat16 --deepspeed zero3 --gradient-checkpointing
-"""
-
-
-@command(app, DpoConfig, examples=DPO_EXAMPLES, launch=TRAIN)
+@command(app, DpoConfig, examples=_EXAMPLES["dpo"], launch=TRAIN)
 def dpo(config: DpoConfig) -> None:
     """Train a policy on preference pairs."""
     report = fsdpo_train.train_dpo(config)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import sys
-import tomllib
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -26,8 +25,9 @@ from fsdpo_bench.runs.options import RunOptions
 from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.options import command
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.tables import read_table
 
-_EXAMPLES = tomllib.loads(Path(__file__).with_name("examples.toml").read_text(encoding="utf-8"))
+_EXAMPLES = read_table(Path(__file__).with_name("examples"))
 
 app = new_app("fsdpo-bench", "Measure mathematical reasoning: benchmarks, grading, comparison.")
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
-from importlib.resources import files
+from fsdpo_data.core.tables import read_table
 
-_WORDS = tomllib.loads(
-    (files(__package__) / "templates" / "explain.toml").read_text(encoding="utf-8")
-)
+_WORDS = read_table(__file__)
 
 
 def explain(status: str, rule: str) -> str:
