@@ -80,11 +80,8 @@ def print_rows(rows: Rows, title: str) -> None:
     plain = [name for name in rows[0] if not any(name.startswith(n) for n in numbers)]
     table = [[*plain, *numbers]]
     for row in rows:
-        told = [
-            f"{float(str(row[n])):.1f} [{float(str(row[f'{n} low'])):.1f}, "
-            f"{float(str(row[f'{n} high'])):.1f}]"
-            for n in numbers
-        ]
+        triples = ([float(str(row[n + end])) for end in ("", " low", " high")] for n in numbers)
+        told = (f"{value:.1f} [{low:.1f}, {high:.1f}]" for value, low, high in triples)
         table.append([*(str(row[name]) for name in plain), *told])
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     print(f"\n{title}\n")

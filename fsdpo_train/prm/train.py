@@ -23,12 +23,7 @@ from fsdpo_train.prm.loss import prm_loss
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.card import write_card
 from fsdpo_train.trainer.directory import claimed, is_main_process
-from fsdpo_train.trainer.models import (
-    context_length,
-    load_model,
-    model_identity,
-    with_adapters,
-)
+from fsdpo_train.trainer.models import context_length, load_model, model_identity, with_adapters
 from fsdpo_train.trainer.source import Source
 from fsdpo_train.trainer.trainer import (
     Report,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,47 +25,28 @@ def write_card(config: TrainConfig, identity: Mapping[str, str], report: Any) ->
         report: The stage's report, a dataclass.
     """
     from fsdpo_cards import model_card
+    from fsdpo_cards.commands import pinned
     from fsdpo_cards.model import Run
 
-    told = {each.name: getattr(report, each.name) for each in dataclasses.fields(report)}
+    from fsdpo_data.dataset.manifest import read_manifest
+
+    sealed, on_hub = (config.data / MANIFEST).exists(), not config.data.exists()
+    name, _, revision = identity.get("model", "").rpartition("@")
+    processes = (int(os.environ.get(each, "1")) for each in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     run = Run(
         stage=config.stage,
         name=config.out.resolve().name,
-        model=_model(config, identity),
-        data=_data(config, identity),
-        report=told,
+        model=pinned({"name": name, "revision": revision}),
+        # Folders above are this machine's business.
+        data=identity["data"] if on_hub else config.data.resolve().name,
+        report=vars(report),
         options={**_nameless(config, identity), **_versions()},
         changed=_nameless(config, _changed(config)),
-        manifest=_manifest(config.data),
-        processes=(
-            int(os.environ.get("WORLD_SIZE", "1")),
-            int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
-        ),
+        manifest=read_manifest(config.data).plain() if sealed else None,
+        processes=tuple(processes),
     )
     with explained(config.out, saved=0):
         write_atomic(config.out / "README.md", model_card(run).encode())
-
-
-def _model(config: TrainConfig, identity: Mapping[str, str]) -> str:
-    """Return the name of what training started from; empty for random weights."""
-    from fsdpo_cards.commands import pinned
-
-    if config.model is None:
-        return ""
-    name, _, revision = identity["model"].rpartition("@")
-    return pinned({"name": name, "revision": revision})
-
-
-def _data(config: TrainConfig, identity: Mapping[str, str]) -> str:
-    """Return the name of the data; folders above are this machine's business."""
-    on_hub = not config.data.exists()
-    return identity["data"] if on_hub else config.data.resolve().name
-
-
-def _manifest(data: Path) -> dict[str, Any] | None:
-    from fsdpo_data.dataset.manifest import read_manifest
-
-    return read_manifest(data).plain() if (data / MANIFEST).exists() else None
 
 
 def _changed(config: TrainConfig) -> dict[str, Any]:
@@ -87,11 +69,5 @@ def _nameless(config: TrainConfig, options: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _versions() -> dict[str, str]:
-    import torch
-    import transformers
-
-    return {
-        "fsdpo": fsdpo_data.__version__,
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-    }
+    libraries = {name: version(name) for name in ("torch", "transformers")}
+    return {"fsdpo": fsdpo_data.__version__, **libraries}

@@ -41,7 +41,12 @@ def claimed(config: TrainConfig, identity: Mapping[str, str]) -> Iterator[None]:
         StoreError: if it cannot be written, or another process trains in it.
         Unavailable: if a package that training needs is not installed.
     """
-    _check_installed()
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise Unavailable(
+            f"training needs {', '.join(missing)}. Install the extra 'train': pip install -e "
+            "'.[train]' in a checkout."
+        )
     with ExitStack() as held:
         with explained(config.out, saved=0):
             config.out.mkdir(parents=True, exist_ok=True)
@@ -49,15 +54,6 @@ def claimed(config: TrainConfig, identity: Mapping[str, str]) -> Iterator[None]:
                 _lock(config, held)
         _check(config, identity)
         yield
-
-
-def _check_installed() -> None:
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise Unavailable(
-            f"training needs {', '.join(missing)}. Install the extra 'train': pip install -e "
-            "'.[train]' in a checkout."
-        )
 
 
 def _lock(config: TrainConfig, held: ExitStack) -> None:

@@ -40,8 +40,12 @@ class Report:
 
 def outcome(trainer: Any, config: TrainConfig) -> dict[str, Any]:
     """Return the fields of :class:`Report` of a finished run."""
-    steps, history = trainer.state.global_step, trainer.state.log_history
-    return {"out": config.out, "steps": steps, "loss": _last_loss(history)}
+    history = trainer.state.log_history
+    losses = [entry["loss"] for entry in history if "loss" in entry]
+    # A run that was shorter than a logging window has only the other.
+    losses = losses or [entry["train_loss"] for entry in history if "train_loss" in entry]
+    last = losses[-1] if losses else float("nan")
+    return {"out": config.out, "steps": trainer.state.global_step, "loss": last}
 
 
 def filled(rows: datasets.Dataset, arguments: Any, **without_loss: Any) -> datasets.Dataset:
@@ -163,13 +167,6 @@ def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, str]) 
             log.info(f"resuming from {last or 'the beginning: there is no whole checkpoint'}")
     trainer.accelerator.wait_for_everyone()
     trainer.train(resume_from_checkpoint=last and str(last))
-
-
-def _last_loss(history: list[dict[str, float]]) -> float:
-    """Return the mean loss of the last logging window, or of a run that was shorter than one."""
-    losses = [entry["loss"] for entry in history if "loss" in entry]
-    losses = losses or [entry["train_loss"] for entry in history if "train_loss" in entry]
-    return losses[-1] if losses else float("nan")
 
 
 def save_merged(trainer: Any, config: TrainConfig) -> None:
