@@ -11,7 +11,6 @@ are real ones, repeated; without it they are demonstrations of the embedded worl
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import subprocess
@@ -21,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,8 @@ import orjson
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+import typer
+from fsdpo_bench.recorded.outputs import read_outputs
 
 from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.core.nouns import Problem
@@ -41,19 +42,15 @@ from fsdpo_data.steps.segment import auto
 Base = tuple[str, str, list[str]]  # question, gold, responses
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--problems", type=int, default=10_000)
-    arguments.add_argument("--samples", type=int, default=32)
-    arguments.add_argument("--outputs", type=Path)
-    options = arguments.parse_args()
+def main(problems: int = 10_000, samples: int = 32, outputs: Path | None = None) -> None:
+    """Time a build of recorded completions, and its parts."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        base = list(real(options.outputs) if options.outputs else embedded())
-        write_inputs(folder, base, options.problems, options.samples)
+        base = list(real(outputs) if outputs else embedded())
+        write_inputs(folder, base, problems, samples)
         raw = (folder / "recorded.jsonl").stat().st_size
-        seconds, peak, phases = timed_build(folder, options.samples)
-        solutions = options.problems * options.samples
+        seconds, peak, phases = timed_build(folder, samples)
+        solutions = problems * samples
         print(f"{solutions:,} solutions, {raw / 1e6:.0f} MB, {len(base)} different problems")
         for phase, spent in phases.items():
             print(f"  {phase:<10} {spent:6.1f} s")
@@ -66,13 +63,11 @@ def main() -> None:
 
 def real(outputs: Path) -> Iterator[Base]:
     """Yield published problems with the responses of several models."""
-    for line in (outputs / "openai_gsm8k/example_model_solutions.jsonl").open(encoding="utf-8"):
-        row = json.loads(line)
-        responses = [value["solution"] for value in row.values() if isinstance(value, dict)]
-        yield row["question"], row["ground_truth"].rsplit("A: ", 1)[-1], responses
-    for line in (outputs / "qwen_math_cot/math_cot_100.jsonl").open(encoding="utf-8"):
-        row = json.loads(line)
-        yield row["question"], row["gt"], row["code"]
+    files = ("openai_gsm8k/example_model_solutions.jsonl", "qwen_math_cot/math_cot_100.jsonl")
+    for file in files:
+        for _, row in groupby(read_outputs(outputs / file), lambda each: each.row):
+            found = list(row)
+            yield found[0].question, found[0].gold, [each.response for each in found]
 
 
 def embedded() -> Iterator[Base]:
@@ -179,4 +174,4 @@ def watch_memory(pid: int, peak: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -14,17 +14,19 @@ them; latencies are by the clock.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+from fsdpo_bench.recorded.outputs import read_outputs
+from typer import Option
 
 from fsdpo_data.answers.grader import MathGrader
 
@@ -33,6 +35,14 @@ sys.path.insert(0, str(TESTS / "support"))
 from hostile import ANSWERS, RESPONSES, fuzz  # noqa: E402
 
 Pair = tuple[str, str]
+#: Published model outputs, as in the directory that ``--outputs`` names.
+OUTPUTS = (
+    "openai_gsm8k/example_model_solutions.jsonl",
+    "qwen_math_cot/math_cot_100.jsonl",
+    "nemo_skills/output-rs0.jsonl",
+    "nemo_skills/output-rs1.jsonl",
+    "abel_gsm8k/7b_first300.jsonl",
+)
 WARM_UP = ("\\sin 1 + x", "$\\boxed{\\cos 1 + x}$")
 GOLDS = ["5", "\\frac{1}{2}", "x^2+1", "[0,1)", "3, 5", "y=2x+3", "\\text{even}"]
 
@@ -65,17 +75,18 @@ class Timing:
         return text
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--peer", type=Path, help="python of an environment with math-verify")
-    arguments.add_argument("--outputs", type=Path, help="directory of published model outputs")
-    arguments.add_argument("--limit", type=int, default=5000, help="pairs of each set")
-    options = arguments.parse_args()
-    pairs, labels = hard_set(options.limit)
-    compare("hard set", pairs, labels, options.peer)
-    if options.outputs:
-        pairs = sample(list(real(options.outputs)), options.limit)
-        compare("real model outputs", pairs, None, options.peer)
+def main(
+    peer: Annotated[Path | None, Option(help="Python of an environment with math-verify.")] = None,
+    outputs: Annotated[Path | None, Option(help="Directory of published model outputs.")] = None,
+    limit: Annotated[int, Option(help="Pairs of each set.")] = 5000,
+) -> None:
+    """Time the grader on the hard set, on real outputs and on hostile texts."""
+    pairs, labels = hard_set(limit)
+    compare("hard set", pairs, labels, peer)
+    if outputs:
+        real = [each for file in OUTPUTS for each in read_outputs(outputs / file)]
+        pairs = sample([(each.gold, each.response) for each in real], limit)
+        compare("real model outputs", pairs, None, peer)
     hostile()
 
 
@@ -86,25 +97,6 @@ def hard_set(limit: int) -> tuple[list[Pair], list[bool]]:
     boxed = [f"$\\boxed{{{case.get('answer', '')}}}$" for case in cases]
     pairs = [(c["gold"], c.get("response", box)) for c, box in zip(cases, boxed, strict=True)]
     return pairs, [case["correct"] for case in cases]
-
-
-def real(outputs: Path) -> Iterator[Pair]:
-    """Yield (gold, response) of published model outputs."""
-    for row in rows(outputs / "openai_gsm8k/example_model_solutions.jsonl"):
-        gold = row["ground_truth"].rsplit("A: ", 1)[-1]
-        yield from ((gold, v["solution"]) for v in row.values() if isinstance(v, dict))
-    for row in rows(outputs / "qwen_math_cot/math_cot_100.jsonl"):
-        yield from ((row["gt"], response) for response in row["code"])
-    for name in ("output-rs0", "output-rs1"):
-        for row in rows(outputs / f"nemo_skills/{name}.jsonl"):
-            yield row["expected_answer"], row["generation"]
-    for row in rows(outputs / "abel_gsm8k/7b_first300.jsonl"):
-        yield row["gold"], row["response"]
-
-
-def rows(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
-        yield from (json.loads(line) for line in file)
 
 
 def sample(items: list[Any], limit: int) -> list[Any]:
@@ -171,4 +163,4 @@ def best(pair: Pair) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -10,12 +10,13 @@ before each. The ratio of the two rates is what counts.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import typer
 
 from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.core.progress import LineProgress
@@ -30,20 +31,20 @@ from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.stages.sample import BuildSpec, sample_owed
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--problems", type=int, default=256)
-    arguments.add_argument("--samples", type=int, default=32)
-    arguments.add_argument("--batch", type=int, default=ENGINES["vllm"].batch_size)
-    arguments.add_argument("--rounds", type=int, default=3)
-    options = arguments.parse_args()
+def main(
+    problems: int = 256,
+    samples: int = 32,
+    batch: int = ENGINES["vllm"].batch_size,
+    rounds: int = 3,
+) -> None:
+    """Time a build's sampling, and the engine alone, in turns."""
     model = resolve("tiny")
-    source = load_problems(["embedded"], limit=options.problems)
+    source = load_problems(["embedded"], limit=problems)
     spec = BuildSpec(
         model=model.ref,
         sources=tuple(source.refs),
         template=model.template,
-        sampling=SamplingSpec(n=options.samples, max_tokens=256),
+        sampling=SamplingSpec(n=samples, max_tokens=256),
         engine="vllm",
         dtype="auto",
         segmenter="auto@1",
@@ -52,8 +53,8 @@ def main() -> None:
     sampler = VllmSampler(model, SamplerOptions())
     bare(sampler, spec, source)  # warm up
     ratios = []
-    for number in range(options.rounds):
-        pair = [("bare", bare), ("build", through_build(options.batch))]
+    for number in range(rounds):
+        pair = [("bare", bare), ("build", through_build(batch))]
         rates = {}
         for name, measure in pair if number % 2 else reversed(pair):
             sampler._llm.reset_prefix_cache()
@@ -92,4 +93,4 @@ def through_build(batch: int) -> Callable[[VllmSampler, BuildSpec, ProblemSet], 
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+
+from fsdpo_data.core.tables import read_table
 
 #: The methods beside the SFT policy, by their losses.
 METHODS = {"dpo": "DPO", "step-dpo": "Step-DPO", "full-step": "Full-Step-DPO"}
@@ -59,12 +61,12 @@ class Sizes:
     problems: int
     samples: int
     prm_epochs: float
-    validation: tuple[int, int]
-    test: tuple[int, int]
-    lrs: tuple[float, ...]
-    betas: tuple[float, ...]
-    gammas: tuple[float, ...]
-    seeds: tuple[int, ...]
+    validation: Sequence[int]
+    test: Sequence[int]
+    lrs: Sequence[float]
+    betas: Sequence[float]
+    gammas: Sequence[float]
+    seeds: Sequence[int]
 
     @property
     def prm_options(self) -> tuple[object, ...]:
@@ -82,33 +84,7 @@ class Sizes:
                     yield Policy(loss, lr, beta)
 
 
+_TOLD = read_table(__file__)
 #: What the study chose on validation problems; `make demo` trains just that.
-CHOSEN = (
-    Policy("dpo", 1e-4, beta=1.0),
-    Policy("step-dpo", 1e-4, beta=1.0),
-    Policy("full-step", 1e-4, beta=1.0),
-)
-
-STUDY = Sizes(
-    problems=600,
-    samples=16,
-    prm_epochs=3,
-    validation=(300, 8),
-    test=(300, 8),
-    lrs=(3e-5, 1e-4),
-    betas=(0.05, 1.0),
-    gammas=(0.0, 2.0, 8.0),
-    seeds=(0, 1, 2),
-)
-
-DEMO = Sizes(
-    problems=160,
-    samples=16,
-    prm_epochs=2,
-    validation=(0, 0),
-    test=(120, 8),
-    lrs=(),
-    betas=(),
-    gammas=(),
-    seeds=(0,),
-)
+CHOSEN = tuple(Policy(**policy) for policy in _TOLD["chosen"])
+STUDY, DEMO = (Sizes(**_TOLD[name]) for name in ("study", "demo"))

@@ -33,7 +33,7 @@ def launch_script(
         InputError: if there is no such script, or it needs ``--out`` and has none.
     """
     if how not in scripts:
-        raise InputError(f"expected {' or '.join(scripts)}.", field="print_launch", value=how)
+        raise InputError(f"`print_launch={how}`: expected {' or '.join(scripts)}.")
     kept = _without(arguments, "--print-launch")
     if how == "ray":
         kept = [*_without(kept, "--engine"), "--engine", "ray"]
