@@ -36,19 +36,9 @@ def _build() -> dict[str, Unit]:
 
 UNITS = _build()
 PERCENT, DOLLAR, CENT, DEGREE = UNITS["%"], UNITS["$"], UNITS["cent"], UNITS["°"]
-SIGNS = {
-    "%": PERCENT,
-    "$": DOLLAR,
-    "euro": UNITS["€"],
-    "pounds": UNITS["£"],
-    "cents": CENT,
-    "yen": UNITS["¥"],
-    "rupees": UNITS["rupee"],
-}
+SIGNS = {sign: UNITS[name] for sign, name in _TOLD["signs"].items()}
 #: Currencies by the codes that stand before a number.
-CURRENCIES = {"usd": DOLLAR, "us": DOLLAR, "eur": UNITS["€"], "gbp": UNITS["£"],
-              "rs": UNITS["Rs"], "inr": UNITS["Rs"], "cny": UNITS["¥"], "rmb": UNITS["¥"],
-              "jpy": UNITS["¥"]}  # fmt: skip
+CURRENCIES = {code: UNITS[name] for code, name in _TOLD["currencies"].items()}
 
 
 def unit_named(word: str) -> Unit | None:

@@ -7,53 +7,18 @@ import unicodedata
 from collections.abc import Callable
 from itertools import accumulate
 
+from fsdpo_data.core.tables import read_table
+
 #: Longest answer that is taken up at all; longer ones agree only if they are the same text.
 MAX_LENGTH = 10_000
 
-_VULGAR = {
-    "½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5",
-    "⅗": "3/5", "⅘": "4/5", "⅙": "1/6", "⅚": "5/6", "⅐": "1/7", "⅛": "1/8", "⅜": "3/8",
-    "⅝": "5/8", "⅞": "7/8", "⅑": "1/9", "⅒": "1/10",
-}  # fmt: skip
-_SIGNS = {
-    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-", "﹣": "-", "－": "-", "➖": "-",
-    "×": "\\times ", "✕": "\\times ", "⨯": "\\times ", "·": "\\cdot ", "⋅": "\\cdot ",
-    "∙": "\\cdot ", "•": "\\cdot ", "÷": "\\div ", "⁄": "/", "∕": "/", "∗": "*",
-    "±": "\\pm ", "∓": "\\mp ", "√": "\\surd ", "∛": "\\cbrt ", "∜": "\\qdrt ",
-    "∞": "\\infty ", "∪": "\\cup ", "⋃": "\\cup ", "∩": "\\cap ", "⋂": "\\cap ",
-    "∖": "\\setminus ", "∈": "\\in ", "∉": "\\notin ", "∅": "\\emptyset ", 
-    "Ø": "\\emptyset ", "ø": "\\emptyset ", "⌀": "\\emptyset ",
-    "≤": "\\le ", "⩽": "\\le ", "≦": "\\le ", "≥": "\\ge ", "⩾": "\\ge ", "≧": "\\ge ",
-    "≠": "\\ne ", "≈": "\\approx ", "≃": "\\approx ", "≅": "\\cong ", "≡": "\\equiv ",
-    "°": "^\\circ ", "º": "^\\circ ", "˚": "^\\circ ", "∘": "\\circ ",
-    "′": "'", "’": "'", "‘": "'", "ʼ": "'", "`": "'", "″": "''", "“": '"', "”": '"',
-    "ℝ": "\\mathbb{R}", "ℤ": "\\mathbb{Z}", "ℕ": "\\mathbb{N}", "ℚ": "\\mathbb{Q}",
-    "ℂ": "\\mathbb{C}", "∧": "\\wedge ", "∨": "\\vee ", "∣": "|", "｜": "|", "∥": "\\parallel ",
-    "⟨": "\\langle ", "⟩": "\\rangle ", "〈": "\\langle ", "〉": "\\rangle ",
-    "⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ",
-    "€": "\\euro ", "£": "\\pounds ", "¢": "\\cents ", "¥": "\\yen ", "，": ",", "；": ";",
-    "：": ":", "。": ".", "、": ",", "（": "(", "）": ")", "［": "[", "］": "]", "｛": "\\{",
-    "｝": "\\}", "…": "\\ldots ", "⋯": "\\ldots ", "∆": "\\Delta ", "Ω": "\\Omega ",
-    "ϕ": "\\phi ", "ℏ": "\\hbar ", "⇒": " ", "∠": "\\angle ", "％": "%",
-    "⅟": "1/", "∶": ":", "ı": "i", "⊂": "\\subset ", "⊆": "\\subseteq ", "⊥": "\\perp ",
-    "∑": "\\sum ", "△": "\\triangle ",
-    "Å": "\\AA ", "₹": "\\rupees ", "元": " yuan ", "和": " and ", "或": " or ", "且": " and ",
-    "¬": "\\neg ", "→": "\\to ", "⊃": "\\supset ", "⊇": "\\supseteq ", "∀": "\\forall ",
-    "∃": "\\exists ", "∏": "\\prod ", "∫": "\\int ", "∂": "\\partial ", "∇": "\\nabla ",
-}  # fmt: skip
-_GREEK = {
-    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
-    "η": "eta", "θ": "theta", "ϑ": "theta", "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu",
-    "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "υ": "upsilon",
-    "φ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta",
-    "Λ": "Lambda", "Ξ": "Xi", "Π": "Pi", "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
-    "𝜋": "pi", "𝛑": "pi", "𝝅": "pi",
-}  # fmt: skip
+_TOLD = read_table(__file__)
+_VULGAR: dict[str, str] = _TOLD["vulgar"]
 _RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱˣᵗ", "0123456789+-()nixt", strict=True))
 _LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎ₙₓᵢ", "0123456789+-()nxi", strict=True))
 _TABLE = str.maketrans(
-    _SIGNS
-    | {letter: f"\\{name} " for letter, name in _GREEK.items()}
+    _TOLD["signs"]
+    | {letter: f"\\{name} " for letter, name in _TOLD["greek"].items()}
     | {sign: f" {fraction} " for sign, fraction in _VULGAR.items()}
 )
 _RAISED_RUN = re.compile(f"[{''.join(_RAISED)}]+")

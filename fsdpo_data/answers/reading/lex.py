@@ -13,6 +13,7 @@ from fractions import Fraction
 from fsdpo_data.answers.lexicon.numbers import MAX_DIGITS, decimal, repeating
 from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.tree import Num
+from fsdpo_data.core.tables import read_table
 
 #: More tokens than this is not an answer.
 MAX_TOKENS = 1_500
@@ -64,23 +65,15 @@ _GROUPED_PLAIN = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)")
 _SPACED_COMMA = re.compile(r"(?<!\\),(?:\s|\\[,;: ]|~)*\s")
 _SEPARATORS = re.compile(r"[,{}\\!;: ]")
 
+_TOLD = read_table(__file__)
 #: Commands that only style what follows.
-_STYLE = names(
-    """left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr middle displaystyle
-    textstyle scriptstyle limits nolimits nonumber rm bf it sf tt cal boldmath large Large
-    normalsize small hfill noindent mathstrut strut allowbreak nobreak relax"""
-)
+_STYLE = names(_TOLD["style"])
 #: Commands whose argument is opened up; True where letters in it stand upright.
-_WRAPPERS = {
-    name: upright
-    for upright, names in (
-        (True, "text mbox hbox mathrm textrm textbf textit textsf texttt textnormal operatorname "
-               "emph mathsf mathtt unit"),
-        (False, "mathbf boldsymbol mathit bm pmb boxed fbox mathcal mathscr "
-                "mathfrak underline ensuremath mathop mathbin mathrel bold textcolor"),
-    )
-    for name in names.split()
-}  # fmt: skip
+_WRAPPERS = dict.fromkeys(names(_TOLD["upright"]), True) | dict.fromkeys(
+    names(_TOLD["slanted"]), False
+)
+#: Spellings of one sign.
+_SAME: dict[str, str] = _TOLD["same"]
 _DROPPED_ARGUMENT = re.compile(r"\s*\{[^{}]{0,40}\}")
 
 
@@ -244,20 +237,6 @@ class _Lexer:
             number = exact(digits)
         self._emit("num", match.group(), number)
         return match.end()
-
-
-_SAME = {
-    "**": "^", "<=": "le", ">=": "ge", "!=": "ne", "==": "=", "<>": "ne",
-    "leq": "le", "leqslant": "le", "leqq": "le", "geq": "ge", "geqslant": "ge", "geqq": "ge",
-    "neq": "ne", "lt": "<", "gt": ">", "dfrac": "frac", "tfrac": "frac", "cfrac": "frac",
-    "sfrac": "frac", "nicefrac": "frac",
-    "dbinom": "binom", "tbinom": "binom", "mid": "|", "vert": "|", "lvert": "|", "rvert": "|",
-    "backslash": "setminus", "smallsetminus": "setminus", "degree": "circ", "bigcup": "cup",
-    "bigcap": "cap", "varnothing": "emptyset", "to": "to", "rightarrow": "to", "land": "wedge",
-    "lor": "vee", "dots": "ldots", "cdots": "ldots", "dotsc": "ldots", "varepsilon": "epsilon",
-    "varphi": "phi", "vartheta": "theta", "infin": "infty", "isin": "in", "ast": "*",
-    "plusmn": "pm", "colon": ":", "&": "&", "dotsb": "ldots",
-}  # fmt: skip
 
 
 def _skip_argument(text: str, at: int) -> int:
