@@ -13,6 +13,7 @@ import typer
 from fsdpo_data import api
 from fsdpo_data.cli.options import command
 from fsdpo_data.cli.show import print_summary
+from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
 from fsdpo_data.exchange.formats import FORMATS
@@ -20,6 +21,7 @@ from fsdpo_data.exchange.import_rows import import_rows, quarantine
 from fsdpo_data.exchange.stepwise import READERS
 from fsdpo_data.publish.push import plan_push
 from fsdpo_data.publish.push import push as carry_out
+from fsdpo_data.publish.remote import Remote
 
 if TYPE_CHECKING:
     from fsdpo_data.publish.push import Plan
@@ -51,7 +53,7 @@ class PushOptions(Options):
 def push(options: PushOptions) -> None:
     """Show the plan, and carry it out."""
     _quiet_bars()
-    plan = plan_push(options.data, options.name, branch=options.revision)
+    plan = _planned(options)
     _print_plan(plan, public=options.public)
     opens = options.public and plan.remote.private
     if options.dry_run or (plan.up_to_date and not opens):
@@ -60,6 +62,17 @@ def push(options: PushOptions) -> None:
         commit = carry_out(plan, public=options.public, progress=shown)
     typer.echo(f"\npushed {plan.repo.url} {plan.tag} at {commit}, read back and compared")
     typer.echo(f"next: fsdpo-data pull {options.name}@{plan.tag}")
+
+
+def _planned(options: PushOptions) -> Plan:
+    """Plan a push; a dry run needs neither token nor network."""
+    try:
+        return plan_push(options.data, options.name, branch=options.revision)
+    except Unavailable as error:
+        if not options.dry_run:
+            raise
+        typer.echo(f"not compared with the Hub, so as a first push: {error}\n")
+        return plan_push(options.data, options.name, branch=options.revision, remote=Remote())
 
 
 def _print_plan(plan: Plan, *, public: bool) -> None:

@@ -70,13 +70,14 @@ class Plan:
         return not (self.commits or self.remote.new_branch) and self.tag in self.remote.tags
 
 
-def plan_push(root: Path, name: str, *, branch: str = "main") -> Plan:
+def plan_push(root: Path, name: str, *, branch: str = "main", remote: Remote | None = None) -> Plan:
     """Check a dataset, look at the Hub, and say what a push would do; nothing is changed.
 
     Args:
         root: A sealed dataset.
         name: ``org/name``.
         branch: Branch to commit to.
+        remote: What is there; the Hub is asked if None.
 
     Raises:
         SchemaError: if the dataset is not valid.
@@ -87,7 +88,8 @@ def plan_push(root: Path, name: str, *, branch: str = "main") -> Plan:
     manifest = validate(root)
     _refuse_secrets(root, manifest)
     with hub_errors(repo):
-        remote = patiently(partial(Remote.read, _api(), repo, branch))
+        if remote is None:
+            remote = patiently(partial(Remote.read, _api(), repo, branch))
         return _plan(repo, branch, root, manifest, remote)
 
 

@@ -269,6 +269,16 @@ def test_without_a_network(dataset: Path, tmp_path: Path) -> None:
         assert f"cannot reach the Hugging Face Hub at {gone.url} for dataset o/r" in err
 
 
+def test_a_dry_run_needs_neither_token_nor_network(dataset: Path, tmp_path: Path) -> None:
+    with running_hub() as gone:
+        pass
+    for token in ({"token": ""}, {}):
+        push = ["push", dataset, "o/r", "--dry-run"]
+        ((code, out, err),) = run(gone.url, tmp_path / "home", push, **token)
+        assert code == 0 and "not compared with the Hub" in out, err
+        assert "new private dataset" in out and "manifest.json" in out
+
+
 def test_opening_and_branches(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     push = ["push", dataset, "o/r"]
     private, public, branch = run(
