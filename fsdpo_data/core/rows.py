@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 #: How much of a broken row is kept to look at.
 RAW_LIMIT = 2000
 
+#: Rows named in a message; the rest are counted.
+SHOWN = 3
+
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 SPLITS = ("train", "test", "validation", "valid", "dev")
 
@@ -193,6 +196,28 @@ def scan(files: Sequence[Path]) -> pl.LazyFrame:
     import polars as pl
 
     return pl.scan_parquet(list(files), glob=False)
+
+
+def repeated(rows: pl.LazyFrame, key: Sequence[str], name: str) -> list[str]:
+    """Return ``name`` of the rows that share their key with another one.
+
+    Keys are compared by their hashes first, so that only those of 64 bits are held at once.
+    """
+    import polars as pl
+
+    hashed = rows.select(hash=pl.struct(key).hash()).collect(engine="streaming")["hash"]
+    twice = hashed.filter(hashed.is_duplicated()).unique()
+    if not len(twice):
+        return []
+    suspects = rows.filter(pl.struct(key).hash().is_in(twice.implode())).collect()
+    found = suspects.filter(pl.struct(key).is_duplicated())[name]
+    return found.unique(maintain_order=True).to_list()
+
+
+def some(names: Sequence[str]) -> str:
+    """Name the first of several, and say how many more there are."""
+    rest = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _csv(path: Path) -> Iterator[Record]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import differing_keys
-from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
+from fsdpo_data.dataset.schema import CONFIGS
 from fsdpo_data.dataset.validate import check_files
 
 if TYPE_CHECKING:
@@ -75,41 +75,26 @@ def diff(first: Path, second: Path) -> dict[str, Difference]:
 
 
 def _difference(config: str, first: Sequence[Path], second: Sequence[Path]) -> Difference:
-    import polars as pl
-
-    ids, changes = list(_IDS[config]), _CHANGES[config]
-    columns = [*ids, *(name for names in changes.values() for name in names)]
-    old, new = (_rows(files, config).select(columns) for files in (first, second))
-    both = old.join(new, on=ids, suffix="_new")
-    differs = {
-        change: pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_new")) for name in names)
-        for change, names in changes.items()
-    }
-    counted = both.select(pl.len().alias("kept"), **{k: e.sum() for k, e in differs.items()})
-    kept, *counts = counted.collect().row(0)
+    changes = list(_CHANGES[config])
+    old, new = (_hashed(files, config) for files in (first, second))
+    both = old.join(new, on="id", suffix="_new")
+    differs = [int((both[change] != both[f"{change}_new"]).sum()) for change in changes]
     return Difference(
-        added=_count(new.join(old, on=ids, how="anti")),
-        removed=_count(old.join(new, on=ids, how="anti")),
-        kept=kept,
-        changed=dict(zip(changes, counts, strict=True)),
+        added=new.height - both.height,
+        removed=old.height - both.height,
+        kept=both.height,
+        changed=dict(zip(changes, differs, strict=True)),
     )
 
 
-def _rows(files: Sequence[Path], config: str) -> pl.LazyFrame:
-    """Return a config's rows; none if the dataset does not have it."""
+def _hashed(files: Sequence[Path], config: str) -> pl.DataFrame:
+    """Return hashes of 64 bits of each row's id, and of what can be said of it otherwise."""
     import polars as pl
 
-    if files:
-        return scan(files)
-    empty = pl.from_arrow(arrow_schema(config).empty_table())
-    assert isinstance(empty, pl.DataFrame)
-    return empty.lazy()
-
-
-def _count(rows: pl.LazyFrame) -> int:
-    import polars as pl
-
-    return int(rows.select(pl.len()).collect().item())
+    parts = {"id": _IDS[config], **_CHANGES[config]}
+    hashes = {part: pl.struct(columns).hash() for part, columns in parts.items()}
+    empty = pl.DataFrame(schema=dict.fromkeys(parts, pl.UInt64))
+    return pl.concat([empty, *(scan([file]).select(**hashes).collect() for file in files)])
 
 
 def changed_specs(first: Path, second: Path) -> list[tuple[str, Any, Any]]:

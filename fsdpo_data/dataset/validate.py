@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.nouns import GRADED, OUTCOMES
-from fsdpo_data.core.rows import scan
+from fsdpo_data.core.rows import repeated, scan, some
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.parquet import text_bytes
 from fsdpo_data.dataset.parts import FileEntry
@@ -19,9 +19,6 @@ from fsdpo_data.pairs.checks import broken_pairs
 
 if TYPE_CHECKING:
     import polars as pl
-
-#: Broken rows named in a message; the rest are counted.
-SHOWN = 3
 
 
 def validate(root: Path) -> Manifest:
@@ -138,17 +135,14 @@ def _texts(root: Path, manifest: Manifest) -> Iterator[str]:
 
 def _ids(problem_rows: pl.LazyFrame, solution_rows: pl.LazyFrame) -> Iterator[str]:
     """No duplicate ids, and every solution belongs to a problem."""
-    import polars as pl
-
-    problems = problem_rows.select("problem_id").collect()
-    solutions = solution_rows.select("solution_id", "problem_id").collect()
-    for frame, column in ((problems, "problem_id"), (solutions, "solution_id")):
-        repeated = frame.filter(pl.col(column).is_duplicated())[column].unique(maintain_order=True)
-        if len(repeated):
-            yield f"{len(repeated)} {column}s occur more than once: {_some(repeated)}"
-    orphans = solutions.join(problems, on="problem_id", how="anti")["solution_id"]
-    if len(orphans):
-        yield f"{len(orphans)} solutions belong to no problem: {_some(orphans)}"
+    for rows, column in ((problem_rows, "problem_id"), (solution_rows, "solution_id")):
+        ids = repeated(rows, [column], column)
+        if ids:
+            yield f"{len(ids)} {column}s occur more than once: {some(ids)}"
+    orphans = solution_rows.join(problem_rows, on="problem_id", how="anti").select("solution_id")
+    ids = orphans.collect(engine="streaming")["solution_id"].to_list()
+    if ids:
+        yield f"{len(ids)} solutions belong to no problem: {some(ids)}"
 
 
 def _rows(solutions: pl.LazyFrame) -> Iterator[str]:
@@ -195,9 +189,9 @@ def _rows(solutions: pl.LazyFrame) -> Iterator[str]:
         ),
     }
     for rule, broken in rules.items():
-        ids = solutions.filter(broken).select("solution_id").collect()
-        if ids.height:
-            yield f"{ids.height} solutions {rule}: {_some(ids['solution_id'])}"
+        rows = solutions.filter(broken).select("solution_id").collect(engine="streaming")
+        if rows.height:
+            yield f"{rows.height} solutions {rule}: {some(rows['solution_id'].to_list())}"
 
 
 def _counts(root: Path, manifest: Manifest) -> Iterator[str]:
@@ -213,8 +207,3 @@ def _counts(root: Path, manifest: Manifest) -> Iterator[str]:
     outcomes = dict(zip(counted["outcome"], counted["len"], strict=True))
     if outcomes != manifest.outcomes:
         yield f"outcomes are {outcomes}, the manifest says {manifest.outcomes}"
-
-
-def _some(values: pl.Series) -> str:
-    rest = len(values) - SHOWN
-    return ", ".join(values.head(SHOWN)) + (f" and {rest} more" if rest > 0 else "")

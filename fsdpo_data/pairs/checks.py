@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.nouns import FAILED
-from fsdpo_data.core.rows import scan
+from fsdpo_data.core.rows import repeated, scan, some
+from fsdpo_data.pairs.lookup import SIDES, with_solutions
 from fsdpo_data.pairs.statistics import pair_statistics
 from fsdpo_data.pairs.step_statistics import broken_step_pairs, step_pair_statistics
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
     from fsdpo_data.pairs.first_error import StepPairSpec
 
-#: Broken rows named in a message; the rest are counted.
-SHOWN = 3
+#: What solutions say that pairs must agree with.
+_COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
 
 
 def broken_pairs(
@@ -36,16 +37,20 @@ def broken_pairs(
     """
     steps = spec.get("style") == "step-dpo"
     rules = _step_rules() if steps else _solution_rules(spec)
-    joined = _with_solutions(pairs, solutions)
-    found = False
-    for rule, broken in rules.items():
-        ids = joined.filter(broken).select("chosen_id", "rejected_id").collect()
-        if ids.height:
-            found = True
-            yield f"{ids.height} pairs {rule}: {_some(ids)}"
+    broken: dict[str, list[str]] = {rule: [] for rule in rules}
+    sides = SIDES[1:] if steps else SIDES
+    for frame in with_solutions(pairs, solutions, _COLUMNS, sides):
+        for rule, holds in rules.items():
+            rows = frame.filter(holds).select("chosen_id", "rejected_id").iter_rows()
+            broken[rule] += [" > ".join(row) for row in rows]
+    key = ("prompt", "chosen", "rejected") if steps else ("chosen_id", "rejected_id")
+    broken["occur more than once"] = repeated(scan(pairs), key, "rejected_id")
+    for rule, ids in broken.items():
+        if ids:
+            yield f"{len(ids)} pairs {rule}: {some(ids)}"
     if steps:
         yield from broken_step_pairs(pairs, spec["threshold"])
-    if not found:
+    if not any(broken.values()):
         yield from _statistics(pairs, solutions, spec, dict(told))
 
 
@@ -55,7 +60,6 @@ def _solution_rules(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
 
     rules = {
         "join a solution to itself": pl.col("chosen_id") == pl.col("rejected_id"),
-        "occur more than once": pl.struct("chosen_id", "rejected_id").is_duplicated(),
         **_side_rules("chosen"),
         **_side_rules("rejected"),
     }
@@ -73,7 +77,6 @@ def _step_rules() -> dict[str, pl.Expr]:
     import polars as pl
 
     return {
-        "occur more than once": pl.struct("prompt", "chosen", "rejected").is_duplicated(),
         "have a chosen text that its steps do not join to": (
             pl.col("chosen") != pl.col("chosen_steps").list.join("")
         ),
@@ -99,7 +102,7 @@ def _side_rules(side: str) -> dict[str, pl.Expr]:
     """Return what is broken if the pair does not say the same as the solution it names."""
     import polars as pl
 
-    own, told = pl.col(f"{side}_problem"), pl.col("problem_id")
+    own, told = pl.col(f"{side}_problem_id"), pl.col("problem_id")
     steps, rewards = pl.col(f"{side}_steps"), pl.col(f"{side}_rewards")
     return {
         f"name a {side} solution that is not here": own.is_null(),
@@ -112,25 +115,6 @@ def _side_rules(side: str) -> dict[str, pl.Expr]:
             pl.col(f"{side}_step_rewards")
         ),
     }
-
-
-def _with_solutions(pair_files: Sequence[Path], solution_files: Sequence[Path]) -> pl.LazyFrame:
-    """Join the pairs with what their solutions say."""
-    import polars as pl
-
-    pairs = scan(pair_files)
-    solutions = scan(solution_files).select(
-        "solution_id",
-        "completions",
-        "step_rewards",
-        "outcome",
-        "finish_reason",
-        problem="problem_id",
-    )
-    for side in ("chosen", "rejected"):
-        named = solutions.select(pl.all().name.prefix(f"{side}_"))
-        pairs = pairs.join(named, left_on=f"{side}_id", right_on=f"{side}_solution_id", how="left")
-    return pairs
 
 
 def _statistics(
@@ -151,8 +135,3 @@ def _step_spec(spec: Mapping[str, Any]) -> StepPairSpec:
     from fsdpo_data.pairs.first_error import StepPairSpec
 
     return StepPairSpec(spec["threshold"], spec["max_pairs"])
-
-
-def _some(ids: pl.DataFrame) -> str:
-    shown = ", ".join(" > ".join(row) for row in ids.head(SHOWN).iter_rows())
-    return shown + (f" and {ids.height - SHOWN} more" if ids.height > SHOWN else "")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.core.rows import scan
+from fsdpo_data.pairs.lookup import SIDES, with_solutions
 from fsdpo_data.steps.rewards import aggregated
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
         problems=pl.len(),
         too_easy=((right > 0) & (wrong == 0)).sum(),
         too_hard=(right == 0).sum(),
-    ).collect()
+    ).collect(engine="streaming")
     return {name: int(value) for name, value in counted.row(0, named=True).items()}
 
 
@@ -57,43 +58,41 @@ def pair_statistics(
     """
     import polars as pl
 
-    scanned = scan(solutions)
-    every = scan(pairs)
-    lengths = scanned.select(
-        "solution_id", tokens=pl.col("n_tokens"), steps=pl.col("completions").list.len()
+    numbers = pl.concat(
+        [
+            frame.select(
+                problem=pl.col("problem_id").hash(),
+                chosen=pl.col("chosen_id").hash(),
+                rejected=pl.col("rejected_id").hash(),
+                margin=aggregated("chosen_rewards", aggregate)
+                - aggregated("rejected_rewards", aggregate),
+                **{f"{side}_tokens": pl.col(f"{side}_n_tokens") for side in SIDES},
+                **{f"{side}_steps": pl.col(f"{side}_steps").list.len() for side in SIDES},
+            )
+            for frame in with_solutions(pairs, solutions, ["n_tokens"])
+        ]
     )
-    frame = every.select(
-        "problem_id",
-        "chosen_id",
-        "rejected_id",
-        margin=aggregated("chosen_rewards", aggregate) - aggregated("rejected_rewards", aggregate),
-    )
-    for side in ("chosen", "rejected"):
-        told = lengths.rename({"tokens": f"{side}_tokens", "steps": f"{side}_steps"})
-        frame = frame.join(told, left_on=f"{side}_id", right_on="solution_id")
-    rows = frame.collect()
-    longer = rows["chosen_tokens"].cast(pl.Int64) - rows["rejected_tokens"].cast(pl.Int64)
+    truncated = scan(solutions).select((pl.col("finish_reason") == "length").sum())
+    longer = numbers["chosen_tokens"].cast(pl.Int64) - numbers["rejected_tokens"].cast(pl.Int64)
     return {
-        "pairs": rows.height,
-        "problems": {"used": rows["problem_id"].n_unique(), **problem_counts(scanned)},
+        "pairs": numbers.height,
+        "problems": {"used": numbers["problem"].n_unique(), **problem_counts(scan(solutions))},
         "solutions": {
-            **{side: rows[f"{side}_id"].n_unique() for side in ("chosen", "rejected")},
-            "truncated": int(
-                scanned.select((pl.col("finish_reason") == "length").sum()).collect().item()
-            ),
+            **{side: numbers[side].n_unique() for side in SIDES},
+            "truncated": int(truncated.collect(engine="streaming").item()),
         },
         "margin": {
-            "mean": _mean(rows["margin"]),
-            "min": _rounded(rows["margin"].min()),
-            "median": _rounded(rows["margin"].median()),
-            "max": _rounded(rows["margin"].max()),
-            "negative": int((rows["margin"] < 0).sum()),
+            "mean": _mean(numbers["margin"]),
+            "min": _rounded(numbers["margin"].min()),
+            "median": _rounded(numbers["margin"].median()),
+            "max": _rounded(numbers["margin"].max()),
+            "negative": int((numbers["margin"] < 0).sum()),
         },
         "length": {
             **{
-                f"{side}_{unit}": _mean(rows[f"{side}_{unit}"])
+                f"{side}_{unit}": _mean(numbers[f"{side}_{unit}"])
                 for unit in ("tokens", "steps")
-                for side in ("chosen", "rejected")
+                for side in SIDES
             },
             "chosen_longer": int((longer > 0).sum()),
             "chosen_shorter": int((longer < 0).sum()),

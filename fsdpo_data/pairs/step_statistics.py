@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from operator import gt, lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +33,8 @@ def step_pair_statistics(
 
     fates = Counter[str]()
     asked = sum(1 for file in solutions for _ in first_errors(file, spec, fates))
-    steps = [differing(row) for row in _rows(pairs)]
-    sides = list(zip(*(texts for _, *texts in steps), strict=True)) or [(), ()]
-    lengths = [[len(text) for text in side] for side in sides]
+    steps = [(place, *map(len, texts)) for place, *texts in map(differing, _rows(pairs))]
+    chosen, rejected = ([sizes[side] for sizes in steps] for side in (1, 2))
     used = {row["problem_id"] for row in _rows(pairs)}
     return {
         "pairs": len(steps),
@@ -45,10 +45,10 @@ def step_pair_statistics(
         },
         "first_error": _mean([place + 1 for place, *_ in steps]),
         "length": {
-            "chosen_characters": _mean(lengths[0]),
-            "rejected_characters": _mean(lengths[1]),
-            "chosen_longer": sum(a > b for a, b in zip(*lengths, strict=True)),
-            "chosen_shorter": sum(a < b for a, b in zip(*lengths, strict=True)),
+            "chosen_characters": _mean(chosen),
+            "rejected_characters": _mean(rejected),
+            "chosen_longer": sum(map(gt, chosen, rejected)),
+            "chosen_shorter": sum(map(lt, chosen, rejected)),
         },
     }
 

@@ -13,15 +13,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers import small_build
+from paired_data import paired_dataset
 
+from fsdpo_data.api import open_dataset
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.core.progress import SILENT, LineProgress
 from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.diff import diff
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.exchange.export import export
+from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages.grade import GradeStage
+from fsdpo_data.stages.pair import PairStage
 
 Rows = list[dict[str, Any]]
 
@@ -216,3 +222,20 @@ def test_what_a_later_release_says_beside_it_is_kept(dataset: Path, tmp_path: Pa
     text = json.dumps(manifest | {"later": {"x": [1, 1.0, None]}}, indent=2) + "\n"
     (dataset / "manifest.json").write_text(text)
     assert read_manifest(dataset).text() == text
+
+
+@pytest.mark.parametrize("name", ["x[1]", "a?b", "s*", "{a,b}"])
+def test_no_path_is_a_pattern_and_no_stray_file_is_read(tmp_path: Path, name: str) -> None:
+    """What the manifest names is read, in a directory of whatever name; nothing else is."""
+    plain, odd = paired_dataset(tmp_path / "plain"), paired_dataset(tmp_path / name)
+    paired_dataset(tmp_path / "x1", problems=4, salt="what a pattern would find")
+    for config in ("problems", "solutions", "pairs"):
+        stray = odd / config / "train-00009-of-00010.parquet"
+        shutil.copyfile(odd / config / "train-00000-of-00001.parquet", stray)
+    assert validate(odd).digest == validate(plain).digest
+    assert not any(diff(plain, odd).values())
+    exported = [export(root, "trl-preference", root / "out").file for root in (plain, odd)]
+    assert exported[0].read_bytes() == exported[1].read_bytes()
+    again = derive(odd, tmp_path / f"{name}-", [PairStage(PairSpec(top=2))], progress=SILENT)
+    assert again.digest == validate(plain).digest
+    assert len(open_dataset(odd).solutions().collect()) == again.rows.solutions

@@ -23,6 +23,7 @@ from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.samplers.scripted import FixedSampler
 from fsdpo_data.pairs.best_worst import PairSpec, choose
+from fsdpo_data.pairs.lookup import with_solutions
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate, aggregated
 
@@ -350,3 +351,22 @@ def test_the_command_shows_lengths_beside_each_other(
     assert "6 of 2 problems (0 too easy, 0 too hard)" in shown
     assert "tokens in 2.0 steps against" in shown and "chosen longer" in shown
     assert validate(out).plain()["spec"]["pair"]["max_pairs"] == 3
+
+
+def test_solutions_are_found_in_whatever_file_they_are(scored: Scored, tmp_path: Path) -> None:
+    paired(scored(REWARDS))
+    pairs = [tmp_path / "pairs/pairs/train-00000-of-00001.parquet"]
+    whole = pl.read_parquet(tmp_path / "pairs/solutions/*.parquet")
+    expected = list(with_solutions(pairs, [write(whole, tmp_path / "whole")], ["outcome"]))
+    parts = [write(whole.tail(5), tmp_path / "b"), write(whole.head(-5), tmp_path / "a")]
+    many = [pl.read_parquet(pairs[0]).head(1), pl.read_parquet(pairs[0]).tail(-1)]
+    split = [write(part, tmp_path / f"pairs-{i}") for i, part in enumerate(many)]
+    assert pl.concat(with_solutions(pairs, parts, ["outcome"])).equals(expected[0])
+    assert pl.concat(with_solutions(split, parts, ["outcome"])).equals(expected[0])
+    alone = pl.concat(with_solutions(pairs, parts[:1], ["outcome"]))
+    assert alone["chosen_outcome"].null_count() > 0 == expected[0]["chosen_outcome"].null_count()
+
+
+def write(rows: pl.DataFrame, file: Path) -> Path:
+    rows.write_parquet(file)
+    return file
