@@ -25,11 +25,22 @@ Interval = list[Number] | None
 
 
 class Part(BaseModel):
-    """A part of the manifest: typed where we read it; whatever else it says is kept."""
+    """A part of the manifest: typed where we read it; the rest is kept, and the order of it all."""
 
     model_config = ConfigDict(
         extra="allow", strict=True, allow_inf_nan=False, defer_build=True, populate_by_name=True
     )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_order(cls, said: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        made = handler(said)
+        if isinstance(said, dict):
+            fields = made.__dict__
+            known = {field.alias or name: name for name, field in cls.model_fields.items()}
+            names = [known[name] for name in (*said, *known) if name in known]
+            object.__setattr__(made, "__dict__", {name: fields[name] for name in names})
+        return made
 
     @classmethod
     def of(cls, plain: Any) -> Self:
@@ -46,26 +57,6 @@ class Ref(Part):
 
     name: str
     revision: str
-
-
-class Source(Ref):
-    """A set of problems that can be found again."""
-
-    split: str
-
-
-class ProblemsSpec(Part):
-    """Which problems: how many, and the digest of their ids."""
-
-    count: int
-    digest: str
-
-
-class TemplateSpec(Part):
-    """The prompt template."""
-
-    digest: str
-    name: str
 
 
 class Engine(Part):
@@ -93,42 +84,14 @@ class ScoreSpec(Part):
     prm: Ref
 
 
-class LabelSpec(Part):
-    """Who continued from each step, and how."""
-
-    engine: Engine
-    model: Ref
-    sampling: Sampling
-
-
 class PairsSpec(Part):
-    """How pairs were chosen: of solutions, or of single steps (``style`` is ``step-dpo``)."""
+    """How pairs were chosen."""
 
     aggregate: str = "mean"
-    engine: Engine | None = None
-    finished: bool = False
-    max_pairs: int | None = None
-    min_margin: Number | None = None
-    model: Ref | None = None
-    require_outcome: bool = False
-    sampling: Sampling | None = None
-    style: str = "full"
-    threshold: Number = 0
-    top: int = 0
 
 
 class Growing(Part):
-    """A part to which stages add, and from which they take away; it keeps the order it was in."""
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _in_order(cls, said: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        made = handler(said)
-        if isinstance(said, dict):
-            fields = made.__dict__
-            names = [name for name in (*said, *fields) if name in fields]
-            object.__setattr__(made, "__dict__", {name: fields[name] for name in names})
-        return made
+    """A part to which stages add, and from which they take away."""
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -145,14 +108,16 @@ class Spec(Growing):
     grader: str
     labels: str
     model: Ref
-    problems: ProblemsSpec
+    problems: dict[str, int | str]
     sampling: Sampling
     segmenter: str
-    sources: list[Source]
-    template: TemplateSpec
+    sources: list[Ref]
+    template: dict[str, str]
     score: ScoreSpec | None = None
-    label: LabelSpec | None = None
+    label: Part | None = None
     pair: PairsSpec | None = None
+    grade: Part | None = None
+    decontaminate: Part | None = None
 
     def decided(self) -> dict[str, Any]:
         """Return the spec without its digest."""
@@ -287,16 +252,6 @@ class PairCounts(Part):
     resampled: Spent | None = None
 
 
-class HeldAgainst(Ref):
-    """A benchmark that the problems were compared with."""
-
-    questions: int
-    hit: int
-    problems: int
-    same: int
-    same_answer: int
-
-
 class Contamination(Part):
     """How many problems overlap with benchmarks, and what counts as an overlap."""
 
@@ -304,7 +259,7 @@ class Contamination(Part):
     share: Number
     problems: int
     contaminated: int
-    benchmarks: list[HeldAgainst]
+    benchmarks: list[Ref]
 
 
 class Regraded(Part):

@@ -49,7 +49,7 @@ def broken_pairs(
         if ids:
             yield f"{len(ids)} pairs {rule}: {some(ids)}"
     if steps:
-        yield from broken_step_pairs(pairs, spec["threshold"])
+        yield from broken_step_pairs(pairs, spec.get("threshold", 0))
     if not any(broken.values()):
         yield from _statistics(pairs, solutions, spec, dict(told))
 
@@ -65,7 +65,7 @@ def _solution_rules(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
     }
     if spec.get("finished"):  # pairs of earlier releases did not ask for it
         rules["join a solution that stopped on length"] = ~_both("finish_reason", "stop")
-    if spec["require_outcome"]:
+    if spec.get("require_outcome"):
         rules["prefer a solution that is not correct, or to one that is not incorrect"] = (
             pl.col("chosen_outcome") != "correct"
         ) | _not_incorrect()
@@ -121,10 +121,12 @@ def _statistics(
     pairs: Sequence[Path], solutions: Sequence[Path], spec: Mapping[str, Any], told: dict[str, Any]
 ) -> Iterator[str]:
     if spec.get("style") == "step-dpo":
-        told.pop("resampled")  # counted from the continuations, which stay where they were made
+        told.pop(
+            "resampled", None
+        )  # counted from the continuations, which stay where they were made
         counted = step_pair_statistics(pairs, solutions, _step_spec(spec))
     else:
-        counted = pair_statistics(pairs, solutions, spec["aggregate"])
+        counted = pair_statistics(pairs, solutions, spec.get("aggregate", "mean"))
         if not spec.get("finished"):
             del counted["solutions"]["truncated"]
     if counted != told:
@@ -134,4 +136,4 @@ def _statistics(
 def _step_spec(spec: Mapping[str, Any]) -> StepPairSpec:
     from fsdpo_data.pairs.first_error import StepPairSpec
 
-    return StepPairSpec(spec["threshold"], spec["max_pairs"])
+    return StepPairSpec(spec.get("threshold", 0.5), spec.get("max_pairs"))
