@@ -2,11 +2,8 @@
 
     python benchmarks/perf/scale.py --solutions 100000 1000000 --folder DIR
 
-Makes sealed datasets of so many solutions (of the embedded world, 32 a problem, with made-up
-rewards), runs each stage on them as a command of its own, and prints rows per second and the peak
-memory that the processes of the command have to themselves (resident less shared). Of several
-sizes it prints the exponent of the growth in between: 0 is memory that a dataset's size does not
-change, 1 is memory in proportion to it.
+Runs each stage on datasets of so many solutions as a command of its own, and prints rows per second
+and the peak of its processes' private memory; of several sizes, the exponent of the growth.
 """
 
 from __future__ import annotations
