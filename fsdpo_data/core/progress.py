@@ -6,38 +6,26 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 
-class Progress(Protocol):
-    """What a build tells its watcher: problems and tokens done in this batch, or a new phase."""
+class Progress:
+    """What long work tells its watcher: units done, or a new phase. This one has no watcher."""
 
     def phase(self, name: str, total: int, done: int = 0) -> None:
         """Begin a phase of ``total`` units, of which ``done`` are there already."""
-        ...
 
     def advance(self, units: int, tokens: int = 0) -> None:
         """Report finished units."""
-        ...
 
 
-class SilentProgress:
-    """Progress that nobody watches."""
-
-    def phase(self, name: str, total: int, done: int = 0) -> None:
-        """Say nothing."""
-
-    def advance(self, units: int, tokens: int = 0) -> None:
-        """Say nothing."""
-
-
-SILENT = SilentProgress()
+SILENT = Progress()
 
 #: Seconds between two lines of progress where the output is no terminal.
 LOG_EVERY = 10.0
 
 
-class LineProgress:
+class LineProgress(Progress):
     """Progress for logs: one line per phase, and one every ten seconds."""
 
     def __init__(self) -> None:
@@ -63,7 +51,7 @@ class LineProgress:
         print(f"{self._name}: {self._done}/{self._total}{rate}", file=sys.stderr, flush=True)
 
 
-class BarProgress:
+class BarProgress(Progress):
     """Progress for terminals: a bar per phase, with tokens per second and the time left."""
 
     def __init__(self, bars: Any) -> None:
@@ -91,30 +79,23 @@ class BarProgress:
 
 
 @contextmanager
-def progress() -> Iterator[LineProgress | BarProgress]:
+def progress() -> Iterator[Progress]:
     """Show progress on stderr: bars on a terminal, lines elsewhere."""
     if not sys.stderr.isatty():
         yield LineProgress()
         return
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        TextColumn("{task.description:>9}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        rich.TextColumn("{task.description:>9}"),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TextColumn("{task.fields[note]}"),
+        rich.TimeElapsedColumn(),
+        rich.TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    with rich.Progress(*columns, console=Console(stderr=True)) as bars:
         shown = BarProgress(bars)
         yield shown
         shown._finish()
