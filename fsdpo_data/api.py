@@ -25,7 +25,7 @@ from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.diff import Difference
 from fsdpo_data.dataset.diff import diff as compare
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.validate import validate
+from fsdpo_data.dataset.validate import check_files, validate
 from fsdpo_data.engines import load
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.scorers import SteppedText
@@ -157,9 +157,12 @@ class Dataset:
 
         Raises:
             InputError: if nothing matches.
+            SchemaError: if a file that is read was changed or is gone.
         """
         import polars as pl
 
+        read = [each for each in self.manifest.files if not each.path.startswith("pairs/")]
+        check_files(self.path, read)
         problems, solutions = self.problems(), self.solutions()
         if outcome:
             solutions = solutions.filter(pl.col("outcome") == outcome)

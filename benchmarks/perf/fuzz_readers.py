@@ -44,7 +44,6 @@ def _sealed(folder: Path) -> Iterator[Reader]:
     data = "fsdpo_data"
     commands: list[Callable[[Path, Path], Sequence[object]]] = [
         lambda it, out: [data, "validate", it],
-        lambda it, out: [data, "inspect", it],
         lambda it, out: [data, "diff", pairs, it],
         lambda it, out: [data, "export", it, "--to", "trl-preference", "--out", out],
         lambda it, out: [data, "grade", it, "--out", out],
@@ -53,13 +52,19 @@ def _sealed(folder: Path) -> Iterator[Reader]:
         lambda it, out: [
             data, "decontaminate", it, "--against", folder / "few.jsonl", "--out", out
         ],
-        lambda it, out: [data, "push", "org/fuzzed", it, "--dry-run"],
-        lambda it, out: ["fsdpo_train", "prm", it, *_TRAIN, "--out", out],
-        lambda it, out: ["fsdpo_train", "dpo", it, *_TRAIN, "--out", out],
+        lambda it, out: [data, "push", it, "org/fuzzed", "--dry-run"],
     ]  # fmt: skip
     for line in commands:
         yield Reader("parquet", pairs, "*/*.parquet", line, sealed=True)
         yield Reader("manifest", pairs, "manifest.json", line, sealed=True)
+    inspect = functools.partial(_inspected, data)
+    yield Reader("parquet", pairs, "solutions/*.parquet", inspect, sealed=True)
+    yield Reader("manifest", pairs, "manifest.json", inspect, sealed=True)
+    # Training reads, and checks, one config alone; what the others hold cannot change a weight.
+    for stage, read in {"prm": "solutions", "dpo": "pairs"}.items():
+        train = functools.partial(_trained, stage)
+        yield Reader("parquet", pairs, f"{read}/*.parquet", train, sealed=True)
+        yield Reader("manifest", pairs, "manifest.json", train, sealed=True)
 
 
 def _lines(folder: Path) -> Iterator[Reader]:
@@ -88,6 +93,10 @@ def _lines(folder: Path) -> Iterator[Reader]:
     for form in ("prm800k", "math-shepherd", "processbench"):
         file = next((folder / form).glob("*.json*"))
         yield Reader("JSON lines", file, "", functools.partial(_imported, form))
+
+
+def _inspected(program: str, data: Path, out: Path) -> Sequence[object]:
+    return [program, "inspect", data]
 
 
 def _trained(stage: str, data: Path, out: Path) -> Sequence[object]:

@@ -53,6 +53,8 @@ def data_files(name: str, split: str) -> list[Path]:
     if path.is_dir():
         return _directory_files(path, split)
     if path.is_file():
+        if split not in SPLITS:  # a file has no splits of its own to look it up in
+            raise InputError(f"expected one of {', '.join(SPLITS)}.", field="split", value=split)
         return [path]
     if glob.has_magic(name):
         found = sorted(Path(match) for match in glob.glob(str(path), recursive=True))

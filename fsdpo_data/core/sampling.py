@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
@@ -104,3 +104,16 @@ def solution_id(problem_id: str, sampling: str, index: int) -> str:
         index: Position among the samples of the problem.
     """
     return digest("solution", ID_VERSION, problem_id, sampling, index)
+
+
+def is_completion(value: Any) -> bool:
+    """Whether a JSON value has the fields of a recorded :class:`Completion`, in their types."""
+    return (
+        isinstance(value, dict)
+        and value.keys() <= {each.name for each in fields(Completion)}
+        and isinstance(value.get("text"), str)
+        and isinstance(value.get("finish_reason"), str)
+        and isinstance(value.get("n_tokens"), int)
+        and 0 <= value["n_tokens"] < 2**31
+        and isinstance(value.get("seconds", 0.0), int | float)
+    )

@@ -22,7 +22,7 @@ from fsdpo_data.core.errors import RunMismatch, StoreError
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.identity import canonical_json, digest
 from fsdpo_data.core.log import LineFile, Span
-from fsdpo_data.core.sampling import Completion
+from fsdpo_data.core.sampling import Completion, is_completion
 
 CONFIG, COMPLETIONS, MANIFEST = "config.json", "completions.jsonl", "manifest.json"
 
@@ -55,7 +55,9 @@ class RunDir:
         n = int(config["sampling"]["n"])
 
         def complete(record: dict[str, Any]) -> str | None:
-            return record["problem_id"] if len(record["completions"]) == n else None
+            found = record["completions"]
+            whole = len(found) == n and all(map(is_completion, found))
+            return record["problem_id"] if whole and isinstance(record["prompt"], str) else None
 
         with (
             claim(path, config, resume=resume),

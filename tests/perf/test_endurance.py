@@ -37,6 +37,7 @@ def test_cycles_of_kills_leave_nothing_behind() -> None:
     assert counts["cycles"] >= 3 and counts["kills"] >= 3
 
 
+@pytest.mark.xfail(strict=False, reason="docs/faults.md, what is not promised yet")
 def test_changed_files_are_refused_or_read_and_never_fatal() -> None:
     pytest.importorskip("torch")
     ran = run("fuzz.py", "--mutations", MUTATIONS)

@@ -11,7 +11,7 @@ import orjson
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, SamplingSpec, is_completion
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers.tokens import cut_at_stop
 from fsdpo_data.models.resolve import Weights
@@ -59,6 +59,11 @@ class ScriptedSampler:
                 field="replay",
                 value=self._file,
             )
+        if not all(map(is_completion, recorded[:n])):
+            told = (
+                f"what was recorded for the prompt {prompt[:80]!r} is not whole. Record it again."
+            )
+            raise InputError(told, field="replay", value=self._file)
         return [Completion(**each) for each in recorded[:n]]
 
 
