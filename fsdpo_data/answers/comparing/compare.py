@@ -7,10 +7,10 @@ from fractions import Fraction
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparing import families, reals, relations
 from fsdpo_data.answers.comparing.agree import constant_ratio, parameter_ratio, same_node, within
+from fsdpo_data.answers.comparing.moments import same_digits, same_moment
 from fsdpo_data.answers.comparing.reals import NotASet, real_set
 from fsdpo_data.answers.comparing.variants import expand, has_variants
 from fsdpo_data.answers.lexicon import units
-from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
     Based,
     Builder,
@@ -40,7 +40,6 @@ from fsdpo_data.answers.tree import (
 #: Longest lists that are compared.
 MAX_ITEMS = 200
 _ORDERED = ("()", "[]", "(]", "[)")
-_HALF_DAY = 12 * 3600
 _STATEMENTS = (Relation, Member, Join, Builder)
 
 
@@ -102,7 +101,7 @@ class Comparison:
 
     def _scalars(self, gold: Value, answer: Value) -> bool:
         if isinstance(gold, Based) or isinstance(answer, Based):
-            return _same_digits(gold, answer)
+            return same_digits(gold, answer)
         if isinstance(gold, Ratio) or isinstance(answer, Ratio):
             return self._ratios(gold, answer)
         if isinstance(gold, Quantity) and isinstance(answer, Quantity):
@@ -307,46 +306,9 @@ class Comparison:
         return sign == -1 and relations.FLIPPED.get(gold.ops[0]) == answer.ops[0]
 
 
-def same_moment(gold: Value, answer: Value) -> bool:
-    """Whether two clock times or dates agree in everything both state."""
-    if isinstance(answer, Num) and isinstance(gold, Moment):
-        if gold.seconds is None or gold.day is not None or gold.half not in ("am", "pm"):
-            return False
-        return gold.seconds % 3600 == 0 and answer.value % 12 == gold.seconds // 3600 % 12
-    if not (isinstance(gold, Moment) and isinstance(answer, Moment)):
-        return False
-    for left, right in ((gold.day, answer.day), (gold.month, answer.month)):
-        if left != right and (gold.seconds is None or (left is not None and right is not None)):
-            return False
-    if gold.year is not None and answer.year is not None and gold.year != answer.year:
-        return False
-    if gold.seconds is None or answer.seconds is None:
-        return gold.seconds == answer.seconds
-    if gold.seconds == answer.seconds:
-        return True
-    # "3:30" without a.m. or p.m. may be either.
-    return abs(gold.seconds - answer.seconds) == _HALF_DAY and (
-        (gold.half == "" and gold.seconds < _HALF_DAY + 3600 and answer.half in ("am", "pm"))
-        or (answer.half == "" and answer.seconds < _HALF_DAY + 3600 and gold.half in ("am", "pm"))
-    )
-
-
 def _same_things(left: Unit, right: Unit) -> bool:
     """Whether two names of counted things are the same: "9 red and 5 blue"."""
     return bool(left.dims or right.dims) or left.label.lower() == right.label.lower()
-
-
-def _same_digits(gold: Value, answer: Value) -> bool:
-    """Compare numbers in a base; the answer may leave out the gold's base."""
-    if isinstance(gold, Based) and isinstance(answer, Based):
-        same_digits = gold.digits.lstrip("0") == answer.digits.lstrip("0")
-        return gold.base == answer.base and same_digits
-    for based, other in ((gold, answer), (answer, gold)):
-        if isinstance(based, Based) and based.base == 10 and isinstance(other, Num):
-            return Fraction(based.digits) == other.value
-    if isinstance(gold, Based) and isinstance(answer, Num):
-        return gold.digits.lstrip("0") == show(answer).lstrip("0")
-    return False
 
 
 def _exactly(node: Node) -> Node:

@@ -128,48 +128,26 @@ def _names(value: Value) -> frozenset[str]:
     return symbols(value) if is_node(value) else frozenset()  # type: ignore[arg-type]
 
 
-def without_domain(value: Value) -> Value:
-    """Return ``a_n = 2n + 1`` for ``a_n = 2n + 1, n in N``: what holds for which numbers."""
-    if not isinstance(value, Items | Join):
-        return value
-    parts = _parts(value)
-    rest = tuple(part for part in parts if not _is_domain(part))
-    return rest[0] if len(rest) == 1 < len(parts) else value
-
-
 def same_family(gold: Value, answer: Value, comparison: Comparison) -> bool:
     """Whether two families have the same values, whatever their parameters are called."""
     left, right = family(gold), family(answer)
-    if (
-        left is None
-        or right is None
-        or (left.bodies == (gold,) and left.parameter == right.parameter)
-    ):
-        return False  # as expressions they were compared before
-    if len(left.bodies) != len(right.bodies):
+    if left is None or right is None or len(left.bodies) != len(right.bodies):
         return False
-    if not (left.domain or right.domain or _is_periodic(left) or _is_progression(left)):
+    if is_node(gold) and is_node(answer) and left.parameter == right.parameter:
+        return False  # as expressions they were compared before
+    # "4k + 1" is meant as the numbers that leave 1, and an angle with a parameter as all of them.
+    progression = left.parameter == "k" and all(isinstance(body, Add) for body in left.bodies)
+    if not (left.domain or right.domain or progression or any(map(_mentions_angle, left.bodies))):
         return False
     if left.domain and right.domain and left.domain != right.domain:
         return False
     if left.head is not None and right.head is not None and left.head != right.head:
         return False
-    return all(
-        any(_same_values(body, left, other, right, comparison) for other in right.bodies)
+    met = [
+        [_same_values(body, left, other, right, comparison) for other in right.bodies]
         for body in left.bodies
-    ) and all(
-        any(_same_values(body, left, other, right, comparison) for body in left.bodies)
-        for other in right.bodies
-    )
-
-
-def _is_progression(found: Family) -> bool:
-    """Whether ``4k + 1`` is meant as the numbers that leave 1, not as an expression in k."""
-    return found.parameter == "k" and all(isinstance(body, Add) for body in found.bodies)
-
-
-def _is_periodic(found: Family) -> bool:
-    return any(_mentions_angle(body) for body in found.bodies)
+    ]
+    return all(map(any, met)) and all(map(any, zip(*met, strict=True)))
 
 
 def _mentions_angle(value: Value) -> bool:
@@ -265,7 +243,7 @@ def same_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
         if constant_difference(tail, other_tail, budget):
             return True
     elif other_tail is not None and not constants[0]:
-        return answer_adds_only(gold, answer, other_tail, budget)
+        return "C" in names[1] and same_node(gold, other_tail, budget)  # the gold leaves it out
     if len(constants[0]) != len(constants[1]) or len(constants[0]) > 3:
         return False
     if not any(map(_SURELY.fullmatch, constants[0] + constants[1])):
@@ -274,11 +252,6 @@ def same_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
         same_node(gold, _renamed(answer, dict(zip(order, constants[0], strict=True))), budget)
         for order in permutations(constants[1])
     )
-
-
-def answer_adds_only(gold: Node, answer: Node, rest: Node, budget: Budget) -> bool:
-    """Whether an answer is the gold plus a constant C that the gold leaves out."""
-    return "C" in symbols(answer) and same_node(gold, rest, budget)
 
 
 def _without_constant(node: Node) -> Node | None:

@@ -31,7 +31,7 @@ _TENTATIVE = re.compile(r"\b(?:thought|guess(?:ed)?|assumed|initially|at\s+first
 #: A text that ends on one of these goes on.
 _GOES_ON = re.compile(
     r"(?:[,:;=+*/(\[{<-]|\b(?:by|the|an?|of|to|and|or|is|are|was|with|for|in|at|on|we|then|this|that"
-    r"|so|now|from|as|adding|times|plus|minus|gives?|get|because|since|if|let|which|where))\s*$",
+    r"|so|now|from|as|adding|times|plus|minus|gives?|get|because|since|if|let|which|where|whether|when))\s*$",
     re.I,
 )
 _CHINESE = re.compile("[\u4e00-\u9fff]")

@@ -23,7 +23,7 @@ _CHOICE = re.compile(
 )
 #: A choice at the end of a text: "I choose option B.", "故选 B。"
 _ENDS_ON_CHOICE = re.compile(
-    r"(?:\b(?:choose|pick|select)\s+(?:the\s+)?(?:option|choice|answer)?|[选選][择擇]?)"
+    r"(?:\b(?:choose|pick|select)\s+(?:the\s+)?(?:option|choice|answer)?|[选選](?:[择擇]|[项項][是为為])?)"
     r"[\s:：为是$\\*]*\(?([A-K]+)\)?[\s$*]*(?:选项|項|项)?[\s.。!！$*]*$"
 )
 #: What every marker holds: quick to find, and only then looked at more closely.

@@ -21,7 +21,7 @@ _NUMBER = re.compile(
     r"(?:(?<!:)\d{1,4}(?::\d{1,4})+(?:\s?[ap]\.?m\b\.?)?|"  # a ratio, or a time of day
     r"[-−–]?\s?(?:\\?[$£€]\s?)?[-−]?"
     r"(?:(?:\d{1,3}(?:(?:,|\{,\}|,\\!|\\,)\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
-    r"(?:\s?/\s?\d+(?:\.\d+)?)?(?:\\?%)?)",
+    r"(?:\s?/\s?\d+(?:\.\d+)?|\s+out\s+of\s+\d+\b(?!\s+[a-z]))?(?:\\?%)?)",
     re.I,
 )
 _MATHS = re.compile(r"\$\$?([^$\n]{1,400})\$\$?|\\\(([^\n]{1,400}?)\\\)|\\\[([^\]]{1,400}?)\\\]")
@@ -209,17 +209,17 @@ def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     listed = closing_list(stripped)
     if listed is not None:
         return listed, "list"
+    bold = _BOLD.findall(sentence)
+    if len(bold) == 1 and not _values(sentence):
+        return bold[0].removesuffix("'s").removesuffix("’s"), "last-bold"
+    if _PREDICATE.search(sentence) and not _values(sentence):
+        return _PREDICATE.findall(sentence)[-1], "last-sentence"
     alone = len(stripped) <= _WHOLE and "\n" not in stripped and stripped == sentence
     if alone and not _SENTENCE.search(stripped) and not is_chinese(stripped):
         return stripped, "whole"
     display = _closing_display(stripped)
     if display is not None:
         return display, "last-maths"
-    bold = _BOLD.findall(sentence)
-    if len(bold) == 1 and not _values(sentence):
-        return bold[0].removesuffix("'s").removesuffix("’s"), "last-bold"
-    if _PREDICATE.search(sentence) and not _values(sentence):
-        return _PREDICATE.findall(sentence)[-1], "last-sentence"
     for said in _sentences_from_the_end(text):
         said = _main(_AGAIN.split(said, maxsplit=1)[0])
         values = _values(said)

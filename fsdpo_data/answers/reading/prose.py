@@ -124,9 +124,7 @@ def phrase(words: tuple[str, ...]) -> Value | None:
 
 
 #: What a sentence may say something about, where only what it says is the answer.
-_SUBJECTS = frozenset(
-    ["limit", "serie", "series", "sequence", "integral", "sum", "value", "function", "equation"]
-)
+_SUBJECTS = names("limit serie series sequence integral sum value function equation")
 #: "all odd integers", "n is even", "multiples of 3"; "odd" alone is a word.
 _MULTIPLES = re.compile(
     r"(?:all )?(?:[nkmx] )?(?:(?P<parity>odd|even)(?:(?: (?:integer|number|n|k|value))+(?: of n)?"

@@ -90,8 +90,8 @@ def test_verdicts_do_not_depend_on_which_side_is_the_gold(cases):
 def test_the_set_is_as_large_and_as_broad_as_it_should_be(cases):
     pairs = [case for case in cases if "answer" in case]
     responses = [case for case in cases if "response" in case]
-    assert len(pairs) >= 6_800
-    assert len(responses) >= 870
+    assert len(pairs) >= 7_400
+    assert len(responses) >= 1_000
     assert sum(case["correct"] for case in pairs) >= 3_100
     assert sum(not case["correct"] for case in pairs) >= 3_400
     assert len({case["kind"] for case in pairs}) >= 50
