@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.tasks.load import load_task
-from fsdpo_bench.tasks.table import shelf
+from benchmark_golds import unique_golds
 
 from fsdpo_data.answers.finding.extract import extract
 from fsdpo_data.answers.grader import MathGrader
@@ -49,9 +48,7 @@ LOST = {
 
 @pytest.fixture(scope="module")
 def golds(shared: Path) -> list[str]:
-    folder = shared / "data" / "benchmarks"
-    found = (p.answer for task in shelf().values() for p in load_task(task, folder).problems)
-    return list(dict.fromkeys(gold for gold in found if gold))
+    return [gold.strip() for gold in unique_golds(shared)]
 
 
 def responses(template: str, golds: list[str]) -> Iterator[tuple[str, str]]:
