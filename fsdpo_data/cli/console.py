@@ -54,9 +54,6 @@ def run_app(app: Callable[[], object]) -> NoReturn:
     except FsdpoError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("stopped; run again with --resume to go on", file=sys.stderr)
-        sys.exit(130)
     except BrokenPipeError:  # `… | head` has seen enough
         sys.stderr.close()
         sys.exit(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import shlex
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -64,6 +65,8 @@ def command(
                     run(options)
             except FsdpoError as error:
                 raise _flagged(error, declared) from None
+            except KeyboardInterrupt:
+                raise SystemExit(_stopped(str(app.info.name), declared)) from None
 
         parameters = [
             _parameter_of(each, *declared[each.name], told[each.name])
@@ -79,6 +82,14 @@ def command(
         return parsed
 
     return register
+
+
+def _stopped(program: str, declared: Mapping[str, Any]) -> int:
+    """Say how to go on with what Ctrl-C has stopped; return the exit status."""
+    resume = ["--resume"] if "resume" in declared and "--resume" not in sys.argv else []
+    line = shlex.join([program, *sys.argv[1:], *resume])
+    typer.echo(f"\nstopped; what is done stays done. Go on with:\n  {line}", err=True)
+    return 130
 
 
 def _print_launch(scripts: Mapping[str, str]) -> Parameter:

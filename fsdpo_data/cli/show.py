@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.nouns import OUTCOMES
-from fsdpo_data.dataset.describe import summary_rows
+from fsdpo_data.dataset.describe import summary_rows, warnings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +30,8 @@ def print_summary(manifest: Manifest, title: str) -> None:
     for name, value in summary_rows(manifest):
         table.add_row(name, value)
     Console().print(table)
+    for warning in warnings(manifest):
+        Console().print(f"[yellow]warning:[/] {warning}", highlight=False)
 
 
 def print_changes(regraded: Regraded) -> None:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 
@@ -29,12 +30,13 @@ class LineProgress(Progress):
     """Progress for logs: one line per phase, and one every ten seconds."""
 
     def __init__(self) -> None:
-        self._name, self._total, self._done, self._tokens = "", 0, 0, 0
+        self._name, self._total, self._done, self._tokens, self._there = "", 0, 0, 0, 0
         self._started = self._spoke = time.monotonic()
 
     def phase(self, name: str, total: int, done: int = 0) -> None:
         """Begin a phase."""
-        self._name, self._total, self._done, self._tokens = name, total, done, 0
+        self._name, self._total, self._tokens = name, total, 0
+        self._done = self._there = done
         self._started = self._spoke = time.monotonic()
         there = f", {done} there already" if done else ""
         print(f"{name}: {total} to do{there}", file=sys.stderr, flush=True)
@@ -47,8 +49,16 @@ class LineProgress(Progress):
         if now - self._spoke < LOG_EVERY:
             return
         self._spoke = now
-        rate = f", {self._tokens / (now - self._started):.0f} tokens/s" if self._tokens else ""
-        print(f"{self._name}: {self._done}/{self._total}{rate}", file=sys.stderr, flush=True)
+        seconds = now - self._started
+        rate = f", {self._tokens / seconds:.0f} tokens/s" if self._tokens else ""
+        left = time_left(seconds, self._done - self._there, self._total - self._there)
+        told = f"{self._name}: {self._done}/{self._total}{rate}, {left}"
+        print(told, file=sys.stderr, flush=True)
+
+
+def time_left(seconds: float, done: int, total: int) -> str:
+    """Return how long the rest takes at the pace so far, however slow a unit is."""
+    return f"{timedelta(seconds=round(seconds / done * (total - done)))} left" if done else ""
 
 
 class BarProgress(Progress):
@@ -57,20 +67,22 @@ class BarProgress(Progress):
     def __init__(self, bars: Any) -> None:
         self._bars = bars
         self._task: Any = None
-        self._tokens, self._started = 0, 0.0
+        self._tokens, self._started, self._done, self._there = 0, 0.0, 0, 0
 
     def phase(self, name: str, total: int, done: int = 0) -> None:
         """Begin a phase; the one before is complete."""
         self._finish()
-        self._tokens, self._started = 0, time.monotonic()
+        self._tokens, self._started, self._done, self._there = 0, time.monotonic(), 0, done
         self._task = self._bars.add_task(name, total=total, completed=done, note="")
 
     def advance(self, units: int, tokens: int = 0) -> None:
         """Report finished units."""
         self._tokens += tokens
         seconds = time.monotonic() - self._started
-        note = f"{self._tokens / seconds:,.0f} tokens/s" if self._tokens and seconds else ""
-        self._bars.update(self._task, advance=units, note=note)
+        self._done += units
+        left = time_left(seconds, self._done, self._bars.tasks[self._task].total - self._there)
+        rate = f"{self._tokens / seconds:,.0f} tokens/s  " if self._tokens and seconds else ""
+        self._bars.update(self._task, advance=units, note=rate + left)
 
     def _finish(self) -> None:
         if self._task is not None:
@@ -93,7 +105,6 @@ def progress() -> Iterator[Progress]:
         rich.MofNCompleteColumn(),
         rich.TextColumn("{task.fields[note]}"),
         rich.TimeElapsedColumn(),
-        rich.TimeRemainingColumn(),
     )
     with rich.Progress(*columns, console=Console(stderr=True)) as bars:
         shown = BarProgress(bars)

@@ -54,6 +54,23 @@ def summary_rows(manifest: Manifest) -> list[tuple[str, str]]:
     return table
 
 
+def warnings(manifest: Manifest) -> list[str]:
+    """Return what looks wrong with a dataset, a sentence each."""
+    rows, statistics, labels = manifest.rows, manifest.statistics, manifest.labels
+    positive = labels.get("positive", 0)
+    labelled = positive + labels.get("negative", 0)
+    interval = manifest.rewards.ranking_auc["mean"].ci95 if manifest.rewards else None
+    cut, unsolved = statistics.truncated, statistics.accuracy.n and not statistics.accuracy.correct
+    signs = (
+        (cut > rows.solutions / 5, "over a fifth of the solutions ran into the token limit"),
+        (unsolved, "no solution is correct: look at some, and at the prompt template"),
+        (not statistics.mixed_problems, "no problem has right and wrong solutions to pair"),
+        (labelled and positive < labelled / 20, "under 5 % of the step labels are positive"),
+        (interval and interval[0] <= 0.5, "rewards rank right over wrong no better than chance"),
+    )
+    return [sign for shows, sign in signs if shows]
+
+
 def _rollouts(rollouts: Rollouts) -> str:
     share = percent(rollouts.disagree / rollouts.steps if rollouts.steps else None)
     return (

@@ -120,3 +120,16 @@ def test_errors_name_flags(error: FsdpoError, said: str) -> None:
 def test_the_library_names_fields() -> None:
     with pytest.raises(InputError, match=r"CutOptions\.samples = 0: expected at least 1\."):
         CutOptions(data=Path("x"), samples=0)
+
+
+def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["cake", "cut", "a cake"])
+    app = new_app("cake", "Cakes.")
+
+    @command(app, CutOptions)
+    def cut(options: CutOptions) -> None:
+        raise KeyboardInterrupt
+
+    app.command("other")(lambda: None)
+    result = CliRunner().invoke(app, ["cut", "a cake"])
+    assert result.exit_code == 130 and "cake cut 'a cake' --resume" in result.output

@@ -1,0 +1,24 @@
+"""Progress: the time left is told however slow a unit is."""
+
+from __future__ import annotations
+
+import pytest
+
+from fsdpo_data.core import progress
+from fsdpo_data.core.progress import LineProgress, time_left
+
+
+def test_the_time_left_follows_the_pace_so_far() -> None:
+    assert time_left(600, 1, 4) == "0:30:00 left" and time_left(5, 0, 4) == ""
+
+
+def test_a_slow_batch_has_an_eta(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    shown = LineProgress()
+    shown.phase("sample", 4)
+    now[0] = 3600.0
+    shown.advance(1, 720)
+    assert "sample: 1/4, 0 tokens/s, 3:00:00 left" in capsys.readouterr().err
