@@ -17,7 +17,6 @@ process times; the ratios are what counts. The rewards of all four must agree.
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import tempfile
@@ -26,6 +25,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+import typer
 from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
 
 from fsdpo_data.engines.options import ScorerOptions
@@ -38,15 +38,10 @@ from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT, demonstration, make
 Rewards = list[list[float] | None]
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--problems", type=int, default=24)
-    arguments.add_argument("--samples", type=int, default=16)
-    arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--threads", type=int, default=1)
-    options = arguments.parse_args()
-    torch.set_num_threads(options.threads)
-    items = solutions(options.problems, options.samples)
+def main(problems: int = 24, samples: int = 16, rounds: int = 3, threads: int = 1) -> None:
+    """Time the ways of scoring, in turns."""
+    torch.set_num_threads(threads)
+    items = solutions(problems, samples)
     steps = sum(len(item.steps) for item in items)
     print(f"{len(items)} solutions, {steps} steps")
     with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +49,7 @@ def main() -> None:
         ways = make_ways(Path(folder))
         agree({name: score(items) for name, score in ways.items()})  # warms up, too
         seconds: dict[str, list[float]] = {name: [] for name in ways}
-        for number in range(options.rounds):
+        for number in range(rounds):
             names = list(ways) if number % 2 else list(reversed(ways))
             for name in names:
                 started = time.process_time()
@@ -151,4 +146,4 @@ def report(seconds: dict[str, list[float]], n_solutions: int, n_steps: int) -> N
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)
