@@ -74,11 +74,13 @@ def solutions(problems: int, samples: int) -> list[SteppedText]:
 
 def save_prm(folder: Path) -> None:
     torch.manual_seed(0)
-    config = AutoConfig.from_pretrained(CHECKPOINT, num_labels=1)
-    model = AutoModelForTokenClassification.from_pretrained(CHECKPOINT, config=config)
+    config = AutoConfig.from_pretrained(CHECKPOINT, num_labels=1, trust_remote_code=False)
+    model = AutoModelForTokenClassification.from_pretrained(
+        CHECKPOINT, config=config, trust_remote_code=False
+    )
     torch.nn.init.normal_(model.score.weight, std=0.3)
     model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(CHECKPOINT).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(CHECKPOINT, trust_remote_code=False).save_pretrained(folder)
 
 
 def make_ways(folder: Path) -> dict[str, Callable[[Sequence[SteppedText]], Rewards]]:

@@ -273,7 +273,9 @@ def compute_reference(trainer: Any, policy: Path) -> None:
     from fsdpo_data.engines.policy import model_inputs, return_logprobs
     from fsdpo_train.preference.groups import to_table
 
-    second = return_logprobs(AutoModelForCausalLM.from_pretrained(policy).eval())
+    second = return_logprobs(
+        AutoModelForCausalLM.from_pretrained(policy, trust_remote_code=False).eval()
+    )
     given = trainer.compute_loss
 
     def compute_loss(model: Any, inputs: dict[str, Any], *more: Any, **options: Any) -> Any:
@@ -311,10 +313,12 @@ def make_trl(options: argparse.Namespace) -> Any:
         report_to="none",
     )
     return DPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(folder / "policy", dtype="float32"),
+        model=AutoModelForCausalLM.from_pretrained(
+            folder / "policy", dtype="float32", trust_remote_code=False
+        ),
         args=settings,
         train_dataset=rows.select_columns(["prompt", "chosen", "rejected"]),
-        processing_class=AutoTokenizer.from_pretrained(folder / "policy"),
+        processing_class=AutoTokenizer.from_pretrained(folder / "policy", trust_remote_code=False),
     )
 
 

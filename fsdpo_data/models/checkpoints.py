@@ -7,6 +7,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError, Unavailable
 from fsdpo_data.models.resolve import Weights
+from fsdpo_data.models.untrusted import load_error
 
 
 def load_checkpoint(
@@ -28,10 +29,14 @@ def load_checkpoint(
 
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(
-            weights.path, revision=weights.commit
+            weights.path, revision=weights.commit, trust_remote_code=False
         )
         net = getattr(transformers, auto_class).from_pretrained(
-            weights.path, revision=weights.commit, dtype=dtype, use_safetensors=True
+            weights.path,
+            revision=weights.commit,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
         )
     except (OSError, ValueError) as error:
         raise _unloadable(weights, error, f"Expected {expected}.").of(field) from error
@@ -47,7 +52,9 @@ def load_config(weights: Weights) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(weights.path, revision=weights.commit)
+        return AutoConfig.from_pretrained(
+            weights.path, revision=weights.commit, trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
         raise _unloadable(weights, error, "Expected a config.json of transformers.") from error
 
@@ -61,7 +68,7 @@ def context_length(config: Any) -> int:
 
 def _unloadable(weights: Weights, error: Exception, expected: str) -> FsdpoError:
     return Unavailable(
-        f"it cannot be loaded: {str(error).splitlines()[0]} {expected}",
+        f"it cannot be loaded: {load_error(error)} {expected}",
         field="model",
         value=weights.path,
     )

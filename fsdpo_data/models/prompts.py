@@ -18,6 +18,7 @@ from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.tables import Table
 from fsdpo_data.hub.client import HubRepo, explain
+from fsdpo_data.models.untrusted import budget, load_error
 
 _MARK = re.compile(r"\{(question|first_line|rest)\}")
 
@@ -81,14 +82,15 @@ class ChatFormat:
         messages = [{"role": "user", "content": user}]
         if self.system is not None:
             messages.insert(0, {"role": "system", "content": self.system})
-        text = self.tokenizer.apply_chat_template(
-            messages,
-            tokenize=False,
-            add_generation_prompt=True,
-            # Llama 3.1 and later print today's date unless given one; a prompt must be the same
-            # tomorrow, so it gets the date those templates themselves fall back to.
-            date_string="26 Jul 2024",
-        )
+        with budget("the chat template"):
+            text = self.tokenizer.apply_chat_template(
+                messages,
+                tokenize=False,
+                add_generation_prompt=True,
+                # Llama 3.1 and later print today's date unless given one; a prompt must be the
+                # same tomorrow, so it gets the date those templates themselves fall back to.
+                date_string="26 Jul 2024",
+            )
         return self._without_second_bos(str(text))
 
     def _without_second_bos(self, text: str) -> str:
@@ -194,13 +196,14 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
             "pip install 'fsdpo[train]', or choose a template other than chat."
         ) from None
     try:
-        return AutoTokenizer.from_pretrained(path, revision=revision or "main")
+        return AutoTokenizer.from_pretrained(
+            path, revision=revision or "main", trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
         explained = explain(error, HubRepo(path, "model", revision)) if revision else None
         if explained is not None:
             raise explained from None
-        reason = str(error).strip().split("\n")[0]
         raise InputError(
-            f"{path} has no tokenizer that can be loaded ({reason}). Put its tokenizer files "
-            "beside the weights, or choose a template other than chat."
+            f"{path} has no tokenizer that can be loaded ({load_error(error)}). Put its tokenizer "
+            "files beside the weights, or choose a template other than chat."
         ) from None

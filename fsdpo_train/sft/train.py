@@ -112,8 +112,8 @@ def _random_model(source: Path) -> tuple[Any, Any]:
 
     folder = source.parent if source.suffix == ".json" else source
     try:
-        architecture = AutoConfig.from_pretrained(str(source))
-        tokenizer = AutoTokenizer.from_pretrained(str(folder))
+        architecture = AutoConfig.from_pretrained(str(source), trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
         model = AutoModelForCausalLM.from_config(architecture, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise unloadable("from_config", source, error) from error

@@ -7,6 +7,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.models.resolve import resolve_weights
+from fsdpo_data.models.untrusted import load_error
 from fsdpo_train.config import TrainConfig
 
 
@@ -39,8 +40,12 @@ def load_model(
 
     found = resolve_weights(name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(found.path, revision=found.commit)
-        architecture = AutoConfig.from_pretrained(found.path, revision=found.commit)
+        tokenizer = AutoTokenizer.from_pretrained(
+            found.path, revision=found.commit, trust_remote_code=False
+        )
+        architecture = AutoConfig.from_pretrained(
+            found.path, revision=found.commit, trust_remote_code=False
+        )
         if configure is not None:
             configure(architecture)
         # Float32 whatever the file holds: at 1e-5, updates to bfloat16 weights round away.
@@ -50,6 +55,7 @@ def load_model(
             config=architecture,
             dtype=torch.float32,
             use_safetensors=True,
+            trust_remote_code=False,
         )
     except (OSError, ValueError) as error:
         raise unloadable("model", name, error) from error
@@ -72,7 +78,7 @@ def without_dropout(model: Any) -> Any:
 def unloadable(field: str, source: object, error: Exception) -> Unavailable:
     """Say why nothing could be loaded from what a field of the config names."""
     return Unavailable(
-        f"{str(error).splitlines()[0]} Expected config.json, tokenizer files and, unless weights "
+        f"{load_error(error)} Expected config.json, tokenizer files and, unless weights "
         "are random, safetensors weights.",
         field=field,
         value=str(source),

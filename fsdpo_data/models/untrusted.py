@@ -1,0 +1,60 @@
+"""What a checkpoint brings is used, not obeyed: no code of its own, no template without an end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fsdpo_data.core.errors import InputError
+
+#: Lines of Python that a chat template may take, its compilation included: a second or two, and a
+#: hundred times what long ones need.
+STEPS = 5_000_000
+
+
+def load_error(error: Exception) -> str:
+    """Return in one sentence why transformers could not load something.
+
+    Everything is loaded with ``trust_remote_code=False``. Left out, transformers asks at the
+    terminal and takes any ``y`` on standard input for an answer.
+    """
+    if "trust_remote_code" in str(error):
+        return (
+            "it brings Python code of its own, which is never run; give a checkpoint of an "
+            "architecture that transformers has, without auto_map in its config."
+        )
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else repr(error)
+
+
+@contextmanager
+def budget(what: str, steps: int = STEPS) -> Iterator[None]:
+    """Stop the functions called within after a number of lines.
+
+    Templates have neither time nor memory limits. A thread cannot be killed, and a process for each
+    prompt would cost more than the prompt. Not covered: memory, and single calls into C.
+
+    Args:
+        what: What runs, for the message.
+        steps: Lines, calls and returns that it may take.
+
+    Raises:
+        InputError: when they are spent.
+    """
+    left = steps
+
+    def count(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise InputError(f"{what} does not come to an end ({steps:,} steps).")
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        yield
+    finally:
+        sys.settrace(before)

@@ -1,0 +1,108 @@
+"""What checkpoints bring along: code is never run, templates end."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from random_model import save_random_model, save_random_prm
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.models.untrusted import budget
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("fsdpo_data", "fsdpo_train", "benchmarks", "cards")
+
+
+def loads() -> list[tuple[str, ast.Call]]:
+    """Every call of ``from_pretrained`` in the source, with its place."""
+    found = []
+    for path in (file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "from_pretrained":
+                found.append((f"{path.relative_to(ROOT)}:{node.lineno}", node))
+    return found
+
+
+def test_no_load_trusts_remote_code() -> None:
+    assert len(loads()) > 8
+    for place, call in loads():
+        said = {each.arg: each.value for each in call.keywords}.get("trust_remote_code")
+        assert isinstance(said, ast.Constant) and said.value is False, place
+
+
+@pytest.fixture
+def evil(tmp_path: Path) -> Path:
+    """A checkpoint of an architecture of its own, whose code leaves a mark."""
+    path = save_random_prm(tmp_path / "evil", save_random_model(tmp_path / "policy"))
+    config = json.loads((path / "config.json").read_text())
+    names = {"AutoConfig": "Config", "AutoModelForCausalLM": "Model"}
+    config |= {"model_type": "evil", "auto_map": {k: f"evil.{v}" for k, v in names.items()}}
+    (path / "config.json").write_text(json.dumps(config))
+    mark = f"open({str(tmp_path / 'mark')!r}, 'w').close()\n"
+    (path / "evil.py").write_text(mark + "class Config: ...\nclass Model: ...\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["fsdpo-data", "build", "--limit", "2", "--samples", "2", "--template", "problem",
+         "--engine", "transformers", "--model"],
+        ["fsdpo-train", "sft", "{rows}", "--out", "{out}", "--model"],
+    ],
+)  # fmt: skip
+def test_a_yes_on_standard_input_runs_nothing(line: list[str], evil: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"prompt": "1 + 1?", "completion": "2"}) + "\n")
+    names = {"rows": rows, "out": tmp_path / "out"}
+    tool, *rest = [each.format(**names) for each in line]
+    ran = subprocess.run(
+        [Path(sys.executable).with_name(tool), *rest, evil],
+        input="y\n" * 20,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert not (tmp_path / "mark").exists()
+    assert ran.returncode == 1 and "Python code of its own, which is never run" in ran.stderr
+
+
+def test_a_prm_with_code_of_its_own_is_refused(evil: Path, tmp_path: Path) -> None:
+    from fsdpo_data.core.errors import Unavailable
+    from fsdpo_data.engines.load import resolve_prm
+
+    with pytest.raises(Unavailable, match=r"prm = .*code of its own, which is never run"):
+        resolve_prm(str(evil))
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_chat_template_without_an_end_is_stopped(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    path = save_random_model(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    tokenizer.chat_template = loop + "{{ messages[0].content }}"
+    tokenizer.save_pretrained(path)
+    started = time.monotonic()
+    with pytest.raises(InputError, match="does not come to an end"):
+        get_template("chat", str(path))
+    assert time.monotonic() - started < 60
+
+
+def test_a_budget_leaves_tracing_as_it_was() -> None:
+    def forever() -> None:
+        while True:
+            pass
+
+    before = sys.gettrace()
+    with pytest.raises(InputError, match="it does not come to an end"), budget("it", 1000):
+        forever()
+    assert sys.gettrace() is before
