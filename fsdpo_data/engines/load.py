@@ -9,9 +9,9 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
+from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.engines.options import EngineOptions, SamplerOptions, ScorerOptions
-from fsdpo_data.engines.registry import ENGINES, Role
+from fsdpo_data.engines.registry import ENGINES, Role, engine_error
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.checkpoints import load_config
@@ -80,10 +80,6 @@ class Host:
 def pick_engine(name: str, device: str = "auto") -> str:
     """Resolve ``auto``: vLLM where it can run, else transformers, which alone takes ``cpu``.
 
-    Args:
-        name: A name of ``ENGINES``, or ``auto``.
-        device: ``auto``, ``cpu`` or ``cuda``.
-
     Raises:
         Unavailable: if the engine asked for is not installed.
     """
@@ -94,10 +90,9 @@ def pick_engine(name: str, device: str = "auto") -> str:
     engine = ENGINES[name]
     missing = [package for package in engine.needs if find_spec(package) is None]
     if missing:
-        raise Unavailable(
+        raise engine_error(
+            name,
             f"it needs {' and '.join(missing)}, not installed here. Install with: {engine.install}",
-            field="engine",
-            value=name,
         )
     return name
 
@@ -184,12 +179,6 @@ def resolve_prm(name: str) -> Weights:
         InputError: if there is no such model, or its head is not one logit per token.
         Unavailable: if it cannot be read.
     """
-    if find_spec("transformers") is None:
-        raise Unavailable(
-            "it needs transformers. Install with: pip install 'fsdpo[train]'.",
-            field="prm",
-            value=name,
-        )
     try:
         weights = resolve_weights(name)
         config = load_config(weights)

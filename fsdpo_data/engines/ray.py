@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
+from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.registry import engine_error
 from fsdpo_data.engines.samplers import release
 from fsdpo_data.engines.scorers import SteppedText
 
@@ -169,11 +170,10 @@ def start_ray() -> Any:
         import ray
         from ray import is_initialized  # a folder of that name can be imported as well
     except ImportError as error:
-        raise Unavailable(
+        raise engine_error(
+            "ray",
             f"Ray cannot be imported ({error}). Install it here and on every node with: pip "
             "install 'fsdpo[ray]'.",
-            field="engine",
-            value="ray",
         ) from error
     if not is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -183,11 +183,10 @@ def start_ray() -> Any:
             _knock(address)
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         except (OSError, RuntimeError, ValueError) as error:
-            raise Unavailable(
+            raise engine_error(
+                "ray",
                 f"no Ray cluster at RAY_ADDRESS={address!r} ({str(error).splitlines()[0]}). Start "
                 "one with `ray start --head`, or unset RAY_ADDRESS to use this machine alone.",
-                field="engine",
-                value="ray",
             ) from error
     return ray
 
@@ -234,10 +233,9 @@ def _gather(calls: Sequence[Any]) -> list[Any]:
             raise error.cause from None
         raise
     except ray.exceptions.RayError as error:
-        raise Unavailable(
+        raise engine_error(
+            "ray",
             f"a copy of the model died {RETRIES + 1} times ({str(error).splitlines()[0]}). What "
             "was made before is safe: resume the run, if memory was short with fewer actors or a "
             "smaller batch.",
-            field="engine",
-            value="ray",
         ) from error

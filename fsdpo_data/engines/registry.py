@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from fsdpo_data.core.errors import Unavailable
+
 #: What an engine may be asked to do.
 Role = Literal["sampler", "scorer"]
 
@@ -56,6 +58,12 @@ ENGINES = {
     ),
     "scripted": Engine(sampler=f"{_SAMPLERS}.scripted:ScriptedSampler"),
 }
+
+
+def engine_error(name: str, message: str) -> Unavailable:
+    """Say why an engine cannot run."""
+    return Unavailable(message, field="engine", value=name)
+
 
 if TYPE_CHECKING:
     EngineName: TypeAlias = str

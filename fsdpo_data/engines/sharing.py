@@ -32,39 +32,25 @@ def attention_window(config: Any) -> int | None:
 
 
 def decoder_of(model: Any) -> Any:
-    """Return what is below the vocabulary head of a causal language model.
-
-    Raises:
-        InputError: if that cannot be told.
-    """
+    """Return what is below the vocabulary head of a causal language model."""
     # Text models cut out of larger ones (Llama 4's) do not know their own by `base_model`.
-    for found in (model.base_model, getattr(model, "model", None)):
-        if found is not None and found is not model:
-            return found
-    raise InputError(
-        f"{type(model).__name__} does not say what stands below its vocabulary head. Choose a "
-        "model of another architecture."
-    )
+    below = model.base_model if model.base_model is not model else getattr(model, "model", None)
+    if below is None:
+        raise InputError(f"{type(model).__name__} names nothing below its head: choose another.")
+    return below
 
 
 def probe_ids(model: Any) -> list[list[int]]:
     """Return two sequences of token ids that begin with one prompt and go on differently."""
-    import torch
-
     size = model.get_input_embeddings().num_embeddings
-    generator = torch.Generator().manual_seed(0)
-    draw = torch.randint(size, (N_PROMPT + 2 * N_SOLUTION,), generator=generator).tolist()
-    prompt, rest = draw[:N_PROMPT], draw[N_PROMPT:]
-    return [prompt + rest[:N_SOLUTION], prompt + rest[N_SOLUTION:]]
+    ids = [31 * place % size for place in range(1, 1 + N_PROMPT + 2 * N_SOLUTION)]
+    return [ids[: N_PROMPT + N_SOLUTION], ids[:N_PROMPT] + ids[-N_SOLUTION:]]
 
 
 def gives_the_same(model: Any, alone: Callable[[], Tensor], shared: Callable[[], Tensor]) -> bool:
     """Say whether a model computes the same with shared prompts; if not, log it.
 
-    Args:
-        model: The model that both run.
-        alone: Gives its values at the tokens of both probes, each computed by itself.
-        shared: Gives the same values with the prompt computed once.
+    Both give its values at the tokens of the probes: each computed by itself, the prompt once.
     """
     import torch
 

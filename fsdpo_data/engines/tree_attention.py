@@ -59,14 +59,13 @@ def can_share_prompts(model: Any, longest: int) -> bool:
 
 
 def _probes(model: Any) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
-    """Return what computes the last hidden states of two solutions apart, and behind one prompt."""
+    """Return what computes the states of two solutions apart, and behind one prompt."""
     import torch
 
     def hidden(ids: Tensor, **more: Any) -> Tensor:
         inputs = {name: each.to(model.device) for name, each in more.items()}
-        outputs = decoder_of(model)(input_ids=ids.to(model.device), use_cache=False, **inputs)
-        states: Tensor = outputs.last_hidden_state
-        return states
+        outputs: Any = decoder_of(model)(input_ids=ids.to(model.device), use_cache=False, **inputs)
+        return outputs.last_hidden_state
 
     ids_SL = torch.tensor(probe_ids(model))
     row_1L = torch.cat([ids_SL[0], ids_SL[1, N_PROMPT:]])[None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError, Unavailable
@@ -11,7 +12,13 @@ from fsdpo_data.models.untrusted import load_error
 
 
 def load_checkpoint(
-    auto_class: str, weights: Weights, *, dtype: str, expected: str, field: str = "model"
+    auto_class: str,
+    weights: Weights,
+    *,
+    dtype: str,
+    expected: str,
+    field: str = "model",
+    configure: Callable[[Any], None] | None = None,
 ) -> tuple[Any, Any]:
     """Load a tokenizer and a model; weights come from safetensors only.
 
@@ -21,6 +28,7 @@ def load_checkpoint(
         dtype: ``auto`` (the checkpoint's own), ``float32``, ``bfloat16`` or ``float16``.
         expected: What should have been there, for the message.
         field: What names the checkpoint, for the message.
+        configure: Changes the checkpoint's config before its weights are loaded.
 
     Raises:
         Unavailable: if it cannot be loaded.
@@ -31,9 +39,13 @@ def load_checkpoint(
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             weights.path, revision=weights.commit, trust_remote_code=False
         )
+        config = load_config(weights)
+        if configure is not None:
+            configure(config)
         net = getattr(transformers, auto_class).from_pretrained(
             weights.path,
             revision=weights.commit,
+            config=config,
             dtype=dtype,
             use_safetensors=True,
             trust_remote_code=False,

@@ -118,16 +118,15 @@ def resolve_weights(name: str) -> Weights:
             )
         return Weights(ModelRef(name, content_revision(CHECKPOINT)), str(CHECKPOINT))
     if entry is not None and not entry.repo:
-        raise InputError(f"{entry.note}.", field="model", value=name)
+        raise _unusable(name, f"{entry.note}.")
     if entry is None and _is_path(name):
         return _local(name, Path(name).expanduser())
     repo = HubRepo.parse(entry.repo if entry else name, "model")
     if repo is None:
-        raise InputError(
+        raise _unusable(
+            name,
             f"expected a directory, org/name on the Hub, or one of: {', '.join(MODELS)}."
             f"{_nearest(name)}",
-            field="model",
-            value=name,
         )
     hint = "" if entry else " There is no directory of that name either." + _nearest(name)
     commit = resolve_commit(dataclasses.replace(repo, hint=hint))
@@ -146,19 +145,20 @@ def _nearest(name: str) -> str:
 def _local(name: str, path: Path) -> Weights:
     if not path.is_dir():
         beside = nearest(path.name, _directories(path.parent), "Beside it")
-        raise InputError(
-            f"expected a model directory, found none.{beside}", field="model", value=name
-        )
+        raise _unusable(name, f"expected a model directory, found none.{beside}")
     if not (path / "config.json").is_file():
         found = ", ".join(sorted(file.name for file in path.iterdir())[:8]) or "nothing"
-        raise InputError(
+        raise _unusable(
+            name,
             f"no config.json there, so it is no model directory. Found: {found}. "
             "Give the directory that save_pretrained wrote.",
-            field="model",
-            value=name,
         )
     # Folders above are this machine's business; the revision says which model it is.
     return Weights(ModelRef(path.resolve().name, content_revision(path)), str(path))
+
+
+def _unusable(name: str, message: str) -> InputError:
+    return InputError(message, field="model", value=name)
 
 
 def _directories(path: Path) -> list[str]:

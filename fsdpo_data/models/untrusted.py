@@ -33,8 +33,8 @@ def load_error(error: Exception) -> str:
 def budget(what: str, steps: int = STEPS) -> Iterator[None]:
     """Stop the functions called within after a number of lines.
 
-    Templates have neither time nor memory limits. A thread cannot be killed, and a process for each
-    prompt would cost more than the prompt. Not covered: memory, and single calls into C.
+    A thread cannot be killed, and a process for each prompt would cost more than the prompt. Not
+    covered: memory, and single calls into C.
 
     Args:
         what: What runs, for the message.

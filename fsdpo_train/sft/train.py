@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.models.untrusted import load_error
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.data import IGNORE, collate, encode_rows, read_rows
 from fsdpo_train.trainer.arguments import training_arguments
@@ -17,7 +18,6 @@ from fsdpo_train.trainer.models import (
     context_length,
     load_model,
     model_identity,
-    unloadable,
     with_adapters,
 )
 from fsdpo_train.trainer.trainer import (
@@ -116,7 +116,11 @@ def _random_model(source: Path) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
         model = AutoModelForCausalLM.from_config(architecture, dtype=torch.float32)
     except (OSError, ValueError) as error:
-        raise unloadable("from_config", source, error) from error
+        raise Unavailable(
+            f"{load_error(error)} Expected config.json and tokenizer files.",
+            field="from_config",
+            value=str(source),
+        ) from error
     check_tokenizer(tokenizer, model)
     return model, tokenizer
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.models.checkpoints import load_checkpoint
 from fsdpo_data.models.resolve import resolve_weights
-from fsdpo_data.models.untrusted import load_error
 from fsdpo_train.config import TrainConfig
 
 
@@ -35,30 +35,14 @@ def load_model(
     Raises:
         Unavailable: if there is no such model, or it cannot be loaded.
     """
-    import torch
-    from transformers import AutoConfig, AutoTokenizer
-
-    found = resolve_weights(name)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            found.path, revision=found.commit, trust_remote_code=False
-        )
-        architecture = AutoConfig.from_pretrained(
-            found.path, revision=found.commit, trust_remote_code=False
-        )
-        if configure is not None:
-            configure(architecture)
-        # Float32 whatever the file holds: at 1e-5, updates to bfloat16 weights round away.
-        model = auto_class.from_pretrained(
-            found.path,
-            revision=found.commit,
-            config=architecture,
-            dtype=torch.float32,
-            use_safetensors=True,
-            trust_remote_code=False,
-        )
-    except (OSError, ValueError) as error:
-        raise unloadable("model", name, error) from error
+    # Float32 whatever the file holds: at 1e-5, updates to bfloat16 weights round away.
+    tokenizer, model = load_checkpoint(
+        auto_class.__name__,
+        resolve_weights(name),
+        dtype="float32",
+        expected="config.json, tokenizer files and safetensors weights",
+        configure=configure,
+    )
     check_tokenizer(tokenizer, model)
     return model, tokenizer
 
@@ -73,16 +57,6 @@ def without_dropout(model: Any) -> Any:
             if own or ("drop" in name and isinstance(getattr(module, name), float)):
                 setattr(module, name, 0.0)
     return model
-
-
-def unloadable(field: str, source: object, error: Exception) -> Unavailable:
-    """Say why nothing could be loaded from what a field of the config names."""
-    return Unavailable(
-        f"{load_error(error)} Expected config.json, tokenizer files and, unless weights "
-        "are random, safetensors weights.",
-        field=field,
-        value=str(source),
-    )
 
 
 def check_tokenizer(tokenizer: Any, model: Any) -> None:

@@ -45,19 +45,17 @@ class ScriptedSampler:
     def _replay(self, file: int, prompt: str, n: int) -> list[Completion]:
         span = self._spans.get(_key(prompt))
         if span is None:
-            raise InputError(
+            raise _unusable(
+                self._file,
                 f"no completions were recorded for the prompt {prompt[:80]!r}. Use the file with "
                 "the problems and the template that made it.",
-                field="replay",
-                value=self._file,
             )
         recorded = orjson.loads(os.pread(file, span[1], span[0]))["completions"]
         if len(recorded) < n:
-            raise InputError(
+            raise _unusable(
+                self._file,
                 f"{len(recorded)} completions were recorded for the prompt {prompt[:80]!r}, {n} "
                 f"asked for. Ask for {len(recorded)} samples or less.",
-                field="replay",
-                value=self._file,
             )
         if not all(map(is_completion, recorded[:n])):
             told = (
@@ -105,13 +103,9 @@ def _index(path: Path) -> dict[bytes, tuple[int, int]]:
                 spans[_key(_prompt(path, number, line))] = (start, len(line))
                 start += len(line)
     except OSError as error:
-        raise InputError(
-            f"{error.strerror}. Expected recorded completions.", field="replay", value=path
-        ) from None
+        raise _unusable(path, f"{error.strerror}. Expected recorded completions.") from None
     if not spans:
-        raise InputError(
-            "the file is empty. Expected recorded completions.", field="replay", value=path
-        )
+        raise _unusable(path, "the file is empty. Expected recorded completions.")
     return spans
 
 
@@ -122,9 +116,12 @@ def _prompt(path: Path, number: int, line: bytes) -> str:
             return str(record["prompt"])
     except (ValueError, KeyError, TypeError):
         pass
-    raise InputError(
+    raise _unusable(
+        path,
         f"line {number}: expected one JSON object with `prompt` and `completions`, as in the "
         "completions.jsonl of a run.",
-        field="replay",
-        value=path,
     )
+
+
+def _unusable(path: Path, message: str) -> InputError:
+    return InputError(message, field="replay", value=path)

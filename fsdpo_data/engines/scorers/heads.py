@@ -7,11 +7,10 @@ once for all its solutions: their forward passes start from its keys and values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers.encoded import NetScorer, by_length, padded
 from fsdpo_data.engines.sharing import (
     N_PROMPT,
     N_SOLUTION,
@@ -19,8 +18,7 @@ from fsdpo_data.engines.sharing import (
     gives_the_same,
     probe_ids,
 )
-from fsdpo_data.engines.step_tokens import PROMPT, Encoded, StepTokenizer
-from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
+from fsdpo_data.engines.step_tokens import PROMPT, Encoded
 from fsdpo_data.models.resolve import Weights
 
 if TYPE_CHECKING:
@@ -31,65 +29,31 @@ if TYPE_CHECKING:
 SHARED_PROMPTS = 32
 
 
-class PrmScorer:
+class PrmScorer(NetScorer):
     """Scores with ``AutoModelForTokenClassification``.
 
     Args:
         weights: The model.
-        options: Device, precision and size of batches.
+        options: How it runs.
         share_prompts: Whether solutions of one prompt share its computation.
-
-    Raises:
-        Unavailable: if torch is missing, a GPU is asked for and absent, or loading fails.
     """
+
+    auto_class = "AutoModelForTokenClassification"
+    expected = "a directory that `fsdpo-train prm` wrote"
+    field = "prm"
 
     def __init__(
         self, weights: Weights, options: ScorerOptions, *, share_prompts: bool = True
     ) -> None:
-        self.model = weights.ref
-        self._device = pick_device(options.device)
-        self._batch_tokens = options.batch_tokens
-        tokenizer, net = load_checkpoint(
-            "AutoModelForTokenClassification",
-            weights,
-            dtype=options.dtype,
-            expected="a directory that `fsdpo-train prm` wrote",
-            field="prm",
-        )
-        self._net = net.to(self._device).eval()
-        self._encoder = StepTokenizer(tokenizer)
-        self._pad: int = tokenizer.pad_token_id or 0
-        self._context = context_length(self._net.config)
+        super().__init__(weights, options)
         # Keys that a window has already dropped cannot be shared.
         windowed = attention_window(self._net.config)
         self._share = share_prompts and not windowed and self._can_share()
 
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
-        """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
-        import torch
-
-        results: list[list[float] | None] = [[] if not item.steps else None for item in items]
-        # Samples repeat each other; the same text is run once, and gets the same rewards.
-        copies: dict[tuple[str, ...], list[int]] = {}
-        for index, item in enumerate(items):
-            if item.steps:
-                copies.setdefault((item.prompt, *item.steps), []).append(index)
-        encoded: dict[int, Encoded] = {}
-        for first, *_ in copies.values():
-            item = items[first]
-            found = self._encoder.encode(
-                item.prompt, item.steps, end=False, max_length=self._context
-            )
-            if not found.lost:
-                encoded[first] = found
-        with torch.inference_mode():
-            for batch, logits in self._batches(encoded, items):
-                for index, row in zip(batch, logits.sigmoid().tolist(), strict=True):
-                    results[index] = row[: len(encoded[index].readouts)]
-        for first, *others in copies.values():
-            for index in others:
-                results[index] = copy(results[first])
-        return results
+    def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
+        for batch, logits in self._batches(encoded):
+            for index, row in zip(batch, logits.sigmoid().tolist(), strict=True):
+                yield index, row[: len(encoded[index].readouts)]
 
     def _can_share(self) -> bool:
         """Try it on two solutions of one prompt, each token of theirs a step."""
@@ -104,11 +68,9 @@ class PrmScorer:
             lambda: torch.cat([rows for _, rows in self._shared([[0, 1]], dict(enumerate(both)))]),
         )
 
-    def _batches(
-        self, encoded: dict[int, Encoded], items: Sequence[SteppedText]
-    ) -> Iterator[tuple[list[int], torch.Tensor]]:
+    def _batches(self, encoded: dict[int, Encoded]) -> Iterator[tuple[list[int], torch.Tensor]]:
         """Yield the items of each batch and the logits of their steps [B, K]."""
-        shared, alone = _by_prompt(encoded, items) if self._share else ([], list(encoded))
+        shared, alone = _by_prompt(encoded) if self._share else ([], list(encoded))
         for start in range(0, len(shared), SHARED_PROMPTS):
             groups = shared[start : start + SHARED_PROMPTS]
             yield from self._shared(groups, encoded)
@@ -175,52 +137,17 @@ def _at_steps(logits: torch.Tensor, readouts: Sequence[Sequence[int]]) -> torch.
     return at_readouts(logits.float(), torch.tensor(filled, device=logits.device))
 
 
-def _by_prompt(
-    encoded: dict[int, Encoded], items: Sequence[SteppedText]
-) -> tuple[list[list[int]], list[int]]:
+def _by_prompt(encoded: dict[int, Encoded]) -> tuple[list[list[int]], list[int]]:
     """Return groups of items with one prompt, shortest prompts first, and items alone with theirs.
 
     Groups of like prompts come together, so that prompts are padded little too.
     """
-    groups: dict[str, list[int]] = {}
-    for index in encoded:
-        groups.setdefault(items[index].prompt, []).append(index)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for index, each in encoded.items():
+        groups.setdefault(tuple(each.ids[: each.n_prompt]), []).append(index)
     shared = [group for group in groups.values() if len(group) > 1]
     shared.sort(key=lambda group: encoded[group[0]].n_prompt)
     return shared, [group[0] for group in groups.values() if len(group) == 1]
-
-
-def by_length(lengths: dict[int, int], batch_tokens: int) -> Iterator[list[int]]:
-    """Cut items into batches of like length, longest first, each within a budget of tokens.
-
-    Args:
-        lengths: Tokens of each item.
-        batch_tokens: Items times the longest of them; an item above it is a batch of its own.
-    """
-    batch: list[int] = []
-    for index in sorted(lengths, key=lambda index: -lengths[index]):
-        if batch and lengths[batch[0]] * (len(batch) + 1) > batch_tokens:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
-
-
-def padded(
-    sequences: Sequence[Sequence[int]], pad: int, device: str, *, left: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ids and attention mask, both [B, T], of sequences padded with ``pad``."""
-    import torch
-
-    width = max(map(len, sequences))
-    ids = torch.full((len(sequences), width), pad)
-    mask = torch.zeros_like(ids)
-    for row, each in enumerate(sequences):
-        place = slice(width - len(each), width) if left else slice(len(each))
-        ids[row, place] = torch.tensor(each)
-        mask[row, place] = 1
-    return ids.to(device), mask.to(device)
 
 
 def at_readouts(value_BT: Tensor, readout_BK: Tensor) -> Tensor:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
-from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.engines.options import EngineOptions
-from fsdpo_data.engines.samplers.vllm import reason, start_engine
-from fsdpo_data.engines.scorers import SteppedText
-from fsdpo_data.engines.step_tokens import StepTokenizer
+from fsdpo_data.engines.registry import engine_error
+from fsdpo_data.engines.samplers.vllm import start_engine
+from fsdpo_data.engines.scorers.encoded import EncodedScorer
+from fsdpo_data.engines.step_tokens import Encoded
 from fsdpo_data.models.resolve import Weights
+from fsdpo_data.models.untrusted import load_error
 
 
-class VllmPrmScorer:
+class VllmPrmScorer(EncodedScorer):
     """Scores with ``LLM(runner="pooling")`` and its task ``token_classify``.
 
     vLLM returns the sigmoid of every token's logit; the readouts are picked from those.
@@ -26,41 +27,25 @@ class VllmPrmScorer:
     """
 
     def __init__(self, weights: Weights, options: EngineOptions) -> None:
-        self.model = weights.ref
         self._llm = start_engine(weights, options, runner="pooling")
-        self._encoder = StepTokenizer(self._llm.get_tokenizer())
-        self._context: int = self._llm.model_config.max_model_len
+        context = self._llm.model_config.max_model_len
+        super().__init__(weights, self._llm.get_tokenizer(), context)
 
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
-        """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`.
-
-        Raises:
-            Unavailable: if the engine dies.
-        """
-        encoded = [
-            self._encoder.encode(item.prompt, item.steps, end=False, max_length=self._context)
-            for item in items
-        ]
-        fits = [each for each in encoded if each.n_steps and not each.lost]
+    def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
+        if not encoded:
+            return
         try:
             outputs = self._llm.encode(
-                [{"prompt_token_ids": each.ids} for each in fits],
+                [{"prompt_token_ids": each.ids} for each in encoded.values()],
                 pooling_task="token_classify",
                 use_tqdm=False,
             )
         except Exception as error:  # a dead engine raises whatever killed it
-            raise Unavailable(
-                f"it stopped while scoring: {reason(error)} What was scored before is safe: resume "
-                "the run.",
-                field="engine",
-                value="vllm",
+            raise engine_error(
+                "vllm",
+                f"it stopped while scoring: {load_error(error)} What was scored before is safe: "
+                "resume the run.",
             ) from error
-        rows = iter(outputs)
-        results: list[list[float] | None] = []
-        for each in encoded:
-            if each.lost or not each.n_steps:
-                results.append(None if each.lost else [])
-            else:
-                rewards = next(rows).outputs.data.flatten().tolist()
-                results.append([rewards[position] for position in each.readouts])
-        return results
+        for (index, each), output in zip(encoded.items(), outputs, strict=True):
+            rewards = output.outputs.data.flatten().tolist()
+            yield index, [rewards[position] for position in each.readouts]

@@ -25,7 +25,8 @@ from fsdpo_data.dataset.validate import validate  # noqa: E402
 from fsdpo_data.engines.load import resolve_prm  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import SteppedText, TableScorer  # noqa: E402
-from fsdpo_data.engines.scorers.heads import PrmScorer, by_length  # noqa: E402
+from fsdpo_data.engines.scorers.encoded import by_length  # noqa: E402
+from fsdpo_data.engines.scorers.heads import PrmScorer  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
 from fsdpo_data.models.resolve import Weights  # noqa: E402
 from fsdpo_data.pairs.best_worst import PairSpec  # noqa: E402

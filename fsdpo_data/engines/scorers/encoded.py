@@ -1,0 +1,117 @@
+"""What scorers of token ids have in common: each different solution is encoded and read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.engines.options import ScorerOptions
+from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.step_tokens import Encoded, StepTokenizer
+from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
+from fsdpo_data.models.resolve import Weights
+
+if TYPE_CHECKING:
+    import torch
+
+
+class EncodedScorer:
+    """A scorer of token ids.
+
+    Args:
+        weights: The model.
+        tokenizer: Its tokenizer.
+        context: Tokens that it reads at most.
+    """
+
+    def __init__(self, weights: Weights, tokenizer: Any, context: int) -> None:
+        self.model = weights.ref
+        self._encoder = StepTokenizer(tokenizer)
+        self._context = context
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
+        results: list[list[float] | None] = [[] if not item.steps else None for item in items]
+        # Samples repeat each other; the same text is run once, and gets the same rewards.
+        copies: dict[tuple[str, ...], list[int]] = {}
+        for index, item in enumerate(items):
+            if item.steps:
+                copies.setdefault((item.prompt, *item.steps), []).append(index)
+        encoded = {
+            first: self._encoder.encode(
+                items[first].prompt, items[first].steps, end=False, max_length=self._context
+            )
+            for first, *_ in copies.values()
+        }
+        whole = {first: each for first, each in encoded.items() if not each.lost}
+        for index, rewards in self._rewards(whole):
+            results[index] = rewards
+        for first, *others in copies.values():
+            for index in others:
+                results[index] = copy(results[first])
+        return results
+
+    def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
+        """Yield the rewards of each."""
+        raise NotImplementedError
+
+
+class NetScorer(EncodedScorer):
+    """A scorer that runs a model of transformers.
+
+    Args:
+        weights: The model.
+        options: Device, precision and size of batches.
+
+    Raises:
+        Unavailable: if torch is missing, a GPU is asked for and absent, or loading fails.
+    """
+
+    #: The ``AutoModelFor…``; what a checkpoint of it is, and what names it, for messages.
+    auto_class: str
+    expected: str
+    field: str
+
+    def __init__(self, weights: Weights, options: ScorerOptions) -> None:
+        self._device = pick_device(options.device)
+        self._batch_tokens = options.batch_tokens
+        tokenizer, net = load_checkpoint(
+            self.auto_class, weights, dtype=options.dtype, expected=self.expected, field=self.field
+        )
+        super().__init__(weights, tokenizer, context_length(net.config))
+        self._net = net.to(self._device).eval().requires_grad_(False)
+        self._pad: int = tokenizer.pad_token_id or 0
+
+
+def by_length(lengths: dict[int, int], batch_tokens: int) -> Iterator[list[int]]:
+    """Cut items into batches of like length, longest first, each within a budget of tokens.
+
+    Args:
+        lengths: Tokens of each item.
+        batch_tokens: Items times the longest of them; an item above it is a batch of its own.
+    """
+    batch: list[int] = []
+    for index in sorted(lengths, key=lambda index: -lengths[index]):
+        if batch and lengths[batch[0]] * (len(batch) + 1) > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def padded(
+    sequences: Sequence[Sequence[int]], pad: int, device: str, *, left: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ids and attention mask, both [B, T], of sequences padded with ``pad``."""
+    import torch
+
+    width = max(map(len, sequences))
+    ids = torch.full((len(sequences), width), pad)
+    mask = torch.zeros_like(ids)
+    for row, each in enumerate(sequences):
+        place = slice(width - len(each), width) if left else slice(len(each))
+        ids[row, place] = torch.tensor(each)
+        mask[row, place] = 1
+    return ids.to(device), mask.to(device)
