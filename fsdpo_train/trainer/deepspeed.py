@@ -55,9 +55,9 @@ def gathered(model: Any) -> Iterator[None]:
     if not spread:
         yield
         return
-    from deepspeed.zero import GatheredParameters
+    import deepspeed
 
-    with GatheredParameters(spread):
+    with deepspeed.zero.GatheredParameters(spread):
         yield
 
 
