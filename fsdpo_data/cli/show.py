@@ -53,15 +53,22 @@ def print_changes(regraded: Regraded) -> None:
     Console().print(table)
 
 
+def harmless(text: str) -> str:
+    """Return a text of others that a terminal shows as it is, and takes no orders from."""
+    from rich.markup import escape
+
+    return escape("".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text))
+
+
 def print_problem(problem: Mapping[str, Any], samples: int) -> None:
     """Print a problem and up to ``samples`` of its solutions, a step at a time."""
     from rich.console import Console
-    from rich.markup import escape
 
     console = Console()
-    console.rule(f"[bold]{problem['problem_id']}[/]  {escape(problem['source'])}", align="left")
-    console.print(textwrap.fill(problem["question"], console.width), markup=False, highlight=False)
-    console.print(f"[bold]gold[/] {escape(problem['answer'])}", highlight=False)
+    console.rule(f"[bold]{problem['problem_id']}[/]  {harmless(problem['source'])}", align="left")
+    question = textwrap.fill(problem["question"], console.width)
+    console.print(harmless(question), highlight=False)
+    console.print(f"[bold]gold[/] {harmless(problem['answer'])}", highlight=False)
     for solution in problem["solutions"][:samples]:
         _print_solution(console, solution)
     hidden = len(problem["solutions"]) - samples
@@ -71,10 +78,8 @@ def print_problem(problem: Mapping[str, Any], samples: int) -> None:
 
 
 def _print_solution(console: Console, solution: Mapping[str, Any]) -> None:
-    from rich.markup import escape
-
     colour = _COLOURS.get(solution["outcome"], "yellow")
-    answer = escape(solution["answer"]) if solution["answer"] is not None else "none"
+    answer = harmless(solution["answer"]) if solution["answer"] is not None else "none"
     cut = ", truncated" if solution["finish_reason"] == "length" else ""
     console.print(
         f"\n[bold {colour}]#{solution['sample_index']} {solution['outcome']}[/]  "
@@ -86,5 +91,5 @@ def _print_solution(console: Console, solution: Mapping[str, Any]) -> None:
     rewards = solution["step_rewards"] or [None] * len(steps)
     for number, (step, label, reward) in enumerate(zip(steps, labels, rewards, strict=True), 1):
         score = f" {reward:.2f}" if reward is not None else ""
-        body = escape(step.rstrip()).replace("\n", "\n" + " " * 8)
+        body = harmless(step.rstrip()).replace("\n", "\n" + " " * 8)
         console.print(f" {_SIGNS[label]} [dim]{number:>3}{score}[/]  {body}", highlight=False)

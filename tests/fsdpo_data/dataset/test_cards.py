@@ -17,6 +17,7 @@ from hub_server import TOKEN, client_env, run_client, running_hub
 from jinja2 import UndefinedError
 from paired_data import SOLUTIONS, paired_dataset
 
+from fsdpo_data.cli.show import print_problem
 from fsdpo_data.dataset.card import dataset_card, dataset_info
 from fsdpo_data.dataset.distributions import plots
 from fsdpo_data.dataset.manifest import read_manifest
@@ -168,3 +169,32 @@ def test_bars_and_histograms() -> None:
     assert shares([(-1, 2), (1, 3)]) == [("-0.1–0.0", 2), ("0.0–0.1", 0), ("0.1–0.2", 3)]
     assert shares([]) == []
     assert bars([]) == "" and histogram([]) == []
+
+
+def test_names_of_models_and_sources_are_no_markup(dataset: Path) -> None:
+    manifest = read_manifest(dataset)
+    manifest.spec.model.name = "a<script>alert(1)</script>|`b`"
+    manifest.spec.sources[0].name = "<img src=x>`<b>"
+    card = dataset_card(dataset, manifest).partition("\n---\n")[2]
+    shown = re.sub(r"```.*?```|`[^`\n]*`", "", card, flags=re.S)
+    assert "<script" not in shown and "<img" not in shown and "<b>" not in shown
+
+
+def test_a_terminal_takes_no_orders_from_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    order = "\x1b]0;mine\x07\x1b]52;c;aGk=\x07\x1b[2J\x9b2J\r"
+    solution = {
+        "sample_index": 0,
+        "outcome": "correct",
+        "answer": order,
+        "finish_reason": "stop",
+        "n_tokens": 1,
+        "solution_id": "0",
+        "completions": [f"Step 1{order}[bold]"],
+        "labels": None,
+        "step_rewards": None,
+    }
+    texts = dict.fromkeys(("source", "question", "answer"), order)
+    print_problem({"problem_id": "0", "solutions": [solution], **texts}, 1)
+    shown = capsys.readouterr().out
+    assert not {each for each in shown if not each.isprintable()} - {"\n"}
+    assert "[bold]" in shown
