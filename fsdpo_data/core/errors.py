@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Self
 
 
@@ -72,3 +73,10 @@ def nearest(
     """
     near = difflib.get_close_matches(name, list(known), n=most, cutoff=cutoff)
     return f" {said}: {', '.join(near)}." if near else ""
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra where this release came from: here, or an index."""
+    checkout = Path(__file__).resolve().parents[2]
+    here = (checkout / "pyproject.toml").is_file()
+    return f"pip install -e '{checkout}[{extra}]'" if here else f"pip install 'fsdpo[{extra}]'"

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.errors import InputError, Unavailable, install
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.tables import Table
 from fsdpo_data.hub.client import HubRepo, explain
@@ -193,7 +193,7 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
     except ImportError:
         raise Unavailable(
             "chat templates need the transformers package. Install it with "
-            "pip install 'fsdpo[train]', or choose a template other than chat."
+            f"{install('train')}, or choose a template other than chat."
         ) from None
     try:
         return AutoTokenizer.from_pretrained(

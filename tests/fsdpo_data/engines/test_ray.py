@@ -100,7 +100,7 @@ def test_a_scorer_is_not_copied_without_ray() -> None:
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(Unavailable, match=r"pip install 'fsdpo\[ray\]'"):
+    with pytest.raises(Unavailable, match=r"pip install -e '.*\[ray\]'"):
         Host.pick(SamplerOptions(engine="ray"))
 
 

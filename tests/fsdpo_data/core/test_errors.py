@@ -1,0 +1,16 @@
+"""Hints to install name what works where the user is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fsdpo_data.core import errors
+
+
+def test_a_checkout_and_a_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    assert errors.install("train") == f"pip install -e '{root}[train]'"
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "fsdpo_data/core/errors.py"))
+    assert errors.install("train") == "pip install 'fsdpo[train]'"
