@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.errors import FsdpoError, InputError, install
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.registry import engine_error
@@ -172,8 +172,8 @@ def start_ray() -> Any:
     except ImportError as error:
         raise engine_error(
             "ray",
-            f"Ray cannot be imported ({error}). Install it here and on every node with: pip "
-            "install 'fsdpo[ray]'.",
+            f"Ray cannot be imported ({error}). Install it here and on every node with: "
+            f"{install('ray')}.",
         ) from error
     if not is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

