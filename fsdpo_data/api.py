@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from fsdpo_data.answers import Verdict
-from fsdpo_data.answers.grader import get_grader
+from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.nouns import Pair, Problem, Solution
 from fsdpo_data.core.options import help_of, summary

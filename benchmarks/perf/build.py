@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 import typer
 from fsdpo_bench.recorded.outputs import read_outputs
 
-from fsdpo_data.answers.grader import get_grader
+from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.dataset.parquet import write_parquet

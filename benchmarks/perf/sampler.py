@@ -18,7 +18,7 @@ from pathlib import Path
 
 import typer
 
-from fsdpo_data.answers.grader import get_grader
+from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.run import RunDir

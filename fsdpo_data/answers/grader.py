@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.comparing.equal import STRICT, Options, equivalent, is_words
 from fsdpo_data.answers.finding.extract import Extraction, extract
 from fsdpo_data.answers.finding.stated import states
 from fsdpo_data.answers.reading.answer import Answer, read_answer
-from fsdpo_data.core.errors import SchemaError
 
 #: A gold answer, read once and then graded against as often as there are responses.
 Gold: TypeAlias = Answer
@@ -77,22 +75,3 @@ class MathGrader:
 def _is_prose(found: Extraction) -> bool:
     """Whether the answer is words around a value."""
     return not found.rule.startswith("boxed") and is_words(found.answer or "")
-
-
-_TOLERANCE = re.compile(r"0(\.\d+)?")
-
-
-def get_grader(version: str | None = None) -> Grader:
-    """Return the grader of that full name, e.g. ``math@1`` or ``math@1+tolerance=0.01``.
-
-    Raises:
-        SchemaError: if this release has no such grader.
-    """
-    strict = MathGrader()
-    name, plus, tolerance = (version or strict.version).partition("+tolerance=")
-    if name != strict.version or (plus and not _TOLERANCE.fullmatch(tolerance)):
-        raise SchemaError(
-            f"grader {version!r} is not in this release, which has {strict.version} and, for "
-            f"numbers within 1 %, {strict.version}+tolerance=0.01."
-        )
-    return MathGrader(float(tolerance)) if plus else strict

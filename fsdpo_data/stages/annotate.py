@@ -20,8 +20,8 @@ from typing import Any
 import orjson
 
 from fsdpo_data.answers import Grader, Verdict
-from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.answers.pool import GraderPool
+from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.log import Span
 from fsdpo_data.core.nouns import Solution

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fsdpo_data.answers import Grader, Verdict
-from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.answers.pool import pooled
+from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import Solution
 from fsdpo_data.core.options import Option

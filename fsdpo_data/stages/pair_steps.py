@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.answers import Grader
-from fsdpo_data.answers.grader import get_grader
 from fsdpo_data.answers.pool import pooled
+from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.nouns import Pair

@@ -16,7 +16,7 @@ import pytest
 from helpers import TEXTS, build_spec, problem_set, small_build
 
 from fsdpo_data.answers import Grader, Verdict
-from fsdpo_data.answers.grader import get_grader
+from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.cli.app import main
 from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError
 from fsdpo_data.core.progress import LineProgress

@@ -1,0 +1,28 @@
+"""Graders by their full names; which rules those stand for is loaded when one is asked for."""
+
+from __future__ import annotations
+
+import re
+
+from fsdpo_data.answers import Grader
+from fsdpo_data.core.errors import SchemaError
+
+_TOLERANCE = re.compile(r"0(\.\d+)?")
+
+
+def get_grader(version: str | None = None) -> Grader:
+    """Return the grader of that full name, e.g. ``math@1`` or ``math@1+tolerance=0.01``.
+
+    Raises:
+        SchemaError: if this release has no such grader.
+    """
+    from fsdpo_data.answers.grader import MathGrader
+
+    strict = MathGrader()
+    name, plus, tolerance = (version or strict.version).partition("+tolerance=")
+    if name != strict.version or (plus and not _TOLERANCE.fullmatch(tolerance)):
+        raise SchemaError(
+            f"grader {version!r} is not in this release, which has {strict.version} and, for "
+            f"numbers within 1 %, {strict.version}+tolerance=0.01."
+        )
+    return MathGrader(float(tolerance)) if plus else strict
