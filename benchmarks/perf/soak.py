@@ -1,91 +1,15 @@
 """Build, kill, go on, validate, over and over: does anything wear out?
 
-    python benchmarks/perf/soak.py --minutes 30
-
-Two workers annotate. In every cycle one build is killed once to three times, by SIGKILL or SIGTERM,
-at any moment of the seconds that it takes undisturbed; then it goes on to its end, is validated and
-compared with the first, file by file. Counted are cycles, kills, builds that did not end, datasets
-that differ or are not valid, and runs that left processes behind. It exits with 1 if there are any.
+The harness stands with the proofs, in ``tests/support/soak_harness.py``; so does what is counted.
 """
 
 from __future__ import annotations
 
-import argparse
-import random
-import shutil
-import signal
 import sys
-import tempfile
-import time
-from collections import Counter
 from pathlib import Path
 
-from killing import START, Moment, Watched, digests, watched
-from writing_commands import Case, Inputs, all_cases
-
-#: What must stay 0.
-FAULTS = ("failed", "differing", "invalid", "orphaned")
-
-
-def cycle(
-    case: Case, inputs: Inputs, out: Path, seconds: float, rng: random.Random
-) -> Counter[str]:
-    """Kill a build a few times, let it end, validate it; return what was counted."""
-    counted: Counter[str] = Counter(cycles=1)
-    runs = []
-    for _ in range(rng.randint(1, 3)):
-        how = signal.SIGTERM if rng.random() < 0.2 else signal.SIGKILL
-        moment = Moment(START, rng.uniform(0, seconds), how)
-        runs.append(_start(case, inputs, out, moment))
-        counted["kills"] += runs[-1].code != 0
-    runs.append(_start(case, inputs, out))
-    counted["failed"] += runs[-1].code != 0
-    line = [sys.executable, "-m", "fsdpo_data", "validate", str(out)]
-    counted["invalid"] += watched(line, inputs.env, below=out).code != 0
-    counted["orphaned"] += sum(bool(ran.orphans) for ran in runs)
-    return counted
-
-
-def _start(case: Case, inputs: Inputs, out: Path, kill: Moment | None = None) -> Watched:
-    line = [*case.line(out), *(case.again if out.exists() else ())]
-    ran = watched(line, inputs.env, below=out, kill=kill)
-    if not kill and ran.code != 0:
-        print(ran.said, file=sys.stderr)
-    return ran
-
-
-def soak(case: Case, inputs: Inputs, folder: Path, minutes: float, seed: int) -> Counter[str]:
-    """Run cycles for so many minutes; tell of them on stderr."""
-    rng, out, total = random.Random(seed), folder / "soaked", Counter[str]()
-    started = time.monotonic()
-    whole = _start(case, inputs, out)
-    first, seconds = digests(out), whole.seen["end"]
-    while not total["cycles"] or time.monotonic() - started < 60 * minutes:
-        shutil.rmtree(out)
-        total += cycle(case, inputs, out, seconds, rng)
-        total["differing"] += digests(out) != first
-        said = ", ".join(f"{count} {name}" for name, count in total.items())
-        print(f"{(time.monotonic() - started) / 60:.1f} min: {said}", file=sys.stderr, flush=True)
-    return total
-
-
-def main() -> None:
-    """Make the inputs, soak, and print the counts."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--problems", type=int, default=6000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        inputs = Inputs(Path(name), options.problems)
-        inputs.record("many", options.problems)
-        case = all_cases(inputs)["build"]
-        total = soak(case, inputs, Path(name), options.minutes, options.seed)
-        inputs.hub.stop()
-    counts = {"cycles": 0, "kills": 0, **dict.fromkeys(FAULTS, 0), **total}
-    print(", ".join(f"{count} {name}" for name, count in counts.items()))
-    sys.exit(any(total[name] for name in FAULTS))
-
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
+from soak_harness import main
 
 if __name__ == "__main__":
     main()

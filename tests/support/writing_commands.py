@@ -20,13 +20,11 @@ from typing import Any
 from unittest.mock import patch
 
 import orjson
+from hub_repo import sha256
+from hub_server import TOKEN, HubServer
 from killing import digests
 
 from fsdpo_data.models.resolve import resolve
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
-from hub_repo import sha256
-from hub_server import TOKEN, HubServer
 
 #: Optimizer steps of a training run, and between its checkpoints.
 STEPS, SAVE_EVERY = 6, 2
