@@ -47,7 +47,16 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def command(inputs: tuple[Path, Path], out: Path, *more: str) -> list[str]:
     problems, recorded = inputs
     line = [sys.executable, "-m", "fsdpo_data", "build", "--problems", str(problems)]
-    line += ["--samples", "8", "--engine", "scripted", "--replay", str(recorded), "--batch", "16"]
+    line += [
+        "--samples",
+        "8",
+        "--engine",
+        "scripted",
+        "--replay",
+        str(recorded),
+        "--batch-size",
+        "16",
+    ]
     return [*line, "--out", str(out), *more]
 
 
