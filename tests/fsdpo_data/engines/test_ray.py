@@ -169,7 +169,7 @@ class TestCopies:
 
 def fsdpo(tool: str, *line: object, **environment: str) -> subprocess.CompletedProcess[str]:
     ran = subprocess.run(
-        [sys.executable, "-m", f"{tool}.cli", *map(str, line)],
+        [sys.executable, "-m", tool, *map(str, line)],
         capture_output=True,
         text=True,
         env=os.environ | environment,
