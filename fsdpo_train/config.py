@@ -92,12 +92,12 @@ class TrainConfig(Options):
         super().__post_init__()
         for name in ("data", "out"):  # who calls the library may write text
             object.__setattr__(self, name, Path(getattr(self, name)))
-        name = self.deepspeed
-        if name is not None and name not in DEEPSPEED_PRESETS and not Path(name).is_file():
+        preset = self.deepspeed
+        if preset is not None and preset not in DEEPSPEED_PRESETS and not Path(preset).is_file():
             raise InputError(
                 f"expected {', '.join(DEEPSPEED_PRESETS)} or a DeepSpeed config file.",
                 field=f"{type(self).__name__}.deepspeed",
-                value=name,
+                value=preset,
             )
         if self.lora and name == "zero3":
             raise InputError(

@@ -165,7 +165,8 @@ class Collator:
         for row in rows:
             pairs.setdefault(row["group"], []).extend((a, b) for a, b in row["pairs"])
         pairs = {number: listed for number, listed in pairs.items() if listed} or pairs
-        batch, values = [], []
+        batch: list[Group] = []
+        values: list[np.ndarray] = []
         for number, listed in pairs.items():
             # A filler has no pair, and still something to compute.
             group, kept = _only(self.groups[number], listed or self.groups[number].pairs[:1])

@@ -184,7 +184,8 @@ def _tree(groups: Sequence[Group], width: int, longest: int) -> dict[str, Tensor
 
     prompts = [group.solutions[0].n_prompt for group in groups]
     place_RL = torch.zeros(len(groups), width, dtype=torch.long)  # padding finds anything
-    branches, rows = [], []
+    branches: list[Tensor] = []
+    rows: list[int] = []
     for row, (group, start) in enumerate(zip(groups, prompts, strict=True)):
         place_RL[row, :start] = row * max(prompts) + torch.arange(start)
         for solution in group.solutions:

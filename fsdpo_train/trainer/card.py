@@ -32,7 +32,7 @@ def write_card(config: TrainConfig, identity: Mapping[str, str], report: Any) ->
 
     sealed, on_hub = (config.data / MANIFEST).exists(), not config.data.exists()
     name, _, revision = identity.get("model", "").rpartition("@")
-    processes = (int(os.environ.get(each, "1")) for each in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    world, local = (int(os.environ.get(each, "1")) for each in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     run = Run(
         stage=config.stage,
         name=config.out.resolve().name,
@@ -43,7 +43,7 @@ def write_card(config: TrainConfig, identity: Mapping[str, str], report: Any) ->
         options={**_nameless(config, identity), **_versions()},
         changed=_nameless(config, _changed(config)),
         manifest=read_manifest(config.data).plain() if sealed else None,
-        processes=tuple(processes),
+        processes=(world, local),
     )
     with explained(config.out, saved=0):
         write_atomic(config.out / "README.md", model_card(run).encode())

@@ -74,7 +74,7 @@ def ordered_trainer() -> Any:
     import torch
     import transformers
 
-    class Order(torch.utils.data.Sampler):  # type: ignore[type-arg]
+    class Order(torch.utils.data.Sampler):  # type: ignore[misc]
         def __init__(self, rows: datasets.Dataset, config: TrainConfig) -> None:
             self.rows = len(rows)
             self.lengths = [length for length in rows["length"] if length]  # fillers have none
@@ -91,7 +91,7 @@ def ordered_trainer() -> Any:
             yield from grouped_order(self.lengths, size, self.config.seed, self.epoch, group)
             yield from range(len(self.lengths), self.rows)
 
-    class Trainer(transformers.Trainer):
+    class Trainer(transformers.Trainer):  # type: ignore[misc]
         def __init__(self, config: TrainConfig, **options: Any) -> None:
             self.stage_config = config
             super().__init__(**options)
