@@ -90,8 +90,6 @@ class TrainConfig(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("data", "out"):  # who calls the library may write text
-            object.__setattr__(self, name, Path(getattr(self, name)))
         preset = self.deepspeed
         if preset is not None and preset not in DEEPSPEED_PRESETS and not Path(preset).is_file():
             raise InputError(
@@ -99,7 +97,7 @@ class TrainConfig(Options):
                 field=f"{type(self).__name__}.deepspeed",
                 value=preset,
             )
-        if self.lora and name == "zero3":
+        if self.lora and preset == "zero3":
             raise InputError(
                 "adapters cannot be merged into weights that zero3 spreads over processes. Use "
                 "zero2: LoRA leaves little for zero3 to save.",
