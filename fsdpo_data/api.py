@@ -21,7 +21,7 @@ from fsdpo_data.core.options import help_of, summary
 from fsdpo_data.core.progress import SILENT, Progress
 from fsdpo_data.core.rows import scan
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.derive import StageOptions, derive
 from fsdpo_data.dataset.diff import Difference
 from fsdpo_data.dataset.diff import diff as compare
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
@@ -41,7 +41,6 @@ from fsdpo_data.stages.decontaminate import (
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.merge import MergeOptions, merge
-from fsdpo_data.stages.options import StageOptions
 from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions

@@ -28,7 +28,7 @@ from fsdpo_data.engines.samplers.tokens import encode_prompt
 from fsdpo_data.engines.samplers.vllm import VllmSampler
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.problems.load import ProblemSet, load_problems
-from fsdpo_data.stages.sample import BuildSpec, sample_owed
+from fsdpo_data.stages.sample import Build, BuildSpec, sample_problems
 
 
 def main(
@@ -86,8 +86,11 @@ def through_build(batch: int) -> Callable[[VllmSampler, BuildSpec, ProblemSet], 
             RunDir.open(Path(out) / "run", spec.config(source.problems), resume=False) as run,
         ):
             started = time.perf_counter()
-            tokens = sample_owed(run, spec, source.problems, lambda: sampler, batch, LineProgress())
-            return tokens / (time.perf_counter() - started)
+            job = Build(spec, source, lambda: sampler, batch)
+            sample_problems(run, job, source.problems, LineProgress())
+            seconds = time.perf_counter() - started
+            sampled = (each for record in run.records(run.spans) for each in record["completions"])
+            return sum(each["n_tokens"] for each in sampled) / seconds
 
     return measure
 

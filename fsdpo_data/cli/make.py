@@ -12,11 +12,11 @@ from fsdpo_data.cli.launch import DATA
 from fsdpo_data.cli.options import command
 from fsdpo_data.cli.show import print_changes, print_summary
 from fsdpo_data.core.progress import progress
+from fsdpo_data.dataset.derive import StageOptions
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontaminate
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions, cost_line
 from fsdpo_data.stages.merge import MergeOptions, ShardedOptions, run_shard
-from fsdpo_data.stages.options import StageOptions
 from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.pipeline import BuildOptions
 from fsdpo_data.stages.score import ScoreOptions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,14 @@ class LineFile:
             end += length
         self._file.truncate(end)
         self._file.seek(end)
+
+
+def read_spans(path: Path, spans: Iterable[Span]) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a file that are at ``spans``, in that order."""
+    with path.open("rb") as file:
+        for start, length in spans:
+            file.seek(start)
+            yield orjson.loads(file.read(length))
 
 
 def indexed(

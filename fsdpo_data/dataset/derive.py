@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, whole
 from fsdpo_data.core.identity import canonical_json, digest
 from fsdpo_data.core.job_shard import WHOLE, JobShard
+from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import Manifest, files_digest, read_manifest
 from fsdpo_data.dataset.parquet import write_parquet
@@ -25,6 +27,7 @@ from fsdpo_data.dataset.parts import FileEntry, PairCounts, Spec
 from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, claim
 from fsdpo_data.dataset.seal import seal
 from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.engines.options import Resume
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,15 +100,17 @@ class Draft:
         self.manifest.rows.pairs = 0
         self.manifest.pairs = self.manifest.spec.pair = None
 
-    def add_pairs(self, tables: Sequence[Callable[[], pa.Table]]) -> None:
-        """Write files of pairs, one per table maker, in place of the parent's."""
+    def add_pairs(self, make: Callable[[Path], pa.Table]) -> None:
+        """Write in place of the parent's pairs those that ``make`` finds in each file."""
+        files = self.files("solutions")
         self.drop_pairs()
-        paths = [f"pairs/train-{i:05d}-of-{len(tables):05d}.parquet" for i in range(len(tables))]
-        self.paths += paths
-        for path, make in zip(paths, tables, strict=True):
+        self.progress.phase("pair", len(files))
+        for i, file in enumerate(files):
+            path = f"pairs/train-{i:05d}-of-{len(files):05d}.parquet"
+            self.paths.append(path)
             if self._rewritten(path) is None:
                 (self.root / "pairs").mkdir(exist_ok=True)
-                write_parquet(make(), self.root / path)
+                write_parquet(make(file), self.root / path)
             self.progress.advance(1)
 
     def describe_pairs(self, counts: PairCounts) -> None:
@@ -130,7 +135,7 @@ class Stage(Protocol):
 
         Asked of the first stage only: those after it work on what it makes.
         """
-        ...
+        return None
 
     def run(self, draft: Draft) -> None:
         """Write the stage's files, and say in ``draft.manifest`` what has changed."""
@@ -143,6 +148,25 @@ class ShardedStage(Stage, Protocol):
     def run_shard(self, draft: Draft, shard: JobShard) -> None:
         """Do one job's part, so that :meth:`run` finds it done."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageOptions(Options, ABC):
+    """From a sealed dataset to a new one.
+
+    Attributes:
+        data: A sealed dataset; it is left as it is.
+        out: Directory of the new dataset.
+        resume: Go on with the run in `out`.
+    """
+
+    data: Annotated[str | Path, Option(positional=True)] = field(kw_only=False)
+    out: str | Path
+    resume: Resume = False
+
+    @abstractmethod
+    def stage(self) -> Stage:
+        """Check what was asked for, and return what does it; models load when they are needed."""
 
 
 def derive(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ from fsdpo_data.dataset.parts import (
 )
 from fsdpo_data.dataset.run import CONFIG, MANIFEST
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
-from fsdpo_data.dataset.tally import Shard, Tally
+from fsdpo_data.dataset.tally import Tally
 
 #: What is wrong with a manifest is named at most so many times.
 SHOWN = 3
@@ -82,35 +82,23 @@ class Manifest(Growing):
 
 
 def make_manifest(
-    root: Path,
-    spec: Mapping[str, Any],
-    problems: FileEntry,
-    shards: Sequence[Shard],
-    quarantined: Mapping[str, int],
+    spec: Mapping[str, Any], files: list[FileEntry], tally: Tally, quarantined: Mapping[str, int]
 ) -> Manifest:
     """Describe a dataset whose files are all in place.
 
     Args:
-        root: The dataset's directory.
         spec: The run's config as in ``config.json``.
-        problems: The one file of the ``problems`` config.
-        shards: The files of the ``solutions`` config.
+        files: The one file of ``problems``, then those of ``solutions``.
+        tally: The counts over all solutions.
         quarantined: Rejected input rows by reason.
     """
-    tally = Tally()
-    for shard in shards:
-        tally.add(shard.tally)
-    files = [problems]
-    for shard in shards:
-        path = shard.file.relative_to(root).as_posix()
-        files.append(FileEntry.describe(root, path, shard.rows, shard.text_sha256))
     return Manifest(
         schema_version=SCHEMA_VERSION,
         digest=files_digest(files),
         parent=digest(spec["sources"]),
         made_by=f"fsdpo {__version__}",
         spec=Spec.of({"digest": digest(spec), **spec}),
-        rows=Rows(problems=problems.rows, solutions=tally.solutions, pairs=0),
+        rows=Rows(problems=files[0].rows, solutions=tally.solutions, pairs=0),
         quarantined=dict(sorted(quarantined.items())),
         **tally.counts(),
         statistics=Statistics(

@@ -11,20 +11,21 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import orjson
 
 from fsdpo_data.core.errors import RunMismatch, StoreError
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.identity import canonical_json, digest
-from fsdpo_data.core.log import LineFile, Span
+from fsdpo_data.core.log import LineFile, read_spans
 from fsdpo_data.core.sampling import Completion, is_completion
 
 CONFIG, COMPLETIONS, MANIFEST = "config.json", "completions.jsonl", "manifest.json"
+QUARANTINE = "quarantine.jsonl"
 
 
 class RunDir:
@@ -32,11 +33,14 @@ class RunDir:
 
     Attributes:
         path: The directory.
+        completions: The raw completions, one problem a line.
+        spans: Where the complete records so far are among them, by problem id.
+        torn: Records found broken on opening; their problems are owed again.
     """
 
     def __init__(self, path: Path, lines: LineFile) -> None:
-        self.path = path
-        self._lines = lines
+        self.path, self._lines = path, lines
+        self.completions, self.spans, self.torn = lines.path, lines.spans, lines.torn
 
     @classmethod
     @contextlib.contextmanager
@@ -65,25 +69,9 @@ class RunDir:
         ):
             yield cls(path, lines)
 
-    @property
-    def completions(self) -> Path:
-        """The raw completions, one problem a line."""
-        return self._lines.path
-
-    @property
-    def spans(self) -> dict[str, Span]:
-        """Complete records so far, by problem id."""
-        return self._lines.spans
-
-    @property
-    def torn(self) -> int:
-        """Records found broken on opening; their problems are owed again."""
-        return self._lines.torn
-
-    @property
-    def sealed(self) -> bool:
-        """Whether the dataset is complete."""
-        return (self.path / MANIFEST).exists()
+    def records(self, keys: Iterable[str]) -> Iterator[dict[str, Any]]:
+        """Yield the record of each problem: ``prompt`` and ``completions``."""
+        return read_spans(self.completions, (self.spans[key] for key in keys))
 
     def append(self, records: Sequence[tuple[str, str, Sequence[Completion]]]) -> None:
         """Write (problem id, prompt, completions) records whole, and wait until they are on disk.
@@ -138,19 +126,15 @@ def claim(path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[No
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / ".lock").open("ab")
     with lock:
-        _take(lock, path)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError(
+                f"{path}: another process is writing to this run. Wait for it to end, or choose "
+                "another `out`."
+            ) from None
         _check_config(path, config, resume=resume)
         yield
-
-
-def _take(lock: IO[bytes], path: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StoreError(
-            f"{path}: another process is writing to this run. Wait for it to end, or choose "
-            "another `out`."
-        ) from None
 
 
 def _check_config(path: Path, config: Mapping[str, Any], *, resume: bool) -> None:
@@ -198,6 +182,3 @@ def differing_keys(
         elif before != now and key != "config_digest":
             changed.append((prefix + key, before, now))
     return changed
-
-
-QUARANTINE = "quarantine.jsonl"

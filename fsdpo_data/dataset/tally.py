@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fsdpo_data.answers import Verdict
@@ -42,15 +41,15 @@ class Tally:
 
     def add(self, other: Tally) -> None:
         """Add the counts of another shard."""
-        self.outcomes += other.outcomes
-        self.rules += other.rules
-        self.labels += other.labels
-        self.solutions += other.solutions
-        self.tokens += other.tokens
-        self.seconds += other.seconds
-        self.truncated += other.truncated
-        self.unique += other.unique
-        self.accuracies += other.accuracies
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+    def add_samples(self, samples: Sequence[Mapping[str, Any]]) -> None:
+        """Add what sampling the solutions of one problem took."""
+        self.tokens += sum(sample["n_tokens"] for sample in samples)
+        self.seconds += sum(sample["seconds"] for sample in samples)
+        self.truncated += sum(sample["finish_reason"] == "length" for sample in samples)
+        self.unique += len({sample["text"] for sample in samples})
 
     def add_verdicts(self, verdicts: Sequence[Verdict], steps: Sequence[int]) -> None:
         """Add the verdicts on the samples of one problem, which have so many steps each."""
@@ -70,13 +69,3 @@ class Tally:
             "labels": {"steps": self.labels.total(), **dict(sorted(self.labels.items()))},
             "grader_rules": dict(sorted(self.rules.items())),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """A written shard: its file, the digest of its texts before segmentation, its counts."""
-
-    file: Path
-    rows: int
-    text_sha256: str
-    tally: Tally

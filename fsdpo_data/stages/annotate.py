@@ -15,21 +15,20 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-import orjson
-
-from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers import Grader
 from fsdpo_data.answers.pool import GraderPool
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import StoreError
-from fsdpo_data.core.log import Span
+from fsdpo_data.core.log import Span, read_spans
 from fsdpo_data.core.nouns import Solution
 from fsdpo_data.core.sampling import solution_id
 from fsdpo_data.core.workers import worker_processes
 from fsdpo_data.dataset.parquet import text_bytes, write_parquet
+from fsdpo_data.dataset.parts import FileEntry
+from fsdpo_data.dataset.run import COMPLETIONS
 from fsdpo_data.dataset.schema import to_table
-from fsdpo_data.dataset.tally import Shard, Tally
+from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.steps.labels import outcome_labels
 from fsdpo_data.steps.segment import get_segmenter
 
@@ -44,24 +43,26 @@ class ShardTask:
     """What a worker needs to write one shard.
 
     Attributes:
-        completions: The raw completions file.
-        problems: (problem id, gold, span in ``completions``) in the order of the rows.
-        target: Parquet file to write.
-        sampling: Result of ``schema.sampling_id``.
+        root: The run directory.
+        path: Parquet file to write there.
+        problems: (problem id, gold, span in the raw completions) in the order of the rows.
+        sampling: Result of :func:`~fsdpo_data.core.sampling.sampling_id`.
         segmenter: Full name of the segmenter.
         grader: Full name of the grader.
     """
 
-    completions: Path
+    root: Path
+    path: str
     problems: Sequence[tuple[str, str, Span]]
-    target: Path
     sampling: str
     segmenter: str
     grader: str
 
 
-def annotate(tasks: Sequence[ShardTask], workers: int | None = None) -> Iterator[Shard]:
-    """Write the shards, in order.
+def annotate(
+    tasks: Sequence[ShardTask], workers: int | None = None
+) -> Iterator[tuple[FileEntry, Tally]]:
+    """Write the shards, in order; yield each file and its counts.
 
     Args:
         tasks: One task per shard.
@@ -74,23 +75,22 @@ def annotate(tasks: Sequence[ShardTask], workers: int | None = None) -> Iterator
     workers = workers or len(os.sched_getaffinity(0))
     if workers == 1 or raw < WORTH_A_POOL:
         yield from map(write_shard, tasks)
-        return
-    if len(tasks) < workers:
+    elif len(tasks) < workers:
         # Grading is most of the work, so the cores share each shard.
         with GraderPool(partial(get_grader, tasks[0].grader), workers) as pool:
             yield from (write_shard(task, pool) for task in tasks)
-        return
-    with worker_processes(workers) as pool:
-        try:
-            yield from pool.map(write_shard, tasks)
-        except BrokenProcessPool as error:
-            raise StoreError(
-                "A worker that was writing the dataset died, most likely for want of memory. "
-                "Nothing sealed is lost: run again with `resume=True` and fewer `workers`."
-            ) from error
+    else:
+        with worker_processes(workers) as processes:
+            try:
+                yield from processes.map(write_shard, tasks)
+            except BrokenProcessPool as error:
+                raise StoreError(
+                    "A worker that was writing the dataset died, most likely for want of memory. "
+                    "Nothing sealed is lost: run again with `resume=True` and fewer `workers`."
+                ) from error
 
 
-def write_shard(task: ShardTask, grader: Grader | None = None) -> Shard:
+def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntry, Tally]:
     """Segment, grade and label the samples of some problems, and write them as one file.
 
     Args:
@@ -98,11 +98,17 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> Shard:
         grader: Does the grading; one of this process if None.
     """
     _, segment = get_segmenter(task.segmenter)
-    records = list(_records(task))
-    judged = iter((grader or get_grader(task.grader)).grade(_pairs(records)))
+    spans = [span for _, _, span in task.problems]
+    records = list(read_spans(task.root / COMPLETIONS, spans))
+    responses = [
+        (gold, sample["text"])
+        for (_, gold, _), record in zip(task.problems, records, strict=True)
+        for sample in record["completions"]
+    ]
+    judged = iter((grader or get_grader(task.grader)).grade(responses))
     solutions: list[Solution] = []
     tally, texts = Tally(), hashlib.sha256()
-    for problem_id, _, record in records:
+    for (problem_id, _, _), record in zip(task.problems, records, strict=True):
         samples = record["completions"]
         verdicts = list(islice(judged, len(samples)))
         for index, (sample, verdict) in enumerate(zip(samples, verdicts, strict=True)):
@@ -122,31 +128,9 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> Shard:
                 )
             )
             texts.update(text_bytes(sample["text"]))
-        tally.add(_tally(samples, verdicts, solutions[-len(samples) :]))
-    write_parquet(to_table("solutions", solutions), task.target)
-    return Shard(task.target, len(solutions), texts.hexdigest(), tally)
-
-
-def _records(task: ShardTask) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    with task.completions.open("rb") as file:
-        for problem_id, gold, (start, length) in task.problems:
-            file.seek(start)
-            yield problem_id, gold, orjson.loads(file.read(length))
-
-
-def _pairs(records: Sequence[tuple[str, str, dict[str, Any]]]) -> list[tuple[str, str]]:
-    return [(gold, each["text"]) for _, gold, record in records for each in record["completions"]]
-
-
-def _tally(
-    samples: Sequence[dict[str, Any]], verdicts: Sequence[Verdict], solutions: Sequence[Solution]
-) -> Tally:
-    """Count the samples of one problem."""
-    tally = Tally(
-        tokens=sum(sample["n_tokens"] for sample in samples),
-        seconds=sum(sample["seconds"] for sample in samples),
-        truncated=sum(sample["finish_reason"] == "length" for sample in samples),
-        unique=len({sample["text"] for sample in samples}),
-    )
-    tally.add_verdicts(verdicts, [len(each.completions) for each in solutions])
-    return tally
+        made = solutions[-len(samples) :]
+        tally.add_verdicts(verdicts, [len(each.completions) for each in made])
+        tally.add_samples(samples)
+    write_parquet(to_table("solutions", solutions), task.root / task.path)
+    entry = FileEntry.describe(task.root, task.path, len(solutions), texts.hexdigest())
+    return entry, tally

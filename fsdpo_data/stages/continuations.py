@@ -6,25 +6,31 @@ The unit that survives a stop is a beginning with its N continuations, one line 
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
-
+from fsdpo_data.answers import Grader
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
 from fsdpo_data.core.job_shard import WHOLE, JobShard
+from fsdpo_data.core.nouns import Outcome, Solution
 from fsdpo_data.core.options import Option
-from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.dataset.derive import Draft
-from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.derive import Draft, StageOptions
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.parts import Spent
 from fsdpo_data.dataset.run import RunDir
+from fsdpo_data.engines.load import Host
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.stages.options import StageOptions
+from fsdpo_data.models.resolve import Weights, resolve_weights
+from fsdpo_data.stages.sample import sample_owed
+
+log = logging.getLogger(__name__)
 
 #: Id and text of what is to be continued.
 Beginning = tuple[str, str]
@@ -79,87 +85,88 @@ class Continuer:
         how = {key: value for key, value in asdict(self.sampling).items() if key != "n"}
         return digest("continuing", ID_VERSION, self.model, how)
 
-    def open(self, draft: Draft, folder: str) -> AbstractContextManager[RunDir]:
-        """Open the continuations in a folder of a new dataset."""
-        config = {"sampling": asdict(self.sampling), "model": asdict(self.model)}
-        # The draft's directory is claimed: whatever is in the folder is of the same spec.
-        return RunDir.open(draft.root / folder, config, resume=True)
-
-    def sample_owed(
+    @contextlib.contextmanager
+    def run(
         self,
-        run: RunDir,
+        draft: Draft,
+        folder: str,
         wanted: Callable[[], Iterable[Beginning]],
-        progress: Progress,
         shard: JobShard = WHOLE,
-    ) -> None:
-        """Continue what has no continuations yet.
+    ) -> Iterator[RunDir]:
+        """Open the continuations in a folder of a new dataset, and sample what is owed of them.
 
         Args:
-            run: Where they are kept.
+            draft: The dataset.
+            folder: Where in its directory they are kept.
             wanted: Yields the beginnings; called twice, so that they need not be held.
-            progress: Told of every batch.
             shard: Which of them.
         """
-        keys = set(shard.of(list(dict.fromkeys(key for key, _ in wanted()))))
-        owed = len(keys - run.spans.keys())
-        if not owed:
-            return
-        progress.phase("load", 1)
-        sampler = self.make_sampler()
-        progress.phase("continue", len(keys), done=len(keys) - owed)
-        chunk: dict[str, str] = {}
-        for key, prompt in wanted():
-            if key in keys and key not in run.spans:
-                chunk[key] = prompt
-            if len(chunk) == self.batch:
-                self._sample(run, sampler, chunk, progress)
-                chunk = {}
-        if chunk:
-            self._sample(run, sampler, chunk, progress)
+        config = {"sampling": asdict(self.sampling), "model": asdict(self.model)}
+        # The draft's directory is claimed: whatever is in the folder is of the same spec.
+        with RunDir.open(draft.root / folder, config, resume=True) as run:
+            keys = shard.of(list(dict.fromkeys(key for key, _ in wanted())))
+            sample_owed(
+                run,
+                keys,
+                _first_of(set(keys) - run.spans.keys(), wanted()),
+                self.sampling,
+                self.make_sampler,
+                batch=self.batch,
+                phase="continue",
+                progress=draft.progress,
+            )
+            yield run
 
-    def _sample(
-        self, run: RunDir, sampler: Sampler, chunk: Mapping[str, str], progress: Progress
-    ) -> None:
-        results = sampler.sample(list(chunk.values()), self.sampling)
-        run.append(
-            [
-                (key, prompt, done)
-                for (key, prompt), done in zip(chunk.items(), results, strict=True)
-            ]
+    def bill(self, run: RunDir, manifest: Manifest) -> Spent:
+        """Return what the continuations cost, and add it to what the dataset has cost."""
+        tokens, seconds = 0, 0.0
+        for record in run.records(run.spans):
+            for each in record["completions"]:
+                tokens += each["n_tokens"]
+                seconds += each["seconds"]
+        spent = Spent(
+            n=self.sampling.n,
+            beginnings=len(run.spans),
+            continuations=len(run.spans) * self.sampling.n,
+            tokens=tokens,
+            seconds=round(seconds, 3),
         )
-        tokens = sum(each.n_tokens for completions in results for each in completions)
-        progress.advance(len(chunk), tokens)
+        manifest.cost.tokens += spent.tokens
+        manifest.cost.seconds = round(manifest.cost.seconds + spent.seconds, 3)
+        return spent
 
 
-def continuations(run: RunDir, keys: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yield the record of each beginning: ``prompt`` and ``completions``."""
-    with run.completions.open("rb") as file:
-        for key in keys:
-            start, length = run.spans[key]
-            file.seek(start)
-            yield orjson.loads(file.read(length))
+def _first_of(keys: set[str], found: Iterable[Beginning]) -> Iterator[Beginning]:
+    """Yield the first beginning of each key."""
+    for key, text in found:
+        if key in keys:
+            keys.remove(key)
+            yield key, text
 
 
-def cost(run: RunDir, sampling: SamplingSpec) -> Spent:
-    """Return what continuations cost."""
-    tokens, seconds = 0, 0.0
-    for record in continuations(run, run.spans):
-        for each in record["completions"]:
-            tokens += each["n_tokens"]
-            seconds += each["seconds"]
-    return Spent(
-        n=sampling.n,
-        beginnings=len(run.spans),
-        continuations=len(run.spans) * sampling.n,
-        tokens=tokens,
-        seconds=round(seconds, 3),
-    )
+def judged(
+    run: RunDir, asked: Sequence[tuple[str, Solution]], golds: Mapping[str, str], grader: Grader
+) -> Iterator[list[tuple[dict[str, Any], Outcome]]]:
+    """Grade the continuations of beginnings, each joined with what it continues.
 
+    Args:
+        run: Holds the continuations.
+        asked: Ids of beginnings, each with a solution that begins so.
+        golds: Gold answers by problem id.
+        grader: Does the grading.
 
-def add_cost(manifest: Manifest, spent: Spent) -> None:
-    """Add what continuations cost to what the dataset has cost."""
-    manifest.cost.tokens += spent.tokens
-    manifest.cost.seconds = round(manifest.cost.seconds + spent.seconds, 3)
+    Yields:
+        Of each beginning the continuations and what became of them.
+    """
+    keys = [key for key, _ in asked]
+    responses = [
+        (golds[solution.problem_id], record["prompt"][len(solution.prompt) :] + each["text"])
+        for (_, solution), record in zip(asked, run.records(keys), strict=True)
+        for each in record["completions"]
+    ]
+    verdicts = iter(grader.grade(responses))
+    for record in run.records(keys):  # again, so that they need not be held
+        yield [(each, next(verdicts).status) for each in record["completions"]]
 
 
 def continuation_sampling(manifest: Manifest, n: int, **changes: Any) -> SamplingSpec:
@@ -193,3 +200,36 @@ class ContinueOptions(StageOptions, SamplerOptions):
     temperature: Annotated[float | None, _AS_SAMPLED] = None
     top_p: Annotated[float | None, _AS_SAMPLED] = None
     max_tokens: Annotated[int | None, _AS_SAMPLED] = None
+
+    def continuer(self, n: int) -> Continuer:
+        """Resolve the model that gives ``n`` continuations; its weights are loaded when needed.
+
+        Raises:
+            InputError: if the model is not the one that sampled.
+            Unavailable: if the engine is not installed, or there is no such model.
+        """
+        manifest = read_manifest(Path(self.data))
+        model = self._who_continues(manifest)
+        host = Host.pick(self)
+        changes = ("temperature", "top_p", "max_tokens", "seed")
+        return Continuer(
+            model.ref,
+            continuation_sampling(manifest, n, **{name: getattr(self, name) for name in changes}),
+            {"name": host.engine, "dtype": self.dtype},
+            lambda: host.load("sampler", model),
+            batch=self.batch_size or host.batch_size,
+        )
+
+    def _who_continues(self, manifest: Manifest) -> Weights:
+        """Resolve the model; unless it is named, it must be the one that sampled the solutions."""
+        sampled = manifest.spec.model
+        model = resolve_weights(self.model or sampled.name)
+        if model.ref.revision != sampled.revision:
+            found = f"{model.ref.name} at {model.ref.revision}"
+            if self.model is None:
+                raise InputError(
+                    f"{self.data} was sampled from {sampled.name} at {sampled.revision}; "
+                    f"that name is now {found}. Name the model that continues: `model`."
+                )
+            log.warning("the solutions are not of %s, which continues them", found)
+        return model

@@ -16,8 +16,8 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.rows import SPLITS, data_files, read_records, scan
 from fsdpo_data.dataset import parts
-from fsdpo_data.dataset.derive import Draft, derive
-from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.derive import Draft, Stage, derive
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.problems.forms import FORMS
 from fsdpo_data.problems.load import files_revision, load_problems
 from fsdpo_data.problems.overlap import RUN, SHARE, Text, overlaps
@@ -122,7 +122,7 @@ def _counted(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     }
 
 
-class DecontaminateStage:
+class DecontaminateStage(Stage):
     """Writes into a dataset's manifest and card which of its problems occur in benchmarks.
 
     Args:
@@ -140,9 +140,6 @@ class DecontaminateStage:
             {"name": each.name, "revision": each.revision} for each in self._found.benchmarks
         ]
         return {"n": self._found.n, "share": self._found.share, "benchmarks": against}
-
-    def check(self, source: Path, manifest: Manifest) -> None:
-        """Every dataset has problems, so there is nothing to refuse."""
 
     def run(self, draft: Draft) -> None:
         """Record the result; no row changes."""

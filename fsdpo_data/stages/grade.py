@@ -16,27 +16,26 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers import Grader
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import Solution
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.rows import scan
-from fsdpo_data.dataset.derive import Draft
+from fsdpo_data.dataset.derive import Draft, Stage, StageOptions
 from fsdpo_data.dataset.manifest import Manifest, outcome_statistics
 from fsdpo_data.dataset.parts import Regraded
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.options import Workers
-from fsdpo_data.stages.options import StageOptions
 from fsdpo_data.steps.labels import outcome_labels
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class GradeStage:
+class GradeStage(Stage):
     """Replaces the verdicts of a dataset, and the labels that follow from them.
 
     Args:
@@ -76,19 +75,8 @@ class GradeStage:
         tally, changes = Tally(), Counter[tuple[str, str]]()
         with pooled(self._make, draft.manifest.rows.solutions, self._workers) as grader:
             draft.rewrite("solutions", "grade", partial(regraded, golds, grader, tally, changes))
-        self._describe(draft, tally)
-        draft.manifest.regraded = Regraded.of(
-            {
-                "from": old,
-                "to": self._version,
-                "changed": sum(n for (was, now), n in changes.items() if was != now),
-                "outcomes": [[was, now, n] for (was, now), n in sorted(changes.items())],
-            }
-        )
-
-    def _describe(self, draft: Draft, tally: Tally) -> None:
-        manifest = draft.manifest
         draft.drop_pairs()
+        manifest = draft.manifest
         manifest.spec.grader = self._version
         for part, changed in (
             (manifest, tally.counts()),
@@ -96,6 +84,14 @@ class GradeStage:
         ):
             for name, value in changed.items():
                 setattr(part, name, value)
+        manifest.regraded = Regraded.of(
+            {
+                "from": old,
+                "to": self._version,
+                "changed": sum(n for (was, now), n in changes.items() if was != now),
+                "outcomes": [[was, now, n] for (was, now), n in sorted(changes.items())],
+            }
+        )
 
 
 def gold_answers(files: list[Path]) -> dict[str, str]:
@@ -127,15 +123,17 @@ def regraded(
     for _, group in groupby(both, key=lambda each: each[0].problem_id):
         some = list(group)
         tally.add_verdicts([v for _, v in some], [len(s.completions) for s, _ in some])
-    return to_table("solutions", (_judged(*each) for each in both))
-
-
-def _judged(solution: Solution, verdict: Verdict) -> Solution:
-    return replace(
-        solution,
-        answer=verdict.answer,
-        outcome=verdict.status,
-        labels=outcome_labels(verdict.status, len(solution.completions)),
+    return to_table(
+        "solutions",
+        (
+            replace(
+                solution,
+                answer=verdict.answer,
+                outcome=verdict.status,
+                labels=outcome_labels(verdict.status, len(solution.completions)),
+            )
+            for solution, verdict in both
+        ),
     )
 
 

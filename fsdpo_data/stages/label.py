@@ -20,7 +20,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.nouns import GRADED, Solution
 from fsdpo_data.core.rows import scan
-from fsdpo_data.dataset.derive import Draft
+from fsdpo_data.dataset.derive import Draft, Stage
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.parts import Rollouts
 from fsdpo_data.dataset.run import RunDir
@@ -30,12 +30,9 @@ from fsdpo_data.stages.continuations import (
     Beginning,
     ContinueOptions,
     Continuer,
-    add_cost,
     beginnings,
-    continuations,
-    cost,
+    judged,
 )
-from fsdpo_data.stages.continuer import make_continuer
 from fsdpo_data.stages.grade import gold_answers
 
 if TYPE_CHECKING:
@@ -44,27 +41,24 @@ if TYPE_CHECKING:
 #: Folder of the continuations inside the new dataset's directory.
 FOLDER = "rollouts"
 
-#: Right and graded continuations.
-Counts = tuple[int, int]
 
-
-class LabelStage:
+@dataclass(frozen=True)
+class LabelStage(Stage):
     """Writes ``rollouts``: counts (n, n_correct) for every step of every labelled solution.
 
-    Args:
+    Attributes:
         continuer: Who continues, and how; ``n`` is the paper's N.
         workers: Processes that grade; the cores at hand if None.
     """
 
     name = "label"
 
-    def __init__(self, continuer: Continuer, *, workers: int | None = None) -> None:
-        self._continuer = continuer
-        self._workers = workers
+    continuer: Continuer
+    workers: int | None = None
 
     def spec(self) -> Mapping[str, Any]:
         """Return who continues, and how."""
-        return self._continuer.spec()
+        return self.continuer.spec()
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset without labelled solutions of two steps or more."""
@@ -81,29 +75,26 @@ class LabelStage:
 
     def run_shard(self, draft: Draft, shard: JobShard) -> None:
         """Continue some of the beginnings."""
-        wanted = partial(_wanted, draft.files("solutions"))
-        with self._continuer.open(draft, FOLDER) as run:
-            self._continuer.sample_owed(run, wanted, draft.progress, shard)
+        with self.continuer.run(draft, FOLDER, partial(_wanted, draft.files("solutions")), shard):
+            pass
 
     def run(self, draft: Draft) -> None:
         """Continue every beginning that is owed, then count and write."""
         golds = gold_answers(draft.files("problems"))
-        files = draft.files("solutions")
-        with self._continuer.open(draft, FOLDER) as run:
-            wanted = partial(_wanted, files)
-            self._continuer.sample_owed(run, wanted, draft.progress)
-            make = partial(get_grader, draft.manifest.spec.grader)
-            pairs = len(run.spans) * self._continuer.sampling.n
-            with pooled(make, pairs, self._workers) as grader:
+        wanted = partial(_wanted, draft.files("solutions"))
+        manifest = draft.manifest
+        make = partial(get_grader, manifest.spec.grader)
+        with self.continuer.run(draft, FOLDER, wanted) as run:
+            count = len(run.spans) * self.continuer.sampling.n
+            with pooled(make, count, self.workers) as grader:
                 counted = partial(with_rollouts, run, golds, grader)
                 draft.rewrite("solutions", "count", counted)
-            spent = cost(run, self._continuer.sampling)
-            draft.manifest.rollouts = Rollouts(
-                **spent.plain(),
+            before = manifest.cost.tokens
+            manifest.rollouts = Rollouts(
+                **self.continuer.bill(run, manifest).plain(),
                 **_agreement(draft.files("solutions")),
-                tokens_of_outcomes=draft.manifest.cost.tokens,
+                tokens_of_outcomes=before,
             )
-        add_cost(draft.manifest, spent)
 
 
 def _agreement(files: list[Path]) -> dict[str, Any]:
@@ -153,38 +144,23 @@ def with_rollouts(
         if each.labels is not None
         for key, _ in beginnings(each.prompt, each.completions)
     }
-    counts = dict(_counts(run, golds, grader, asked))
+    counts = {}
+    for key, tried in zip(asked, judged(run, list(asked.items()), golds, grader), strict=True):
+        outcomes = [outcome for _, outcome in tried if outcome in GRADED]
+        counts[key] = {"n": len(outcomes), "n_correct": outcomes.count("correct")}
     return to_table("solutions", (_counted(each, counts) for each in solutions))
 
 
-def _counted(solution: Solution, counts: Mapping[str, Counts]) -> Solution:
+def _counted(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> Solution:
     """Return a solution with the counts of its steps, if every step has some."""
     if solution.labels is None:
         return solution
     steps = [counts[key] for key, _ in beginnings(solution.prompt, solution.completions)]
     # Where no continuation of some step could be judged, those of the others would mislead.
-    if not all(n for _, n in steps):
+    if not all(each["n"] for each in steps):
         return solution
-    every = [*steps, (int(solution.outcome == "correct"), 1)] if solution.completions else []
-    return replace(solution, rollouts=[{"n": n, "n_correct": right} for right, n in every])
-
-
-def _counts(
-    run: RunDir, golds: Mapping[str, str], grader: Grader, asked: Mapping[str, Solution]
-) -> Iterator[tuple[str, Counts]]:
-    """Grade the continuations of each beginning; count the right ones and those judged."""
-    pairs: list[tuple[str, str]] = []
-    sizes = []
-    for solution, record in zip(asked.values(), continuations(run, asked), strict=True):
-        beginning = record["prompt"][len(solution.prompt) :]
-        gold = golds[solution.problem_id]
-        pairs += [(gold, beginning + each["text"]) for each in record["completions"]]
-        sizes.append(len(record["completions"]))
-    verdicts = iter(grader.grade(pairs))
-    for key, size in zip(asked, sizes, strict=True):
-        outcomes = [next(verdicts).status for _ in range(size)]
-        judged = [each for each in outcomes if each in GRADED]
-        yield key, (judged.count("correct"), len(judged))
+    last = {"n": 1, "n_correct": int(solution.outcome == "correct")}
+    return replace(solution, rollouts=[*steps, last] if solution.completions else [])
 
 
 def cost_line(rollouts: Rollouts) -> str:
@@ -224,4 +200,4 @@ class LabelOptions(ContinueOptions):
 
     def stage(self) -> LabelStage:
         """Resolve who continues."""
-        return LabelStage(make_continuer(self, self.rollouts), workers=self.workers)
+        return LabelStage(self.continuer(self.rollouts), self.workers)

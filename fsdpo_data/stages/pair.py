@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option, declared_fields
 from fsdpo_data.core.rows import scan
-from fsdpo_data.dataset.derive import Draft
+from fsdpo_data.dataset.derive import Draft, Stage
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.parts import PairCounts
 from fsdpo_data.dataset.schema import arrow_schema
@@ -19,7 +19,6 @@ from fsdpo_data.pairs.best_worst import PairSpec, choose
 from fsdpo_data.pairs.first_error import StepPairSpec
 from fsdpo_data.pairs.statistics import pair_statistics, problem_counts
 from fsdpo_data.stages.continuations import ContinueOptions
-from fsdpo_data.stages.continuer import make_continuer
 from fsdpo_data.stages.pair_steps import StepPairStage, check_scored
 from fsdpo_data.steps.rewards import AGGREGATES
 
@@ -31,40 +30,36 @@ if TYPE_CHECKING:
 _FULL, _STEPS = "Whole solutions", "Single steps"
 
 
-class PairStage:
+@dataclass(frozen=True)
+class PairStage(Stage):
     """Adds the ``pairs`` config to a dataset with step rewards."""
 
     name = "pair"
 
-    def __init__(self, spec: PairSpec) -> None:
-        self._spec = spec
+    choice: PairSpec
 
     def spec(self) -> Mapping[str, Any]:
         """Return the :class:`PairSpec` as plain values, and that solutions must be finished."""
-        return {**asdict(self._spec), "finished": True}
+        return {**asdict(self.choice), "finished": True}
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards or gives no pair."""
-        self._check(manifest.paths(source, "solutions"), source)
+        import polars as pl
+
+        files = manifest.paths(source, "solutions")
+        check_scored(files, source)
+        chosen = (choose(scan([file]), self.choice).select(pl.len()) for file in files)
+        if not any(count.collect().item() for count in chosen):
+            raise InputError(_why_none(scan(files), source, self.choice))
 
     def run(self, draft: Draft) -> None:
         """Write one file of pairs per file of solutions."""
+        draft.add_pairs(partial(pair_table, spec=self.choice))
         files = draft.files("solutions")
-        self._check(files, draft.source)
-        draft.progress.phase("pair", len(files))
-        draft.add_pairs([partial(pair_table, file, self._spec) for file in files])
-        counts = pair_statistics(draft.files("pairs"), files, self._spec.aggregate)
+        counts = pair_statistics(draft.files("pairs"), files, self.choice.aggregate)
+        if not counts["pairs"]:
+            raise InputError(_why_none(scan(files), draft.source, self.choice))
         draft.describe_pairs(PairCounts.of(counts))
-
-    def _check(self, files: list[Path], name: Path) -> None:
-        import polars as pl
-
-        check_scored(files, name)
-        pairs = sum(
-            choose(scan([file]), self._spec).select(pl.len()).collect().item() for file in files
-        )
-        if not pairs:
-            raise InputError(_why_none(scan(files), name, self._spec))
 
 
 def _why_none(solutions: pl.LazyFrame, name: Path, spec: PairSpec) -> str:
@@ -84,22 +79,27 @@ def pair_table(file: Path, spec: PairSpec) -> pa.Table:
     import polars as pl
 
     solutions = scan([file])
-    content = solutions.with_row_index("row").with_columns(text=pl.col("completions").list.join(""))
-    rows = choose(solutions, spec).with_row_index("order")
+    told = solutions.with_row_index("row").select(
+        "row",
+        "problem_id",
+        "prompt",
+        id="solution_id",
+        text=pl.col("completions").list.join(""),
+        steps="completions",
+        rewards="step_rewards",
+    )
+    rows = choose(solutions, spec).rename({"chosen": "chosen_row", "rejected": "rejected_row"})
+    rows = rows.with_row_index("order")
     for side in ("chosen", "rejected"):
-        columns = {
-            "solution_id": f"{side}_id",
-            "text": f"{side}_text",
-            "completions": f"{side}_steps",
-            "step_rewards": f"{side}_rewards",
-        }
-        shared = ["problem_id", "prompt"] if side == "chosen" else []
-        told = content.select("row", *shared, *columns).rename(columns)
-        rows = rows.join(told, left_on=side, right_on="row")
-    texts = {"chosen_text": "chosen", "rejected_text": "rejected"}
-    frame = rows.sort("order").drop("chosen", "rejected").rename(texts).collect()
+        columns = {name: f"{side}_{name}" for name in ("id", "steps", "rewards")}
+        named = told.rename({**columns, "text": side})
+        rows = rows.join(
+            named if side == "chosen" else named.drop("problem_id", "prompt"),
+            left_on=f"{side}_row",
+            right_on="row",
+        )
     schema = arrow_schema("pairs")
-    return frame.select(schema.names).to_arrow().cast(schema)
+    return rows.sort("order").collect().select(schema.names).to_arrow().cast(schema)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,15 +144,8 @@ class PairOptions(ContinueOptions):
                     value=getattr(self, each.name),
                 )
         if self.style == "step-dpo":
-            spec = StepPairSpec(self.threshold, self.max_pairs)
-            continuer = make_continuer(self, self.resamples)
-            return StepPairStage(spec, continuer, workers=self.workers)
+            choice = StepPairSpec(self.threshold, self.max_pairs)
+            return StepPairStage(choice, self.continuer(self.resamples), self.workers)
         return PairStage(
-            PairSpec(
-                top=self.top,
-                aggregate=self.aggregate,
-                require_outcome=self.require_outcome,
-                max_pairs=self.max_pairs,
-                min_margin=self.min_margin,
-            )
+            PairSpec(**{each.name: getattr(self, each.name) for each in fields(PairSpec)})
         )

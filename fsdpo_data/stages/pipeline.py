@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,84 +17,20 @@ from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.dataset.derive import Stage, plain_specs, write_derived
+from fsdpo_data.dataset.derive import Stage, plain_specs
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.run import claim
 from fsdpo_data.engines.load import Host
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions, Shard
-from fsdpo_data.engines.samplers import Sampler, release
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.pairs.best_worst import PairSpec
-from fsdpo_data.problems.load import ProblemSet, load_problems
+from fsdpo_data.problems.load import load_problems
 from fsdpo_data.stages.pair import PairStage
-from fsdpo_data.stages.sample import BuildSpec, build, sample_shard
+from fsdpo_data.stages.sample import Build, BuildSpec, build, sample_shard
 from fsdpo_data.stages.score import make_score_stage
 from fsdpo_data.steps.segment import get_segmenter
 
 log = logging.getLogger(__name__)
-
-#: Folder of the sampled dataset, and of its raw completions, inside the run directory.
-BUILD = "build"
-
-
-def build_and_derive(
-    spec: BuildSpec,
-    source: ProblemSet,
-    make_sampler: Callable[[], Sampler],
-    out: Path,
-    stages: Sequence[Stage],
-    *,
-    resume: bool = False,
-    batch: int = 64,
-    workers: int | None = None,
-    progress: Progress,
-) -> Manifest:
-    """Build a dataset in ``out/build`` and seal in ``out`` what ``stages`` make of it.
-
-    The directory belongs to the whole way from the first sample on: a run that is stopped at any
-    stage goes on there, and one that asks for something else is refused before it samples.
-
-    Args:
-        spec: What to sample.
-        source: The problems.
-        make_sampler: Called only if samples are owed.
-        out: Run directory.
-        stages: What to make of the samples.
-        resume: Whether to go on with a run that is there.
-        batch: Problems per durable batch.
-        workers: Processes for grading; the cores at hand if None.
-        progress: Told of every batch.
-
-    Returns:
-        The manifest of the dataset in ``out``.
-
-    Raises:
-        InputError: if there is no problem to solve, or nothing to make of the solutions.
-        RunMismatch: if ``out`` holds another run.
-        StoreError: if the disk fails; what was written stays valid.
-    """
-    samplers: list[Sampler] = []
-
-    def remembered() -> Sampler:
-        samplers.append(make_sampler())
-        return samplers[-1]
-
-    config = {"build": spec.config(source.problems), "stages": plain_specs(stages)}
-    with claim(out, config, resume=resume):
-        build(
-            spec,
-            source,
-            remembered,
-            out / BUILD,
-            resume=True,  # the directory is claimed: whatever is in it is of this run
-            batch=batch,
-            workers=workers,
-            progress=progress,
-        )
-        for sampler in samplers:
-            release(sampler)  # the next model may need the memory
-        return write_derived(out / BUILD, out, stages, progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,23 +108,6 @@ class BuildOptions(SamplerOptions):
         return [make_score_stage(self.prm, score), PairStage(PairSpec(top=self.top))]
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A build that is ready to start.
-
-    Attributes:
-        spec: What to sample.
-        source: The problems.
-        make_sampler: Loads the model.
-        batch: Problems per durable batch.
-    """
-
-    spec: BuildSpec
-    source: ProblemSet
-    make_sampler: Callable[[], Sampler]
-    batch: int
-
-
 def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest]:
     """Do what ``options`` ask for, from names of models and problems to a sealed dataset.
 
@@ -200,19 +118,8 @@ def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest
         FsdpoError: if something asked for does not exist, or cannot be done here.
     """
     job, stages = _prepared(options), options.stages()
-    out = Path(options.out or _default_out(job.spec, job.source, stages))
-    make = partial(build_and_derive, stages=stages) if stages else build
-    manifest = make(
-        job.spec,
-        job.source,
-        job.make_sampler,
-        out,
-        resume=options.resume,
-        batch=job.batch,
-        workers=options.workers,
-        progress=progress,
-    )
-    return out, manifest
+    out = Path(options.out or _default_out(job, stages))
+    return out, build(job, out, stages, resume=options.resume, progress=progress)
 
 
 def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) -> Path:
@@ -230,22 +137,12 @@ def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) 
             value=options.prm,
         )
     job = _prepared(options)
-    suffix = f"-{shard.index}-of-{shard.count}"
-    out = Path(options.out or f"{_default_out(job.spec, job.source, [])}{suffix}")
-    sample_shard(
-        job.spec,
-        job.source,
-        job.make_sampler,
-        out,
-        shard,
-        resume=options.resume,
-        batch=job.batch,
-        progress=progress,
-    )
+    out = Path(options.out or f"{_default_out(job)}-{shard.index}-of-{shard.count}")
+    sample_shard(job, out, shard, resume=options.resume, progress=progress)
     return out
 
 
-def _prepared(options: BuildOptions) -> _Job:
+def _prepared(options: BuildOptions) -> Build:
     """Resolve model, problems and engine; the weights are loaded when they are needed."""
     _check_device(options)
     sampling, (segmenter, _) = options.sampling, get_segmenter(options.segmenter)
@@ -267,7 +164,7 @@ def _prepared(options: BuildOptions) -> _Job:
         grader=get_grader().version,
     )
     batch = options.batch_size or host.batch_size
-    return _Job(spec, source, lambda: host.load("sampler", model), batch)
+    return Build(spec, source, lambda: host.load("sampler", model), batch, options.workers)
 
 
 def _check_device(options: BuildOptions) -> None:
@@ -283,8 +180,7 @@ def _check_device(options: BuildOptions) -> None:
         pick_device("cuda")
 
 
-def _default_out(spec: BuildSpec, source: ProblemSet, stages: Sequence[Stage]) -> Path:
-    name = re.sub(r"[^\w.-]+", "-", spec.model.name).strip("-.") or "model"
-    config = spec.config(source.problems)
-    key = digest(config, plain_specs(stages)) if stages else digest(config)
+def _default_out(job: Build, stages: Sequence[Stage] = ()) -> Path:
+    name = re.sub(r"[^\w.-]+", "-", job.spec.model.name).strip("-.") or "model"
+    key = digest(job.config, *([plain_specs(stages)] if stages else []))
     return Path("runs") / f"{name}-{key[:8]}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,22 @@ from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec, sampling_id
+from fsdpo_data.dataset.derive import Stage, plain_specs, write_derived
 from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
 from fsdpo_data.dataset.parquet import write_parquet
 from fsdpo_data.dataset.parts import FileEntry
-from fsdpo_data.dataset.run import QUARANTINE, RunDir
+from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, RunDir, claim
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.seal import seal
-from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.dataset.tally import Tally
+from fsdpo_data.engines.samplers import Sampler, release
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
 from fsdpo_data.steps.labels import OUTCOME_LABELS
+
+#: Folder of the sampled dataset inside the directory of a run with further stages.
+BUILD = "build"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,60 +70,78 @@ class BuildSpec:
         return plain
 
 
-def build(
-    spec: BuildSpec,
-    source: ProblemSet,
-    make_sampler: Callable[[], Sampler],
-    out: Path,
-    *,
-    resume: bool = False,
-    batch: int = 64,
-    workers: int | None = None,
-    progress: Progress,
-) -> Manifest:
-    """Sample, segment, grade, label and seal.
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A build that is ready to start.
 
-    Args:
+    Attributes:
         spec: What to do.
         source: The problems, with what was quarantined on the way.
         make_sampler: Called only if samples are owed: loading a model is slow.
-        out: Run directory.
-        resume: Whether to go on with a run that is there.
         batch: Problems per durable batch.
         workers: Processes for grading; the cores at hand if None.
-        progress: Told of every batch.
+    """
+
+    spec: BuildSpec
+    source: ProblemSet
+    make_sampler: Callable[[], Sampler]
+    batch: int = 64
+    workers: int | None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The identity of the run, as plain JSON."""
+        return self.spec.config(self.source.problems)
+
+
+def build(
+    job: Build, out: Path, stages: Sequence[Stage] = (), *, resume: bool = False, progress: Progress
+) -> Manifest:
+    """Sample, segment, grade, label and seal in ``out``; with ``stages``, seal what they make.
+
+    The directory belongs to the whole way from the first sample on: a run that is stopped at any
+    stage goes on there, and one that asks for something else is refused before it samples.
 
     Returns:
         The manifest of the sealed dataset.
 
     Raises:
-        InputError: if there is no problem to solve.
+        InputError: if there is no problem to solve, or nothing to make of the solutions.
         RunMismatch: if ``out`` holds another run.
         StoreError: if the disk fails; what was written stays valid.
     """
-    if not source.problems:
+    if not stages:
+        return _build(job, out, resume=resume, progress=progress)
+    loaded: list[Sampler] = []
+
+    def make_sampler() -> Sampler:
+        loaded.append(job.make_sampler())
+        return loaded[-1]
+
+    with claim(out, {"build": job.config, "stages": plain_specs(stages)}, resume=resume):
+        # The directory is claimed: whatever is in it is of this run.
+        remembered = replace(job, make_sampler=make_sampler)
+        _build(remembered, out / BUILD, resume=True, progress=progress)
+        for sampler in loaded:
+            release(sampler)  # the next model may need the memory
+        return write_derived(out / BUILD, out, stages, progress)
+
+
+def _build(job: Build, out: Path, *, resume: bool, progress: Progress) -> Manifest:
+    if not job.source.problems:
         raise InputError(
-            f"There is no problem to solve: {len(source.quarantined)} rows were read and none can "
-            "be used. Check the file, its split and its answers."
+            f"There is no problem to solve: {len(job.source.quarantined)} rows were read and none "
+            "can be used. Check the file, its split and its answers."
         )
-    config = spec.config(source.problems)
-    with RunDir.open(out, config, resume=resume) as run:
-        if not run.sealed:
-            sample_owed(run, spec, source.problems, make_sampler, batch, progress)
-            _seal(run, spec, source, config, workers, progress)
-        return read_manifest(run.path)
+    with RunDir.open(out, job.config, resume=resume) as run:
+        if not (out / MANIFEST).exists():
+            sample_problems(run, job, job.source.problems, progress)
+            _seal(run, job, progress)
+        return read_manifest(out)
 
 
 def sample_shard(
-    spec: BuildSpec,
-    source: ProblemSet,
-    make_sampler: Callable[[], Sampler],
-    out: Path,
-    shard: JobShard,
-    *,
-    resume: bool = False,
-    batch: int = 64,
-    progress: Progress,
+    job: Build, out: Path, shard: JobShard, *, resume: bool = False, progress: Progress
 ) -> None:
     """Do one job's part of :func:`build`: the samples of some problems; nothing is sealed.
 
@@ -125,97 +149,111 @@ def sample_shard(
         RunMismatch: if ``out`` holds another run or another shard.
         StoreError: if the disk fails; what was written stays valid.
     """
-    config = {**spec.config(source.problems), "shard": str(shard)}
-    with RunDir.open(out, config, resume=resume) as run:
-        sample_owed(run, spec, shard.of(source.problems), make_sampler, batch, progress)
+    with RunDir.open(out, {**job.config, "shard": str(shard)}, resume=resume) as run:
+        sample_problems(run, job, shard.of(job.source.problems), progress)
+
+
+def sample_problems(
+    run: RunDir, job: Build, problems: Sequence[Problem], progress: Progress
+) -> None:
+    """Sample whatever the run still owes of some problems."""
+    sample_owed(
+        run,
+        [problem.id for problem in problems],
+        (
+            (problem.id, job.spec.template.render(problem.question))
+            for problem in problems
+            if problem.id not in run.spans
+        ),
+        job.spec.sampling,
+        job.make_sampler,
+        batch=job.batch,
+        phase="sample",
+        progress=progress,
+    )
 
 
 def sample_owed(
     run: RunDir,
-    spec: BuildSpec,
-    problems: Sequence[Problem],
+    keys: Collection[str],
+    owed: Iterator[tuple[str, str]],
+    sampling: SamplingSpec,
     make_sampler: Callable[[], Sampler],
+    *,
     batch: int,
+    phase: str,
     progress: Progress,
-) -> int:
-    """Sample whatever the run still owes, a durable batch at a time; return the tokens sampled."""
-    owed = [problem for problem in problems if problem.id not in run.spans]
-    if not owed:
-        return 0
+) -> None:
+    """Sample what a run still owes, a durable batch at a time.
+
+    Args:
+        run: Where the samples are kept.
+        keys: All that it is to hold in the end, each once.
+        owed: Yields (key, prompt) of those that it does not hold yet.
+        sampling: How.
+        make_sampler: Called only if samples are owed.
+        batch: Prompts per durable batch.
+        phase: Name of the phase of progress.
+        progress: Told of every batch.
+    """
+    there = sum(key in run.spans for key in keys)
+    if there == len(keys):
+        return
     progress.phase("load", 1)
     sampler = make_sampler()
-    progress.phase("sample", len(problems), done=len(problems) - len(owed))
-    sampled = 0
-    for start in range(0, len(owed), batch):
-        chunk = owed[start : start + batch]
-        prompts = [spec.template.render(problem.question) for problem in chunk]
-        results = sampler.sample(prompts, spec.sampling)
+    progress.phase(phase, len(keys), done=there)
+    while chunk := dict(islice(owed, batch)):
+        results = sampler.sample(list(chunk.values()), sampling)
         run.append(
             [
-                (problem.id, prompt, completions)
-                for problem, prompt, completions in zip(chunk, prompts, results, strict=True)
+                (key, prompt, completions)
+                for (key, prompt), completions in zip(chunk.items(), results, strict=True)
             ]
         )
         tokens = sum(each.n_tokens for completions in results for each in completions)
         progress.advance(len(chunk), tokens)
-        sampled += tokens
-    return sampled
 
 
-def _seal(
-    run: RunDir,
-    spec: BuildSpec,
-    source: ProblemSet,
-    config: Mapping[str, Any],
-    workers: int | None,
-    progress: Progress,
-) -> None:
+def _seal(run: RunDir, job: Build, progress: Progress) -> None:
     """Write the dataset's files, check them, and write the manifest last of all."""
-    with explained(run.path, saved=len(run.spans)):
+    root, source = run.path, job.source
+    with explained(root, saved=len(run.spans)):
         for name in ("problems", "solutions"):
-            shutil.rmtree(run.path / name, ignore_errors=True)
-            (run.path / name).mkdir()
-    problems_file = "problems/train-00000-of-00001.parquet"
-    write_parquet(to_table("problems", source.problems), run.path / problems_file)
-    problems = FileEntry.describe(run.path, problems_file, len(source.problems))
-    tasks = _shard_tasks(run, spec, source.problems)
+            shutil.rmtree(root / name, ignore_errors=True)
+            (root / name).mkdir()
+        rows = "".join(json.dumps(asdict(row)) + "\n" for row in source.quarantined)
+        write_atomic(root / QUARANTINE, rows.encode())
+    path = "problems/train-00000-of-00001.parquet"
+    write_parquet(to_table("problems", source.problems), root / path)
+    files, tally = [FileEntry.describe(root, path, len(source.problems))], Tally()
+    tasks = _shard_tasks(run, job)
     progress.phase("annotate", len(tasks))
-    shards = []
-    for shard in annotate(tasks, workers):
-        shards.append(shard)
+    for file, counts in annotate(tasks, job.workers):
+        files.append(file)
+        tally.add(counts)
         progress.advance(1)
     reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined)
-    manifest = make_manifest(run.path, config, problems, shards, reasons)
+    manifest = make_manifest(job.config, files, tally, reasons)
     progress.phase("validate", 1)
-    with explained(run.path, saved=len(run.spans)):
-        rows = [json.dumps(row, ensure_ascii=True) for row in _quarantine_rows(source)]
-        write_atomic(run.path / QUARANTINE, "".join(row + "\n" for row in rows).encode())
-    seal(run.path, manifest, saved=len(run.spans))
+    seal(root, manifest, saved=len(run.spans))
     progress.advance(1)
 
 
-def _shard_tasks(run: RunDir, spec: BuildSpec, problems: Sequence[Problem]) -> list[ShardTask]:
+def _shard_tasks(run: RunDir, job: Build) -> list[ShardTask]:
+    spec, problems = job.spec, job.source.problems
     size = max(1, SHARD_SOLUTIONS // spec.sampling.n)
     count = -(-len(problems) // size)
-    sampling = sampling_id(spec.model, spec.template.digest, spec.sampling)
     return [
         ShardTask(
-            completions=run.completions,
+            root=run.path,
+            path=f"solutions/train-{index:05d}-of-{count:05d}.parquet",
             problems=[
                 (problem.id, problem.answer, run.spans[problem.id])
                 for problem in problems[index * size : (index + 1) * size]
             ],
-            target=run.path / "solutions" / f"train-{index:05d}-of-{count:05d}.parquet",
-            sampling=sampling,
+            sampling=sampling_id(spec.model, spec.template.digest, spec.sampling),
             segmenter=spec.segmenter,
             grader=spec.grader,
         )
         for index in range(count)
-    ]
-
-
-def _quarantine_rows(source: ProblemSet) -> list[dict[str, Any]]:
-    return [
-        {"source": row.source, "row": row.row, "reason": row.reason, "raw": row.raw}
-        for row in source.quarantined
     ]

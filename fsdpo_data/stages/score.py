@@ -14,14 +14,12 @@ from fsdpo_data.core.job_shard import WHOLE, JobShard
 from fsdpo_data.core.nouns import GRADED
 from fsdpo_data.core.rows import scan
 from fsdpo_data.core.statistics import ranking_auc
-from fsdpo_data.dataset.derive import Draft
-from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.derive import Draft, Stage, StageOptions
 from fsdpo_data.dataset.parts import Ranked, Rewards
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.engines.load import Host, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions, Shard
 from fsdpo_data.engines.scorers import Scorer, SteppedText
-from fsdpo_data.stages.options import StageOptions
 from fsdpo_data.steps.rewards import aggregated
 
 if TYPE_CHECKING:
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 CHUNK = 4096
 
 
-class ScoreStage:
+class ScoreStage(Stage):
     """Writes ``step_rewards``.
 
     Args:
@@ -53,9 +51,6 @@ class ScoreStage:
     def spec(self) -> Mapping[str, Any]:
         """Return which model scores, and how it is run."""
         return {"prm": asdict(self._prm), "engine": dict(self._engine)}
-
-    def check(self, source: Path, manifest: Manifest) -> None:
-        """Accept any dataset: every one has solutions."""
 
     def run_shard(self, draft: Draft, shard: JobShard) -> None:
         """Score some of the files of solutions.

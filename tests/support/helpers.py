@@ -14,7 +14,7 @@ from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.samplers.scripted import FixedSampler
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.stages.sample import BuildSpec, build
+from fsdpo_data.stages.sample import Build, BuildSpec, build
 
 RIGHT = "Step 1: 20 + 22 = 42.\nStep 2: So it is 42. The answer is: 42"
 WRONG = "Step 1: 20 + 22 = 43.\nStep 2: So it is 43. The answer is: 43"
@@ -58,11 +58,7 @@ def small_build(
     **options: Any,
 ) -> dict[str, Any]:
     source = source or problem_set()
-    return build(
-        spec or build_spec(),
-        source,
-        make_sampler or (lambda: fixed_sampler(source)),
-        out,
-        progress=LineProgress(),
-        **options,
-    ).plain()
+    resume = options.pop("resume", False)
+    make = make_sampler or (lambda: fixed_sampler(source))
+    job = Build(spec or build_spec(), source, make, **options)
+    return build(job, out, resume=resume, progress=LineProgress()).plain()

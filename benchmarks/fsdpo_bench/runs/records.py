@@ -12,7 +12,7 @@ import orjson
 
 from fsdpo_bench.tasks.table import shelf
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.log import LineFile, indexed
+from fsdpo_data.core.log import LineFile, indexed, read_spans
 from fsdpo_data.dataset.run import CONFIG
 
 #: Folder of the records in a run directory, one file per benchmark.
@@ -93,7 +93,5 @@ def _in_order(path: Path) -> Iterator[dict[str, Any]]:
         if key is not None:
             spans.setdefault(key, (start, length))
         start += length
-    with path.open("rb") as file:
-        for key in sorted(spans, key=lambda key: int(key.rpartition("/")[2])):
-            file.seek(spans[key][0])
-            yield orjson.loads(file.read(spans[key][1]))
+    keys = sorted(spans, key=lambda key: int(key.rpartition("/")[2]))
+    yield from read_spans(path, [spans[key] for key in keys])

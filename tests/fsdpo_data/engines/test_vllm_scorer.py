@@ -43,7 +43,7 @@ def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) 
     from fsdpo_data.engines.scorers import Scorer
     from fsdpo_data.engines.scorers.vllm import VllmPrmScorer
     from fsdpo_data.models.resolve import resolve_weights
-    from fsdpo_data.stages.pipeline import build_and_derive
+    from fsdpo_data.stages.sample import Build, build
     from fsdpo_data.stages.score import ScoreStage
 
     before = engines()
@@ -62,9 +62,8 @@ def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) 
 
     source = load_problems(["embedded"], limit=8)
     stage = ScoreStage(prm.ref, {"name": "vllm", "dtype": "auto"}, scorer)
-    spec = build_spec(max_tokens=128)
-    how = {"progress": LineProgress()}
-    manifest = build_and_derive(spec, source, sampler, tmp_path / "run", [stage], **how)
+    job = Build(build_spec(max_tokens=128), source, sampler)
+    manifest = build(job, tmp_path / "run", [stage], progress=LineProgress())
     assert alive[0] > 0 and alive[1:] == [0]
     assert manifest.rewards is not None and manifest.rewards.scored == 32
 

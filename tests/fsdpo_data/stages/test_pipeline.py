@@ -16,7 +16,7 @@ from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.scorers import TableScorer
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages.pair import PairStage
-from fsdpo_data.stages.pipeline import build_and_derive
+from fsdpo_data.stages.sample import Build, build
 from fsdpo_data.stages.score import ScoreStage
 
 TABLE = TableScorer({RIGHT: [0.75, 0.875], WRONG: [0.5, 0.125], TEXTS[2]: [0.25], "": []})
@@ -30,10 +30,8 @@ def stages(scorer: Any = TABLE, top: int = 4) -> list[Any]:
 def run(out: Path, made: list[Any] | None = None, **options: Any) -> dict[str, Any]:
     source = problem_set()
     make = options.pop("make_sampler", lambda: fixed_sampler(source))
-    progress = LineProgress()
-    return build_and_derive(
-        build_spec(), source, make, out, made or stages(), progress=progress, **options
-    ).plain()
+    job = Build(build_spec(), source, make)
+    return build(job, out, made or stages(), progress=LineProgress(), **options).plain()
 
 
 def test_one_run_is_the_stages_one_by_one(tmp_path: Path) -> None:
