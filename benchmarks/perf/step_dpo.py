@@ -178,7 +178,7 @@ def make_ours(options: argparse.Namespace) -> Any:
         logprobs.token_logprobs.__defaults__ = (2**31,)
     transformers.set_seed(0)
     arguments = dpo._arguments(config)
-    model, tokenizer = load_model(config.model, transformers.AutoModelForCausalLM)
+    model, tokenizer = load_model(config.model, "AutoModelForCausalLM")
     maker = made_by(config, "random", tokenizer)
     prompts = by_prompt(open_pairs(config.data).rows(), loss="dpo")
     data = prepare(prompts, tokenizer, 1024, maker)

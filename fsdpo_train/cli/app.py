@@ -15,6 +15,7 @@ from fsdpo_data.cli.launch import TRAIN
 from fsdpo_data.cli.options import command
 from fsdpo_data.core.tables import read_table
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
+from fsdpo_train.trainer.directory import is_main_process
 
 _EXAMPLES = read_table(Path(__file__).with_name("examples"))
 
@@ -50,8 +51,6 @@ def _numbers(values: Mapping[str, float]) -> str:
 
 def _tell(line: str) -> None:
     """Print a line; one process of a distributed run does."""
-    from fsdpo_train.trainer.directory import is_main_process
-
     if is_main_process():
         typer.echo(line)
 
@@ -59,6 +58,6 @@ def _tell(line: str) -> None:
 def main() -> None:
     """Run ``fsdpo-train``; what the stages have to say before they end is shown."""
     said = logging.getLogger(fsdpo_train.__name__)
-    said.setLevel(logging.INFO)
+    said.setLevel(logging.INFO if is_main_process() else logging.WARNING)
     said.addHandler(logging.StreamHandler(sys.stdout))
     run_app(app)

@@ -14,7 +14,6 @@ from fsdpo_train.preference.pairs import PromptPairs
 from fsdpo_train.preference.reference_store import ReferenceKey, reference_key
 
 if TYPE_CHECKING:
-    import datasets
     import numpy as np
     import torch
 
@@ -109,26 +108,17 @@ def _only(group: Group, pairs: Sequence[tuple[int, int]]) -> tuple[Group, list[i
     )
 
 
-def training_rows(groups: Sequence[Group], shuffle: str) -> datasets.Dataset:
+def training_rows(groups: Sequence[Group], shuffle: str) -> list[dict[str, Any]]:
     """Return what is shuffled: a prompt with all its pairs, or single pairs.
 
     Returns:
-        Columns ``group`` (its number), ``pairs`` and ``length`` (tokens it costs).
+        Rows of ``group`` (its number), ``pairs`` and ``length`` (tokens it costs).
     """
-    import datasets
-
-    rows = [
-        (number, pairs)
+    return [
+        {"group": number, "pairs": pairs, "length": _tokens(group, pairs)}
         for number, group in enumerate(groups)
         for pairs in ([group.pairs] if shuffle == "groups" else [[pair] for pair in group.pairs])
     ]
-    return datasets.Dataset.from_dict(
-        {
-            "group": [number for number, _ in rows],
-            "pairs": [[list(pair) for pair in pairs] for _, pairs in rows],
-            "length": [_tokens(groups[number], pairs) for number, pairs in rows],
-        }
-    )
 
 
 def _tokens(group: Group, pairs: Sequence[tuple[int, int]]) -> int:
@@ -163,7 +153,7 @@ class Collator:
 
         pairs: dict[int, list[tuple[int, int]]] = {}
         for row in rows:
-            pairs.setdefault(row["group"], []).extend((a, b) for a, b in row["pairs"])
+            pairs.setdefault(row["group"], []).extend(row["pairs"])
         pairs = {number: listed for number, listed in pairs.items() if listed} or pairs
         batch: list[Group] = []
         values: list[np.ndarray] = []

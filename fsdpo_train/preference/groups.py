@@ -19,6 +19,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded
+from fsdpo_train.trainer.batching import padded
 
 if TYPE_CHECKING:
     import torch
@@ -110,11 +111,11 @@ def collate_groups(
     ]
     chosen_P, rejected_P = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T.contiguous()
     return GroupBatch(
-        input_ids_RL=_padded(ids, pad),
-        position_ids_RL=_padded(positions, 0),
+        input_ids_RL=padded(ids, pad),
+        position_ids_RL=padded(positions, 0),
         attention_mask=_branch_mask(groups, shape[1], dtype)
         if share_prompt
-        else _padded([[1] * len(row) for row in ids], 0),
+        else padded([[1] * len(row) for row in ids], 0),
         source_N=torch.tensor(
             [row * width + at for row, each in enumerate(sources) for at in each]
         ),
@@ -122,7 +123,7 @@ def collate_groups(
         cell_N=cell_N,
         step_ST=to_table(step_N - PROMPT, cell_N, shape) + PROMPT,
         ends_ST=last_ST & to_table(target_N == eos, cell_N, shape),
-        reward_SK=_padded([list(each) for group in groups for each in group.rewards], 0.0),
+        reward_SK=padded([each for group in groups for each in group.rewards], 0.0),
         chosen_P=chosen_P,
         rejected_P=rejected_P,
         tree=_tree(groups, width, shape[1]) if share_prompt else {},
@@ -201,11 +202,3 @@ def _tree(groups: Sequence[Group], width: int, longest: int) -> dict[str, Tensor
         "row_S": torch.tensor(rows),
         "place_RL": place_RL,
     }
-
-
-def _padded(rows: Sequence[Sequence[float]], fill: float) -> Tensor:
-    """Return the rows as one tensor, padded on the right."""
-    import torch
-
-    width = max(map(len, rows))
-    return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])

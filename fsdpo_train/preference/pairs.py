@@ -55,7 +55,7 @@ class PromptPairs:
 
 def open_pairs(data: Path) -> Source:
     """Find the pairs that ``data`` names; see :func:`~fsdpo_train.trainer.source.open_source`."""
-    return open_source(data, "pairs", ("chosen", "rejected", *COLUMNS), ", ".join(COLUMNS))
+    return open_source(data, COLUMNS, "pairs", ("chosen", "rejected"))
 
 
 def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import StoreError
@@ -34,11 +33,6 @@ def made_by(config: DpoConfig, model: str, tokenizer: Any) -> dict[str, str]:
         "tokenizer": digest(tokenizer.backend_tokenizer.to_str(), tokenizer.eos_token_id),
         "precision": config.dtype,
     }
-
-
-def reference_folder(config: DpoConfig) -> Path:
-    """Return where the reference log-probabilities of a run are kept."""
-    return config.reference_cache or config.out / "reference"
 
 
 def reference_logprobs(
@@ -91,10 +85,8 @@ def _compute(
     share_prompt: bool,
 ) -> None:
     """Fill the store with the log-probabilities of ``missing``."""
-    from transformers import AutoModelForCausalLM
-
     with whole_weights(arguments):
-        model, tokenizer = load_model(config.model, AutoModelForCausalLM)
+        model, tokenizer = load_model(config.model, "AutoModelForCausalLM")
     model = model.to(arguments.device).eval()
     check_architecture(model)
     return_logprobs(model)

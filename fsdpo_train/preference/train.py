@@ -16,28 +16,14 @@ from fsdpo_train.preference.data import Collator, Prepared, prepare, training_ro
 from fsdpo_train.preference.groups import to_table
 from fsdpo_train.preference.loss import Solutions, preference_loss
 from fsdpo_train.preference.pairs import by_prompt, open_pairs
-from fsdpo_train.preference.reference import made_by, reference_folder, reference_logprobs
+from fsdpo_train.preference.reference import made_by, reference_logprobs
 from fsdpo_train.preference.reference_store import ReferenceStore
 from fsdpo_train.trainer.arguments import training_arguments
-from fsdpo_train.trainer.card import write_card
+from fsdpo_train.trainer.batching import filled
 from fsdpo_train.trainer.deepspeed import gathered
-from fsdpo_train.trainer.directory import claimed, is_main_process
-from fsdpo_train.trainer.models import (
-    context_length,
-    load_model,
-    model_identity,
-    with_adapters,
-    without_dropout,
-)
-from fsdpo_train.trainer.source import Source
-from fsdpo_train.trainer.trainer import (
-    Report,
-    counting_trainer,
-    filled,
-    outcome,
-    run_trainer,
-    save_merged,
-)
+from fsdpo_train.trainer.models import context_length, load_model, with_adapters, without_dropout
+from fsdpo_train.trainer.run import Report, finish, started
+from fsdpo_train.trainer.trainer import counting_trainer, run_trainer
 
 if TYPE_CHECKING:
     import torch
@@ -78,44 +64,30 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         Unavailable: if a model, tracker or package is not here.
     """
     source = open_pairs(config.data)
-    model = model_identity(config.model)
-    identity = {**config.identity(), "data": source.identity, "model": model}
-    with claimed(config, identity):
-        return _train(config, identity, source)
-
-
-def _train(config: DpoConfig, identity: dict[str, str], source: Source) -> DpoReport:
-    import transformers
-
-    arguments = _arguments(config)
-    transformers.set_seed(config.seed)
-    model, tokenizer = load_model(config.model, transformers.AutoModelForCausalLM)
-    # The reference has none, and a policy that starts apart from it has margins made of noise.
-    model = without_dropout(model)
-    maker = made_by(config, identity["model"], tokenizer)
-    prompts = by_prompt(source.rows(), config.loss)
-    data = prepare(prompts, tokenizer, context_length(config, model), maker)
-    with gathered(model):
-        share = config.share_prompt and can_share_prompts(model, data.longest)
-    if is_main_process():
-        _tell(data, share)
-    store = ReferenceStore(reference_folder(config), maker)
-    reference = reference_logprobs(data, store, config, arguments, share_prompt=share)
-    trainer = _trainer(config, arguments, model, tokenizer, data, reference, share)
-    run_trainer(trainer, config, identity)
-    model.config.use_cache = True  # the trainer turns it off; whoever samples wants it
-    save_merged(trainer, config)
-    windows = [entry for entry in trainer.state.log_history if "loss" in entry]
-    last = (windows or trainer.state.log_history)[-1]
-    metrics = {name: last[name] for name in METRICS if name in last}
-    report = DpoReport(**outcome(trainer, config), counts=data.counts, metrics=metrics)
-    if is_main_process():
-        write_card(config, {**identity, **source.said, "reference": store.digest}, report)
-    return report
+    with started(config, source) as identity:
+        arguments = _arguments(config)
+        model, tokenizer = load_model(config.model, "AutoModelForCausalLM")
+        # The reference has none, and a policy that starts apart from it has margins made of noise.
+        model = without_dropout(model)
+        maker = made_by(config, identity["model"], tokenizer)
+        prompts = by_prompt(source.rows(), config.loss)
+        data = prepare(prompts, tokenizer, context_length(config, model), maker)
+        with gathered(model):
+            share = config.share_prompt and can_share_prompts(model, data.longest)
+        _tell(data.counts, share)
+        store = ReferenceStore(config.reference_cache or config.out / "reference", maker)
+        reference = reference_logprobs(data, store, config, arguments, share_prompt=share)
+        trainer = _trainer(config, arguments, model, tokenizer, data, reference, share)
+        run_trainer(trainer, config, identity)
+        windows = [entry for entry in trainer.state.log_history if "loss" in entry]
+        last = (windows or trainer.state.log_history)[-1]
+        metrics = {name: last[name] for name in METRICS if name in last}
+        told = {**identity, **source.said, "reference": store.digest}
+        return finish(DpoReport, trainer, config, told, counts=data.counts, metrics=metrics)
 
 
 def _arguments(config: DpoConfig) -> Any:
-    arguments = training_arguments(config, remove_unused_columns=False)
+    arguments = training_arguments(config)
     if arguments.n_gpu > 1:
         raise InputError(
             f"{arguments.n_gpu} GPUs and one process: start one process for each with torchrun "
@@ -208,8 +180,7 @@ def preference_trainer() -> Any:
     return Trainer
 
 
-def _tell(data: Prepared, share_prompt: bool) -> None:
-    counts = data.counts
+def _tell(counts: Counter[str], share_prompt: bool) -> None:
     log.info(
         f"{counts['pairs']} pairs of {counts['solutions']} different solutions to "
         f"{counts['prompts']} prompts; prompts computed "

@@ -8,16 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_train.config import PrmConfig
+from fsdpo_train.trainer.batching import padded, token_batch
 from fsdpo_train.trainer.source import Row, Source, open_source
-
-if TYPE_CHECKING:
-    import datasets
 
 #: Label of a step that is not there.
 NO_STEP = -100.0
@@ -47,23 +45,23 @@ class Prepared:
     """Rows ready to train on.
 
     Attributes:
-        train: Columns ``input_ids``, ``readouts``, ``labels``, ``length``, ``problem``, ``right``,
+        train: Rows of ``input_ids``, ``readouts``, ``labels``, ``length``, ``problem``, ``right``,
             ``n_prompt``.
-        held_out: The same columns, of other problems; its readouts are the steps' ends.
+        held_out: The same, of other problems; its readouts are the steps' ends.
         counts: ``solutions``, ``problems``, ``steps``, ``positive`` (the sum of the labels),
             ``lost_labels`` and ``lost_solutions`` (cut off at the context length, in part and
             whole).
     """
 
-    train: datasets.Dataset
-    held_out: datasets.Dataset
+    train: list[dict[str, Any]]
+    held_out: list[dict[str, Any]]
     counts: Counter[str]
 
 
 def open_solutions(data: Path) -> Source:
     """Find the solutions that ``data`` names; see :func:`.source.open_source`."""
-    sealed = ("problem_id", "sample_index", "outcome", "rollouts", *_COLUMNS)
-    return open_source(data, "solutions", sealed, ", ".join(_COLUMNS))
+    more = ("problem_id", "sample_index", "outcome", "rollouts")
+    return open_source(data, _COLUMNS, "solutions", more)
 
 
 def step_rows(source: Source, config: PrmConfig) -> Iterator[StepRow]:
@@ -166,33 +164,29 @@ def prepare(
             field="data",
             value=str(config.data),
         )
-    import datasets
-
     problems = {row["problem"] for row in encoded}
     held = _held_out(problems, config.held_out, config.seed)
     counts.update(problems=len(problems), held_out_problems=len(held))
-    every = datasets.Dataset.from_list(encoded)
-    kept = [i for i, row in enumerate(encoded) if row["problem"] not in held]
-    out = [i for i, row in enumerate(encoded) if row["problem"] in held]
-    train = every.select(kept)
+    train = [row for row in encoded if row["problem"] not in held]
     if config.readouts == "token":
-        train = datasets.Dataset.from_list([_every_token(row) for row in train])
-    return Prepared(train, every.select(out), counts)
+        train = list(map(_every_token, train))
+    return Prepared(train, [row for row in encoded if row["problem"] in held], counts)
 
 
 def _every_token(row: dict[str, Any]) -> dict[str, Any]:
     """Give every token of a solution the label of its step."""
-    labels: list[float] = []
-    start = row["n_prompt"]
-    for readout, label in zip(row["readouts"], row["labels"], strict=True):
-        labels += [label] * (readout + 1 - start)
-        start = readout + 1
-    return {**row, "readouts": list(range(row["n_prompt"], start)), "labels": labels}
+    import numpy as np
+
+    ends = [row["n_prompt"], *(readout + 1 for readout in row["readouts"])]
+    readouts = np.arange(ends[0], ends[-1])
+    return {**row, "readouts": readouts, "labels": np.repeat(row["labels"], np.diff(ends))}
 
 
 def _encode(
     rows: Iterable[StepRow], encoder: StepTokenizer, max_length: int
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
+    import numpy as np
+
     found: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     for row in rows:
@@ -204,7 +198,7 @@ def _encode(
         labels = list(row.labels[: len(encoded.readouts)])
         found.append(
             {
-                "input_ids": encoded.ids,
+                "input_ids": np.array(encoded.ids, np.int32),
                 "readouts": encoded.readouts,
                 "labels": labels,
                 "length": len(encoded.ids),
@@ -229,27 +223,18 @@ def _held_out(problems: set[str], share: float, seed: int) -> set[str]:
     return set(different[: max(1, min(round(share * len(different)), len(different) - 1))])
 
 
-def class_weights(rows: datasets.Dataset) -> tuple[float, float]:
+def class_weights(rows: Iterable[Row]) -> tuple[float, float]:
     """Return weights of (wrong, right) steps that give both the same total, and a mean of 1."""
-    labels = [label for row in rows["labels"] for label in row]
+    labels = [label for row in rows for label in row["labels"]]
     right = math.fsum(labels)
     wrong = len(labels) - right
     return len(labels) / (2 * wrong), len(labels) / (2 * right)
 
 
-def collate(rows: Sequence[dict[str, Any]], pad_id: int) -> dict[str, Any]:
+def collate(rows: Sequence[Row], pad_id: int) -> dict[str, Any]:
     """Pad rows on the right: tokens to one width, steps to one number."""
-    import torch
-
-    def padded(name: str, fill: float) -> torch.Tensor:
-        width = max(len(row[name]) for row in rows)
-        return torch.tensor([list(row[name]) + [fill] * (width - len(row[name])) for row in rows])
-
-    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
-    ids = padded("input_ids", pad_id)
     return {
-        "input_ids": ids,
-        "attention_mask": (torch.arange(ids.shape[1]) < lengths[:, None]).long(),
-        "readouts": padded("readouts", 0),
-        "labels": padded("labels", NO_STEP).float(),
+        **token_batch(rows, pad_id),
+        "readouts": padded([row["readouts"] for row in rows], 0),
+        "labels": padded([row["labels"] for row in rows], NO_STEP),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +22,10 @@ from fsdpo_train.prm.data import (
 )
 from fsdpo_train.prm.loss import prm_loss
 from fsdpo_train.trainer.arguments import training_arguments
-from fsdpo_train.trainer.card import write_card
-from fsdpo_train.trainer.directory import claimed, is_main_process
-from fsdpo_train.trainer.models import context_length, load_model, model_identity, with_adapters
-from fsdpo_train.trainer.source import Source
-from fsdpo_train.trainer.trainer import (
-    Report,
-    counting_trainer,
-    filled,
-    outcome,
-    run_trainer,
-    save_merged,
-)
+from fsdpo_train.trainer.batching import filled
+from fsdpo_train.trainer.models import context_length, load_model, with_adapters
+from fsdpo_train.trainer.run import Report, finish, started
+from fsdpo_train.trainer.trainer import counting_trainer, run_trainer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +34,8 @@ log = logging.getLogger(__name__)
 
 #: Prefix of the held-out numbers in logs.
 HELD_OUT = "held_out"
+#: What is measured on held-out problems beside the loss.
+METRICS = ("accuracy", "auc", "ranking_auc")
 
 
 @dataclass(frozen=True)
@@ -67,66 +62,38 @@ def train_prm(config: PrmConfig) -> PrmReport:
         Unavailable: if a model, tracker or package is not here.
     """
     source = open_solutions(config.data)
-    model = model_identity(config.model)
-    identity = {**config.identity(), "data": source.identity, "model": model}
-    with claimed(config, identity):
-        return _train(config, identity, source)
+    with started(config, source) as identity:
+        arguments = training_arguments(
+            config,
+            per_device_eval_batch_size=config.batch_size,
+            eval_strategy="steps" if config.eval_every and config.held_out else "no",
+            eval_steps=config.eval_every or None,
+            label_names=["labels"],
+        )
+        model, tokenizer = load_model(config.model, "AutoModelForTokenClassification", _one_logit)
+        data = prepare(step_rows(source, config), tokenizer, context_length(config, model), config)
+        _tell(data.counts)
+        # The head is new: peft trains it whole, and saves it.
+        model = with_adapters(model, config.lora, "TOKEN_CLS", exclude=("score",))
+        trainer = _trainer(config, arguments, model, tokenizer, data)
+        run_trainer(trainer, config, identity)
+        measured = trainer.evaluate(metric_key_prefix=HELD_OUT) if data.held_out else {}
+        prefixed = {name: f"{HELD_OUT}_{name}" for name in ("loss", *METRICS)}
+        held_out = {name: measured[key] for name, key in prefixed.items() if key in measured}
+        told = {**identity, **source.said}
+        return finish(PrmReport, trainer, config, told, counts=data.counts, held_out=held_out)
 
 
-def _train(config: PrmConfig, identity: dict[str, str], source: Source) -> PrmReport:
-    import transformers
-
-    arguments = _arguments(config)
-    transformers.set_seed(config.seed)
-    model, tokenizer = _start(config)
-    data = prepare(step_rows(source, config), tokenizer, context_length(config, model), config)
-    if is_main_process():
-        _tell(data)
-    # The head is new: peft trains it whole, and saves it.
-    model = with_adapters(model, config.lora, "TOKEN_CLS", exclude=("score",))
-    trainer = _trainer(config, arguments, model, tokenizer, data)
-    run_trainer(trainer, config, identity)
-    measured = trainer.evaluate(metric_key_prefix=HELD_OUT) if len(data.held_out) else {}
-    save_merged(trainer, config)
-    names = ("loss", "accuracy", "auc", "ranking_auc")
-    prefixed = {name: f"{HELD_OUT}_{name}" for name in names}
-    report = PrmReport(
-        **outcome(trainer, config),
-        counts=data.counts,
-        held_out={name: measured[key] for name, key in prefixed.items() if key in measured},
-    )
-    if is_main_process():
-        write_card(config, {**identity, **source.said}, report)
-    return report
-
-
-def _arguments(config: PrmConfig) -> Any:
-    return training_arguments(
-        config,
-        per_device_eval_batch_size=config.batch_size,
-        eval_strategy="steps" if config.eval_every and config.held_out else "no",
-        eval_steps=config.eval_every or None,
-        label_names=["labels"],
-        remove_unused_columns=False,
-    )
-
-
-def _start(config: PrmConfig) -> tuple[Any, Any]:
-    """Load the policy's weights under a head of one logit."""
-    from transformers import AutoModelForTokenClassification
-
-    def one_logit(architecture: Any) -> None:
-        architecture.num_labels = 1
-        architecture.id2label, architecture.label2id = {0: "reward"}, {"reward": 0}
-        architecture.classifier_dropout = 0.0
-        architecture.use_cache = False
-
-    return load_model(config.model, AutoModelForTokenClassification, one_logit)
+def _one_logit(architecture: Any) -> None:
+    """Put a head of one logit on the policy's weights."""
+    architecture.num_labels = 1
+    architecture.id2label, architecture.label2id = {0: "reward"}, {"reward": 0}
+    architecture.classifier_dropout = 0.0
+    architecture.use_cache = False
 
 
 def _trainer(config: PrmConfig, arguments: Any, model: Any, tokenizer: Any, data: Prepared) -> Any:
     weights = class_weights(data.train) if config.balance else None
-
     no_labels = [NO_STEP] * len(data.train[0]["labels"])
 
     class Trainer(counting_trainer()):  # type: ignore[misc]
@@ -156,17 +123,15 @@ def _trainer(config: PrmConfig, arguments: Any, model: Any, tokenizer: Any, data
         model=model,
         args=arguments,
         train_dataset=filled(data.train, arguments, labels=no_labels),
-        eval_dataset=data.held_out if len(data.held_out) else None,
+        eval_dataset=data.held_out or None,
         processing_class=tokenizer,
         data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
-        compute_metrics=lambda found: _metrics(
-            found.predictions, found.label_ids, data.held_out["problem"], data.held_out["right"]
-        ),
+        compute_metrics=lambda found: _metrics(found.predictions, found.label_ids, data.held_out),
     )
 
 
 def _metrics(
-    logits: np.ndarray, labels: np.ndarray, problems: list[str], right: list[bool]
+    logits: np.ndarray, labels: np.ndarray, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
     """Return what the held-out problems say; a soft label counts as right from 0.5 up."""
     import numpy as np
@@ -175,16 +140,16 @@ def _metrics(
     steps, targets = logits[there], labels[there] >= 0.5
     rewards = 1 / (1 + np.exp(-logits.clip(-80, 80)))  # beyond that a reward shows no change
     means = [float(row[mask].mean()) for row, mask in zip(rewards, there, strict=True)]
+    problems, right = zip(*((row["problem"], row["right"]) for row in rows), strict=True)
     measured = {
         "accuracy": float(((steps >= 0) == targets).mean()),
         "auc": auc(steps.tolist(), targets.tolist()),
-        "ranking_auc": ranking_auc(list(problems), means, list(right)).value,
+        "ranking_auc": ranking_auc(problems, means, right).value,
     }
     return {name: value for name, value in measured.items() if value is not None}
 
 
-def _tell(data: Prepared) -> None:
-    counts = data.counts
+def _tell(counts: Counter[str]) -> None:
     log.info(
         f"{counts['solutions']} solutions of {counts['problems']} problems, {counts['steps']} "
         f"labelled steps, {counts['positive'] / counts['steps']:.1%} right; "

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.models.untrusted import load_error
 from fsdpo_train.config import SftConfig
-from fsdpo_train.sft.data import IGNORE, collate, encode_rows, read_rows
+from fsdpo_train.sft.data import COLUMNS, IGNORE, collate, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
-from fsdpo_train.trainer.card import write_card
-from fsdpo_train.trainer.directory import claimed, is_main_process
-from fsdpo_train.trainer.models import (
-    check_tokenizer,
-    context_length,
-    load_model,
-    model_identity,
-    with_adapters,
-)
-from fsdpo_train.trainer.trainer import (
-    Report,
-    filled,
-    ordered_trainer,
-    outcome,
-    run_trainer,
-    save_merged,
-)
-
-if TYPE_CHECKING:
-    import datasets
+from fsdpo_train.trainer.batching import filled
+from fsdpo_train.trainer.models import check_tokenizer, context_length, load_model, with_adapters
+from fsdpo_train.trainer.run import Report, finish, started
+from fsdpo_train.trainer.source import open_source
+from fsdpo_train.trainer.trainer import ordered_trainer, run_trainer
 
 
 @dataclass(frozen=True)
@@ -59,57 +45,34 @@ def train_sft(config: SftConfig) -> SftReport:
         StoreError: if it cannot be written, or another process trains there.
         Unavailable: if a model, tracker or package is not here.
     """
-    data, rows = read_rows(config.data)
-    identity = {**config.identity(), "data": data}
-    if config.model is not None:
-        identity["model"] = model_identity(config.model)
-    with claimed(config, identity):
-        return _train(config, identity, rows)
-
-
-def _train(config: SftConfig, identity: dict[str, str], rows: datasets.Dataset) -> SftReport:
-    import transformers
-
-    transformers.set_seed(config.seed)
-    model, tokenizer = _start(config)
-    encoded, too_long, unusable = encode_rows(rows, tokenizer, context_length(config, model))
-    if not len(encoded):
-        raise InputError(
-            f"no row is left to train on; {too_long} exceed the context length and {unusable} have "
-            "no prompt or an empty completion. Check the file, or raise max_length.",
-            field="data",
-            value=str(config.data),
-        )
-    trainer = _trainer(config, model, tokenizer, encoded)
-    run_trainer(trainer, config, identity)
-    # The trainer turns the cache off for training; whoever samples from the model wants it.
-    model.config.use_cache = True
-    save_merged(trainer, config)
-    report = SftReport(
-        **outcome(trainer, config),
-        rows=len(encoded),
-        too_long=too_long,
-        unusable=unusable,
-        tokens=sum(encoded["loss_tokens"]),
-    )
-    if is_main_process():
-        write_card(config, identity, report)
-    return report
+    source = open_source(config.data, COLUMNS)
+    with started(config, source) as identity:
+        arguments = training_arguments(config)
+        model, tokenizer = _start(config)
+        length = context_length(config, model)
+        rows, too_long, unusable = encode_rows(source, tokenizer, length)
+        if not rows:
+            raise InputError(
+                f"no row is left to train on; {too_long} exceed the context length and {unusable} "
+                "have no prompt or an empty completion. Check the file, or raise max_length.",
+                field="data",
+                value=str(config.data),
+            )
+        trainer = _trainer(config, arguments, model, tokenizer, rows)
+        run_trainer(trainer, config, identity)
+        tokens = sum(int((row["labels"] != IGNORE).sum()) for row in rows)
+        counts = {"rows": len(rows), "too_long": too_long, "unusable": unusable, "tokens": tokens}
+        return finish(SftReport, trainer, config, {**identity, **source.said}, **counts)
 
 
 def _start(config: SftConfig) -> tuple[Any, Any]:
     """Load the checkpoint, or draw random weights for the given architecture."""
-    from transformers import AutoModelForCausalLM
-
-    if config.model is not None:
-        return load_model(config.model, AutoModelForCausalLM)
-    return _random_model(Path(str(config.from_config)))
-
-
-def _random_model(source: Path) -> tuple[Any, Any]:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+    if config.model is not None:
+        return load_model(config.model, "AutoModelForCausalLM")
+    source = Path(str(config.from_config))
     folder = source.parent if source.suffix == ".json" else source
     try:
         architecture = AutoConfig.from_pretrained(str(source), trust_remote_code=False)
@@ -125,8 +88,13 @@ def _random_model(source: Path) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _trainer(config: SftConfig, model: Any, tokenizer: Any, rows: datasets.Dataset) -> Any:
-    arguments = training_arguments(config)
+def _trainer(
+    config: SftConfig,
+    arguments: Any,
+    model: Any,
+    tokenizer: Any,
+    rows: Sequence[Mapping[str, Any]],
+) -> Any:
     return ordered_trainer()(
         config,
         model=with_adapters(model, config.lora, "CAUSAL_LM"),

@@ -56,6 +56,7 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
             save_steps=config.save_every or 500,
             seed=config.seed,
             dataloader_pin_memory=torch.cuda.is_available(),
+            remove_unused_columns=False,
             **options,
         )
         join_processes(arguments)

@@ -1,9 +1,13 @@
-"""The order in which rows are batched."""
+"""Rows in batches: their order, their padding, and what fills up the last."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: Length groups are sorted inside pools of this many batches: little padding, much disorder.
 _POOL = 50
@@ -30,3 +34,38 @@ def grouped_order(
         rng.shuffle(batches)
         for batch in [*batches, tail]:
             yield from batch
+
+
+def filled(
+    rows: Sequence[Mapping[str, Any]], arguments: Any, **without_loss: Any
+) -> Sequence[Mapping[str, Any]]:
+    """Add rows without loss until every process gets batches of the same size.
+
+    Left to itself, accelerate would fill up with rows from the beginning, which then count twice.
+
+    Args:
+        rows: The rows, each with a ``length``.
+        arguments: The ``TrainingArguments``.
+        without_loss: What makes a row one that adds nothing to a loss.
+    """
+    processes = arguments.world_size
+    short = -len(rows) % (processes * arguments.per_device_train_batch_size)
+    if processes == 1 or not short:
+        return rows
+    return [*rows, *[{**rows[0], **without_loss, "length": 0}] * short]
+
+
+def padded(rows: Sequence[Any], fill: float) -> Tensor:
+    """Return rows of numbers as one tensor, padded on the right; int64 if ``fill`` is whole."""
+    import torch
+
+    dtype = torch.int64 if isinstance(fill, int) else torch.float32
+    tensors = [torch.as_tensor(row, dtype=dtype) for row in rows]
+    return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=fill)
+
+
+def token_batch(rows: Sequence[Mapping[str, Any]], pad: int) -> dict[str, Tensor]:
+    """Return ``input_ids`` and ``attention_mask`` of rows, [B, T], padded on the right."""
+    ids = [row["input_ids"] for row in rows]
+    mask = padded([[1] * len(each) for each in ids], 0)
+    return {"input_ids": padded(ids, pad), "attention_mask": mask}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fsdpo_data.core.errors import InputError, Unavailable
-from fsdpo_data.models.checkpoints import load_checkpoint
+from fsdpo_data.models import checkpoints
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
 
@@ -23,7 +23,7 @@ def model_identity(name: str) -> str:
 
 
 def load_model(
-    name: str, auto_class: Any, configure: Callable[[Any], None] | None = None
+    name: str, auto_class: str, configure: Callable[[Any], None] | None = None
 ) -> tuple[Any, Any]:
     """Load a checkpoint and its tokenizer to train; the tokenizer gets a padding token.
 
@@ -36,8 +36,8 @@ def load_model(
         Unavailable: if there is no such model, or it cannot be loaded.
     """
     # Float32 whatever the file holds: at 1e-5, updates to bfloat16 weights round away.
-    tokenizer, model = load_checkpoint(
-        auto_class.__name__,
+    tokenizer, model = checkpoints.load_checkpoint(
+        auto_class,
         resolve_weights(name),
         dtype="float32",
         expected="config.json, tokenizer files and safetensors weights",
@@ -86,12 +86,12 @@ def context_length(config: TrainConfig, model: Any) -> int:
     Raises:
         InputError: if ``config.max_length`` is more than the model reads.
     """
-    context = getattr(model.config, "max_position_embeddings", None) or config.max_length
+    context = checkpoints.context_length(model.config)
     if config.max_length > context:
         raise InputError(
             f"the model reads {context} tokens.", field="max_length", value=config.max_length
         )
-    return config.max_length or context or 2**31
+    return config.max_length or context
 
 
 def with_adapters(model: Any, rank: int, task: str, *, exclude: Sequence[str] = ()) -> Any:

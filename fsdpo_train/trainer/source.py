@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
+
+if TYPE_CHECKING:
+    from fsdpo_data.problems.hub_datasets import HubSource
 
 Row = Mapping[str, Any]
 #: A row and where it stands, for messages.
@@ -32,31 +35,35 @@ class Source:
     said: Mapping[str, str] = field(default_factory=dict)
 
 
-def open_source(data: Path, config: str, columns: Sequence[str], needed: str) -> Source:
+def open_source(
+    data: Path, columns: Sequence[str], config: str = "", more: Sequence[str] = ()
+) -> Source:
     """Find the rows that ``data`` names.
 
     Args:
-        data: A sealed dataset, a JSONL or parquet file, or ``org/name[@revision]`` on the Hub.
-        config: The config of a dataset that is read.
-        columns: Its columns to read.
-        needed: What a file needs in their place, for messages.
+        data: A JSONL or parquet file, ``org/name[@revision]`` on the Hub, or a sealed dataset.
+        columns: The columns that a row needs.
+        config: The config of a sealed dataset that is read; empty if none has such rows.
+        more: What else is read of its rows.
 
     Raises:
         InputError: if there are none.
         SchemaError: if the dataset is not sealed, or its rows were changed since.
         Unavailable: if the Hub cannot be reached, or refuses.
     """
-    from fsdpo_data.hub.client import HubRepo
+    from fsdpo_data.problems.hub_datasets import HubSource
 
-    if data.is_dir():
-        return _sealed(data, config, columns)
-    if data.is_file() and data.suffix in (".jsonl", ".parquet"):
+    if config and data.is_dir():
+        return _sealed(data, config, [*columns, *more])
+    if data.is_file() and data.suffix in (".jsonl", ".json", ".parquet"):
         return Source("sha256:" + file_sha256(data), lambda: _file_rows(data), dataset=False)
-    if not data.exists() and HubRepo.parse(str(data), "dataset") is not None:
-        return _on_hub(f"{data}:{config}")
+    on_hub = HubSource.parse(f"{data}:{config}" if config else str(data), {})
+    if not data.exists() and on_hub is not None:
+        return _on_hub(on_hub, bool(config))
+    sealed = f"a sealed dataset with {config}, " if config else ""
     raise InputError(
-        f"expected a sealed dataset with {config}, a .jsonl or .parquet file with the columns "
-        f"{needed}, or org/name of a dataset on the Hub.",
+        f"expected {sealed}a .jsonl or .parquet file with the columns {', '.join(columns)}, "
+        "or org/name of a dataset on the Hub.",
         field="data",
         value=str(data),
     )
@@ -104,13 +111,10 @@ def _file_rows(file: Path) -> Iterator[PlacedRow]:
         yield place, record.fields
 
 
-def _on_hub(name: str) -> Source:
-    from fsdpo_data.problems.hub_datasets import HubSource, load_hub
+def _on_hub(source: HubSource, dataset: bool) -> Source:
+    from fsdpo_data.problems.hub_datasets import load_hub
 
-    source = HubSource.parse(name, {})
-    assert source is not None  # the caller has parsed the name
-    commit, parts = load_hub(source, "train")
+    commit, ((label, records),) = load_hub(source, "train")
     identity = f"{source.repo.name}@{commit}"
-    (label, records), *_ = parts  # of the one config that was asked for
     placed = [(f"{label}, row {each.row}", each.fields) for each in records]
-    return Source(identity, lambda: iter(placed), said={"dataset": identity})
+    return Source(identity, lambda: iter(placed), dataset, {"dataset": identity})

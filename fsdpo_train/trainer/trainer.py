@@ -4,69 +4,18 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.batching import grouped_order
 from fsdpo_train.trainer.checkpoints import WRITING, last_whole, settle, settle_model, writing
 from fsdpo_train.trainer.directory import write_state
 
-if TYPE_CHECKING:
-    import datasets
-
 log = logging.getLogger(__name__)
 
 #: Folder of the checkpoints in that of a run.
 CHECKPOINTS = "checkpoints"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """What a run did.
-
-    Attributes:
-        out: Directory of the trained model.
-        steps: Optimizer steps, those before a resume included.
-        loss: Mean loss over the last logging window.
-    """
-
-    out: Path
-    steps: int
-    loss: float
-
-
-def outcome(trainer: Any, config: TrainConfig) -> dict[str, Any]:
-    """Return the fields of :class:`Report` of a finished run."""
-    history = trainer.state.log_history
-    losses = [entry["loss"] for entry in history if "loss" in entry]
-    # A run that was shorter than a logging window has only the other.
-    losses = losses or [entry["train_loss"] for entry in history if "train_loss" in entry]
-    last = losses[-1] if losses else float("nan")
-    return {"out": config.out, "steps": trainer.state.global_step, "loss": last}
-
-
-def filled(rows: datasets.Dataset, arguments: Any, **without_loss: Any) -> datasets.Dataset:
-    """Add rows without loss until every process gets batches of the same size.
-
-    Left to itself, accelerate would fill up with rows from the beginning, which then count twice.
-
-    Args:
-        rows: The rows, with a column ``length``.
-        arguments: The ``TrainingArguments``.
-        without_loss: What makes a row one that adds nothing to a loss.
-    """
-    import datasets
-
-    processes = arguments.world_size
-    short = -len(rows) % (processes * arguments.per_device_train_batch_size)
-    if processes == 1 or not short:
-        return rows
-    filler = {**rows[0], **without_loss, "length": 0}
-    fillers = datasets.Dataset.from_list([filler] * short, features=rows.features)
-    return datasets.concatenate_datasets([rows, fillers])
 
 
 def ordered_trainer() -> Any:
@@ -75,9 +24,10 @@ def ordered_trainer() -> Any:
     import transformers
 
     class Order(torch.utils.data.Sampler):  # type: ignore[misc]
-        def __init__(self, rows: datasets.Dataset, config: TrainConfig) -> None:
+        def __init__(self, rows: Sequence[Mapping[str, Any]], config: TrainConfig) -> None:
             self.rows = len(rows)
-            self.lengths = [length for length in rows["length"] if length]  # fillers have none
+            # Fillers have none.
+            self.lengths = [row["length"] for row in rows if row["length"]]
             self.config, self.epoch = config, 0
 
         def set_epoch(self, epoch: int) -> None:
@@ -94,6 +44,7 @@ def ordered_trainer() -> Any:
     class Trainer(transformers.Trainer):  # type: ignore[misc]
         def __init__(self, config: TrainConfig, **options: Any) -> None:
             self.stage_config = config
+            self.use_cache = options["model"].config.use_cache
             super().__init__(**options)
 
         def _get_train_sampler(self, train_dataset: Any = None) -> Order:
@@ -178,6 +129,8 @@ def save_merged(trainer: Any, config: TrainConfig) -> None:
     if config.lora:
         trainer.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
         trainer.model_wrapped = trainer.model
+    # transformers turns it off for training; whoever samples wants it.
+    trainer.model.config.use_cache = trainer.use_cache
     with writing(config.out) as place:
         trainer.save_model(str(place))
         trainer.accelerator.wait_for_everyone()

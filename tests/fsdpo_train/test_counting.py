@@ -16,13 +16,13 @@ from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model
 
 torch = pytest.importorskip("torch")
-import datasets  # noqa: E402
 import transformers  # noqa: E402
 
 from fsdpo_train import DpoConfig, PrmConfig, train_dpo, train_prm  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
+from fsdpo_train.trainer.batching import filled  # noqa: E402
 from fsdpo_train.trainer.models import without_dropout  # noqa: E402
-from fsdpo_train.trainer.trainer import filled, ordered_trainer  # noqa: E402
+from fsdpo_train.trainer.trainer import ordered_trainer  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -123,10 +123,11 @@ def test_repeated_pairs_are_counted(policy: Path, tmp_path: Path, caplog: Any) -
 
 
 def test_fillers_make_batches_of_one_size_and_come_last() -> None:
-    rows = datasets.Dataset.from_dict({"labels": [[1], [2], [3]], "length": [5, 4, 6]})
+    rows = [{"labels": [each], "length": length} for each, length in ((1, 5), (2, 4), (3, 6))]
     arguments = SimpleNamespace(world_size=2, per_device_train_batch_size=2)
     found = filled(rows, arguments, labels=[-100])
-    assert found["labels"][:] == [[1], [2], [3], [-100]] and found["length"][3] == 0
+    assert [row["labels"] for row in found] == [[1], [2], [3], [-100]]
+    assert found[3]["length"] == 0
     alone = SimpleNamespace(world_size=1, per_device_train_batch_size=2)
     assert filled(rows, alone, labels=[-100]) is rows
     config = PrmConfig(data=Path("data"), out=Path("out"), batch_size=2)

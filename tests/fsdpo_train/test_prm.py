@@ -184,16 +184,18 @@ def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
 def test_soft_labels_reach_the_loss_as_they_are(policy: Path, tmp_path: Path) -> None:
     rows = [{"prompt": "p", "completions": ["a b"], "labels": [share]} for share in (0.7, 0.2)]
     ready = prepared(policy, write_rows(tmp_path / "rows.jsonl", rows), held_out=0)
-    assert collate(list(ready.train), 0)["labels"].flatten().tolist() == pytest.approx([0.7, 0.2])
+    assert collate(ready.train, 0)["labels"].flatten().tolist() == pytest.approx([0.7, 0.2])
 
 
 def test_every_token_may_learn_the_label_of_its_step(policy: Path, data: Path) -> None:
     steps, tokens = (prepared(policy, data, readouts=each) for each in ("step", "token"))
-    assert tokens.held_out["readouts"] == steps.held_out["readouts"]
+    assert [row["readouts"] for row in tokens.held_out] == [
+        row["readouts"] for row in steps.held_out
+    ]
     assert tokens.counts == steps.counts
     for by_step, by_token in zip(steps.train, tokens.train, strict=True):
         first, end = by_step["n_prompt"], by_step["readouts"][-1] + 1
-        assert by_token["readouts"] == list(range(first, end))
+        assert list(by_token["readouts"]) == list(range(first, end))
         found = dict(zip(by_token["readouts"], by_token["labels"], strict=True))
         assert [found[readout] for readout in by_step["readouts"]] == by_step["labels"]
         first_step = range(first, by_step["readouts"][0] + 1)
@@ -208,11 +210,11 @@ def test_a_prm_learns_from_every_token(policy: Path, data: Path, tmp_path: Path)
 
 def test_problems_are_held_out_whole(policy: Path, data: Path) -> None:
     ready = prepared(policy, data, held_out=0.25)
-    train, held = set(ready.train["problem"]), set(ready.held_out["problem"])
+    train, held = ({row["problem"] for row in rows} for rows in (ready.train, ready.held_out))
     assert len(held) == 6 and len(train) == 18 and not train & held
     assert len(ready.train) + len(ready.held_out) == 96
     again = prepared(policy, data, held_out=0.25, seed=1)
-    assert set(again.held_out["problem"]) != held
+    assert {row["problem"] for row in again.held_out} != held
 
 
 def test_only_mixed_problems(policy: Path, tmp_path: Path) -> None:
@@ -228,7 +230,7 @@ def test_balance_gives_both_kinds_the_same_weight(policy: Path, tmp_path: Path) 
     rows = stepwise_rows()
     rows = [row for i, row in enumerate(rows) if row["labels"][0] or i % 5 == 0]
     ready = prepared(policy, write_rows(tmp_path / "r.jsonl", rows), held_out=0)
-    labels = [label for row in ready.train["labels"] for label in row]
+    labels = [label for row in ready.train for label in row["labels"]]
     wrong, right = class_weights(ready.train)
     n_right = sum(labels)
     assert right * n_right == pytest.approx(wrong * (len(labels) - n_right))

@@ -16,6 +16,7 @@ from fsdpo_train.config import SftConfig  # noqa: E402
 from fsdpo_train.sft import data as sft_data  # noqa: E402
 from fsdpo_train.sft import train as sft  # noqa: E402
 from fsdpo_train.trainer import batching  # noqa: E402
+from fsdpo_train.trainer.source import Source, open_source  # noqa: E402
 
 ROWS = [
     {"prompt": f"Problem: {a} plus {b}\nSolution:\n", "completion": f"Step 1: {a} + {b} = {a + b}"}
@@ -71,6 +72,10 @@ def losses(out):
     return [x["loss"] for x in json.loads(last.read_text())["log_history"] if "loss" in x]
 
 
+def rows_of(data):
+    return open_source(data, sft_data.COLUMNS)
+
+
 def tokenizer(architecture):
     return transformers.AutoTokenizer.from_pretrained(architecture)
 
@@ -90,14 +95,15 @@ def test_loss_goes_down_and_the_model_loads_back(architecture, data, tmp_path):
 
 def test_the_loss_covers_the_completion_and_its_end_only(architecture, data):
     tok = tokenizer(architecture)
-    encoded, _, _ = sft_data.encode_rows(sft_data.read_rows(data)[1], tok, max_length=128)
+    encoded, _, _ = sft_data.encode_rows(rows_of(data), tok, max_length=128)
     for row, source in zip(encoded, ROWS, strict=True):
-        trained = [label for label in row["labels"] if label != sft_data.IGNORE]
-        n_prompt = len(row["labels"]) - len(trained)
-        assert trained == row["input_ids"][n_prompt:]
+        ids, labels = row["input_ids"].tolist(), row["labels"].tolist()
+        trained = [label for label in labels if label != sft_data.IGNORE]
+        n_prompt = len(labels) - len(trained)
+        assert trained == ids[n_prompt:]
         assert trained[-1] == tok.eos_token_id
         assert tok.decode(trained[:-1]) == source["completion"]
-        assert tok.decode(row["input_ids"][:n_prompt]) == source["prompt"]
+        assert tok.decode(ids[:n_prompt]) == source["prompt"]
 
 
 def test_batches_are_padded_on_the_right():
@@ -110,10 +116,12 @@ def test_batches_are_padded_on_the_right():
     }
 
 
-def test_an_end_already_written_is_not_doubled(architecture):
+def test_an_end_already_written_is_not_doubled(architecture, tmp_path):
     tok = tokenizer(architecture)
-    ids, _ = sft_data.encode_pair(tok, "p", "c<|end|>")
-    assert ids.count(tok.eos_token_id) == 1
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"prompt": "p", "completion": "c<|end|>"}))
+    (row,), _, _ = sft_data.encode_rows(rows_of(path), tok, max_length=128)
+    assert row["input_ids"].tolist().count(tok.eos_token_id) == 1
 
 
 def test_rows_over_the_context_are_counted_never_cut(architecture, data, tmp_path, caplog):
@@ -197,22 +205,22 @@ def test_model_continues_a_checkpoint(architecture, data, tmp_path):
     [
         ("empty.jsonl", "", "the file is empty"),
         ("missing.jsonl", '{"question": "q", "completion": "c"}\n', "no column 'prompt'; it has"),
-        ("broken.jsonl", '{"prompt": "p", "completion"\n', "not readable as json rows"),
-        ("rows.csv", "prompt,completion\n", "expected a file named .jsonl or .parquet"),
+        ("broken.jsonl", '{"prompt": "p", "completion"\n', "row 1: not JSON"),
+        ("rows.csv", "prompt,completion\n", "expected a .jsonl or .parquet file"),
     ],
 )
-def test_bad_data_is_named(tmp_path, name, text, message):
+def test_bad_data_is_named(architecture, tmp_path, name, text, message):
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(InputError, match=message):
-        sft_data.read_rows(path)
+        sft_data.encode_rows(rows_of(path), tokenizer(architecture), max_length=128)
 
 
 def test_parquet_is_read(tmp_path):
     import polars
 
     polars.DataFrame(ROWS).write_parquet(tmp_path / "rows.parquet")
-    assert sft_data.read_rows(tmp_path / "rows.parquet")[1][3] == ROWS[3]
+    assert [row for _, row in rows_of(tmp_path / "rows.parquet").rows()][3] == ROWS[3]
 
 
 @pytest.mark.parametrize("given", [{}, {"model": "tiny", "from_config": "x"}])
@@ -289,8 +297,12 @@ def test_a_completion_has_the_ids_that_the_whole_text_has(name, shared):
     tok = real_tokenizers.load(shared / "tokenizers" / name)
     sentencepiece = name in ("mistral", "llama2")
     for completion in ("Let's think.", "\nStep 1: 2 + 2 = 4")[: 2 if sentencepiece else 1]:
-        ids, n_prompt = sft_data.encode_pair(tok, "### Response:", completion)
+        row = {"prompt": "### Response:", "completion": completion}
+        source = Source("", lambda row=row: iter([("row", row)]))
+        (found,), _, _ = sft_data.encode_rows(source, tok, max_length=128)
+        ids = found["input_ids"].tolist()
         assert ids[:-1] == tok("### Response:" + completion)["input_ids"]
         assert ids[-1] == tok.eos_token_id
         same = StepTokenizer(tok).encode("### Response:", [completion], end=True)
-        assert (ids, n_prompt) == (same.ids, same.n_prompt)
+        assert ids == same.ids
+        assert found["labels"].tolist() == [sft_data.IGNORE] * same.n_prompt + ids[same.n_prompt :]

@@ -146,7 +146,7 @@ def test_training_and_scoring_read_the_same_tokens(model: Path, tmp_path: Path) 
     encoder = StepTokenizer(tokenizer)
     for row, read in zip(rows, trained, strict=True):
         encoded = encoder.encode(row["prompt"], row["completions"], end=False)
-        assert (encoded.ids, encoded.readouts) == (read["input_ids"], read["readouts"])
+        assert (encoded.ids, encoded.readouts) == (read["input_ids"].tolist(), read["readouts"])
 
 
 def test_batches_hold_items_of_like_length_within_the_budget() -> None:

@@ -1,0 +1,126 @@
+"""A run from its start to its card; the cards themselves are in ``fsdpo_cards``."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import fsdpo_data
+from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.dataset.run import MANIFEST
+from fsdpo_train.config import NOT_IDENTITY, TrainConfig
+from fsdpo_train.trainer.directory import claimed, is_main_process
+from fsdpo_train.trainer.models import model_identity
+from fsdpo_train.trainer.source import Source
+from fsdpo_train.trainer.trainer import save_merged
+
+Kind = TypeVar("Kind", bound="Report")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a run did.
+
+    Attributes:
+        out: Directory of the trained model.
+        steps: Optimizer steps, those before a resume included.
+        loss: Mean loss over the last logging window.
+    """
+
+    out: Path
+    steps: int
+    loss: float
+
+
+@contextmanager
+def started(config: TrainConfig, source: Source) -> Iterator[dict[str, str]]:
+    """Begin a run on ``source``: hold its directory and seed it; yield what decides its weights.
+
+    Raises:
+        InputError: if there is no such model, or the directory is not free; see :func:`claimed`.
+        Unavailable: if the model's Hub cannot be reached, or a package is not installed.
+    """
+    identity = {**config.identity(), "data": source.identity}
+    if config.model is not None:
+        identity["model"] = model_identity(config.model)
+    with claimed(config, identity):
+        import transformers
+
+        transformers.set_seed(config.seed)
+        yield identity
+
+
+def finish(
+    kind: type[Kind], trainer: Any, config: TrainConfig, identity: Mapping[str, str], **found: Any
+) -> Kind:
+    """Write the model of a finished run and its card, and return its report.
+
+    Args:
+        kind: The stage's report.
+        trainer: What has trained it.
+        config: The options of the run.
+        identity: What decided the weights: the options with data and model by content, and what
+            else is worth telling.
+        found: The fields of ``kind`` alone.
+
+    Raises:
+        StoreError: if a file cannot be written.
+    """
+    save_merged(trainer, config)
+    history = trainer.state.log_history
+    # A run that was shorter than a logging window has only the other.
+    losses = [entry[name] for name in ("train_loss", "loss") for entry in history if name in entry]
+    last = losses[-1] if losses else float("nan")
+    report = kind(out=config.out, steps=trainer.state.global_step, loss=last, **found)
+    if is_main_process():
+        _write_card(config, identity, report)
+    return report
+
+
+def _write_card(config: TrainConfig, identity: Mapping[str, str], report: Report) -> None:
+    from fsdpo_cards import model_card
+    from fsdpo_cards.commands import pinned
+    from fsdpo_cards.model import Run
+
+    from fsdpo_data.dataset.manifest import read_manifest
+
+    sealed, on_hub = (config.data / MANIFEST).exists(), not config.data.exists()
+    name, _, revision = identity.get("model", "").rpartition("@")
+    world, local = (int(os.environ.get(each, "1")) for each in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    versions = {each: version(each) for each in ("torch", "transformers")}
+    run = Run(
+        stage=config.stage,
+        name=config.out.resolve().name,
+        model=pinned({"name": name, "revision": revision}),
+        # Folders above are this machine's business.
+        data=identity["data"] if on_hub else config.data.resolve().name,
+        report=vars(report),
+        options={**_nameless(identity), "fsdpo": fsdpo_data.__version__, **versions},
+        changed=_nameless(_changed(config)),
+        manifest=read_manifest(config.data).plain() if sealed else None,
+        processes=(world, local),
+    )
+    with explained(config.out, saved=0):
+        write_atomic(config.out / "README.md", model_card(run).encode())
+
+
+def _changed(config: TrainConfig) -> dict[str, Any]:
+    """Return the options that are not the stage's defaults and decide the weights."""
+    return {
+        each.name: value
+        for each in dataclasses.fields(config)
+        if each.name not in NOT_IDENTITY | {"data", "model"}
+        and (value := getattr(config, each.name)) != each.default
+    }
+
+
+def _nameless(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with the names of files in place of their paths."""
+    paths = ("from_config", "deepspeed")
+    return {key: Path(value).name if key in paths else value for key, value in options.items()}
