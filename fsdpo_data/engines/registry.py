@@ -70,3 +70,11 @@ if TYPE_CHECKING:
 else:  # what can be asked for is said once, by the table
     EngineName = Literal["auto", "ray", *ENGINES]
     ScorerName = Literal["auto", "ray", *(name for name in ENGINES if ENGINES[name].scorer)]
+
+
+def scorer_beside(sampler: str) -> ScorerName:
+    """Name what runs a reward model beside a policy.
+
+    A second vLLM would claim the memory of the first; on a cluster each has GPUs of its own.
+    """
+    return {"ray": "ray", "scripted": "auto"}.get(sampler, "transformers")

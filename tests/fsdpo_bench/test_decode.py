@@ -15,8 +15,7 @@ import pytest
 from fakes import Judge, Writer
 from fsdpo_bench.decode.beam import BeamSpec, beam_search
 from fsdpo_bench.decode.choose import answer_classes, best, majority, weighted_majority
-from fsdpo_bench.decode.draw import draw, greedy, with_rewards
-from fsdpo_bench.decode.solution import Cost, value
+from fsdpo_bench.decode.solution import Cost, draw, greedy, value, with_rewards
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef

@@ -12,16 +12,16 @@ The comments name the lines of the algorithm. What it leaves open:
 
 from __future__ import annotations
 
+import itertools
 import math
-import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
-from fsdpo_bench.decode.solution import Cost, Solution, value
+from fsdpo_bench.decode.solution import Cost, Solution, timed_scores, value
 from fsdpo_data.core.options import Option, Options
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.steps.rewards import AGGREGATES
@@ -108,33 +108,26 @@ def beam_search(
     Returns:
         For each prompt the solution found, with its step rewards, and what the search cost.
     """
-    search = BeamSearch(sampler, scorer, sampling, segmenter, spec)
+    rounds = _Rounds(sampler, scorer, sampling, segmenter, spec)
     searches = [_Search(prompt) for prompt in prompts]  # line 5
-    search.advance(searches, spec.b1 if spec.first_keep == "b1" else spec.b2)  # lines 6-8
+    rounds.advance(searches, spec.b1 if spec.first_keep == "b1" else spec.b2)  # lines 6-8
     for _ in range(1, spec.max_steps):  # lines 9, 10 and 26
         owed = [each for each in searches if not all(one.complete for one in each.beam)]
         if not owed:  # line 11
             break
-        search.advance(owed, spec.b2)  # lines 14-25
+        rounds.advance(owed, spec.b2)  # lines 14-25
     return [(_best(each.beam), each.cost) for each in searches]  # line 28
 
 
-class BeamSearch:
-    """One round of the algorithm, for all problems that are not done yet."""
+@dataclass(frozen=True, slots=True)
+class _Rounds:
+    """One round of the algorithm after the other, for all problems that are not done yet."""
 
-    def __init__(
-        self,
-        sampler: Sampler,
-        scorer: Scorer,
-        sampling: SamplingSpec,
-        segmenter: str,
-        spec: BeamSpec,
-    ) -> None:
-        self._sampler = sampler
-        self._scorer = scorer
-        self._sampling = sampling
-        self._name, self._segment = get_segmenter(segmenter)
-        self._spec = spec
+    sampler: Sampler
+    scorer: Scorer
+    sampling: SamplingSpec
+    segmenter: str
+    spec: BeamSpec
 
     def advance(self, searches: Sequence[_Search], keep: int) -> None:
         """Give every beam its candidates for the next step, and keep the best of them."""
@@ -154,8 +147,8 @@ class BeamSearch:
                 if each.complete:
                     found[-1].append(each)
                     continue
-                completions = drawn[number, each.text]
-                found[-1] += [self._grown(each, next(completions)) for _ in range(self._spec.b1)]
+                completions = itertools.islice(drawn[number, each.text], self.spec.b1)
+                found[-1] += [self._grown(each, completion) for completion in completions]
         return found
 
     def _draw(self, searches: Sequence[_Search]) -> dict[tuple[int, str], Iterator[Completion]]:
@@ -163,45 +156,33 @@ class BeamSearch:
 
         Texts that need equally many, with the same stop strings, go to the sampler together.
         """
-        needs: dict[tuple[int, str], int] = defaultdict(int)
+        needs: Counter[tuple[int, str]] = Counter()
         for number, search in enumerate(searches):
             for each in search.beam:
                 if not each.complete:
-                    needs[number, each.text] += self._spec.b1
+                    needs[number, each.text] += self.spec.b1
         batches: dict[tuple[int, tuple[str, ...]], list[tuple[int, str]]] = defaultdict(list)
         for key, n in needs.items():
-            batches[n, step_stops(self._name, key[1])].append(key)
+            batches[n, step_stops(get_segmenter(self.segmenter)[0], key[1])].append(key)
         drawn = {}
+        most = min(self.spec.step_tokens, self.sampling.max_tokens)
         for (n, stops), keys in batches.items():
             prompts = [searches[number].prompt + text for number, text in keys]
-            for key, completions in zip(keys, self._sample(prompts, n, stops), strict=True):
-                drawn[key] = iter(completions)
-                spent = Cost(
-                    tokens=sum(each.n_tokens for each in completions),
-                    seconds=sum(each.seconds for each in completions),
-                )
-                searches[key[0]].cost += spent
+            step = replace(self.sampling, n=n, max_tokens=most, stop=(*self.sampling.stop, *stops))
+            for key, found in zip(keys, self.sampler.sample(prompts, step), strict=True):
+                drawn[key] = iter(found)
+                tokens, seconds = (sum(e.n_tokens for e in found), sum(e.seconds for e in found))
+                searches[key[0]].cost += Cost(tokens, 0, seconds)
         return drawn
-
-    def _sample(
-        self, prompts: Sequence[str], n: int, stops: tuple[str, ...]
-    ) -> list[list[Completion]]:
-        step = replace(
-            self._sampling,
-            n=n,
-            max_tokens=min(self._spec.step_tokens, self._sampling.max_tokens),
-            stop=(*self._sampling.stop, *stops),
-        )
-        return self._sampler.sample(prompts, step)
 
     def _grown(self, partial: Partial, completion: Completion) -> Partial:
         """Return the solution with the step that the model wrote, as the segmenter cuts it."""
         text = partial.text + completion.text
         stop = completion.stop_string
-        paused = stop is not None and stop not in self._sampling.stop
+        paused = stop is not None and stop not in self.sampling.stop
         if stop is not None and paused:
             text += kept_of(stop)
-        steps = self._segment(text)
+        steps = get_segmenter(self.segmenter)[1](text)
         finished = completion.finish_reason == "stop" and not paused
         most = len(partial.steps) + 1
         if len(steps) > most:  # it ran on into steps that are not to be made yet
@@ -209,45 +190,28 @@ class BeamSearch:
             text = "".join(steps)
         n_tokens = partial.n_tokens + completion.n_tokens
         no_room = completion.finish_reason == "length" and not completion.n_tokens
-        stuck = no_room or n_tokens >= self._sampling.max_tokens
+        stuck = no_room or n_tokens >= self.sampling.max_tokens
         return Partial(text, tuple(steps), n_tokens, finished, stuck)
 
     def _score(self, searches: Sequence[_Search], candidates: list[list[Partial]]) -> None:
         """Fill the rewards of new candidates in; those of finished solutions are there already."""
         owed = [
-            (number, place)
-            for number, found in enumerate(candidates)
+            (search, found, place)
+            for search, found in zip(searches, candidates, strict=True)
             for place, each in enumerate(found)
-            if not any(each is kept for kept in searches[number].beam)
+            if not any(each is kept for kept in search.beam)
         ]
-        started = time.perf_counter()
-        rewards = self._scorer.score(
-            [
-                SteppedText(searches[number].prompt, candidates[number][place].steps)
-                for number, place in owed
-            ]
-        )
-        share = (time.perf_counter() - started) / max(1, len(owed))
-        for (number, place), found in zip(owed, rewards, strict=True):
-            candidates[number][place] = self._rewarded(candidates[number][place], found)
-            searches[number].cost += Cost(prm_calls=1, seconds=share)
-
-    def _rewarded(self, partial: Partial, rewards: list[float] | None) -> Partial:
-        reward = value(rewards, self._spec.aggregate)
-        return replace(
-            partial,
-            reward=-math.inf if reward is None else reward,
-            rewards=None if rewards is None else tuple(rewards),
-        )
+        items = [SteppedText(search.prompt, found[place].steps) for search, found, place in owed]
+        rewards, share = timed_scores(self.scorer, items)
+        for (search, found, place), given in zip(owed, rewards, strict=True):
+            reward = value(given, self.spec.aggregate)
+            rank = -math.inf if reward is None else reward
+            found[place] = replace(found[place], reward=rank, rewards=given)
+            search.cost += Cost(prm_calls=1, seconds=share)
 
 
 def _best(beam: Sequence[Partial]) -> Solution:
     """Return the solution with the highest final reward, the earliest of equals."""
     found = max(beam, key=lambda each: each.reward)
-    return Solution(
-        found.text,
-        found.steps,
-        "stop" if found.finished else "length",
-        found.n_tokens,
-        rewards=found.rewards,
-    )
+    reason: FinishReason = "stop" if found.finished else "length"
+    return Solution(found.text, found.steps, reason, found.n_tokens, rewards=found.rewards)

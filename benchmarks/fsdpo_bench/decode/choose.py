@@ -39,7 +39,7 @@ def answer_classes(
         For each answer the index of its class's first member; None where there is no answer.
     """
     agree = agreements(answers) if agree is None else agree
-    given = {each for each in answers if each and each in agree}
+    given = {each for each in answers if each in agree}
     firsts: dict[frozenset[str], int] = {}
     return [
         firsts.setdefault(agree[each] & given, index)
@@ -75,8 +75,5 @@ def best(values: Sequence[float | None]) -> int:
 
     None (no reward) is below every number; if all are None, the first sample is returned.
     """
-    return max(range(len(values)), key=lambda index: _rank(values[index]))
-
-
-def _rank(value: float | None) -> float:
-    return -math.inf if value is None else value
+    ranks = [-math.inf if value is None else value for value in values]
+    return ranks.index(max(ranks))

@@ -12,6 +12,7 @@ from fsdpo_bench.decode.choose import agreements, answer_classes, best, majority
 from fsdpo_bench.decode.plan import Plan, sampled_name
 from fsdpo_bench.decode.solution import Cost, Solution, value
 from fsdpo_bench.tasks.judge import Judged
+from fsdpo_bench.tasks.table import Task
 
 Row = dict[str, Any]
 
@@ -19,8 +20,8 @@ Row = dict[str, Any]
 VERDICT = ("answer", "correct", "status", "rule", "strict")
 
 
-def solution_row(solution: Solution, judged: Judged, *, tolerant: bool) -> Row:
-    """Return a solution with its verdict as it is kept."""
+def solution_row(solution: Solution) -> Row:
+    """Return a solution as it is kept, its verdict aside."""
     return {
         "text": solution.text,
         "steps": list(solution.steps),
@@ -29,11 +30,10 @@ def solution_row(solution: Solution, judged: Judged, *, tolerant: bool) -> Row:
         "seconds": round(solution.seconds, 6),
         "rewards": None if solution.rewards is None else list(solution.rewards),
         "scoring_seconds": round(solution.scoring_seconds, 6),
-        **verdict_row(judged, tolerant=tolerant),
     }
 
 
-def verdict_row(judged: Judged, *, tolerant: bool) -> Row:
+def verdict_row(task: Task, judged: Judged) -> Row:
     """Return a verdict as it is kept; ``correct`` is None where the gold cannot be read."""
     row: Row = {
         "answer": judged.verdict.answer,
@@ -41,30 +41,42 @@ def verdict_row(judged: Judged, *, tolerant: bool) -> Row:
         "status": judged.verdict.status,
         "rule": judged.verdict.rule,
     }
-    if tolerant:
-        row["strict"] = _is_right(judged.strict.status)
-    return row
+    return row if task.tolerance is None else row | {"strict": _is_right(judged.strict.status)}
 
 
 def _is_right(status: str) -> bool | None:
     return None if status == "gold_unparsed" else status == "correct"
 
 
-def entry(row: Mapping[str, Any], sample: int | None) -> Row:
+def decided(
+    plan: Plan, names: Sequence[str], samples: Sequence[Row], own: Mapping[str, tuple[Row, Row]]
+) -> Row:
+    """Return what a record says of its solutions: samples, and every decoder's answer and cost.
+
+    Args:
+        plan: Says how decoders choose among samples.
+        names: Of all results, in their order.
+        samples: With their verdicts.
+        own: (solution, cost) of decoders that make their own, by the name of the result.
+    """
+    entries, costs = _of_samples(plan, samples) if samples else ({}, {})
+    for name, (row, cost) in own.items():
+        entries[name], costs[name] = _entry(row, None), cost
+    return {
+        "samples": list(samples),
+        "decoded": {name: entries[name] for name in names},
+        "cost": {name: costs[name] for name in names},
+    }
+
+
+def _entry(row: Row, sample: int | None) -> Row:
     """Return what a decoder decided: one of the samples, or a solution of its own."""
     found: Row = {key: row[key] for key in VERDICT if key in row}
-    found["sample"] = sample
-    if sample is None:
-        found["solution"] = dict(row)
-    return found
+    return found | {"sample": sample} | ({"solution": row} if sample is None else {})
 
 
-def decide_samples(plan: Plan, rows: Sequence[Row]) -> tuple[dict[str, Row], dict[str, Row]]:
-    """Choose among a problem's samples with every decoder of the plan that does, at every K.
-
-    Returns:
-        Entries and costs, both by the name of the result.
-    """
+def _of_samples(plan: Plan, rows: Sequence[Row]) -> tuple[dict[str, Row], dict[str, Row]]:
+    """Choose with every decoder of the plan that chooses, at every K; return entries and costs."""
     answers = [row["answer"] for row in rows]
     agree = agreements(answers)
     values = [value(row["rewards"], plan.aggregate) for row in rows]
@@ -78,7 +90,7 @@ def decide_samples(plan: Plan, rows: Sequence[Row]) -> tuple[dict[str, Row], dic
         for k in plan.ks:
             name = sampled_name(decoder, k, plan.aggregate)
             index = chosen[decoder](k)
-            entries[name] = entry(rows[index], index)
+            entries[name] = _entry(rows[index], index)
             costs[name] = cost_row(_spent(rows[:k], scored=decoder != "sc"))
     return entries, costs
 
@@ -93,8 +105,4 @@ def _spent(rows: Sequence[Row], *, scored: bool) -> Cost:
 
 def cost_row(cost: Cost) -> Row:
     """Return a cost as it is kept."""
-    return {
-        "tokens": cost.tokens,
-        "prm_calls": cost.prm_calls,
-        "seconds": round(cost.seconds, 6),
-    }
+    return {"tokens": cost.tokens, "prm_calls": cost.prm_calls, "seconds": round(cost.seconds, 6)}

@@ -49,11 +49,6 @@ class Plan:
         return bool(set(self.decoders) & set(_WITH_PRM))
 
     @property
-    def models(self) -> int:
-        """Models that run side by side: the policy, and its reward model."""
-        return 2 if self.needs_prm else 1
-
-    @property
     def rewards_samples(self) -> bool:
         """Whether whole samples are to be rewarded."""
         return bool({"weighted", "bon"} & set(self.decoders))
@@ -90,36 +85,22 @@ def beam_name(beam: BeamSpec) -> str:
 
 
 def make_plan(
-    decoders: Sequence[str],
-    ks: Sequence[int],
-    aggregate: str,
-    beams: Sequence[BeamSpec],
+    decoders: Sequence[str], ks: Sequence[int], aggregate: str, beams: Sequence[BeamSpec]
 ) -> Plan:
-    """Check what is asked for and freeze it.
-
-    Args:
-        decoders: Names of decoders, several of them separated by commas.
-        ks: Numbers of samples.
-        aggregate: How step rewards become one number.
-        beams: The searches that ``sbs`` stands for.
+    """Check what is asked for and freeze it; ``decoders`` may hold several, between commas.
 
     Raises:
         InputError: for a name that is none.
     """
     names = [name.strip() for each in decoders for name in each.split(",") if name.strip()]
     for name in names:
-        _check_decoder(name)
+        if name not in DECODERS:
+            known = "; ".join(f"{key} ({says})" for key, says in DECODERS.items())
+            near = nearest(name, DECODERS)
+            raise InputError(f"expected some of {known}.{near}", field="decoder", value=name)
     return Plan(
         tuple(name for name in DECODERS if name in names),
         tuple(sorted(set(ks))),
         check_aggregate(aggregate),
         tuple(dict.fromkeys(beams)) if "sbs" in names else (),
     )
-
-
-def _check_decoder(name: str) -> None:
-    if name not in DECODERS:
-        known = "; ".join(f"{key} ({says})" for key, says in DECODERS.items())
-        raise InputError(
-            f"expected some of {known}.{nearest(name, DECODERS)}", field="decoder", value=name
-        )

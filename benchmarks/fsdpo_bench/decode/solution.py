@@ -1,12 +1,16 @@
-"""A solution as decoders see it, and what decoding costs."""
+"""Solutions as decoders see them: drawn from a sampler, rewarded by a scorer, at a cost."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fsdpo_data.core.sampling import FinishReason
+from fsdpo_data.core.sampling import FinishReason, SamplingSpec
+from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.steps.rewards import aggregate
+from fsdpo_data.steps.segment import Segmenter
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +36,6 @@ class Solution:
     scoring_seconds: float = 0.0
 
 
-def value(rewards: Sequence[float] | None, how: str) -> float | None:
-    """Return one number for the rewards of a solution; None where there is no reward."""
-    return aggregate(rewards, how) if rewards else None
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What one decoder spent on one problem.
@@ -57,3 +56,59 @@ class Cost:
             self.prm_calls + other.prm_calls,
             self.seconds + other.seconds,
         )
+
+
+def value(rewards: Sequence[float] | None, how: str) -> float | None:
+    """Return one number for the rewards of a solution; None where there is no reward."""
+    return aggregate(rewards, how) if rewards else None
+
+
+def draw(
+    prompts: Sequence[str], sampler: Sampler, sampling: SamplingSpec, segment: Segmenter
+) -> list[list[Solution]]:
+    """Sample ``sampling.n`` solutions for each prompt, and cut them into steps."""
+    return [
+        [
+            Solution(
+                each.text,
+                tuple(segment(each.text)),
+                each.finish_reason,
+                each.n_tokens,
+                each.seconds,
+            )
+            for each in completions
+        ]
+        for completions in sampler.sample(prompts, sampling)
+    ]
+
+
+def greedy(
+    prompts: Sequence[str], sampler: Sampler, sampling: SamplingSpec, segment: Segmenter
+) -> list[Solution]:
+    """Return the most likely solution of each prompt, token by token."""
+    once = replace(sampling, n=1, temperature=0.0)
+    return [solution for [solution] in draw(prompts, sampler, once, segment)]
+
+
+def with_rewards(
+    prompts: Sequence[str], solutions: Sequence[Sequence[Solution]], scorer: Scorer
+) -> list[list[Solution]]:
+    """Return the solutions of each prompt with the reward of every step."""
+    pairs = zip(prompts, solutions, strict=True)
+    items = [SteppedText(prompt, each.steps) for prompt, group in pairs for each in group]
+    found, share = timed_scores(scorer, items)
+    rewards = iter(found)
+    return [
+        [replace(each, rewards=next(rewards), scoring_seconds=share) for each in group]
+        for group in solutions
+    ]
+
+
+def timed_scores(
+    scorer: Scorer, items: Sequence[SteppedText]
+) -> tuple[list[tuple[float, ...] | None], float]:
+    """Return the rewards of solutions, and each one's share of the seconds it took."""
+    started = time.perf_counter()
+    rewards = scorer.score(items)
+    share = (time.perf_counter() - started) / max(1, len(items))
+    return [None if each is None else tuple(each) for each in rewards], share

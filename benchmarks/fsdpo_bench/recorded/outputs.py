@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.tasks.golds import after_hashes
+from fsdpo_bench.tasks.table import after_hashes
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.rows import Record, read_records
 from fsdpo_data.problems.forms import NotAProblem, boxed_gold

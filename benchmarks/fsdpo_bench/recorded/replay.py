@@ -21,12 +21,11 @@ from fsdpo_data.problems.load import problems_digest
 QUESTION = Template("recorded@1", "{question}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Recording:
-    """A file of responses by question.
+    """A file of responses by question: a sampler and a scorer whose prompts are bare questions.
 
     Attributes:
-        file: Where it is.
         model: The file as the model that answers, its contents as the revision.
         rows: The responses to each question, in the file's order, by :func:`question_key`.
     """
@@ -63,7 +62,8 @@ class Recording:
         ]
         ids = [each.id for each in problems]
         task = Task(self.file.stem, self.file.stem, len(problems))
-        return Loaded(task, problems, ids, self._ref(), problems_digest(ids))
+        ref = SourceRef(self.file.name, self.model.revision, "test")
+        return Loaded(task, problems, ids, ref, problems_digest(ids))
 
     def of_task(self, loaded: Loaded) -> Loaded:
         """Return the problems of a benchmark that the file has responses to, with its golds.
@@ -89,8 +89,23 @@ class Recording:
             )
         return replace(loaded.part(places), warnings=warnings)
 
-    def _ref(self) -> SourceRef:
-        return SourceRef(self.file.name, self.model.revision, "test")
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        """Return the first ``spec.n`` responses to each prompt; what they took is not known."""
+        return [
+            [Completion(each.response, "stop", 0) for each in found[: spec.n]]
+            for found in (self.rows[question_key(prompt)] for prompt in prompts)
+        ]
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        """Return the reward of each whole response, once per step."""
+        return [self._rewards(item) for item in items]
+
+    def _rewards(self, item: SteppedText) -> list[float] | None:
+        if not item.steps:
+            return []
+        found = self.rows[question_key(item.prompt)]
+        reward = next(each.reward for each in found if each.response == "".join(item.steps))
+        return None if reward is None else [reward] * len(item.steps)
 
 
 def question_key(question: str) -> str:
@@ -110,57 +125,19 @@ def read_recording(file: Path, series: str | None) -> Recording | None:
     """
     if not is_outputs(file):
         return None
-    recorded = _of_series(file, read_outputs(file), series)
+    recorded = read_outputs(file)
+    models = list(dict.fromkeys(each.model for each in recorded))
+    if series is None and len(models) > 1:
+        raise InputError(f"{file} holds several models: choose one by `series={models[0]}`.")
+    if series is not None and series not in models:
+        known = ", ".join(each for each in models if each) or "no names"
+        raise InputError(f"{file} has {known}.", field="series", value=series)
     rows: dict[str, list[Recorded]] = {}
     for each in recorded:
+        if series not in (None, each.model):
+            continue
         if not each.question:
             raise InputError(f"{file}, row {each.row}: the question is missing.")
         rows.setdefault(question_key(each.question), []).append(each)
     name = f"{file.stem}/{series}" if series else file.stem
     return Recording(file, ModelRef(name, f"sha256:{file_sha256(file)}"), rows)
-
-
-def _of_series(file: Path, recorded: Sequence[Recorded], series: str | None) -> list[Recorded]:
-    """Keep one model's responses; samples of one model all belong to it."""
-    models = list(dict.fromkeys(each.model for each in recorded))
-    if series is None and len(models) > 1:
-        raise InputError(f"{file} holds several models: choose one by `series={models[0]}`.")
-    found = [each for each in recorded if series in (None, each.model)]
-    if not found:
-        known = ", ".join(each for each in models if each) or "no names"
-        raise InputError(f"{file} has {known}.", field="series", value=series)
-    return found
-
-
-class RecordedSampler:
-    """Gives the recorded responses as completions; a prompt is the bare question."""
-
-    def __init__(self, recording: Recording) -> None:
-        self.model = recording.model
-        self._rows = recording.rows
-
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        """Return the first ``spec.n`` responses to each prompt; what they took is not known."""
-        return [
-            [Completion(each.response, "stop", 0) for each in found[: spec.n]]
-            for found in (self._rows[question_key(prompt)] for prompt in prompts)
-        ]
-
-
-class RecordedScorer:
-    """Gives the recorded rewards: one for a whole response, so that each of its steps has it."""
-
-    def __init__(self, recording: Recording) -> None:
-        self.model = recording.model
-        self._rows = recording.rows
-
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
-        """Return the reward of each response, once per step."""
-        return [self._one(item) for item in items]
-
-    def _one(self, item: SteppedText) -> list[float] | None:
-        if not item.steps:
-            return []
-        found = self._rows[question_key(item.prompt)]
-        reward = next(each.reward for each in found if each.response == "".join(item.steps))
-        return None if reward is None else [reward] * len(item.steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,11 @@ RECORDS = "records"
 def record_key(record: dict[str, Any]) -> str:
     """Name a record by its problem and its row: ASDiv asks one question twice."""
     return f"{record['problem_id']}/{record['row']}"
+
+
+def own_decoders(record: Mapping[str, Any]) -> list[str]:
+    """Name the decoders that made solutions of their own of a problem."""
+    return [name for name, found in record["decoded"].items() if found["sample"] is None]
 
 
 def record_file(out: Path, task: str) -> Path:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.decode.decide import Row, cost_row, decide_samples, entry, verdict_row
+from fsdpo_bench.decode.decide import Row, decided, verdict_row
 from fsdpo_bench.decode.plan import Plan
-from fsdpo_bench.decode.solution import Cost
-from fsdpo_bench.runs.records import encode, open_records, read_config, read_records, record_key
-from fsdpo_bench.tasks.judge import judge
+from fsdpo_bench.runs.records import (
+    encode,
+    open_records,
+    own_decoders,
+    read_config,
+    read_records,
+    record_key,
+)
+from fsdpo_bench.tasks.judge import judge_groups
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
@@ -33,6 +40,8 @@ def regrade_run(
     aggregate: str | None,
     workers: int | None,
     progress: Progress,
+    *,
+    resume: bool = False,
 ) -> None:
     """Write a new run with the verdicts and decisions of now.
 
@@ -43,21 +52,24 @@ def regrade_run(
         aggregate: How step rewards become one number; as it was if None.
         workers: Processes for grading; the cores at hand if None.
         progress: Told of every batch.
+        resume: Whether to go on with what is in ``out``.
 
     Raises:
         InputError: if there is no run, or it has fewer samples than asked for.
-        RunMismatch: if ``out`` holds anything.
+        RunMismatch: if ``out`` holds anything else.
     """
     old = read_config(source)
     plan = _plan(source, old, ks, aggregate)
-    own = [name for name in old["decoders"] if not _SAMPLED.fullmatch(name)]
-    config = _config(old, plan, own)
-    with claim(out, config, resume=False):
+    config = _config(old, plan)
+    with claim(out, config, resume=resume):
         for name, task in old["tasks"].items():
-            progress.phase(name, task["problems"])
             with open_records(out, name) as lines:
-                for chunk in _chunks(read_records(source, name)):
-                    regraded = _regraded(_task(name, task), chunk, plan, config, workers)
+                progress.phase(name, task["problems"], done=len(lines.spans))
+                read = read_records(source, name)
+                owed = (each for each in read if record_key(each) not in lines.spans)
+                known = Task(name, task["title"], tolerance=task["tolerance"])
+                while chunk := list(islice(owed, CHUNK)):
+                    regraded = _regraded(known, chunk, plan, config["decoders"], workers)
                     lines.append({record_key(each): encode(each) for each in regraded})
                     progress.advance(len(chunk))
 
@@ -77,61 +89,42 @@ def _plan(source: Path, old: Mapping[str, Any], ks: Sequence[int], aggregate: st
             )
     return Plan(
         tuple(dict.fromkeys(match[1] for match in found)),
-        tuple(sorted(set(ks))) or tuple(sorted({int(match[2]) for match in found})),
+        tuple(sorted(set(ks or (int(match[2]) for match in found)))),
         check_aggregate(aggregate or next((match[3] for match in found if match[3]), "min")),
     )
 
 
-def _config(old: Mapping[str, Any], plan: Plan, own: Sequence[str]) -> dict[str, Any]:
-    config = {key: value for key, value in old.items() if key != "config_digest"}
-    names = plan.names if plan.decoders else []
-    before = [name for name in own if name == "greedy"]
-    after = [name for name in own if name != "greedy"]
-    return config | {
+def _config(old: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    own = [name for name in old["decoders"] if not _SAMPLED.fullmatch(name)]
+    kept = {key: value for key, value in old.items() if key != "config_digest"}
+    return kept | {
         "grader": MathGrader().version,
-        "decoders": [*before, *names, *after],
+        "decoders": sorted([*plan.names, *own], key="greedy".__ne__),  # greedy stands first
         "regraded_from": old["config_digest"],
     }
-
-
-def _task(name: str, task: Mapping[str, Any]) -> Task:
-    return Task(name, task["title"], tolerance=task["tolerance"])
-
-
-def _chunks(records: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    chunk: list[dict[str, Any]] = []
-    for record in records:
-        chunk.append(record)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
 
 
 def _regraded(
     task: Task,
     records: Sequence[dict[str, Any]],
     plan: Plan,
-    config: Mapping[str, Any],
+    names: Sequence[str],
     workers: int | None,
 ) -> list[dict[str, Any]]:
-    rows = [_solutions(record) for record in records]
-    items = [
-        (_problem(record), row["text"])
-        for record, found in zip(records, rows, strict=True)
-        for row in found
+    solutions = [_solutions(record) for record in records]
+    groups = [
+        (_problem(record), [row["text"] for row in found])
+        for record, found in zip(records, solutions, strict=True)
     ]
-    verdicts = iter(judge(task, items, workers))
-    return [
-        _decided(
-            record,
-            [row | verdict_row(next(verdicts), tolerant=task.tolerant) for row in found],
-            plan,
-            config["decoders"],
-        )
-        for record, found in zip(records, rows, strict=True)
-    ]
+    regraded = []
+    judged = judge_groups(task, groups, workers)
+    for record, found, verdicts in zip(records, solutions, judged, strict=True):
+        rows = [row | verdict_row(task, new) for row, new in zip(found, verdicts, strict=True)]
+        n = len(record["samples"])
+        own = zip(own_decoders(record), rows[n:], strict=True)
+        made = {name: (row, record["cost"][name]) for name, row in own}
+        regraded.append(record | decided(plan, names, rows[:n], made))
+    return regraded
 
 
 def _problem(record: Mapping[str, Any]) -> Problem:
@@ -141,25 +134,5 @@ def _problem(record: Mapping[str, Any]) -> Problem:
 
 def _solutions(record: Mapping[str, Any]) -> list[Row]:
     """Return all texts of a record: its samples, then those that decoders made themselves."""
-    return [*record["samples"], *(record["decoded"][name]["solution"] for name in _own(record))]
-
-
-def _own(record: Mapping[str, Any]) -> list[str]:
-    return [name for name, found in record["decoded"].items() if found["sample"] is None]
-
-
-def _decided(
-    record: Mapping[str, Any], rows: Sequence[Row], plan: Plan, names: Sequence[str]
-) -> dict[str, Any]:
-    n = len(record["samples"])
-    entries, costs = decide_samples(plan, rows[:n]) if n else ({}, {})
-    for name, row in zip(_own(record), rows[n:], strict=True):
-        spent = record["cost"][name]
-        entries[name] = entry(row, None)
-        costs[name] = cost_row(Cost(spent["tokens"], spent["prm_calls"], spent["seconds"]))
-    return {
-        **record,
-        "samples": list(rows[:n]),
-        "decoded": {name: entries[name] for name in names},
-        "cost": {name: costs[name] for name in names},
-    }
+    own = own_decoders(record)
+    return [*record["samples"], *(record["decoded"][name]["solution"] for name in own)]

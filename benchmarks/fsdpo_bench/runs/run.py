@@ -15,17 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.decode.beam import beam_search
-from fsdpo_bench.decode.decide import Row, cost_row, decide_samples, entry, solution_row
-from fsdpo_bench.decode.draw import draw, greedy, with_rewards
+from fsdpo_bench.decode.decide import cost_row, decided, solution_row, verdict_row
 from fsdpo_bench.decode.plan import Plan, beam_name
-from fsdpo_bench.decode.solution import Cost, Solution
-from fsdpo_bench.runs.records import encode, open_records, record_key
-from fsdpo_bench.tasks.judge import judge
+from fsdpo_bench.decode.solution import Cost, Solution, draw, greedy, with_rewards
+from fsdpo_bench.runs.records import encode, open_records, own_decoders, record_key
+from fsdpo_bench.tasks.judge import judge_groups
 from fsdpo_bench.tasks.load import Loaded
-from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.identity import ModelRef, canonical_json
-from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.run import claim
@@ -96,10 +93,7 @@ def _task_config(part: Loaded) -> dict[str, Any]:
 
 def limited(loaded: Loaded, limit: int | None, seed: int = 0) -> Loaded:
     """Return ``limit`` problems of a benchmark, drawn as a dataset's are; all if None."""
-    if limit is None:
-        return loaded
-    places = drawn(loaded.ids, limit, seed)
-    return loaded.part(places)
+    return loaded if limit is None else loaded.part(drawn(loaded.ids, limit, seed))
 
 
 def run(
@@ -156,97 +150,68 @@ def _owed(part: Loaded, there: Any, batch: int) -> Iterator[range]:
 def _tokens(record: Mapping[str, Any]) -> int:
     """Return the tokens that were generated for a problem, each once."""
     sampled: int = sum(each["n_tokens"] for each in record["samples"])
-    own = [name for name, found in record["decoded"].items() if found["sample"] is None]
-    return sampled + sum(int(record["cost"][name]["tokens"]) for name in own)
+    return sampled + sum(int(record["cost"][name]["tokens"]) for name in own_decoders(record))
 
 
+@dataclass(frozen=True, slots=True)
 class _Decoding:
     """Runs the decoders of a plan on batches of problems."""
 
-    def __init__(
-        self,
-        spec: RunSpec,
-        sampler: Callable[[], Sampler],
-        scorer: Callable[[], Scorer],
-        workers: int | None,
-    ) -> None:
-        self._spec = spec
-        self._sampler = sampler
-        self._scorer = scorer
-        self._workers = workers
-        _, self._segment = get_segmenter(spec.segmenter)
+    spec: RunSpec
+    sampler: Callable[[], Sampler]
+    scorer: Callable[[], Scorer]
+    workers: int | None
 
     def records(self, part: Loaded, rows: range) -> list[dict[str, Any]]:
         """Decode the problems in some rows of a benchmark, grade, and return their records."""
-        problems = [part.problems[row] for row in rows]
-        prompts = [self._spec.template.render(each.question) for each in problems]
-        samples = self._samples(prompts)
-        own = self._own(prompts)
+        prompts = [self.spec.template.render(part.problems[row].question) for row in rows]
+        samples, own = self._samples(prompts), self._own(prompts)
         solutions = [
             [*drawn, *(found[place][0] for found in own.values())]
             for place, drawn in enumerate(samples)
         ]
-        graded = self._graded(part.task, problems, solutions)
+        texts = [
+            (part.problems[row], [each.text for each in found])
+            for row, found in zip(rows, solutions, strict=True)
+        ]
+        judged = judge_groups(part.task, texts, self.workers)
         records = []
         for place, row in enumerate(rows):
+            graded = [
+                solution_row(each) | verdict_row(part.task, verdict)
+                for each, verdict in zip(solutions[place], judged[place], strict=True)
+            ]
             n = len(samples[place])
-            costs = {name: found[place][1] for name, found in own.items()}
-            record = record_of(part, row, prompts[place])
-            record |= self._decided(graded[place][:n], graded[place][n:], costs)
-            records.append(record)
+            costs = [cost_row(found[place][1]) for found in own.values()]
+            made = dict(zip(own, zip(graded[n:], costs, strict=True), strict=True))
+            plan = self.spec.plan
+            told = decided(plan, plan.names, graded[:n], made)
+            records.append(_head(part, row, prompts[place]) | told)
         return records
 
     def _samples(self, prompts: Sequence[str]) -> list[list[Solution]]:
         """Draw the samples that several decoders share, with rewards if any of them needs them."""
-        plan = self._spec.plan
+        plan, (_, segment) = self.spec.plan, get_segmenter(self.spec.segmenter)
         if not plan.samples:
             return [[] for _ in prompts]
-        drawn = draw(prompts, self._sampler(), self._spec.sampling, self._segment)
-        return with_rewards(prompts, drawn, self._scorer()) if plan.rewards_samples else drawn
+        drawn = draw(prompts, self.sampler(), self.spec.sampling, segment)
+        return with_rewards(prompts, drawn, self.scorer()) if plan.rewards_samples else drawn
 
     def _own(self, prompts: Sequence[str]) -> dict[str, list[tuple[Solution, Cost]]]:
         """Return the solutions of decoders that make their own, by the name of the result."""
-        spec = self._spec
+        spec, (_, segment) = self.spec, get_segmenter(self.spec.segmenter)
         found = {}
         if "greedy" in spec.plan.decoders:
-            alone = greedy(prompts, self._sampler(), spec.sampling, self._segment)
+            alone = greedy(prompts, self.sampler(), spec.sampling, segment)
             found["greedy"] = [(each, Cost(each.n_tokens, 0, each.seconds)) for each in alone]
         for beam in spec.plan.beams:
             found[beam_name(beam)] = beam_search(
-                prompts, self._sampler(), self._scorer(), spec.sampling, spec.segmenter, beam
+                prompts, self.sampler(), self.scorer(), spec.sampling, spec.segmenter, beam
             )
         return found
 
-    def _graded(
-        self, task: Task, problems: Sequence[Problem], solutions: Sequence[Sequence[Solution]]
-    ) -> list[list[Row]]:
-        items = [
-            (problem, each.text)
-            for problem, group in zip(problems, solutions, strict=True)
-            for each in group
-        ]
-        verdicts = iter(judge(task, items, self._workers))
-        return [
-            [solution_row(each, next(verdicts), tolerant=task.tolerant) for each in group]
-            for group in solutions
-        ]
 
-    def _decided(
-        self, samples: Sequence[Row], own: Sequence[Row], costs: Mapping[str, Cost]
-    ) -> dict[str, Any]:
-        """Return the samples, and the answer and cost of every decoder in the plan's order."""
-        entries, spent = decide_samples(self._spec.plan, samples) if samples else ({}, {})
-        for (name, cost), row in zip(costs.items(), own, strict=True):
-            entries[name], spent[name] = entry(row, None), cost_row(cost)
-        names = self._spec.plan.names
-        return {
-            "samples": list(samples),
-            "decoded": {name: entries[name] for name in names},
-            "cost": {name: spent[name] for name in names},
-        }
-
-
-def record_of(part: Loaded, row: int, prompt: str) -> dict[str, Any]:
+def _head(part: Loaded, row: int, prompt: str) -> dict[str, Any]:
     """Return the head of a record: which problem, and how it was asked."""
     problem = part.problems[row]
     return {

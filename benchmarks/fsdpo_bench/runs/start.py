@@ -11,13 +11,7 @@ from typing import Any
 
 from fsdpo_bench.decode.plan import Plan
 from fsdpo_bench.prm.tokenizer import check_tokenizer
-from fsdpo_bench.recorded.replay import (
-    QUESTION,
-    RecordedSampler,
-    RecordedScorer,
-    Recording,
-    read_recording,
-)
+from fsdpo_bench.recorded.replay import QUESTION, Recording, read_recording
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.run import RunSpec, limited, run
 from fsdpo_bench.tasks.load import Loaded, load_task
@@ -28,7 +22,7 @@ from fsdpo_data.core.progress import progress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.load import Host, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.registry import ENGINES
+from fsdpo_data.engines.registry import ENGINES, scorer_beside
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.resolve import ResolvedModel, resolve
@@ -60,7 +54,10 @@ def run_job(options: RunOptions, warn: Callable[[str], None] = lambda text: None
         InputError: if an option cannot be used.
         Unavailable: if a library, a GPU, a model or the Hub is not here.
     """
-    recording = _recording(options)
+    # Completions by prompt, as `fsdpo-data build` records them, replay without anything known of
+    # problems; other files of responses are benchmarks of their own.
+    replay = options.replay
+    recording = None if replay is None else read_recording(Path(replay), options.series)
     job = _live(options, warn) if recording is None else _recorded(options, recording)
     for part in job.parts:
         for warning in part.warnings:
@@ -79,14 +76,6 @@ def run_job(options: RunOptions, warn: Callable[[str], None] = lambda text: None
             progress=shown,
         )
     return out
-
-
-def _recording(options: RunOptions) -> Recording | None:
-    """Return what ``replay`` holds if it is a file of responses; None for completions by prompt.
-
-    Those are what ``fsdpo-data build`` records, and replay without anything known of problems.
-    """
-    return None if options.replay is None else read_recording(Path(options.replay), options.series)
 
 
 def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
@@ -108,7 +97,7 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
     if plan.needs_prm and not options.on_cluster:
         share = f"gpu_memory_utilization={POLICY_SHARE}"
         options = replace(options, engine_arg=(share, *options.engine_arg))
-    host = Host.pick(options, plan.models)
+    host = Host.pick(options, models=2 if plan.needs_prm else 1)
     load_scorer, scoring = _scoring(options, model, warn) if plan.needs_prm else (_no_scorer, None)
     spec = RunSpec(
         model.ref,
@@ -132,10 +121,11 @@ def _scoring(
     options: RunOptions, model: ResolvedModel, warn: Callable[[str], None]
 ) -> tuple[Callable[[], Scorer], dict[str, Any]]:
     """Check the process reward model; return what loads it and how the run names it."""
-    # Beside a policy that samples, a second vLLM would claim the same memory.
-    scores = {"scripted": "auto", "ray": "ray"}.get(options.engine, "transformers")
     how = ScorerOptions(
-        engine=scores, device=options.device, dtype=options.dtype, actors=options.actors
+        engine=scorer_beside(options.engine),
+        device=options.device,
+        dtype=options.dtype,
+        actors=options.actors,
     )
     host, prm = Host.pick(how, models=2), resolve_prm(str(options.prm))
     check_tokenizer(prm, model, warn)
@@ -146,6 +136,13 @@ def _scoring(
 def _recorded(options: RunOptions, recording: Recording) -> _Job:
     """Make a run over responses that were made elsewhere."""
     tasks = select_tasks(options.suite, options.task) if options.suite or options.task else []
+    if options.data is not None and not tasks:
+        raise InputError(
+            "responses are graded by the golds beside them. Give `task` or `suite` too, or leave "
+            "it out.",
+            field="data",
+            value=str(options.data),
+        )
     plan = options.plan([task.metric for task in tasks])
     if plan.beams:
         raise InputError(
@@ -165,13 +162,8 @@ def _recorded(options: RunOptions, recording: Recording) -> _Job:
         plan,
         {**asdict(recording.model), "engine": {"name": "scripted"}} if plan.needs_prm else None,
     )
-    return _Job(
-        spec,
-        parts,
-        lambda: RecordedSampler(recording),
-        lambda: RecordedScorer(recording),
-        ENGINES["scripted"].batch_size,
-    )
+    size = ENGINES["scripted"].batch_size
+    return _Job(spec, parts, lambda: recording, lambda: recording, size)
 
 
 def _sampling(options: RunOptions, plan: Plan) -> SamplingSpec:

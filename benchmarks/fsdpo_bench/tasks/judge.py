@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.pool import grade_all
 from fsdpo_data.core.nouns import Problem
+
+Items = Sequence[tuple[Problem, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,34 +29,33 @@ class Judged:
     strict: Verdict
 
 
-def judge(
-    task: Task, items: Sequence[tuple[Problem, str]], workers: int | None = None
-) -> list[Judged]:
-    """Judge (problem, response) pairs, in order.
+def judge_groups(
+    task: Task, groups: Sequence[tuple[Problem, Sequence[str]]], workers: int | None = None
+) -> list[list[Judged]]:
+    """Judge several responses to each problem, all at once."""
+    items = [(problem, response) for problem, responses in groups for response in responses]
+    judged = iter(judge(task, items, workers))
+    return [list(islice(judged, len(responses))) for _, responses in groups]
 
-    Args:
-        task: The benchmark.
-        items: The pairs.
-        workers: Processes; the cores at hand if None. Few pairs are judged in this process.
-    """
+
+def judge(task: Task, items: Items, workers: int | None = None) -> list[Judged]:
+    """Judge (problem, response) pairs, in order; few of them in this process."""
     strict = _grade(MathGrader, items, workers)
     tolerant = partial(MathGrader, task.tolerance)
     counted = strict if task.tolerance is None else _grade(tolerant, items, workers)
-    return [Judged(*both) for both in zip(counted, strict, strict=True)]
+    return list(map(Judged, counted, strict))
 
 
-def _grade(
-    make: Callable[[], Grader], items: Sequence[tuple[Problem, str]], workers: int | None
-) -> list[Verdict]:
-    golds = [(index, problem.answer) for index, (problem, _) in enumerate(items)]
-    golds += [
-        (index, gold)
-        for index, (problem, _) in enumerate(items)
-        for gold in problem.metadata.get("also", ())
+def _grade(make: Callable[[], Grader], items: Items, workers: int | None) -> list[Verdict]:
+    """Grade with a problem's gold and with what also counts: one of them is enough."""
+    pairs = [
+        (index, gold, response)
+        for index, (problem, response) in enumerate(items)
+        for gold in (problem.answer, *problem.metadata.get("also", ()))
     ]
-    graded = grade_all(make, [(gold, items[index][1]) for index, gold in golds], workers)
-    verdicts = graded[: len(items)]
-    for (index, _), verdict in zip(golds[len(items) :], graded[len(items) :], strict=True):
-        if verdict.status == "correct":
+    verdicts: dict[int, Verdict] = {}
+    graded = grade_all(make, [pair[1:] for pair in pairs], workers)
+    for (index, *_), verdict in zip(pairs, graded, strict=True):
+        if index not in verdicts or verdict.status == "correct":
             verdicts[index] = verdict
-    return verdicts
+    return list(verdicts.values())

@@ -56,7 +56,12 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
         InputError: if it is not there, or has more or fewer rows than it should.
         Unavailable: if the Hub cannot be reached, or refuses.
     """
-    ref, problems = _found(task, data)
+    data = task.data or data
+    if task.make is not None:
+        ref, problems = SourceRef(task.name, str(WORLD_VERSION), "test"), task.make()
+    else:
+        ref, records = _from_hub(task) if data is None else _from_files(task, data)
+        problems = read_problems(task, records, ref.name)
     if task.count not in (None, len(problems)):
         raise InputError(
             f"{ref.name}: {len(problems)} problems, expected the {task.count} of {task.title}. "
@@ -72,14 +77,6 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
         )
     noted = [_with_note(task, problem) for problem in problems]
     return Loaded(replace(task, count=len(problems)), noted, ids, ref, digest, warnings)
-
-
-def _found(task: Task, data: Path | None) -> tuple[SourceRef, list[Problem]]:
-    if task.make is not None:
-        return SourceRef(task.name, str(WORLD_VERSION), "test"), task.make()
-    data = task.data or data
-    ref, records = _from_hub(task) if data is None else _from_files(task, data)
-    return ref, read_problems(task, records, ref.name)
 
 
 def read_problems(task: Task, records: Iterable[Record], where: str) -> list[Problem]:
@@ -111,13 +108,8 @@ def _read(task: Task, fields: Fields) -> Problem:
     rest = {key: value for key, value in fields.items() if key not in form.question}
     if task.cluster:
         rest["cluster"] = fields[task.cluster]
-    return Problem(
-        question=task.question(form.question_text(fields)),
-        answer=form.gold(fields[form.answer]).strip(),
-        source=task.name,
-        split="test",
-        metadata=rest,
-    )
+    question, gold = task.question(form.question_text(fields)), form.gold(fields[form.answer])
+    return Problem(question, gold.strip(), task.name, "test", rest)
 
 
 def _with_note(task: Task, problem: Problem) -> Problem:
@@ -140,26 +132,22 @@ def find_file(task: Task, data: Path) -> Path:
     Raises:
         InputError: if there is none.
     """
-    named = (data / file for file in task.files)
-    if given := next((file for file in (data, *named) if file.is_file()), None):
-        return given
-    folder = data / task.name
-    if folder.is_dir():
+    folder, beside = data / task.name, [data / f"{task.name}{suffix}" for suffix in SUFFIXES]
+    if folder.is_dir() and not any((data / file).is_file() for file in task.files):
         files = data_files(str(folder), "test")
         if len(files) > 1:
             names = ", ".join(file.name for file in files[:3])
             raise InputError(f"{folder} holds several files ({names}): give one of them.")
         return files[0]
-    beside = [data / f"{task.name}{suffix}" for suffix in SUFFIXES]
-    found = next((file for file in beside if file.is_file()), None)
-    if found is None:
-        hub = "" if task.hub is None else " Leave it out to use the Hub."
-        raise InputError(
-            f"it holds no {task.title}: expected {folder}/test.jsonl or {beside[0].name}.{hub}",
-            field="data",
-            value=str(data),
-        )
-    return found
+    for file in (data, *(data / file for file in task.files), *beside):
+        if file.is_file():
+            return file
+    hub = "" if task.hub is None else " Leave it out to use the Hub."
+    raise InputError(
+        f"it holds no {task.title}: expected {folder}/test.jsonl or {beside[0].name}.{hub}",
+        field="data",
+        value=str(data),
+    )
 
 
 def _from_hub(task: Task) -> tuple[SourceRef, list[Record]]:

@@ -7,20 +7,21 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from runpy import run_path
 from typing import Any
 
-from fsdpo_bench.tasks.golds import READERS
 from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.rows import SUFFIXES, Record, read_records
-from fsdpo_data.problems.forms import Form
+from fsdpo_data.problems.forms import Form, NotAProblem, answer_text, boxed_gold
 from fsdpo_data.problems.hub_datasets import HubDataset
 
 #: Where the benchmarks that come with the harness stand.
 SHELF = Path(__file__).parent / "shelf"
+#: Decimal places of numeric golds: AddSub's original has binary noise (0.6666666666666666), the
+#: form of the MAWPS collection has it rounded.
+GOLD_PLACES = 10
 
 Fields = Mapping[str, Any]
 
@@ -37,12 +38,7 @@ class GoldNote:
 
     why: str
     gold: str = ""
-    also: tuple[str, ...] = ()
-
-
-def every_row(row: Fields) -> Fields | None:
-    """Return the row as the forms read it, None if it is no part of the benchmark: all are."""
-    return row
+    also: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +89,7 @@ class Task:
     files: Sequence[str] = ()
     hub: HubDataset | None = None
     hub_split: str = "test"
-    row: Callable[[Fields], Fields | None] = every_row
+    row: Callable[[Fields], Fields | None] = dict
     read: Callable[[Path], Iterator[Record]] = read_records
     make: Callable[[], list[Problem]] | None = None
     drop: Sequence[str] = ()
@@ -106,11 +102,6 @@ class Task:
     cluster: str = ""
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     version: int = 1
-
-    @property
-    def tolerant(self) -> bool:
-        """Whether there are two numbers."""
-        return self.tolerance is not None
 
     def question(self, text: str) -> str:
         """Return a question as it is asked."""
@@ -125,8 +116,10 @@ class Task:
             value = next((metadata[name] for name in names if name in metadata), None)
             if value is not None:
                 found[group] = str(value).removeprefix("Level ")
-        kept = {key: metadata[key] for key in ("cluster", "also") if metadata.get(key)}
-        return found | kept
+        return found | {key: metadata[key] for key in ("cluster", "also") if metadata.get(key)}
+
+
+_HOOKS = ("row", "read", "make")
 
 
 def read_task(file: Path) -> Task:
@@ -137,63 +130,70 @@ def read_task(file: Path) -> Task:
     """
     try:
         told = tomllib.loads(file.read_text(encoding="utf-8"))
-        hook = _hook(file.parent / told.pop("hook")) if "hook" in told else None
-        made = {name: getattr(hook, name) for name in _HOOKS if hasattr(hook, name)}
-        known = {each.name for each in fields(Task)} - set(_HOOKS) - {"notes"} | {"note"}
+        hook = run_path(str(file.parent / told.pop("hook"))) if "hook" in told else {}
+        known = {each.name for each in fields(Task)} - {*_HOOKS, "notes"} | {"note"}
         for odd in told.keys() - known:
             raise ValueError(f"no key {odd!r}.{nearest(odd, known)}")
-        notes = {each.pop("id"): _note(each) for each in told.pop("note", ())}
-        forms = tuple(_form(each, told.get("missing_golds", 0)) for each in told.pop("form", ()))
+        notes = {each.pop("id"): GoldNote(**each) for each in told.pop("note", ())}
+        forms = tuple(_form(told.get("missing_golds", 0), **each) for each in told.pop("form", ()))
         if "hub" in told:
             told["hub"] = HubDataset(**told["hub"])
         if "data" in told:
             told["data"] = file.parent / told["data"]
         if not re.fullmatch(r"(greedy|(avg|maj)@[1-9]\d*)", told.get("metric", "greedy")):
             raise ValueError(f"metric {told['metric']!r}: expected greedy, avg@K or maj@K")
-        name = _name(told.pop("name", file.stem))
-        told.setdefault("title", name)
-        return Task(name, form=forms or PLAIN, notes=notes, **told, **made)
+        told = {"name": file.stem, **told}
+        if not re.fullmatch(r"\w[\w.-]*", name := told["name"]):
+            raise ValueError(f"name {name!r}: expected letters, digits, dots, hyphens, underscores")
+        made = {key: hook[key] for key in _HOOKS if key in hook}
+        return Task(**{"title": name, "form": forms or PLAIN, **told, **made}, notes=notes)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"{file} is not a benchmark: {error}. Compare it with those in {SHELF}."
         ) from None
 
 
-_HOOKS = ("row", "read", "make")
+def after_hashes(value: Any) -> str:
+    """Take GSM8K's gold: what follows the last ``####``, or all of it where there is none."""
+    if isinstance(value, str):
+        value = value.rpartition("####")[2].strip()
+    return answer_text(value)
 
 
-def _name(text: str) -> str:
-    if not re.fullmatch(r"\w[\w.-]*", text):
-        raise ValueError(f"name {text!r}: expected letters, digits, dots, hyphens, underscores")
-    return text
+def maybe_missing(value: Any) -> str:
+    """Take a gold that may be missing: such a problem is kept, and is nobody's failure."""
+    return answer_text(value).strip() if value else ""
 
 
-def _hook(file: Path) -> ModuleType:
-    spec = spec_from_file_location(f"fsdpo_task_{file.stem}", file)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"hook {file.name}: expected a Python file")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def rounded(value: Any) -> str:
+    """Take a gold that is a number, or one as text (``27.0``, ``025``), so that all forms agree."""
+    text = answer_text(value)
+    try:
+        return answer_text(round(float(text), GOLD_PLACES))
+    except ValueError:
+        raise NotAProblem(f"the answer {text!r} is no number") from None
 
 
-def _note(told: dict[str, Any]) -> GoldNote:
-    return GoldNote(**{**told, "also": tuple(told.get("also", ()))})
+#: How a field of a row becomes a gold: the words of ``gold = …``.
+READERS: Mapping[str, Callable[[Any], str]] = {
+    "text": answer_text,
+    "boxed": boxed_gold,
+    "hashes": after_hashes,
+    "maybe": maybe_missing,
+    "number": rounded,
+}
 
 
-def _form(told: Mapping[str, Any], missing: int) -> Form:
-    asked, answer = tuple(told["question"]), told["answer"]
-    kind = told.get("gold", "maybe" if missing else "text")
+def _form(missing: int, question: Sequence[str], answer: str, gold: str = "") -> Form:
+    kind = gold or ("maybe" if missing else "text")
     if kind not in READERS:
         raise ValueError(f"gold {kind!r}: expected one of {', '.join(READERS)}")
-    says = " + ".join((*asked, answer))
-    if kind == "boxed":
-        says += " with a \\boxed answer"
-    return Form(asked, answer, READERS[kind], says)
+    says = " + ".join((*question, answer)) + " with a \\boxed answer" * (kind == "boxed")
+    return Form(tuple(question), answer, READERS[kind], says)
 
 
 #: The rows of a benchmark that says nothing of them.
-PLAIN = (_form({"question": ["question"], "answer": "answer"}, 0),)
+PLAIN = (_form(0, ["question"], "answer"),)
 
 
 @cache

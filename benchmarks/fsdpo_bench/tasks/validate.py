@@ -20,13 +20,9 @@ from fsdpo_data.core.nouns import FAILED, Problem
 #: Right for no gold: what a grader accepts that takes a damaged gold for an empty one, or a part
 #: of an answer for the whole.
 DECOYS = ("I have no idea.", "The answer is -98765432.125", "The answer is: None of these words")
-
-
 #: A gold of several sentences or lines: announced in a sentence, it ends where that does, so that
 #: only a box holds it whole.
 _STATEMENT = re.compile(r"\n|[a-z]{2,} [a-z]{2,}|[.,] [a-z]|\.\s|[;!]")
-
-
 #: How a gold is answered with.
 FORMS = ("$\\boxed{{{}}}$", "The answer is: {}")
 
@@ -37,8 +33,6 @@ class Finding:
 
     Attributes:
         row: Its row in the source, from 0.
-        gold: The gold.
-        what: What is the matter with it.
         surprise: Whether it is new; known things are listed, but no failure.
     """
 
@@ -53,11 +47,7 @@ class Report:
     """What was found out about one benchmark.
 
     Attributes:
-        task: The benchmark.
-        problems: Problems loaded.
-        golds: Golds checked.
         right: Golds that are right about themselves, and about nothing else that was tried.
-        digest: Digest of the problems.
         kinds: Golds by the kind they are read as.
         findings: In the order of the rows.
         error: Why it could not be loaded; then all counts are zero.
@@ -85,15 +75,11 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for machines."""
+        names = ("problems", "golds", "right", "digest", "kinds", "error")
         return {
             "task": self.task.name,
             "passed": self.passed,
-            "problems": self.problems,
-            "golds": self.golds,
-            "right": self.right,
-            "digest": self.digest,
-            "kinds": dict(self.kinds),
-            "error": self.error,
+            **{name: getattr(self, name) for name in names},
             "findings": [asdict(finding) for finding in self.findings],
         }
 
@@ -108,15 +94,9 @@ def validate_task(task: Task, data: Path | None = None) -> Report:
     wrong = [*_not_itself(task, with_gold), *_accepts_decoys(task, with_gold)]
     findings = sorted([*_known(loaded), *wrong], key=lambda finding: finding.row)
     bad = {finding.row for finding in wrong if finding.surprise}
-    kinds = dict(Counter(kind_of(problem.answer) for _, problem in with_gold).most_common())
-    right = len(with_gold) - len(bad)
-    counts = (len(loaded.problems), len(with_gold), right)
-    return Report(task, *counts, loaded.digest, kinds, tuple(findings))
-
-
-def kind_of(gold: str) -> str:
-    """Return what kind of answer a gold is read as, e.g. ``number`` or ``set``."""
-    return rule_of(read(gold))
+    kinds = Counter(rule_of(read(problem.answer)) for _, problem in with_gold)
+    counts = (len(loaded.problems), len(with_gold), len(with_gold) - len(bad))
+    return Report(task, *counts, loaded.digest, dict(kinds.most_common()), tuple(findings))
 
 
 def _known(loaded: Loaded) -> Iterator[Finding]:

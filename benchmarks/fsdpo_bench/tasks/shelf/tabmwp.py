@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.rows import Record, read_records
 
 
 def read(file: Path) -> Iterator[Record]:
-    """Yield the problems of its own file, or the rows of a copy.
-
-    Raises:
-        InputError: if it cannot be read.
-    """
-    if file.suffix != ".json":
-        yield from read_records(file)
-        return
-    try:
-        problems = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: not TabMWP's JSON ({error}). Fetch it again.") from None
-    for number, fields in enumerate(problems.values(), start=1):
-        yield Record(number, fields)
+    """Yield the problems of its own file, or the rows of a copy."""
+    for record in read_records(file):
+        problems = list(record.fields.values())
+        if problems and all(isinstance(each, dict) for each in problems):
+            yield from itertools.starmap(Record, enumerate(problems, start=record.row))
+        else:
+            yield record
 
 
 def row(fields: Mapping[str, Any]) -> Mapping[str, Any]:
