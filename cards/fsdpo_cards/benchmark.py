@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fsdpo_cards.bars import bars
-from fsdpo_cards.bench_command import measure
-from fsdpo_cards.render import front_matter, percent, render
+from fsdpo_cards.commands import COMMIT, measure
+from fsdpo_cards.render import front_matter, hub_metadata, render
 
 Results = Mapping[str, Any]
 
@@ -28,11 +27,16 @@ def benchmark_card(results: Results) -> str:
         tasks=results["tasks"],
         suites=results["suites"],
         cost=results["cost"],
-        percent=percent,
         plot=bars([(label, round(100 * share)) for label, share in _bars(results)]),
         command=measure(results["run"]),
     )
-    return front_matter(_metadata(results)) + body
+    metadata = hub_metadata(
+        language="en",
+        tags=["math", "evaluation", "fsdpo"],
+        model_name=results["run"]["model"]["name"],
+        eval_results=list(_eval_results(results)) or None,
+    )
+    return front_matter(metadata) + body
 
 
 def _bars(results: Results) -> Iterator[tuple[str, float]]:
@@ -42,26 +46,13 @@ def _bars(results: Results) -> Iterator[tuple[str, float]]:
                 yield f"{task['title']} {name}", found["accuracy"]
 
 
-def _metadata(results: Results) -> dict[str, Any]:
-    from huggingface_hub import ModelCardData
-
-    card: Any = ModelCardData(
-        language="en",
-        tags=["math", "evaluation", "fsdpo"],
-        model_name=results["run"]["model"]["name"],
-        eval_results=list(_eval_results(results)) or None,
-    )
-    found: dict[str, Any] = card.to_dict()
-    found.pop("model_name", None)  # the Hub knows it only within results
-    return found
-
-
 def _eval_results(results: Results) -> Iterator[Any]:
     """Yield one result for each benchmark and decoder, in percent with its interval."""
     from huggingface_hub import EvalResult
 
     for name, task in results["tasks"].items():
         source = results["run"]["tasks"][name]["source"]
+        revision = source["revision"]
         repo, _, config = source["name"].partition(":")
         for decoder, found in task["decoders"].items():
             if found["accuracy"] is None:
@@ -73,7 +64,7 @@ def _eval_results(results: Results) -> Iterator[Any]:
                 dataset_name=task["title"],
                 dataset_config=config or None,
                 dataset_split=source["split"],
-                dataset_revision=_commit(source["revision"]),
+                dataset_revision=revision if COMMIT.fullmatch(revision) else None,
                 metric_type="accuracy",
                 metric_name=f"accuracy, {decoder}",
                 metric_value=round(100 * found["accuracy"], 2),
@@ -83,8 +74,3 @@ def _eval_results(results: Results) -> Iterator[Any]:
                     "ci95": [round(100 * bound, 2) for bound in found["ci95"]],
                 },
             )
-
-
-def _commit(revision: str) -> str | None:
-    """Return a revision of the Hub; files have none there."""
-    return revision if re.fullmatch(r"[0-9a-f]{40}", revision) else None

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsdpo_cards import commands
-from fsdpo_cards.licences import licence, licence_of
-from fsdpo_cards.render import front_matter, render
+from fsdpo_cards.render import front_matter, licence, render
 
 #: The Hub's size categories, each below a number of rows.
 _SIZES = (
@@ -65,7 +64,6 @@ def dataset_card(
         configs=facts.configs,
         examples=facts.examples,
         plots=facts.plots,
-        licence_of=licence_of,
         rebuild=commands.rebuild(spec),
         model=commands.pinned(spec["model"]),
     )

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsdpo_cards import commands
-from fsdpo_cards.licences import licence_of
-from fsdpo_cards.render import front_matter, render
+from fsdpo_cards.render import front_matter, hub_metadata, render
 
 #: What the Hub is told of each stage's models.
 _METADATA = {
@@ -67,7 +66,6 @@ def model_card(run: Run) -> str:
         run=run,
         manifest=run.manifest,
         spec=spec,
-        licence_of=licence_of,
         commands=[*(commands.rebuild(spec) if spec else []), commands.train(run)],
     )
     return front_matter(_metadata(run)) + body
@@ -75,21 +73,15 @@ def model_card(run: Run) -> str:
 
 def _metadata(run: Run) -> dict[str, Any]:
     """Return what the Hub reads; only names that it knows are links."""
-    from huggingface_hub import ModelCardData
-
-    fields: dict[str, Any] = {
-        "library_name": "transformers",
-        "language": ["en"],
+    return hub_metadata(
+        library_name="transformers",
+        language=["en"],
         **_METADATA[run.stage],
-        "base_model": _on_hub(run.model),
-        "datasets": [hub] if (hub := _on_hub(run.data)) else None,
-        "model_name": run.name,
-        "eval_results": _held_out(run) or None,
-    }
-    card: Any = ModelCardData(**fields)
-    found: dict[str, Any] = card.to_dict()
-    found.pop("model_name", None)  # the Hub knows it only within results
-    return found
+        base_model=_on_hub(run.model),
+        datasets=[hub] if (hub := _on_hub(run.data)) else None,
+        model_name=run.name,
+        eval_results=_held_out(run) or None,
+    )
 
 
 def _on_hub(name: str) -> str | None:

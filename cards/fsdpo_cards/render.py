@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+#: Licences of the problems' sources, as their publishers state them; the Hub's identifiers.
+_LICENCES = {
+    "embedded": "apache-2.0",
+    "openai/gsm8k": "mit",
+    "EleutherAI/hendrycks_math": "mit",
+    "xinlai/Math-Step-DPO-10K": "cc-by-nc-4.0",
+}
 
 
 def render(
@@ -32,7 +40,7 @@ def render(
         autoescape=False,
     )
     environment.filters |= {"count": "{:,}".format, "text": text, "code": code, "fenced": fenced}
-    environment.filters |= filters or {}
+    environment.filters |= {"licence": _licence_of, "percent": percent, **(filters or {})}
     return environment.get_template(file.name).render(**fields).rstrip() + "\n"
 
 
@@ -41,6 +49,27 @@ def front_matter(fields: Mapping[str, Any]) -> str:
     import yaml
 
     return f"---\n{yaml.safe_dump(dict(fields), sort_keys=False, allow_unicode=True)}---\n"
+
+
+def hub_metadata(**fields: Any) -> dict[str, Any]:
+    """Return what the Hub reads of the card of a model, ``EvalResult`` objects included."""
+    from huggingface_hub import ModelCardData
+
+    card: Any = ModelCardData(**fields)
+    found: dict[str, Any] = card.to_dict()
+    found.pop("model_name", None)  # the Hub knows it only within results
+    return found
+
+
+def licence(sources: Sequence[Mapping[str, Any]]) -> str | list[str]:
+    """Return what to state for problems of all ``sources`` together."""
+    found = sorted({_licence_of(source["name"]) for source in sources})
+    return found[0] if len(found) == 1 else found
+
+
+def _licence_of(source: str) -> str:
+    """Return the licence of a source, with or without the config behind its name."""
+    return _LICENCES.get(source, _LICENCES.get(source.partition(":")[0], "unknown"))
 
 
 def text(name: str) -> str:

@@ -14,7 +14,7 @@ from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.write import read_results, write_report
 from fsdpo_bench.results.summary import summarise
 from fsdpo_cards import benchmark_card
-from fsdpo_cards.bench_command import measure
+from fsdpo_cards.commands import measure
 from hub_server import TOKEN, client_env, run_client, running_hub
 from huggingface_hub import ModelCard
 from jinja2 import UndefinedError

@@ -11,7 +11,7 @@ import yaml
 from datasets import Features
 from fsdpo_cards.bars import bars, histogram, shares
 from fsdpo_cards.commands import rebuild
-from fsdpo_cards.licences import licence
+from fsdpo_cards.render import licence
 from helpers import small_build
 from hub_server import TOKEN, client_env, run_client, running_hub
 from jinja2 import UndefinedError
