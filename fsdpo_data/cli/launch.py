@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 
 from fsdpo_data.core.errors import InputError
@@ -34,14 +35,14 @@ def launch_script(
     """
     if how not in scripts:
         raise InputError(f"`print_launch={how}`: expected {' or '.join(scripts)}.")
-    kept = _without(arguments, "--print-launch")
+    _, kept = _taken(arguments, "--print-launch")
     if how == "ray":
-        kept = [*_without(kept, "--engine"), "--engine", "ray"]
-    out = _value(kept, "--out")
+        kept = [*_taken(kept, "--engine")[1], "--engine", "ray"]
+    out, without_out = _taken(kept, "--out")
     if scripts is DATA and how == "sbatch":
         if not out:
             raise InputError("it needs --out, beside which the shards are written.")
-        kept = _without(_without(kept, "--out"), "--shard")
+        _, kept = _taken(without_out, "--shard")
     module = program.replace("-", "_") if scripts is TRAIN else program
     return scripts[how].format(
         command=shlex.join([module, *kept]),
@@ -53,21 +54,9 @@ def launch_script(
     )
 
 
-def _value(arguments: Sequence[str], flag: str) -> str:
-    """Return the value of a flag; empty if it is not given."""
-    for at, each in enumerate(arguments):
-        if each.startswith(f"{flag}="):
-            return each.partition("=")[2]
-        if each == flag and at + 1 < len(arguments):
-            return arguments[at + 1]
-    return ""
-
-
-def _without(arguments: Sequence[str], flag: str) -> list[str]:
-    """Return arguments without a flag and its value."""
-    kept, skip = [], False
-    for each in arguments:
-        if not skip and each != flag and not each.startswith(f"{flag}="):
-            kept.append(each)
-        skip = each == flag and not skip
-    return kept
+def _taken(arguments: Sequence[str], flag: str) -> tuple[str, list[str]]:
+    """Return the value of a flag, empty if it is not given, and the arguments without it."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(flag, dest="value", default="")
+    found, kept = parser.parse_known_args(arguments)
+    return found.value, kept

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fsdpo_data import api
-from fsdpo_data.cli.options import command
+from fsdpo_data.cli.options import OnDataset
 from fsdpo_data.cli.show import print_problem, print_summary
 from fsdpo_data.core.nouns import Outcome
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.dataset.diff import changed_specs
-from fsdpo_data.dataset.migrate import migrate
+from fsdpo_data.dataset.migrate import migrate as to_this_schema
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.engines.options import Seed
 from fsdpo_data.models.prompts import TEMPLATES, full_name
@@ -24,15 +23,13 @@ from fsdpo_data.models.resolve import MODELS
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValidateOptions(Options):
+class ValidateOptions(OnDataset):
     """Check every file, row and count of a dataset against the schema and its manifest.
 
     Attributes:
-        data: A sealed dataset.
         json: Print the manifest instead.
     """
 
-    data: Annotated[Path, Option(positional=True)]
     json: bool = False
 
 
@@ -50,11 +47,10 @@ def validate(options: ValidateOptions) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectOptions(Options):
+class InspectOptions(OnDataset):
     """Show statistics, then problems with their step-marked solutions.
 
     Attributes:
-        data: A sealed dataset.
         count: Problems to show.
         samples: Solutions to show of each.
         problem: Id of one problem, or its start.
@@ -62,7 +58,6 @@ class InspectOptions(Options):
         seed: Draws the problems.
     """
 
-    data: Annotated[Path, Option(positional=True)]
     count: Annotated[int, Option(min=0)] = 2
     samples: Annotated[int, Option(min=1)] = 3
     problem: Annotated[str | None, Option(metavar="ID")] = None
@@ -77,24 +72,20 @@ def inspect(options: InspectOptions) -> None:
     if options.count == 0:
         return
     typer.echo()
-    shown = data.examples(
-        options.count, problem=options.problem, outcome=options.outcome, seed=options.seed
-    )
-    for each in shown:
+    chosen: dict[str, Any] = {"problem": options.problem, "outcome": options.outcome}
+    for each in data.examples(options.count, seed=options.seed, **chosen):
         print_problem(each, options.samples)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffOptions(Options):
+class DiffOptions(OnDataset):
     """Compare two datasets: rows added, removed, regraded, relabelled, rescored.
 
     Attributes:
-        data: A sealed dataset.
         other: Another one.
         json: Print counts for machines.
     """
 
-    data: Annotated[Path, Option(positional=True)]
     other: Annotated[Path, Option(positional=True)]
     json: bool = False
 
@@ -117,7 +108,7 @@ def diff(options: DiffOptions) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MigrateOptions(Options):
+class MigrateOptions(OnDataset):
     """Bring a dataset to the schema of this release; the old one stays as it is.
 
     Attributes:
@@ -125,13 +116,12 @@ class MigrateOptions(Options):
         out: A new directory.
     """
 
-    data: Annotated[Path, Option(positional=True)]
     out: Path
 
 
-def bring(options: MigrateOptions) -> None:
+def migrate(options: MigrateOptions) -> None:
     """Migrate, and say from where to where."""
-    old = migrate(options.data, options.out)
+    old = to_this_schema(options.data, options.out)
     typer.echo(f"{options.out}: migrated from schema {old} to {SCHEMA_VERSION}, and valid")
 
 
@@ -166,14 +156,3 @@ def templates(options: TemplatesOptions) -> None:
         typer.echo("\n".join(TEMPLATES))
         return
     typer.echo(TEMPLATES[full_name(options.name)].text)
-
-
-def register(app: typer.Typer, examples: Mapping[str, str]) -> None:
-    """Add the commands to ``app``, each with its examples."""
-    command(app, InspectOptions, panel="Look", examples=examples["inspect"])(inspect)
-    command(app, ValidateOptions, panel="Look", examples=examples["validate"])(validate)
-    command(app, DiffOptions, panel="Look", examples=examples["diff"])(diff)
-    command(app, ModelsOptions, panel="Look", examples=examples["models"])(models)
-    command(app, TemplatesOptions, panel="Look", examples=examples["templates"])(templates)
-    migrating = examples["migrate"]
-    command(app, MigrateOptions, name="migrate", panel="Share", examples=migrating)(bring)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import typer
 
 from fsdpo_data import api
-from fsdpo_data.cli.launch import DATA
-from fsdpo_data.cli.options import command
 from fsdpo_data.cli.show import print_changes, print_summary
 from fsdpo_data.core.progress import progress
 from fsdpo_data.dataset.derive import StageOptions
@@ -20,9 +15,6 @@ from fsdpo_data.stages.merge import MergeOptions, ShardedOptions, run_shard
 from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.pipeline import BuildOptions
 from fsdpo_data.stages.score import ScoreOptions
-
-if TYPE_CHECKING:
-    from fsdpo_data.stages.decontaminate import Contamination
 
 
 def build(options: BuildOptions) -> None:
@@ -46,7 +38,20 @@ def label(options: LabelOptions) -> None:
 
 def score(options: ScoreOptions) -> None:
     """Score, or do one job's part of it."""
-    return _shard(options) if options.shard else derived(options)
+    return _shard(options) if options.shard else _next(_run(options))
+
+
+def grade(options: GradeOptions) -> None:
+    """Grade, and say what changed."""
+    data = _run(options)
+    if data.manifest.regraded:
+        print_changes(data.manifest.regraded)
+    _next(data)
+
+
+def pair(options: PairOptions) -> None:
+    """Pair, and say what came out."""
+    _next(_run(options))
 
 
 def merge(options: MergeOptions) -> None:
@@ -62,19 +67,6 @@ def _shard(options: ShardedOptions) -> None:
         out = run_shard(options, shown)
     typer.echo(f"{out} holds shard {options.shard}")
     typer.echo(f"next, when all are there: fsdpo-data merge {out} … --out NEW")
-
-
-def grade(options: GradeOptions) -> None:
-    """Grade, and say what changed."""
-    data = _run(options)
-    if data.manifest.regraded:
-        print_changes(data.manifest.regraded)
-    _next(data)
-
-
-def derived(options: StageOptions) -> None:
-    """Run a stage of which there is nothing more to say than what came out."""
-    _next(_run(options))
 
 
 def _run(options: StageOptions) -> api.Dataset:
@@ -95,15 +87,6 @@ def decontaminate(options: DecontaminateOptions) -> None:
     """Hold problems against benchmarks, and say what was found."""
     with progress() as shown:
         found = run_decontaminate(options, shown)
-    _print_overlaps(found)
-    if options.drop:
-        typer.echo(f"next: fsdpo-data build --problems {options.drop}")
-    if options.out:
-        typer.echo(f"sealed {options.out}; next: fsdpo-data push {options.out} ORG/NAME")
-
-
-def _print_overlaps(found: Contamination) -> None:
-    """Print a line for each benchmark, and the sum."""
     for counts in found.counts():
         typer.echo(
             f"{counts['name']}: {counts['hit']:,} of {counts['questions']:,} questions overlap "
@@ -112,16 +95,7 @@ def _print_overlaps(found: Contamination) -> None:
         )
     total, clean = len(found.problems), len(found.clean)
     typer.echo(f"{total - clean:,} of {total:,} problems are contaminated, {clean:,} are clean")
-
-
-def register(app: typer.Typer, examples: Mapping[str, str]) -> None:
-    """Add the commands to ``app``, each with its examples."""
-    command(app, BuildOptions, examples=examples["build"], panel="Make", launch=DATA)(build)
-    command(app, LabelOptions, examples=examples["label"], panel="Make", launch=DATA)(label)
-    command(app, ScoreOptions, examples=examples["score"], panel="Make", launch=DATA)(score)
-    command(app, GradeOptions, examples=examples["grade"], panel="Make")(grade)
-    command(app, PairOptions, name="pair", examples=examples["pair"], panel="Make")(derived)
-    command(app, MergeOptions, examples=examples["merge"], panel="Make")(merge)
-    command(app, DecontaminateOptions, examples=examples["decontaminate"], panel="Make")(
-        decontaminate
-    )
+    if options.drop:
+        typer.echo(f"next: fsdpo-data build --problems {options.drop}")
+    if options.out:
+        typer.echo(f"sealed {options.out}; next: fsdpo-data push {options.out} ORG/NAME")

@@ -19,9 +19,28 @@ import typer
 from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.cli.launch import launch_script
 from fsdpo_data.core.errors import FsdpoError
-from fsdpo_data.core.options import Option, choices_of, declared_fields, help_of, summary
+from fsdpo_data.core.options import (
+    Option,
+    Options,
+    choices_of,
+    declared_fields,
+    help_of,
+    summary,
+)
 
 Given = TypeVar("Given")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OnDataset(Options):
+    """Options of a command that looks at a dataset, or hands it on.
+
+    Attributes:
+        data: A sealed dataset.
+    """
+
+    data: Annotated[Path, Option(positional=True)]
+
 
 #: The one parameter that is the command line's alone.
 PRINT_LAUNCH = "print_launch"

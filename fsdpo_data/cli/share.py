@@ -6,12 +6,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fsdpo_data import api
-from fsdpo_data.cli.options import command
+from fsdpo_data.cli.options import OnDataset
 from fsdpo_data.cli.show import print_summary
 from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.core.options import Option, Options
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PushOptions(Options):
+class PushOptions(OnDataset):
     """Publish a dataset: validate, one commit, one tag, read back.
 
     Only what changed is sent. Stopped at any moment, the same command goes on; until the commit,
@@ -36,14 +36,12 @@ class PushOptions(Options):
     command line.
 
     Attributes:
-        data: A sealed dataset.
         name: Dataset on the Hub.
         public: Let everybody read it; new ones are private.
         dry_run: Show what would be sent, then stop.
         revision: Branch that gets the commit.
     """
 
-    data: Annotated[Path, Option(positional=True)]
     name: Annotated[str, Option(positional=True, metavar="ORG/NAME")]
     public: bool = False
     dry_run: bool = False
@@ -133,16 +131,14 @@ def pull(options: PullOptions) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportOptions(Options):
+class ExportOptions(OnDataset):
     """Write a dataset in somebody else's format.
 
     Attributes:
-        data: A sealed dataset.
         to: Format; see below.
         out: A new folder.
     """
 
-    data: Annotated[Path, Option(positional=True)]
     to: Annotated[str, Option(choices=FORMATS, metavar="FORMAT")]
     out: Path
 
@@ -189,18 +185,13 @@ def import_(options: ImportOptions) -> None:
     typer.echo(f"next: fsdpo-train prm {options.out} --out runs/prm")
 
 
-def register(app: typer.Typer, examples: Mapping[str, str]) -> None:
-    """Add the commands to ``app``, each with its examples."""
-    exported = {name: f"{form.reader}; loses {form.loses}" for name, form in FORMATS.items()}
-    imported = {name: f"loses {reader.loses}" for name, reader in READERS.items()}
-    exporting = _with_formats(examples["export"], exported)
-    importing = _with_formats(examples["import"], imported)
-    command(app, PushOptions, panel="Share", examples=examples["push"])(push)
-    command(app, PullOptions, panel="Share", examples=examples["pull"])(pull)
-    command(app, ExportOptions, panel="Share", examples=exporting)(export)
-    command(app, ImportOptions, name="import", panel="Share", examples=importing)(import_)
+def _listed(formats: Mapping[str, Any], told: str) -> str:
+    lines = (f"- `{name}` — {told.format(each)}" for name, each in formats.items())
+    return "\n".join(["\n\n**Formats**\n", *lines])
 
 
-def _with_formats(example: str, formats: Mapping[str, str]) -> str:
-    listed = (f"- `{name}` — {told}" for name, told in formats.items())
-    return "\n".join([f"{example}\n", "**Formats**\n", *listed])
+#: What follows the examples of a command.
+FORMATS_OF = {
+    "export": _listed(FORMATS, "{0.reader}; loses {0.loses}"),
+    "import": _listed(READERS, "loses {0.loses}"),
+}
