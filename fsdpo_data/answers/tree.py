@@ -6,10 +6,11 @@ a quantity, a list, an interval, a relation, a matrix, a clock time, plain words
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
+from math import prod
+from typing import TypeAlias, TypeGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +240,7 @@ ONE = Num(Fraction(1))
 MINUS_ONE = Num(Fraction(-1))
 
 
-def is_node(value: Value) -> bool:
+def is_node(value: Value) -> TypeGuard[Node]:
     """Whether ``value`` is an expression."""
     return isinstance(value, NODES)
 
@@ -268,42 +269,35 @@ def negate(node: Node) -> Node:
     return Mul((MINUS_ONE, node))
 
 
+def _exact(nodes: list[Node]) -> list[Fraction] | None:
+    """Return the values of exact numbers, None if not all are such."""
+    values = [node.value for node in nodes if isinstance(node, Num) and node.places is None]
+    return values if len(values) == len(nodes) else None
+
+
 def add(terms: list[Node]) -> Node:
     """Return the sum, folded if all terms are exact numbers."""
     if len(terms) == 1:
         return terms[0]
-    if all(isinstance(term, Num) and term.places is None for term in terms):
-        return Num(sum((term.value for term in terms if isinstance(term, Num)), Fraction(0)))
-    return Add(tuple(terms))
+    values = _exact(terms)
+    return Add(tuple(terms)) if values is None else Num(sum(values, Fraction(0)))
 
 
 def multiply(factors: list[Node]) -> Node:
     """Return the product, folded if all factors are exact numbers of moderate size."""
     if len(factors) == 1:
         return factors[0]
-    if all(isinstance(factor, Num) and factor.places is None for factor in factors):
-        value = Fraction(1)
-        for factor in factors:
-            if isinstance(factor, Num):
-                value *= factor.value
-        return Num(value)
-    if len(factors) == 2:
-        scaled = _scientific(*factors)
-        if scaled is not None:
-            return scaled
-    return Mul(tuple(factors))
+    values = _exact(factors)
+    if values is not None:
+        return Num(prod(values, start=Fraction(1)))
+    scaled = _scientific(*factors) if len(factors) == 2 else None
+    return scaled or Mul(tuple(factors))
 
 
 def divide(top: Node, bottom: Node) -> Node:
     """Return the quotient, folded if both are exact numbers."""
-    if (
-        isinstance(top, Num)
-        and isinstance(bottom, Num)
-        and top.places is None is bottom.places
-        and bottom.value
-    ):
-        return Num(top.value / bottom.value)
-    return Div(top, bottom)
+    values = _exact([top, bottom])
+    return Num(values[0] / values[1]) if values and values[1] else Div(top, bottom)
 
 
 #: Powers of ten in scientific notation beyond this are left as powers.
@@ -345,8 +339,43 @@ def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
             return node
 
 
-def substitute(node: Node, name: str, value: Node) -> Node:
-    """Put ``value`` for the symbol ``name``."""
+def substitute(node: Node, values: Mapping[str, Node]) -> Node:
+    """Put ``values`` for the symbols of those names."""
     if isinstance(node, Sym):
-        return value if node.name == name else node
-    return rebuild(node, lambda child: substitute(child, name, value))
+        return values.get(node.name, node)
+    return rebuild(node, lambda child: substitute(child, values))
+
+
+def walk(value: Value) -> Iterator[Value]:
+    """Yield ``value`` and what it is made of: subexpressions, items, numbers of units."""
+    yield value
+    if isinstance(value, Quantity):
+        yield from walk(value.node)
+    elif isinstance(value, Items):
+        for item in value.items:
+            yield from walk(item)
+    elif is_node(value):
+        for child in children(value):
+            yield from walk(child)
+
+
+def has_variants(value: Value) -> bool:
+    r"""Whether ``\pm`` occurs in an expression or quantity."""
+    return not isinstance(value, Items) and any(isinstance(part, PlusMinus) for part in walk(value))
+
+
+def both_values(value: Value) -> tuple[Value, ...]:
+    r"""Return the values that ``1 \pm x`` stands for; signs of several ``\pm`` go together."""
+    if not has_variants(value):
+        return (value,)
+    if isinstance(value, Quantity):
+        return tuple(Quantity(_choose(value.node, sign), value.unit) for sign in (1, -1))
+    return tuple(_choose(value, sign) for sign in (1, -1)) if is_node(value) else (value,)
+
+
+def _choose(node: Node, sign: int) -> Node:
+    """Replace every ``±`` by one of its signs."""
+    if isinstance(node, PlusMinus):
+        inner = _choose(node.node, sign)
+        return inner if node.sign == sign else negate(inner)
+    return rebuild(node, lambda child: _choose(child, sign))

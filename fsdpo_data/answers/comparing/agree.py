@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
+from itertools import islice
 
 from fsdpo_data.answers.budget import Budget, TooLarge
 from fsdpo_data.answers.comparing import symbolic
@@ -142,8 +145,7 @@ def constant(node: Node, budget: Budget) -> Real | None:
 
 
 def _by_digits(left: Node, right: Node, budget: Budget) -> bool:
-    names = symbols(left) | symbols(right)
-    if not names:
+    if not symbols(left) and not symbols(right):
         return _same_constant(left, right, budget)
     imaginary = has_imaginary(left) or has_imaginary(right)
     for complex_plane in (imaginary, True):
@@ -157,19 +159,29 @@ def _at_points(left: Node, right: Node, budget: Budget, complex_plane: bool) -> 
     """Compare at points; None if too few lie in both domains."""
     agreed = 0
     points = POINTS[:4] if complex_plane else POINTS
-    whole = counters(left) | counters(right)
-    for point in points:
-        sides = [Evaluator(point, budget, complex_plane, whole) for _ in range(2)]
-        try:
-            values = sides[0].value(left), sides[1].value(right)
-        except (Undefined, TooLarge):
-            continue
-        if not close(*values, max(sides[0].scale, sides[1].scale)):
+    for values in _values(left, right, budget, complex_plane, points):
+        if not close(*values):
             return False
         agreed += 1
         if agreed == ENOUGH + 1:
             break
     return True if agreed >= FEW else None
+
+
+def _values(
+    left: Node,
+    right: Node,
+    budget: Budget,
+    complex_plane: bool = False,
+    points: Sequence[int] = POINTS,
+) -> Iterator[tuple[Real, Real, Real]]:
+    """Yield both values and the scale of their terms, at points where both have one."""
+    whole = counters(left) | counters(right)
+    for point in points:
+        sides = [Evaluator(point, budget, complex_plane, whole) for _ in range(2)]
+        with suppress(Undefined, TooLarge):
+            values = sides[0].value(left), sides[1].value(right)
+            yield *values, max(sides[0].scale, sides[1].scale)
 
 
 def close(left: Real, right: Real, scale: Real) -> bool:
@@ -200,17 +212,10 @@ def _same_constant(left: Node, right: Node, budget: Budget) -> bool:
 
 def constant_difference(left: Node, right: Node, budget: Budget) -> bool:
     """Whether ``left - right`` is the same at all points."""
-    mp = context()
-    gaps: list[tuple[Real, Real]] = []
-    for point in POINTS:
-        sides = Evaluator(point, budget), Evaluator(point, budget)
-        try:
-            gap = sides[0].value(left) - sides[1].value(right)
-        except (Undefined, TooLarge):
-            continue
-        gaps.append((gap, max(sides[0].scale, sides[1].scale, mp.mpf(1))))
-        if len(gaps) == ENOUGH:
-            break
+    gaps = [
+        (value - other, max(scale, 1))
+        for value, other, scale in islice(_values(left, right, budget), ENOUGH)
+    ]
     return len(gaps) > FEW and all(close(gap, gaps[0][0], scale) for gap, scale in gaps)
 
 
@@ -239,9 +244,9 @@ def parameter_ratio(left: Node, right: Node, budget: Budget) -> bool:
     start = _ratios(left, right, budget, False)[:1]
     factor: list[Node] = []
     for name in names if start else ():
-        doubled = multiply([Num(Fraction(2)), Sym(name)])
-        moved = [substitute(side, name, doubled) for side in (left, right)]
-        ratios = _ratios(moved[0], moved[1], budget, False)[:1]
+        doubled = {name: multiply([Num(Fraction(2)), Sym(name)])}
+        moved = substitute(left, doubled), substitute(right, doubled)
+        ratios = _ratios(*moved, budget, False)[:1]
         power = _power_of_two(ratios[0] / start[0]) if ratios else None
         if power is None:
             return False
@@ -288,15 +293,5 @@ def _ratio_of_digits(left: Node, right: Node, budget: Budget) -> int:
 
 def _ratios(left: Node, right: Node, budget: Budget, complex_plane: bool) -> list[Real]:
     """Return ``left / right`` at the first points where both have values."""
-    ratios: list[Real] = []
-    for point in POINTS:
-        try:
-            top = Evaluator(point, budget, complex_plane).value(left)
-            bottom = Evaluator(point, budget, complex_plane).value(right)
-        except (Undefined, TooLarge):
-            continue
-        if bottom != 0:
-            ratios.append(top / bottom)
-        if len(ratios) == ENOUGH:
-            break
-    return ratios
+    values = _values(left, right, budget, complex_plane)
+    return list(islice((top / bottom for top, bottom, _ in values if bottom != 0), ENOUGH))

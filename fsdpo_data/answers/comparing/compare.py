@@ -9,7 +9,6 @@ from fsdpo_data.answers.comparing import families, reals, relations
 from fsdpo_data.answers.comparing.agree import constant_ratio, parameter_ratio, same_node, within
 from fsdpo_data.answers.comparing.moments import same_digits, same_moment
 from fsdpo_data.answers.comparing.reals import NotASet, real_set
-from fsdpo_data.answers.comparing.variants import expand, has_variants
 from fsdpo_data.answers.lexicon import units
 from fsdpo_data.answers.tree import (
     Based,
@@ -31,10 +30,11 @@ from fsdpo_data.answers.tree import (
     Text,
     Unit,
     Value,
-    children,
+    both_values,
     divide,
     is_node,
     multiply,
+    walk,
 )
 
 #: Longest lists that are compared.
@@ -73,7 +73,7 @@ class Comparison:
             return self._statements(gold, answer)
         if isinstance(gold, Cases) or isinstance(answer, Cases):
             return self._cases(gold, answer)
-        gold, answer = expand(gold), expand(answer)
+        gold, answer = _expanded(gold), _expanded(answer)
         if isinstance(gold, Items | Matrix) or isinstance(answer, Items | Matrix):
             return self._collections(gold, answer)
         return self._scalars(gold, answer)
@@ -147,7 +147,7 @@ class Comparison:
             return self._nodes(whole, node)
         if self._nodes(quantity.node, node):
             return True
-        in_radians = quantity.unit == units.DEGREE and _mentions_pi(node)
+        in_radians = quantity.unit == units.DEGREE and Const("pi") in walk(node)
         return in_radians and self._nodes(Call("deg", (quantity.node,)), node)
 
     def _percentage(self, percentage: Quantity, other: Node, is_gold: bool) -> bool:
@@ -196,9 +196,7 @@ class Comparison:
             if any(isinstance(item, Relation) for item in answer.items):
                 return False
             return self._in_order(tuple(names[0].values()), answer.items)
-        if self._unordered(_values(gold), _values(answer)):
-            return True
-        return any(map(_is_interval, gold.items)) and self._as_sets(gold, answer)
+        return self._unordered(_values(gold), _values(answer))
 
     def _one_of_one(self, gold: Value, answer: Value) -> bool:
         """Compare a list of one, or one value in several forms, with a value that stands alone."""
@@ -221,9 +219,9 @@ class Comparison:
         if len(gold) * len(answer) > MAX_ITEMS * MAX_ITEMS // 4:
             return set(gold) == set(answer)
         self._listed = True
-        met = [[self.same(a, b) for b in answer] for a in gold]
+        same = relations.same_members(gold, answer, self.same)
         self._listed = False
-        return all(map(any, met)) and all(map(any, zip(*met, strict=True)))
+        return same
 
     def _matrices(self, gold: Value, answer: Value) -> bool:
         first, second = _rows(gold), _rows(answer)
@@ -311,6 +309,11 @@ def _same_things(left: Unit, right: Unit) -> bool:
     return bool(left.dims or right.dims) or left.label.lower() == right.label.lower()
 
 
+def _expanded(value: Value) -> Value:
+    values = both_values(value)
+    return value if len(values) == 1 else Items("", values)
+
+
 def _exactly(node: Node) -> Node:
     return Num(node.value) if isinstance(node, Num) else node
 
@@ -318,7 +321,7 @@ def _exactly(node: Node) -> Node:
 def _node(value: Value) -> Node:
     if not is_node(value):
         raise TypeError(f"{type(value).__name__} is no expression")
-    return value  # type: ignore[return-value]
+    return value
 
 
 def _parts(value: Value) -> tuple[Node, ...]:
@@ -330,10 +333,6 @@ def _parts(value: Value) -> tuple[Node, ...]:
     return (value.node if isinstance(value, Quantity) else _node(value),)
 
 
-def _mentions_pi(node: Node) -> bool:
-    return node == Const("pi") or any(map(_mentions_pi, children(node)))
-
-
 def _is_statement(value: Value) -> bool:
     if isinstance(value, Items) and value.brackets == "":
         return any(isinstance(item, Member) or _is_inequality(item) for item in value.items)
@@ -342,10 +341,6 @@ def _is_statement(value: Value) -> bool:
 
 def _is_inequality(value: Value) -> bool:
     return isinstance(value, Relation) and value.ops != ("=",)
-
-
-def _is_interval(value: Value) -> bool:
-    return isinstance(value, Items) and value.brackets in _ORDERED
 
 
 def _brackets_agree(left: str, right: str, length: int) -> bool:
@@ -378,11 +373,7 @@ def _values(items: Items) -> tuple[Value, ...]:
     found: list[Value] = []
     for item in items.items:
         said = relations.assigned(item)
-        value = expand(item if said is None else said[-1])
-        if isinstance(value, Items) and value.brackets == "" and has_variants(item):
-            found.extend(value.items)
-        else:
-            found.append(value)
+        found.extend(both_values(item if said is None else said[-1]))
     return tuple(found)
 
 

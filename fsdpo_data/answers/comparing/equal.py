@@ -148,7 +148,7 @@ def _has_letters(value: Value) -> bool:
             return _has_letters(value.parts[-1])
         case Text():
             return True
-    return is_node(value) and bool(symbols(value))  # type: ignore[arg-type]
+    return is_node(value) and bool(symbols(value))
 
 
 def rule_of(gold: Value) -> str:

@@ -13,7 +13,8 @@ from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparing.agree import constant_difference, same_node
 from fsdpo_data.answers.comparing.modular import rational_value
 from fsdpo_data.answers.comparing.numeric import symbols
-from fsdpo_data.answers.comparing.variants import both_values
+from fsdpo_data.answers.comparing.reals import linear
+from fsdpo_data.answers.comparing.relations import same_members
 from fsdpo_data.answers.tree import (
     Add,
     Builder,
@@ -29,11 +30,11 @@ from fsdpo_data.answers.tree import (
     Sym,
     Value,
     add,
-    children,
+    both_values,
     is_node,
     multiply,
-    rebuild,
     substitute,
+    walk,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ _MOVABLE, _SIGNED = frozenset(("ZZ", "")), frozenset(("ZZ", "RR", "QQ", ""))
 _ARBITRARY = re.compile(r"[CcKkABD](?:_\w+)?")
 #: Constants that nobody takes for anything else, and the variables of what they stand in.
 _SURELY = re.compile(r"C|[Cc]_\w+")
+_ADDED = re.compile(r"[CcK](?:_\w+)?")
 _VARIABLES = frozenset(("x", "t", "y", "s", "u", "theta", "r"))
 
 
@@ -87,7 +89,7 @@ def family(value: Value) -> Family | None:
             heads.append(part.parts[0])
             body = part.parts[1]
         bodies.extend(both_values(body))
-    names = frozenset().union(*map(_names, bodies)) if bodies else frozenset()
+    names = frozenset().union(*map(symbols, bodies))
     if not domains:
         free = names & _PARAMETERS
         name = next(iter(free)) if len(free) == 1 else ""
@@ -120,14 +122,6 @@ def _is_domain(part: Value) -> bool:
     )
 
 
-def _names(value: Value) -> frozenset[str]:
-    if isinstance(value, Items):
-        return frozenset().union(*map(_names, value.items))
-    if isinstance(value, Quantity):
-        return symbols(value.node)
-    return symbols(value) if is_node(value) else frozenset()  # type: ignore[arg-type]
-
-
 def same_family(gold: Value, answer: Value, comparison: Comparison) -> bool:
     """Whether two families have the same values, whatever their parameters are called."""
     left, right = family(gold), family(answer)
@@ -143,20 +137,20 @@ def same_family(gold: Value, answer: Value, comparison: Comparison) -> bool:
         return False
     if left.head is not None and right.head is not None and left.head != right.head:
         return False
-    met = [
-        [_same_values(body, left, other, right, comparison) for other in right.bodies]
-        for body in left.bodies
-    ]
-    return all(map(any, met)) and all(map(any, zip(*met, strict=True)))
+    return same_members(
+        left.bodies,
+        right.bodies,
+        lambda body, other: _same_values(body, left, other, right, comparison),
+    )
 
 
 def _mentions_angle(value: Value) -> bool:
-    if isinstance(value, Items):
-        return any(map(_mentions_angle, value.items))
-    if isinstance(value, Quantity):
-        return True
-    angle = value == Const("pi") or (isinstance(value, Call) and value.name == "deg")
-    return angle or (is_node(value) and any(map(_mentions_angle, children(value))))  # type: ignore[arg-type]
+    return any(
+        isinstance(part, Quantity)
+        or part == Const("pi")
+        or (isinstance(part, Call) and part.name == "deg")
+        for part in walk(value)
+    )
 
 
 def _same_values(
@@ -167,17 +161,17 @@ def _same_values(
         for shift in _SHIFTS if domain in _MOVABLE else (0,):
             scaled = multiply([Num(Fraction(sign)), Sym(left.parameter)])
             moved = add([scaled, Num(Fraction(shift))])
-            if comparison.same(body, _replaced(other, right.parameter, moved)):
+            if comparison.same(body, _replaced(other, {right.parameter: moved})):
                 return True
     return False
 
 
-def _replaced(value: Value, name: str, node: Node) -> Value:
+def _replaced(value: Value, values: dict[str, Node]) -> Value:
     if isinstance(value, Items):
-        return Items(value.brackets, tuple(_replaced(item, name, node) for item in value.items))
+        return Items(value.brackets, tuple(_replaced(item, values) for item in value.items))
     if isinstance(value, Quantity):
-        return Quantity(substitute(value.node, name, node), value.unit)
-    return substitute(value, name, node) if is_node(value) else value  # type: ignore[arg-type]
+        return Quantity(substitute(value.node, values), value.unit)
+    return substitute(value, values) if is_node(value) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,16 +204,11 @@ def congruence(value: Value) -> Congruence | None:
     if found is None or found.domain not in _MOVABLE or len(found.bodies) > 1:
         return None
     (body,) = found.bodies
-    if not is_node(body):
+    line = linear(body, found.parameter) if is_node(body) else None
+    if line is None:
         return None
-    ends = [
-        rational_value(substitute(body, found.parameter, Num(Fraction(at))))  # type: ignore[arg-type]
-        for at in (0, 1, 2)
-    ]
-    start, step, end = ends
-    if start is None or step is None or end is None or end - step != step - start or step == start:
-        return None
-    return Congruence(found.head, start % abs(step - start), abs(step - start))
+    start, step = line
+    return Congruence(found.head, start % abs(step), abs(step))
 
 
 def same_congruence(gold: Value, answer: Value, comparison: Comparison) -> bool:
@@ -248,8 +237,9 @@ def same_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
         return False
     if not any(map(_SURELY.fullmatch, constants[0] + constants[1])):
         return False
+    letters = list(map(Sym, constants[0]))
     return any(
-        same_node(gold, _renamed(answer, dict(zip(order, constants[0], strict=True))), budget)
+        same_node(gold, substitute(answer, dict(zip(order, letters, strict=True))), budget)
         for order in permutations(constants[1])
     )
 
@@ -257,27 +247,15 @@ def same_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
 def _without_constant(node: Node) -> Node | None:
     """Return what is left of ``F(x) + C`` without its constant; None if it has none."""
     terms = tuple(_terms(node))
-    kept = [term for term in terms if not (_is_constant(term))]
-    used = frozenset().union(*map(symbols, kept)) if kept else frozenset()
-    dropped = [term for term in terms if term not in kept]
-    if len(dropped) != 1 or not kept or symbols(dropped[0]) & used:
+    dropped = [term for term in terms if isinstance(term, Sym) and _ADDED.fullmatch(term.name)]
+    kept = [term for term in terms if term not in dropped]
+    if len(dropped) != 1 or not kept or dropped[0].name in frozenset().union(*map(symbols, kept)):
         return None
     return add(kept)
 
 
 def _terms(node: Node) -> Iterator[Node]:
-    if isinstance(node, Add):
-        for term in node.terms:
-            yield from _terms(term)
-    else:
+    for term in node.terms if isinstance(node, Add) else ():
+        yield from _terms(term)
+    if not isinstance(node, Add):
         yield node
-
-
-def _is_constant(term: Node) -> bool:
-    return isinstance(term, Sym) and re.fullmatch(r"[CcK](?:_\w+)?", term.name) is not None
-
-
-def _renamed(node: Node, names: dict[str, str]) -> Node:
-    if isinstance(node, Sym):
-        return Sym(names.get(node.name, node.name))
-    return rebuild(node, lambda child: _renamed(child, names))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fsdpo_data.answers.budget import Budget, TooLarge
 from fsdpo_data.answers.comparing.modular import Undefined
+from fsdpo_data.answers.lexicon.vocabulary import TRIG
 from fsdpo_data.answers.tree import (
     Add,
     Call,
@@ -20,7 +21,8 @@ from fsdpo_data.answers.tree import (
     PlusMinus,
     Pow,
     Sym,
-    children,
+    Value,
+    walk,
 )
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
 DIGITS = 60
 #: Operators with a bound variable; most terms of a sum, and pieces of an integral, that are added.
-OPERATORS = frozenset(("sum", "prod", "int", "lim"))
+LISTED = frozenset(("sum", "prod"))
+OPERATORS = LISTED | {"int", "lim"}
 TERMS, SLICES = 200, 24
 #: Largest logarithm of a power that is evaluated.
 MAX_LOG = 10**15
@@ -153,13 +156,11 @@ class Evaluator:
         if node.name in OPERATORS and (found := self._operator(node)) is not None:
             return found
         args = [self.value(arg) for arg in node.args]
-        function = _FUNCTIONS.get(node.name)
-        if function is None and node.name in _library():
+        if node.name in _FUNCTIONS:
+            return _FUNCTIONS[node.name](self, *args)
+        if node.name in _library():
             return self._library_call(node.name, args)
-        if function is None:
-            key = f"{node.name} {[self.mp.nstr(arg, 40) for arg in args]}"
-            return _symbol(key, 0)
-        return function(self, *args)
+        return _symbol(f"{node.name} {[self.mp.nstr(arg, 40) for arg in args]}", 0)
 
     def _operator(self, node: Call) -> Real | None:
         """Return the value of a sum, product, limit or integral; None if it cannot be told."""
@@ -172,7 +173,7 @@ class Evaluator:
         whole = self.mp.isint(low) and self.mp.isint(high)
         if self.mp.im(low) != 0 or self.mp.im(high) != 0:
             return None
-        if node.name in ("sum", "prod") and whole and -2 < high - low <= TERMS:
+        if node.name in LISTED and whole and -2 < high - low <= TERMS:
             if endless and not self.rough:
                 return None
             terms = [self._at(node, low + step) for step in range(int(high - low) + 1)]
@@ -243,33 +244,9 @@ def _undefined() -> Real:
 @cache
 def _library() -> dict[str, Callable[[Real], Real]]:
     """Return the functions of one argument that mpmath has."""
-    mp = context()
-    return {
-        "sin": mp.sin,
-        "cos": mp.cos,
-        "tan": mp.tan,
-        "cot": mp.cot,
-        "sec": mp.sec,
-        "csc": mp.csc,
-        "sinh": mp.sinh,
-        "cosh": mp.cosh,
-        "tanh": mp.tanh,
-        "coth": mp.coth,
-        "asin": mp.asin,
-        "acos": mp.acos,
-        "atan": mp.atan,
-        "acot": mp.acot,
-        "asec": mp.asec,
-        "acsc": mp.acsc,
-        "asinh": mp.asinh,
-        "acosh": mp.acosh,
-        "atanh": mp.atanh,
-        "acoth": mp.acoth,
-        "factorial": mp.factorial,
-        "factorial2": mp.fac2,
-        "floor": mp.floor,
-        "ceil": mp.ceil,
-    }
+    named = {"factorial2": "fac2"} | {name: name for name in ("factorial", "floor", "ceil")}
+    named |= {name: name for trig in TRIG for name in (trig, "a" + trig)}
+    return {ours: getattr(context(), theirs) for ours, theirs in named.items()}
 
 
 def _binomial(evaluator: Evaluator, n: Real, k: Real) -> Real:
@@ -282,10 +259,6 @@ def _binomial(evaluator: Evaluator, n: Real, k: Real) -> Real:
     return result if evaluator.mp.isfinite(result) else _undefined()
 
 
-def _permutations(evaluator: Evaluator, n: Real, k: Real) -> Real:
-    return _binomial(evaluator, n, k) * evaluator.mp.factorial(k)
-
-
 def _real_part(choose: Callable[..., Real]) -> Callable[..., Real]:
     def call(evaluator: Evaluator, *args: Real) -> Real:
         if any(evaluator.mp.im(arg) != 0 for arg in args):
@@ -293,10 +266,6 @@ def _real_part(choose: Callable[..., Real]) -> Callable[..., Real]:
         return choose([evaluator.mp.re(arg) for arg in args])
 
     return call
-
-
-def _sign(evaluator: Evaluator, argument: Real) -> Real:
-    return evaluator.mp.sign(argument)
 
 
 _FUNCTIONS: dict[str, Callable[..., Real]] = {
@@ -308,10 +277,10 @@ _FUNCTIONS: dict[str, Callable[..., Real]] = {
     "deg": lambda e, x: x * e.mp.pi / 180,
     "ordinal": lambda e, x: x,
     "binom": _binomial,
-    "perm": _permutations,
+    "perm": lambda e, n, k: _binomial(e, n, k) * e.mp.factorial(k),
     "max": _real_part(max),
     "min": _real_part(min),
-    "sgn": _sign,
+    "sgn": lambda e, x: e.mp.sign(x),
 }
 
 
@@ -349,21 +318,16 @@ def _symbol(name: str, point: int) -> Real:
 
 def counters(node: Node) -> frozenset[str]:
     """Return the symbols that stand for whole numbers: those in the ends of sums and products."""
-    found = frozenset().union(*map(counters, children(node)))
-    if isinstance(node, Call) and node.name in ("sum", "prod"):
-        found = found.union(*map(symbols, node.args[1:-1]))
-    return found
+    listed = (each for each in walk(node) if isinstance(each, Call) and each.name in LISTED)
+    return frozenset().union(*(symbols(end) for call in listed for end in call.args[1:-1]))
 
 
 def has_imaginary(node: Node) -> bool:
     """Whether ``i`` occurs in ``node``."""
-    if isinstance(node, Const):
-        return node.name == "i"
-    return any(has_imaginary(child) for child in children(node))
+    return Const("i") in walk(node)
 
 
-def symbols(node: Node) -> frozenset[str]:
-    """Return the names of all symbols of ``node`` that no operator binds."""
-    if isinstance(node, Sym):
-        return frozenset() if node.name.startswith("#") else frozenset((node.name,))
-    return frozenset().union(*(symbols(child) for child in children(node)))
+def symbols(value: Value) -> frozenset[str]:
+    """Return the names of all symbols in ``value`` that no operator binds."""
+    names = (part.name for part in walk(value) if isinstance(part, Sym))
+    return frozenset(name for name in names if not name.startswith("#"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from fsdpo_data.answers.comparing.numeric import OPERATORS, is_unknown, symbols
@@ -22,11 +23,11 @@ from fsdpo_data.answers.tree import (
     Unit,
     Value,
     add,
-    children,
     is_node,
     negate,
     rebuild,
     substitute,
+    walk,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "->
            "sub": "sup", "sup": "sub", "sub=": "sup=", "sup=": "sub="}  # fmt: skip
 #: Relations that hold between a difference and zero as between their sides.
 ORDER = frozenset(("<", ">", "<=", ">=", "!="))
+#: Most statements that are compared in any order.
+MAX_STATEMENTS = 20
 _OPERATIONS = frozenset(("cross", "mod", "gcd", "lcm", "det", "not"))
 
 
@@ -56,7 +59,8 @@ def assigned(value: Value) -> tuple[Value, ...] | None:
         return (first,)
     if not _letters(first):
         return value.parts
-    return rest if _is_long(first) else None
+    # The result of a calculation follows it, as in "a + b + c = 5".
+    return rest if is_node(first) and len(_letters(first)) > 1 else None
 
 
 def _is_head(value: Value) -> bool:
@@ -118,9 +122,8 @@ def are_roots(named: dict[str, Value]) -> bool:
 
 
 def _letters(value: Value) -> frozenset[str]:
-    if isinstance(value, Quantity):
-        return symbols(value.node)
-    return symbols(value) if is_node(value) else frozenset("?")  # type: ignore[arg-type]
+    """Return the symbols of an expression or a quantity; of anything else, one of ours."""
+    return symbols(value) if is_node(value) or isinstance(value, Quantity) else frozenset("?")
 
 
 def _is_name(value: Value) -> bool:
@@ -138,11 +141,6 @@ def _is_point(value: Value) -> bool:
     if isinstance(value, Ratio):
         return all(isinstance(part, Sym) for part in value.parts)
     return isinstance(value, Items) and all(isinstance(item, Sym) for item in value.items)
-
-
-def _is_long(value: Value) -> bool:
-    """Whether a left side is a calculation whose result follows, as in ``a + b + c = 5``."""
-    return False if not is_node(value) else len(_letters(value)) > 1
 
 
 def is_constant_assignment(relation: Relation) -> bool:
@@ -170,7 +168,7 @@ def same_definition(gold: Relation, answer: Relation) -> tuple[Value, Value] | N
     body = answer.parts[1]
     variables = [_argument(left), _argument(right)]
     if all(variables) and variables[0] != variables[1] and is_node(body):
-        body = substitute(body, variables[1], Sym(variables[0]))  # type: ignore[arg-type]
+        body = substitute(body, {variables[1]: Sym(variables[0])})
     return gold.parts[1], body
 
 
@@ -190,7 +188,7 @@ def differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | None:
         left, right = (_bare(part) for part in relation.parts[:2])
         if not is_node(left) or not is_node(right):
             return None
-        found.append(add([left, negate(right)]))  # type: ignore[list-item, arg-type]
+        found.append(add([left, negate(right)]))
     segments = [_segments(node) for node in found]
     if segments[0] and segments[1]:
         return segments[0], segments[1]
@@ -239,11 +237,9 @@ def unapplied(gold: Node, answer: Node) -> tuple[Node, Node] | None:
 
 
 def _applied(node: Node) -> set[tuple[str, Node]]:
-    """Return the unknown functions of ``node`` with their arguments, if those are letters."""
-    found = set().union(*map(_applied, children(node)))
-    if isinstance(node, Call) and is_function(node.name):
-        found.add((node.name, node.args[0]))
-    return found
+    """Return the unknown functions of ``node`` with their arguments."""
+    calls = (part for part in walk(node) if isinstance(part, Call))
+    return {(call.name, call.args[0]) for call in calls if is_function(call.name)}
 
 
 def _without_arguments(node: Node) -> Node:
@@ -276,27 +272,31 @@ def same_structure(gold: Value, answer: Value, comparison: Comparison) -> bool:
                 and comparison.same(gold.left, answer.left)
                 and comparison.same(gold.right, answer.right)
             )
-        case Join(), Join() if gold.op == "minus":
-            return answer.op == "minus" and all(map(comparison.same, gold.parts, answer.parts))
-        case Join(), Join():
-            return gold.op == answer.op and _same_parts(gold.parts, answer.parts, comparison)
-        case Items(), Items():
-            return _same_parts(gold.items, answer.items, comparison)
-        case Join(), Items() if gold.op == "and":
-            return _same_parts(gold.parts, answer.items, comparison)
-        case Items(), Join() if answer.op == "and":
-            return _same_parts(gold.items, answer.parts, comparison)
+        case Join(), Join() if gold.op == answer.op == "minus":
+            return all(map(comparison.same, gold.parts, answer.parts))
         case Builder(), Builder():
-            return comparison.same(gold.head, answer.head) and _same_parts(
-                gold.conditions, answer.conditions, comparison
-            )
-    return False
+            if not comparison.same(gold.head, answer.head):
+                return False
+            left, right = gold.conditions, answer.conditions
+        case ((Join() | Items()), (Join() | Items())) if _joined_by(gold) == _joined_by(answer):
+            left, right = _statements(gold), _statements(answer)
+        case _:
+            return False
+    return len(left) == len(right) <= MAX_STATEMENTS and same_members(left, right, comparison.same)
 
 
-def _same_parts(gold: tuple[Value, ...], answer: tuple[Value, ...], comparison: Comparison) -> bool:
-    """Whether two short lists of statements hold the same ones in any order."""
-    if len(gold) != len(answer) or len(gold) > 20:
-        return False
-    return all(any(comparison.same(a, b) for b in answer) for a in gold) and all(
-        any(comparison.same(a, b) for a in gold) for b in answer
-    )
+def _joined_by(value: Join | Items) -> str:
+    """Return what joins statements; a comma is an "and"."""
+    return value.op if isinstance(value, Join) else "and"
+
+
+def _statements(value: Join | Items) -> tuple[Value, ...]:
+    return value.parts if isinstance(value, Join) else value.items
+
+
+def same_members(
+    gold: Sequence[Value], answer: Sequence[Value], same: Callable[[Value, Value], bool]
+) -> bool:
+    """Whether each value of one side is among those of the other; how often does not matter."""
+    met = [[same(one, other) for other in answer] for one in gold]
+    return all(map(any, met)) and all(map(any, zip(*met, strict=True)))

@@ -18,7 +18,7 @@ from typing import Any
 from fsdpo_data.answers.budget import Budget, OutOfBudget, TooLarge
 from fsdpo_data.answers.comparing.modular import Undefined
 from fsdpo_data.answers.comparing.numeric import OPERATORS, Evaluator, is_unknown, symbols
-from fsdpo_data.answers.tree import Call, Const, Node, Num, Pow, Sym, children
+from fsdpo_data.answers.tree import Call, Const, Node, Num, Pow, Sym, children, walk
 
 #: Seconds that sympy may take to start, and for one question.
 START, SECONDS = 30.0, 2.0
@@ -34,22 +34,17 @@ def equal(left: Node, right: Node, budget: Budget) -> bool:
     Raises:
         OutOfBudget: It takes too long.
     """
-    if not (_has_operator(left) or _has_operator(right)) or not (_small(left) and _small(right)):
+    if not (_has_operator(left) or _has_operator(right)) or symbols(left) != symbols(right):
         return False
-    if symbols(left) != symbols(right) or _apart(left, right, budget):
+    if max(_size(left), _size(right)) > MAX_NODES or _apart(left, right, budget):
         return False
     budget.decided_by = "symbolic"
     return _ask([encoded(left), encoded(right)])
 
 
 def _has_operator(node: Node) -> bool:
-    named = isinstance(node, Call) and node.name in OPERATORS and len(node.args) > 2
-    return named or any(map(_has_operator, children(node)))
-
-
-def _small(node: Node) -> bool:
-    """Whether an expression is one that people write: short, with known functions."""
-    return _size(node) <= MAX_NODES
+    calls = (each for each in walk(node) if isinstance(each, Call))
+    return any(call.name in OPERATORS and len(call.args) > 2 for call in calls)
 
 
 def _size(node: Node) -> int:

@@ -32,19 +32,8 @@ _MICRO = re.compile("[µμ](?=\\\\?[A-Za-z])|µ")
 _INVISIBLE = re.compile("[\u0000-\u0008\u000b-\u001f\u007f\u00ad\u200b-\u200f\u202a-\u202e"
                         "\u2060-\u206f\ufeff\ufe0e\ufe0f\ud800-\udfff]")  # fmt: skip
 _BOLD = re.compile(r"(?<![\w)\]}])(\*\*|__)(\S(?:[^*_]{0,2000}\S)?)\1(?![\w(\[{])")
-_REWRITES = (
-    (re.compile(r"\\thinspace(?![A-Za-z])"), r"\\,"),
-    (re.compile(r"\\not\s*="), r"\\ne "),
-    (re.compile(r"\\not\s*\\in(?![A-Za-z])"), r"\\notin "),
-    (re.compile(r"\\cr(?![A-Za-z])|\\\\\s*\[[^\]]{0,12}\]"), r"\\\\ "),
-    (re.compile(r"\\\\\s*$"), ""),
-    (re.compile(r"(?<!\\)\\(?=\d)"), ""),
-    (re.compile(r"^\s*\\(?:therefore|implies|[Rr]ightarrow|Longrightarrow)(?![A-Za-z])"), ""),
-    (re.compile(r"\\(?:checkmark|square|blacksquare|qed|Box)\s*$"), ""),
-    (re.compile(r"US\s*(?=\\\$)"), ""),
-    (re.compile(r"(?<![A-Za-z\\])([kM])\s*\\Omega(?![A-Za-z])"), r" \1ohm "),
-    (re.compile(r"\\(sin|cos|tan|cot|sec|csc|ln|log)([a-gi-zA-Z])(?![A-Za-z])"), r"\\\1 \2"),
-)
+_REWRITES = [(re.compile(pattern), plain) for pattern, plain in _TOLD["rewrites"].items()]
+#: What every one of them matches begins so.
 _REWRITTEN = re.compile(r"\\(?:\d|thinspace|not|cr|\\|\$|therefore|implies|[Rr]ightarrow|Long"
                         r"|checkmark|square|blacksquare|qed|Box|Omega|sin|cos|tan|cot|sec|csc|ln|log)"
                         )  # fmt: skip

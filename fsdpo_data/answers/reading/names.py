@@ -340,4 +340,4 @@ def as_node(value: Value) -> Node:
         return Call("deg", (value.node,))
     if not is_node(value):
         raise Unreadable("not an expression")
-    return value  # type: ignore[return-value]
+    return value

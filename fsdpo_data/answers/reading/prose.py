@@ -19,6 +19,7 @@ from fsdpo_data.answers.tree import (
     Value,
     negate,
 )
+from fsdpo_data.core.tables import read_table
 
 _WRAPPER = re.compile(
     r"\\(?:text|mbox|hbox|mathrm|textbf|textit|textrm|textsf|mathbf|boldsymbol|emph|left|right"
@@ -29,53 +30,23 @@ _PLAIN = re.compile(r"\\?[A-Za-z]+|\d+(?:\.\d+)?|[^\sA-Za-z\d]")
 _IGNORED = frozenset("'\"().,;:{}$!?*`[]")
 _FILLERS = names("the a an is are was were it they their its both there on due")
 
-_EMPTY = Items("{}", ())
-_REALS = Sym("RR")
+_TOLD = read_table(__file__)
 UNDEFINED = Text(("undefined",))
 _ZERO, _INF = Num(Fraction(0)), Const("inf")
-_POSITIVE, _NONNEGATIVE = Items("()", (_ZERO, _INF)), Items("[)", (_ZERO, _INF))
-_NEGATIVE = Items("()", (negate(_INF), _ZERO))
-_PHRASES: dict[str, Value] = {
-    "all real numbers": _REALS, "all real number": _REALS, "all reals": _REALS,
-    "all real x": _REALS, "real numbers": _REALS, "all x": _REALS, "any real number": _REALS,
-    "all real values": _REALS, "set of all real numbers": _REALS, "all real values of x": _REALS,
-    "x all real numbers": _REALS, "x any real number": _REALS,
-    "no solution": _EMPTY, "no solutions": _EMPTY, "no real solution": _EMPTY,
-    "no real solutions": _EMPTY, "empty set": _EMPTY, "no such x": _EMPTY,
-    "none exist": _EMPTY, "none": _EMPTY, "no solution exists": _EMPTY, "no roots": _EMPTY,
-    "no real roots": _EMPTY, "has no solution": _EMPTY, "no real solution exists": _EMPTY,
-    "has no real solution": _EMPTY,
-    "all positive real numbers": _POSITIVE, "positive real numbers": _POSITIVE,
-    "all positive reals": _POSITIVE, "positive reals": _POSITIVE,
-    "all negative real numbers": _NEGATIVE, "negative real numbers": _NEGATIVE,
-    "all nonnegative real numbers": _NONNEGATIVE, "nonnegative real numbers": _NONNEGATIVE,
-    "all non-negative real numbers": _NONNEGATIVE, "nonnegative reals": _NONNEGATIVE,
-    "all integers": Sym("ZZ"), "integers": Sym("ZZ"), "any integer": Sym("ZZ"),
-    "all positive integers": Sym("NN+"), "positive integers": Sym("NN+"),
-    "set of all integers": Sym("ZZ"), "all natural numbers": Sym("NN"),
-    "natural numbers": Sym("NN"),
-    "does not exist": UNDEFINED, "dne": UNDEFINED, "not exist": UNDEFINED,
-    "undefined": UNDEFINED, "not defined": UNDEFINED,
-    "infinity": Const("inf"), "positive infinity": Const("inf"),
-    "yes": Text(("yes",)), "no": Text(("no",)),
+_MEANINGS: dict[str, Value] = {
+    "reals": Sym("RR"), "empty": Items("{}", ()), "positive": Items("()", (_ZERO, _INF)),
+    "negative": Items("()", (negate(_INF), _ZERO)), "nonnegative": Items("[)", (_ZERO, _INF)),
+    "integers": Sym("ZZ"), "positive_integers": Sym("NN+"), "naturals": Sym("NN"),
+    "undefined": UNDEFINED, "infinity": _INF, "yes": Text(("yes",)), "no": Text(("no",)),
 }  # fmt: skip
 _EXCEPT = re.compile(
     r"all real (?:numbers|values)(?: of)?(?: x)?(?:,)? (?:except(?: for)?|other than|excluding"
     r"|but|not equal to|besides)(?: x ?=)? (?P<rest>.+)"
 )
-_SAME = {"equal": "equal", "same": "equal", "theyre": "", "its": ""}
-_RELATION_WORDS = (
-    (re.compile(r"\b(?:is |are )?(?:strictly )?(?:greater|more|larger|bigger) than or equal to\b"),
-     " \\ge "),
-    (re.compile(r"\b(?:is |are )?(?:strictly )?(?:less|smaller|fewer) than or equal to\b"),
-     " \\le "),
-    (re.compile(r"\b(?:is |are )?(?:strictly )?(?:greater|larger|bigger) than\b"), " > "),
-    (re.compile(r"\b(?:is |are )?(?:strictly )?(?:less|smaller) than\b"), " < "),
-    (re.compile(r"\b(?:is |are )?not equal to\b"), " \\ne "),
-    (re.compile(r"\b(?:is |are )?equal to\b|\bequals\b"), " = "),
-    (re.compile(r"\b(?:is |are )?at least\b(?= \S+$)"), " \\ge "),
-    (re.compile(r"\b(?:is |are )?at most\b(?= \S+$)"), " \\le "),
-)  # fmt: skip
+_RELATION_WORDS = [
+    (re.compile(words), f" {sign} ".replace("\\", r"\\"))
+    for words, sign in _TOLD["relations"].items()
+]
 
 
 def spell_relations(text: str) -> str:
@@ -83,7 +54,7 @@ def spell_relations(text: str) -> str:
     if "equal" not in text and " than " not in text and " at " not in text:
         return text
     for pattern, sign in _RELATION_WORDS:
-        text = pattern.sub(sign.replace("\\", r"\\"), text)
+        text = pattern.sub(sign, text)
     return text
 
 
@@ -107,7 +78,11 @@ def _stem(word: str) -> str:
     return "equal" if word == "same" else word
 
 
-_BY_WORDS = {plain_words(words): value for words, value in _PHRASES.items()}
+_BY_WORDS = {
+    plain_words(words): value
+    for meaning, value in _MEANINGS.items()
+    for words in _TOLD["phrases"][meaning]
+}
 
 
 def phrase(words: tuple[str, ...]) -> Value | None:
@@ -190,22 +165,10 @@ def same_words(left: str, right: str, *are_text: bool) -> bool:
 _POLAR = re.compile(
     r"(yes|no|true|false)\b(?=\s*(?:[,.;:-]|$))(?!.*(?:\d|\b(?:yes|no|but|however)\b.))", re.I
 )
-#: What says the same in other words: (pattern, its plain form), over words without plurals.
-_SETTLED = tuple(
-    (re.compile(rf"\b(?:{pattern})\b"), plain)
-    for pattern, plain in (
-        ("doe not converge|divergent|diverging", "diverge"),
-        ("doe not diverge|convergent|converging", "converge"),
-        ("infinite number of|infinite many|an infinity of|infinite", "infinitely many"),
-        ("anticlockwise|anti - clockwise|counter - clockwise", "counterclockwise"),
-        ("quadrant (?:i|1|one)|1 st quadrant|quadrant first", "first quadrant"),
-        ("quadrant (?:ii|2|two)|2 nd quadrant", "second quadrant"),
-        ("quadrant (?:iii|3|three)|3 rd quadrant", "third quadrant"),
-        ("quadrant (?:iv|4|four)|4 th quadrant", "fourth quadrant"),
-        ("doe not|do not|did not|cannot|can not", "not"),
-        ("and also|as well as|&", "and"),
-    )
-)
+#: What says the same in other words.
+_SETTLED = [
+    (re.compile(rf"\b(?:{pattern})\b"), plain) for pattern, plain in _TOLD["settled"].items()
+]
 #: Nouns that a question asks about, and its answer may leave out; only after other words.
 _ASKED = re.compile(
     r"(?<=\w) (?:condition|triangle|function|solution|quadrant|serie|series|number)$"

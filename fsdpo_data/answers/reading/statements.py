@@ -9,6 +9,7 @@ from fsdpo_data.answers.reading.lex import Unreadable
 from fsdpo_data.answers.reading.names import as_node
 from fsdpo_data.answers.reading.quantities import QuantityParser
 from fsdpo_data.answers.tree import (
+    ONE,
     Builder,
     Call,
     Cases,
@@ -24,11 +25,11 @@ from fsdpo_data.answers.tree import (
     Text,
     Value,
     add,
-    children,
     is_node,
     multiply,
     negate,
     substitute,
+    walk,
 )
 
 _RELATIONS = {
@@ -302,20 +303,12 @@ def _components(value: Value) -> Value:
     """Read ``3i + 4j`` with unit vectors as ``(3, 4)``."""
     if isinstance(value, Relation):
         return Relation(tuple(map(_components, value.parts)), value.ops)
-    if not is_node(value) or not any(_mentions(value, name) for name in _BASIS):  # type: ignore[arg-type]
+    met = {part.name for part in walk(value) if isinstance(part, Sym)}.intersection(_BASIS)
+    if not is_node(value) or not met:
         return value
-    count = 3 if _mentions(value, "basisk") else 2  # type: ignore[arg-type]
-    parts: list[Value] = []
-    for at in range(count):
-        part: Node = value  # type: ignore[assignment]
-        for other, name in enumerate(_BASIS):
-            part = substitute(part, name, Num(Fraction(int(other == at))))
-        parts.append(part)
-    return Items("()", tuple(parts))
-
-
-def _mentions(node: Node, name: str) -> bool:
-    return node == Sym(name) or any(_mentions(child, name) for child in children(node))
+    axes = _BASIS if _BASIS[2] in met else _BASIS[:2]
+    zeros: dict[str, Node] = dict.fromkeys(_BASIS, Num(Fraction(0)))
+    return Items("()", tuple(substitute(value, zeros | {axis: ONE}) for axis in axes))
 
 
 def _is_statement(value: Value) -> bool:
