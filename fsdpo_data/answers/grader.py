@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.comparing.equal import STRICT, Options, equivalent, is_words
-from fsdpo_data.answers.finding.extract import Extraction, extract
+from fsdpo_data.answers.finding.extract import extract
 from fsdpo_data.answers.finding.stated import states
 from fsdpo_data.answers.reading.answer import Answer, read_answer
 
@@ -20,27 +20,16 @@ def read_gold(text: str) -> Gold:
     return read_answer(text)
 
 
-def grade(
-    gold: Gold,
-    response: str,
-    options: Options = STRICT,
-    find: Callable[[str], Extraction] = extract,
-) -> Verdict:
-    """Judge one response; never raises on text.
-
-    Args:
-        gold: The result of ``read_gold``.
-        response: What the model wrote.
-        options: How answers are compared.
-        find: Finds the answer in the response.
-    """
+def grade(gold: Gold, response: str, options: Options = STRICT) -> Verdict:
+    """Judge one response; never raises on text."""
     if not gold.text.strip():
         return Verdict("gold_unparsed", None, "empty-gold")
-    found = find(response)
+    found = extract(response)
     if found.answer is None:
         return Verdict("no_answer", None, found.rule)
     verdict = equivalent(gold, found.answer, options)
-    if verdict.status == "incorrect" and found.value is not None and _is_prose(found):
+    in_words = not found.rule.startswith("boxed") and is_words(found.answer)
+    if verdict.status == "incorrect" and found.value is not None and in_words:
         verdict = equivalent(gold, found.value, options)
     if verdict.status == "incorrect" and found.sentence and states(gold, found.sentence):
         rule = f"{found.rule}/sentence"
@@ -54,24 +43,13 @@ class MathGrader:
 
     Args:
         tolerance: None for strict grading; see ``Options``.
-        extract: Finds the answer in a response.
     """
 
-    def __init__(
-        self,
-        tolerance: float | None = None,
-        extract: Callable[[str], Extraction] = extract,
-    ) -> None:
+    def __init__(self, tolerance: float | None = None) -> None:
         self.options = Options(tolerance)
         self.version = "math@1" if tolerance is None else f"math@1+tolerance={tolerance:g}"
-        self._extract = extract
 
     def grade(self, items: Sequence[tuple[str, str]]) -> list[Verdict]:
         """Grade (gold, response) pairs, in order; each gold is read once."""
         golds = {text: read_gold(text) for text in dict.fromkeys(gold for gold, _ in items)}
-        return [grade(golds[text], answer, self.options, self._extract) for text, answer in items]
-
-
-def _is_prose(found: Extraction) -> bool:
-    """Whether the answer is words around a value."""
-    return not found.rule.startswith("boxed") and is_words(found.answer or "")
+        return [grade(golds[text], answer, self.options) for text, answer in items]

@@ -2,101 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
-from fsdpo_data.answers.tree import (
-    Add,
-    Based,
-    Builder,
-    Call,
-    Cases,
-    Const,
-    Div,
-    Items,
-    Join,
-    Matrix,
-    Member,
-    Moment,
-    Mul,
-    Num,
-    PlusMinus,
-    Pow,
-    Quantity,
-    Ratio,
-    Relation,
-    Sym,
-    Text,
-    Value,
-)
+from fsdpo_data.answers import tree
 
 #: Longest normal form that is shown.
 MAX_FORM = 500
 _JOINS = {"or": " or ", "and": " and ", "union": " ∪ ", "intersection": " ∩ ", "minus": " ∖ "}
 
 
-def show(value: Value) -> str:
+def show(value: tree.Value) -> str:
     """Write ``value`` as plain text."""
     text = _show(value)
     return text if len(text) <= MAX_FORM else text[:MAX_FORM] + "…"
 
 
-def _show(value: Value) -> str:
+def _show(value: tree.Value) -> str:
     match value:
-        case Num():
+        case tree.Num():
             return _number(value)
-        case Sym() | Const():
+        case tree.Sym() | tree.Const():
             return value.name
-        case Add():
-            return "(" + " + ".join(map(_show, value.terms)) + ")"
-        case Mul():
-            return "*".join(map(_show, value.factors))
-        case Div():
+        case tree.Add():
+            return f"({_joined(' + ', value.terms)})"
+        case tree.Mul():
+            return _joined("*", value.factors)
+        case tree.Div():
             return f"({_show(value.top)})/({_show(value.bottom)})"
-        case Pow():
+        case tree.Pow():
             return f"({_show(value.base)})^({_show(value.exponent)})"
-        case Call():
-            return f"{value.name}({', '.join(map(_show, value.args))})"
-        case PlusMinus():
+        case tree.Call():
+            return f"{value.name}({_joined(', ', value.args)})"
+        case tree.PlusMinus():
             return ("±" if value.sign > 0 else "∓") + _show(value.node)
-        case _:
-            return _compound(value)
+    return _compound(value)
 
 
-def _compound(value: Value) -> str:
+def _joined(sign: str, parts: Iterable[tree.Value]) -> str:
+    return sign.join(map(_show, parts))
+
+
+def _compound(value: tree.Value) -> str:
     match value:
-        case Quantity():
+        case tree.Quantity():
             return f"{_show(value.node)} [{value.unit.label}]"
-        case Ratio():
-            return ":".join(map(_show, value.parts))
-        case Based():
+        case tree.Ratio():
+            return _joined(":", value.parts)
+        case tree.Based():
             return f"{value.digits}_{value.base}"
-        case Items():
-            return value.brackets[:1] + ", ".join(map(_show, value.items)) + value.brackets[1:]
-        case Matrix():
-            return "[" + "; ".join(", ".join(map(_show, row)) for row in value.rows) + "]"
-        case Relation():
-            rest = (f" {op} {_show(part)}" for op, part in zip(value.ops, value.parts[1:],
-                                                               strict=True))  # fmt: skip
-            return _show(value.parts[0]) + "".join(rest)
-        case Member():
+        case tree.Items():
+            return value.brackets[:1] + _joined(", ", value.items) + value.brackets[1:]
+        case tree.Matrix():
+            return "[" + "; ".join(_joined(", ", row) for row in value.rows) + "]"
+        case tree.Relation():
+            rest = zip(value.ops, value.parts[1:], strict=True)
+            return _show(value.parts[0]) + "".join(f" {op} {_show(part)}" for op, part in rest)
+        case tree.Member():
             return f"{_show(value.left)} {'∉' if value.negated else '∈'} {_show(value.right)}"
-        case Join():
-            return _JOINS[value.op].join(map(_show, value.parts))
-        case Builder():
-            return f"{{{_show(value.head)} | {', '.join(map(_show, value.conditions))}}}"
-        case Cases():
+        case tree.Join():
+            return _joined(_JOINS[value.op], value.parts)
+        case tree.Builder():
+            return f"{{{_show(value.head)} | {_joined(', ', value.conditions)}}}"
+        case tree.Cases():
             return "; ".join(
                 f"{_show(one)} if {_show(said) if said else 'else'}" for one, said in value.branches
             )
-        case Moment():
+        case tree.Moment():
             return _moment(value)
-        case Text():
+        case tree.Text():
             return "“" + " ".join(value.words) + "”"
-        case _:
-            raise TypeError(f"{type(value).__name__} has no normal form")
+    raise TypeError(f"{type(value).__name__} has no normal form")
 
 
-def _number(number: Num) -> str:
+def _number(number: tree.Num) -> str:
     if number.places is None:
         value = number.value
         return str(value) if value.numerator.bit_length() < 2_000 else "a large number"
@@ -114,7 +93,7 @@ def _decimal(value: Fraction, places: int) -> str:
     return f"{sign}{scaled[:-places]}.{scaled[-places:]}" if places else sign + scaled
 
 
-def _moment(moment: Moment) -> str:
+def _moment(moment: tree.Moment) -> str:
     parts = [str(part) for part in (moment.year, moment.month, moment.day) if part is not None]
     date = "-".join(part.rjust(2, "0") for part in parts)
     if moment.seconds is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from fsdpo_data.answers import Verdict
+from fsdpo_data.answers import Verdict, tree
 from fsdpo_data.answers.budget import Budget, OutOfBudget, TooLarge
 from fsdpo_data.answers.comparing.agree import within
 from fsdpo_data.answers.comparing.compare import Comparison
@@ -16,22 +16,7 @@ from fsdpo_data.answers.reading.lex import Unreadable, spelling
 from fsdpo_data.answers.reading.prose import UNDEFINED, same_words
 from fsdpo_data.answers.reading.read import MAX_READ
 from fsdpo_data.answers.show import show
-from fsdpo_data.answers.tree import (
-    Based,
-    Builder,
-    Items,
-    Join,
-    Matrix,
-    Member,
-    Moment,
-    Num,
-    Quantity,
-    Ratio,
-    Relation,
-    Text,
-    Value,
-    is_node,
-)
+from fsdpo_data.answers.tree import Items, Num, Quantity, Relation, Text, Value, is_node
 from fsdpo_data.core.nouns import Outcome
 
 #: Operations modulo a prime that one pair may take; about 30 ms.
@@ -154,24 +139,22 @@ def _has_letters(value: Value) -> bool:
 def rule_of(gold: Value) -> str:
     """Name the comparison that a gold of this type asks for."""
     match gold:
-        case Num():
-            return "number"
         case Items():
             return {"": "list", "{}": "set"}.get(gold.brackets, "tuple")
         case Relation():
             return "equation" if gold.ops == ("=",) else "inequality"
-    for kinds, name in _RULES:
-        if isinstance(gold, kinds):
-            return name
-    return "expression"
+    return _RULES.get(type(gold), "expression")
 
 
-_RULES: tuple[tuple[type | tuple[type, ...], str], ...] = (
-    (Quantity, "quantity"),
-    (Ratio, "ratio"),
-    (Based, "base"),
-    (Matrix, "matrix"),
-    ((Member, Builder, Join), "set"),
-    (Moment, "time"),
-    (Text, "words"),
-)
+_RULES: dict[type, str] = {
+    Num: "number",
+    Quantity: "quantity",
+    tree.Ratio: "ratio",
+    tree.Based: "base",
+    tree.Matrix: "matrix",
+    tree.Member: "set",
+    tree.Builder: "set",
+    tree.Join: "set",
+    tree.Moment: "time",
+    Text: "words",
+}

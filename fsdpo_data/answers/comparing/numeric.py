@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fsdpo_data.answers.budget import Budget, TooLarge
 from fsdpo_data.answers.comparing.modular import Undefined
-from fsdpo_data.answers.lexicon.vocabulary import TRIG
 from fsdpo_data.answers.tree import (
     Add,
     Call,
@@ -244,9 +243,15 @@ def _undefined() -> Real:
 @cache
 def _library() -> dict[str, Callable[[Real], Real]]:
     """Return the functions of one argument that mpmath has."""
-    named = {"factorial2": "fac2"} | {name: name for name in ("factorial", "floor", "ceil")}
-    named |= {name: name for trig in TRIG for name in (trig, "a" + trig)}
-    return {ours: getattr(context(), theirs) for ours, theirs in named.items()}
+    mp = context()
+    return {
+        "sin": mp.sin, "cos": mp.cos, "tan": mp.tan, "cot": mp.cot, "sec": mp.sec, "csc": mp.csc,
+        "sinh": mp.sinh, "cosh": mp.cosh, "tanh": mp.tanh, "coth": mp.coth,
+        "asin": mp.asin, "acos": mp.acos, "atan": mp.atan,
+        "acot": mp.acot, "asec": mp.asec, "acsc": mp.acsc,
+        "asinh": mp.asinh, "acosh": mp.acosh, "atanh": mp.atanh, "acoth": mp.acoth,
+        "factorial": mp.factorial, "factorial2": mp.fac2, "floor": mp.floor, "ceil": mp.ceil,
+    }  # fmt: skip
 
 
 def _binomial(evaluator: Evaluator, n: Real, k: Real) -> Real:

@@ -7,7 +7,7 @@ same as a page. Nothing here decides whether an answer is right.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from fsdpo_data.answers.finding.boxes import TAIL, Box, ending, find_boxes, truncated_box
@@ -77,8 +77,6 @@ class Extraction:
             response that is nothing but its answer), ``list`` (items that end the text),
             ``last-maths``, ``last-number``, ``last-bold``, ``last-sentence``, ``corrected`` (what
             stands in for an answer taken back), or ``none``.
-        strict: The answer if the response marks it as such (a rule of ``MARKED``).
-        boxes: Contents of all boxes of the tail, in order.
         sentence: The last sentence of a response that marks no answer, for golds that are words.
         value: The formula or number that the answer's words settle on ("5 apples are left" gives
             5), to be tried where the words are not the gold; None if they offer several.
@@ -86,10 +84,13 @@ class Extraction:
 
     answer: str | None
     rule: str
-    strict: str | None = None
-    boxes: tuple[str, ...] = ()
     sentence: str = ""
     value: str | None = None
+
+    @property
+    def strict(self) -> str | None:
+        """The answer if the response marks it as such (a rule of ``MARKED``)."""
+        return self.answer if self.rule in MARKED else None
 
 
 def extract(response: str) -> Extraction:
@@ -105,9 +106,8 @@ def extract(response: str) -> Extraction:
     if said is not None and cut_off is None:
         listed = closing_list(text) if said.answer[:2] in ("- ", "* ", "1.", "1)") else None
         if listed is not None:
-            return Extraction(listed, said.rule, listed)
-        value = settled_value(said.answer)
-        return Extraction(said.answer, said.rule, said.answer, value=value)
+            return Extraction(listed, said.rule)
+        return Extraction(said.answer, said.rule, value=settled_value(said.answer))
     sentence = last_sentence(text)
     if not cut_off and sentence and goes_on(text):
         return Extraction(None, "none")
@@ -116,12 +116,6 @@ def extract(response: str) -> Extraction:
     answer, rule = (cut_off, "boxed-truncated") if cut_off else unmarked(text, sentence)
     value = settled_value(answer) if answer else None
     return Extraction(answer, rule, sentence=sentence, value=value)
-
-
-def extract_strict(response: str) -> Extraction:
-    """Find only an answer that the response marks as such."""
-    found = extract(response)
-    return replace(found, answer=found.strict, value=found.value if found.strict else None)
 
 
 def is_marked(rule: str) -> bool:
@@ -174,21 +168,21 @@ def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:
     if len(rest) < 12:
         return None
     if taken_back(rest) is not None:
-        return _corrected(rest, tuple(box.content for box in boxes))
+        return _corrected(rest)
     said = last_announced(rest)
     if said is None or said.rule != "final-answer" or not _VALUE.search(said.answer):
         return None
-    return Extraction(said.answer, said.rule, said.answer, value=settled_value(said.answer))
+    return Extraction(said.answer, said.rule, value=settled_value(said.answer))
 
 
-def _corrected(rest: str, boxes: tuple[str, ...] = ()) -> Extraction:
+def _corrected(rest: str) -> Extraction:
     """Return the answer that follows one taken back; there may be none."""
     rest = rest[taken_back(rest) or 0 :]
     said = last_announced(rest)
     answer = said.answer if said else instead(rest)
     if answer is None:
-        return Extraction(None, "none", boxes=boxes)
-    return Extraction(answer, "corrected", answer, boxes, value=settled_value(answer))
+        return Extraction(None, "none")
+    return Extraction(answer, "corrected", value=settled_value(answer))
 
 
 def _from_boxes(text: str, boxes: list[Box]) -> Extraction:
@@ -198,12 +192,10 @@ def _from_boxes(text: str, boxes: list[Box]) -> Extraction:
         if not _one_answer(text[box.end : run[0].start]):
             break
         run.insert(0, box)
-    contents = tuple(box.content for box in boxes)
     distinct = list(dict.fromkeys(box.content for box in run))
     rule = "boxed" if len(distinct) == 1 else "boxed-list"
     answer = " , ".join(distinct)
-    value = settled_value(answer) if rule == "boxed" else None
-    return Extraction(answer, rule, answer, contents, value=value)
+    return Extraction(answer, rule, value=settled_value(answer) if rule == "boxed" else None)
 
 
 def _one_answer(between: str) -> bool:

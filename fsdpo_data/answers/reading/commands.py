@@ -3,7 +3,6 @@ r"""Commands and brackets: fractions, roots, accents, functions, absolute values
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from fractions import Fraction
 from math import gcd, lcm
 
@@ -45,22 +44,6 @@ class CommandParser(NameParser):
     bars_close = False
     #: Whether ``[`` closes what is being read, as in ``]0,1[``.
     square_closes = False
-
-    @abstractmethod
-    def factor(self) -> Value:
-        """Read a power with signs before it."""
-
-    @abstractmethod
-    def product(self) -> Value:
-        """Read a product."""
-
-    @abstractmethod
-    def juxtaposed(self) -> bool:
-        """Whether the next token begins a further factor."""
-
-    @abstractmethod
-    def marks(self) -> str:
-        """Step over raised marks that are no exponent."""
 
     def command(self, name: str) -> Value:
         """Read on after a command."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from fsdpo_data.answers.reading.lex import EOF, Token, Unreadable
+from fsdpo_data.answers.tree import Node, Value
 
 #: Deepest nesting that is read; every level may cost seventeen stack frames.
 MAX_DEPTH = 40
@@ -24,6 +28,20 @@ class Cursor:
         self.at = 0
         self.depth = 0
         self.nodes = 0
+
+    if TYPE_CHECKING:  # a grammar goes round in circles: what the classes below this one read
+        value: Callable[[], Value]
+        product: Callable[[], Value]
+        factor: Callable[[], Value]
+        power: Callable[[], Value]
+        primary: Callable[[], Value]
+        postfix: Callable[[Value], Value]
+        script: Callable[[], Node]
+        fraction: Callable[[], Node]
+        root: Callable[[], Node]
+        function: Callable[[str], Value]
+        marks: Callable[[], str]
+        juxtaposed: Callable[[], bool]
 
     def peek(self, ahead: int = 0) -> Token:
         """Return the token ``ahead`` of the position."""

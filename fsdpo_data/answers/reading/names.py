@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.numbers import decimal
@@ -54,38 +53,6 @@ class NameParser(Cursor):
 
     #: The currency whose sign was met.
     currency: Unit | None = None
-
-    @abstractmethod
-    def value(self) -> Value:
-        """Read what stands in brackets."""
-
-    @abstractmethod
-    def primary(self) -> Value:
-        """Read a number, a letter, a word, a command or a bracket."""
-
-    @abstractmethod
-    def power(self) -> Value:
-        """Read a primary with what is raised and lowered behind it."""
-
-    @abstractmethod
-    def postfix(self, value: Value) -> Value:
-        """Read what is raised and lowered behind ``value``."""
-
-    @abstractmethod
-    def fraction(self) -> Node:
-        """Read the two arguments of a fraction."""
-
-    @abstractmethod
-    def root(self) -> Node:
-        """Read the argument of a root."""
-
-    @abstractmethod
-    def function(self, name: str) -> Value:
-        """Read a function's exponent and arguments."""
-
-    @abstractmethod
-    def script(self) -> Node:
-        """Read an exponent or a subscript."""
 
     def unit_ahead(self, ahead: int) -> bool:
         """Whether the token ``ahead`` is the name of a unit."""

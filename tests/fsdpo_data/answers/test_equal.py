@@ -292,3 +292,8 @@ def test_a_box_is_never_searched_for_words():
 )
 def test_odd_calls_and_powers_have_a_verdict(gold: str, answer: str, status: str) -> None:
     assert equivalent(gold, answer).status == status
+
+
+def test_a_list_of_points_is_no_union_of_intervals() -> None:
+    assert equivalent("(1,3),(2,4)", "(1,4),(2,3)").status == "incorrect"
+    assert equivalent("(3,3),(4,4)", "(5,5),(6,6)").status == "incorrect"

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from fsdpo_data.answers.finding.boxes import TAIL, last_boxed
-from fsdpo_data.answers.finding.extract import Extraction, extract, extract_strict, is_marked
+from fsdpo_data.answers.finding.extract import extract, is_marked
 from fsdpo_data.answers.grader import MathGrader, grade
 from fsdpo_data.answers.reading import answer
 from fsdpo_data.answers.reading.answer import Answer
@@ -135,7 +135,6 @@ def test_without_a_mark_the_last_value_is_taken_and_not_strictly(
 ) -> None:
     found = extract(text)
     assert (found.answer, found.rule, found.strict) == (answer, rule, None)
-    assert extract_strict(text) == Extraction(None, rule, sentence=found.sentence)
 
 
 @pytest.mark.parametrize(
