@@ -4,36 +4,19 @@ from __future__ import annotations
 
 import re
 
+from fsdpo_data.answers.finding.phrases import phrases
+
+_SAID = phrases("concluding")
+
 #: Characters at the end in which a response may give up.
 _LAST = 400
-#: What takes back the answer before it.
-_TAKES_BACK = re.compile(
-    r"\b(?:(?:that|this|it|which|answer|value|result|box|above|earlier)"
-    r"(?:'s|\s+is|\s+was)\s+(?:not\s+(?:right|correct|true)|wrong|incorrect|a\s+mistake|an\s+error)"
-    r"|(?:made|contains?|found|see)\s+(?:an?|the|my)\s+(?:\w+\s+){0,2}(?:mistake|error|slip)"
-    r"|i\s+was\s+wrong|(?:am|was)\s+mistaken|correction\s*:|scratch\s+that|disregard)",
-    re.I,
-)
-#: The answer that stands in for one taken back: "It should be 7".
-_INSTEAD = re.compile(
-    r"\b(?:should|must)\s+(?:be|have\s+been|read)|\bcorrection\s*:\s*(?:it\s+is)?|\bit\s+is\b"
-    r"|\b(?:we|i)\s+get\b",
-    re.I,
-)
-_GIVES_UP = re.compile(
-    r"(?:\bgive\s+up|(?:\bnot|n't)\s+(?:sure|certain|know)|\bno\s+idea|\bunable\s+to|\b(?:cannot|can't"
-    r"|could\s+not|couldn't)\s+(?:\w+\s+)?(?:solve|find|finish|complete|figure)|\bi'?m\s+stuck)\b",
-    re.I,
-)
+_TAKES_BACK = _SAID["takes_back"]
+_INSTEAD = _SAID["instead"]
+_GIVES_UP = _SAID["gives_up"]
 #: What holds only if something does that does not: "if order mattered, it would be 20".
 _SUPPOSES = re.compile(r"\b(?:if|unless|suppose|had|were|were\s+to|without)\b[^.\n]*$", re.I)
 _TENTATIVE = re.compile(r"\b(?:thought|guess(?:ed)?|assumed|initially|at\s+first)\b[^.\n]*$", re.I)
-#: A text that ends on one of these goes on.
-_GOES_ON = re.compile(
-    r"(?:[,:;=+*/(\[{<-]|\b(?:by|the|an?|of|to|and|or|is|are|was|with|for|in|at|on|we|then|this|that"
-    r"|so|now|from|as|adding|times|plus|minus|gives?|get|because|since|if|let|which|where|whether|when))\s*$",
-    re.I,
-)
+_GOES_ON = _SAID["goes_on"]
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 
 

@@ -12,6 +12,7 @@ from itertools import islice
 
 from fsdpo_data.answers.finding.boxes import TAIL, Box, ending, find_boxes, truncated_box
 from fsdpo_data.answers.finding.concluding import gives_up, goes_on, instead, taken_back
+from fsdpo_data.answers.finding.phrases import phrases
 from fsdpo_data.answers.finding.spoken import first_announced, last_announced
 from fsdpo_data.answers.finding.unmarked import (
     CONJUNCTION,
@@ -22,6 +23,8 @@ from fsdpo_data.answers.finding.unmarked import (
     unmarked,
 )
 
+_SAID = phrases("extract")
+
 #: The rules by which a response marks its answer; their result is the strict one.
 MARKED = frozenset(
     ("boxed", "boxed-list", "hash", "final-answer", "answer-is", "choice", "label", "corrected")
@@ -30,12 +33,7 @@ MARKED = frozenset(
 _APART = 80
 #: Headings looked at; a text of nothing but headings costs no more.
 _HEADINGS_TRIED = 8
-#: A line that starts another problem: what follows was not asked.
-_NEXT_PROBLEM = re.compile(
-    r"\n[ \t]*(?:#+ *(?:Instruction|Question|Problem)|<\|im_start\|>|Below is an instruction"
-    r"|\**(?:Question|Problem|Exercise|Example|Q)\b ?(?P<number>\d*)[^\n]{0,12}?[:.](?:\s|\**\s)"
-    r"|(?:Human|User):\s)"
-)
+_NEXT_PROBLEM = _SAID["next_problem"]
 _NUMBERED_PART = re.compile(r"(?:^|\n)[ \t]*\**(?:Question|Problem|Exercise|Example|Q)\b ?\d")
 #: Where a turn ended, for samplers that keep the token.
 _END_TOKENS = (
@@ -44,22 +42,9 @@ _END_TOKENS = (
 )
 #: Zero-width characters and marks of writing direction.
 _UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
-#: Words between boxes that offer one more candidate instead of correcting the last.
-_ONE_MORE = re.compile(
-    r"(?:[\s\W]|\b(?:or|maybe|perhaps|possibly|alternatively|else|either|it|this|could|might|may"
-    r"|also|be|is|the|answer|another|option|possibility|and)\b)*",
-    re.I,
-)
-#: Nothing, the number of an item, or "Option 2:" between two boxes.
-_LISTED = re.compile(
-    r"[\s$\\,;.*()\-]*+(?:\d{1,2}[.):]"
-    r"|(?:[a-z]+ )?(?:option|possibility|candidate|alternative|guess) ?\d{0,2}:)?[\s$\\*(]*",
-    re.I,
-)
-#: "For the second case $m =" between two boxes.
-_OTHER_CASE = re.compile(
-    r"\b(?:second|third|other|next) (?:case|solution|root|value|piece)\b", re.I
-)
+_ONE_MORE = _SAID["one_more"]
+_LISTED = _SAID["listed"]
+_OTHER_CASE = _SAID["other_case"]
 #: What a final answer after a box holds that is one, not "positive" or the box once more.
 _VALUE = re.compile(r"^(?!.*box).*?[\d$\\]|^\W*[A-K]\W*$", re.S)
 _OFFER = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|could|might|may|also)\b", re.I)

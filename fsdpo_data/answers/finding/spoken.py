@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from fsdpo_data.answers.finding.boxes import MAX_ANSWER
 from fsdpo_data.answers.finding.concluding import is_supposed
+from fsdpo_data.answers.finding.phrases import phrases
+
+_SAID = phrases("spoken")
 
 #: Markers looked at, from the end; a text of nothing but markers costs no more.
 _MARKERS_TRIED = 8
@@ -18,57 +21,22 @@ _ANSWER_WORDS = 8
 
 #: What follows a choice that is named before: "Hence option (B) is correct".
 _CHOSEN = (" is correct", " is the correct", " is right", " is the right", " is the answer")
-_CHOICE = re.compile(
-    r"\b(?:option|choice|answer|so|hence|thus|therefore,?|statement)\s*\**(\(?[A-K]\)?)\**$", re.I
-)
-#: A choice at the end of a text: "I choose option B.", "故选 B。"
-_ENDS_ON_CHOICE = re.compile(
-    r"(?:\b(?:choose|pick|select)\s+(?:the\s+)?(?:option|choice|answer)?|[选選](?:[择擇]|[项項][是为為])?)"
-    r"[\s:：为是$\\*]*\(?([A-K]+)\)?[\s$*]*(?:选项|項|项)?[\s.。!！$*]*$"
-)
+_CHOICE = _SAID["choice"]
+_ENDS_ON_CHOICE = _SAID["ends_on_choice"]
 #: What every marker holds: quick to find, and only then looked at more closely.
 _TRIGGERS = ("nswer", "NSWER", "####", "A:")
 _CHOICES = ("ption is", "hoice is", *_CHOSEN)
-#: What makes a marker of "(A)nswer".
-_ANSWER = re.compile(
-    r"nswers?(?:(?P<tag>>)|(?P<label>[\"'\s]*(?:\*\*)?\s*[:：=])|(?P<line>[ \t]*(?:\*\*)?[ \t]*\n)"
-    r"|(?:\s+to\s+[^.\n]{1,80}?)?\s+(?:is|are|was|should\s+be|must\s+be|would\s+be|will\s+be)\b"
-    r"\s*[:：]?)",
-    re.I,
-)
+_ANSWER = _SAID["answer"]
 _CHINESE = re.compile(r"答案(?:[是为]\s*[:：]?|\s*[:：])")
-_HEADS_LINE = re.compile(
-    r"(?:^|\n)[ \t]*(?:#{1,6}|\*\*)[ \t]*(?:the[ \t]+)?(?:final[ \t]+)?$", re.I
-)
+_HEADS_LINE = _SAID["heads_line"]
 #: Characters before a trigger that decide what it is.
 _BEFORE = 24
 #: A line that is a number and nothing else, as most are.
 _PLAIN = re.compile(r"[ \t]*([-+]?\$?\d[\d,]*(?:\.\d+)?)\.?[ \t]*(?=\n|\Z)")
-_LEAD = re.compile(
-    r"(?:[\s:：>}]|\*\*|(?:that|simply|just|therefore|thus|indeed|exactly|equal\s+to|given\s+by"
-    r"|as\s+follows|then|actually|clearly|hence|is|about|approximately|roughly|around|probably"
-    r"|likely)\b)+",
-    re.I,
-)
-#: Where the answer stops and its explanation starts.
-_STOP = re.compile(
-    r"[,;]?\s+(?:because|since|so\s+(?:the|we|that|it)"
-    r"|as\s+(?:we|the|it|there|required|shown|desired|needed|expected|wanted)"
-    r"|which|where|when|obtained|rounded|I\s+hope|hope\s+(?:this|it)|if\s+(?:we|you))\b"
-    r"|,?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b"
-    r"|,\s+(?:not|so|but)\b|\s+\((?:since|because|not|and\s+not|but\s+not|rounded)\b|\\\\\s*\n|</answer>",
-    re.I,
-)
-#: The end of a sentence. A thin space (``\\!``), a factorial and "Mrs. Hilt" end none.
-SENTENCE_END = re.compile(
-    r"[.?!](?<!\b[A-Za-z][.?!])(?<!\b(?:Mr|Ms|Dr|St|vs|ft|in|sq)[.?!])(?<!\b(?:Mrs|yds)[.?!])"
-    r"(?<!\b[ap]\.m[.?!])(?:(?<=[.?])[*$)\]]*(?=\s+[A-Z\\$(\[*]|\s*$)|(?<=\?)\s"
-    r"|(?<=!)(?<!\\!)\**(?=\s+[A-Z]|\s*$))"
-)
-#: What takes an answer back, or offers another beside it.
-_OR_ELSE = re.compile(
-    r"\W*(?:or\b|alternatively\b|(?:but\s+)?(?:it|this|the\s+answer)\s+(?:could|might|may)\b)", re.I
-)
+_LEAD = _SAID["lead"]
+_STOP = _SAID["stop"]
+SENTENCE_END = _SAID["sentence_end"]
+_OR_ELSE = _SAID["or_else"]
 _DENIED = re.compile(r"(?:not|never|unlikely|wrong)\b", re.I)
 _HEADING = re.compile(r"(?:\d+\.\s|\W*(?:step|part|case)\s*\d)", re.I)
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")

@@ -8,67 +8,42 @@ from itertools import pairwise
 
 from fsdpo_data.answers.finding.boxes import ending
 from fsdpo_data.answers.finding.concluding import is_chinese
+from fsdpo_data.answers.finding.phrases import phrases
 from fsdpo_data.answers.finding.spoken import SENTENCE_END
+
+_SAID = phrases("unmarked")
 
 #: Characters at the end that are searched.
 _NEAR = 4_000
 #: Longest response that can be nothing but its answer.
 _WHOLE = 300
 
-#: A number in a path, an identifier or a version ("/tmp/run-5/", "v1.3") is the answer to nothing.
-_NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.^/\\])(?<![A-Za-z_][-−–])"
-    r"(?:(?<!:)\d{1,4}(?::\d{1,4})+(?:\s?[ap]\.?m\b\.?)?|"  # a ratio, or a time of day
-    r"[-−–]?\s?(?:\\?[$£€]\s?)?[-−]?"
-    r"(?:(?:\d{1,3}(?:(?:,|\{,\}|,\\!|\\,)\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
-    r"(?:\s?/\s?\d+(?:\.\d+)?|\s+out\s+of\s+\d+\b(?!\s+[a-z]))?(?:\\?%)?)",
-    re.I,
-)
+_NUMBER = _SAID["number"]
 _MATHS = re.compile(r"\$\$?([^$\n]{1,400})\$\$?|\\\(([^\n]{1,400}?)\\\)|\\\[([^\]]{1,400}?)\\\]")
 _COUNT = re.compile(r"(?<![\w.,^_])\d[\d,.]{0,20} *$")
 _LATEX = re.compile(r"\\(?![$%!,;])")
 _HAS_WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
 _SAYS = re.compile(r"(?:\b(?:is|are|be|get|gives)|[=:,])\s*\**$")
 _LETTER = re.compile(r"\\?[A-Za-z]")
-#: What may stand between two values that are one answer: "3 and 5", "$x=$ 3, or $x=$ 5".
-JOINT = re.compile(
-    r"(?:[\s$,;&]|\\[()\[\],;:! ]|\\q?quad|\\text\{[\s,]*(?:and|or)?[\s,]*\}|\band\b|\bor\b"
-    r"|\b[a-zA-Z](?:_\{?\w\}?)?\s*=)*"
-)
+JOINT = _SAID["joint"]
 CONJUNCTION = re.compile(r"\b(?:and|or)\b|[,;&]")
 _OR = re.compile(r"([^\d]*?),?\s*\bor\b\s*[^\d]*")
 _PERHAPS = re.compile(r"\b(?:could|might|may|maybe|perhaps|possibly)\b", re.I)
 _AFTER = re.compile(r"\s*([A-Za-z]+)")
-#: A bound, a guess and a denial are no value.
-_BOUND = re.compile(
-    r"(?:(?:less|more|fewer|greater|larger|smaller)\s+than|at\s+(?:least|most)"
-    r"|(?:\bnot|n't|\bcannot|\bnever|\bmight|\bcould|\bmay)(?:\s+also)?(?:\s+(?:be|equal))?"
-    r"|rule\s+out)"
-    r"(?:\s+or\s+equal)?(?:\s+to)?\s*[$\\(]*$|\b(?:between|range)\b(?:(?!\bis\b|=).)*$",
-    re.I,
-)
+_BOUND = _SAID["bound"]
 #: The same value, said again.
 _AGAIN = re.compile(r",?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b", re.I)
 #: What comes before the words that a sentence ends on: "so the fastest of them is Evelyn".
 _VERBS = frozenset(("is", "are", "was", "were"))
-_POLAR = re.compile(
-    r"(?:(?:so|thus|hence|therefore)\b[\W_]*)?[\W_]*(yes|no)\b(?=\**\s*[,.;:!])", re.I
-)
+_POLAR = _SAID["polar"]
 _POLAR_WORD = re.compile(r"\b(?:yes|no)\b", re.I)
 #: Most words that can be an answer at the end of a sentence.
 _NAME_WORDS = 5
 _NUMBERED = re.compile(r"\s*(?:\**(?:step|part|case)\s*\d+\s*\**\s*[:.]|\d+[.)]\s|[-*]\s)", re.I)
 #: Nothing but the announcement of an answer that never comes.
 _NOTHING = re.compile(r"(?:[^\w∞∅]|_|\b(?:f?box(?:ed)?|so|the|final|answers?|is|are)\b)*", re.I)
-#: What makes words with a value a sentence: "9 apples" is an answer, "she has 9 apples" is none.
-_SENTENCE = re.compile(
-    r"\b(?:so|thus|hence|therefore|is|are|was|were|equals?|has|have|had|gets?|gives?|makes?|needs?"
-    r"|takes?|pays?|costs?|there)\b",
-    re.I,
-)
-_PLEASANTRY = re.compile(
-    r"(?:I\s+)?hope\b|let\s+me\s+know|(?:please\s+)?feel\s+free|is\s+there\s+anything", re.I
-)
+_SENTENCE = _SAID["sentence"]
+_PLEASANTRY = _SAID["pleasantry"]
 
 
 def settled_value(statement: str) -> str | None:
@@ -86,14 +61,7 @@ def settled_value(statement: str) -> str | None:
     return _named(statement)
 
 
-#: What only says more about an answer that came before it: ", attained at x = 5", "to cover 20 km".
-_MORE = re.compile(
-    r",?\s+(?:(?:which|that)\s+is\s+)?(?:(?:attained|achieved|reached|obtained|occurring|occurs)\b"
-    r"|(?:when|where|whenever|provided)\b|out\s+of\s+(?:the\s+|a\s+total\s+of\s+)?\d+\s+[a-z]"
-    r"|(?:out\s+)?of\s+(?:the|her|his|their)\s+(?:original|total|initial|first)\b"
-    r"|to\s+(?!be\b|get|give|obtain|find|yield|make|equal|have|a\b|the\b|total)[a-z]+\b)"
-    r"|,\s+(?:half|twice|double|a\s+(?:third|quarter)|(?:three|four)\s+times)\s"
-)
+_MORE = _SAID["more"]
 
 
 def _main(statement: str) -> str:
@@ -237,16 +205,10 @@ def _sentences_from_the_end(text: str) -> Iterator[str]:
 
 
 _BOLD = re.compile(r"\*\*([^*\n]{1,60})\*\*")
-_PREDICATE = re.compile(
-    r"\b(?:do(?:es)?\s+not\s+exist|DNE|no\s+(?:real\s+)?solutions?|undefined|diverges|converges"
-    r"|infinitely\s+many(?:\s+solutions)?|(?:the\s+)?empty\s+set|all\s+real\s+numbers)\b"
-)
+_PREDICATE = _SAID["predicate"]
 _ITEM = re.compile(r"\s*(?:[-*•]|\(?\d{1,2}[.)])\s+(.{1,80})")
 _PAIR = re.compile(r"\**[A-Za-z][\w' ]{1,30}\**:\s*\**\s*(.{1,60})")
-_HEADER = re.compile(
-    r"(?:answers?|solutions?|values?|roots?|results?|are|pieces?|conclusions?)\b[^\n]{0,40}:\**\s*$",
-    re.I,
-)
+_HEADER = _SAID["header"]
 _NAMED_PARTS = re.compile(r"(?<=[.;,])\s+(?=\**[A-Z][\w' ]{1,30}:)")
 #: Most items of a closing list.
 _MAX_ITEMS = 8
