@@ -20,51 +20,30 @@ def plots(root: Path, manifest: Manifest) -> dict[str, str]:
     import polars as pl
 
     solutions = scan(manifest.paths(root, "solutions"))
-    drawn = _solutions(solutions, manifest)
-    if manifest.rollouts:
-        drawn["Steps by share of continuations that end right"] = _rollouts(solutions)
-    if manifest.rewards:
-        right = pl.col("outcome") == "correct"
-        drawn["Step rewards in correct solutions"] = _rewards(solutions.filter(right))
-        drawn["Step rewards in other solutions"] = _rewards(solutions.filter(~right))
-    if manifest.spec.pair and manifest.pairs and manifest.pairs.margin:
-        pairs, aggregate = scan(manifest.paths(root, "pairs")), manifest.spec.pair.aggregate
-        drawn[f"Pairs by margin ({aggregate} reward of chosen less rejected)"] = _margins(
-            pairs, aggregate
-        )
-    return drawn
-
-
-def _solutions(solutions: pl.LazyFrame, manifest: Manifest) -> dict[str, str]:
-    import polars as pl
-
     labels, steps = manifest.labels, pl.col("completions").list.len()
     kinds = [kind for kind in ("positive", "negative", "unlabelled") if kind in labels]
-    return {
+    drawn = {
         "Solutions by outcome": bars(list(manifest.outcomes.items())),
         "Steps by label": bars([(kind, labels[kind]) for kind in kinds]),
         "Solutions by number of steps": bars(histogram(_counts(solutions, steps))),
         "Solutions by number of tokens": bars(histogram(_counts(solutions, pl.col("n_tokens")))),
     }
-
-
-def _rollouts(solutions: pl.LazyFrame) -> str:
-    import polars as pl
-
-    counts = pl.col("rollouts").struct
-    steps = solutions.select("rollouts").explode("rollouts").drop_nulls()
-    return _shares(steps, counts.field("n_correct") / counts.field("n"))
-
-
-def _rewards(solutions: pl.LazyFrame) -> str:
-    import polars as pl
-
-    return _shares(solutions.select("step_rewards").explode("step_rewards"), pl.col("step_rewards"))
-
-
-def _margins(pairs: pl.LazyFrame, aggregate: str) -> str:
-    sides = [aggregated(f"{side}_rewards", aggregate) for side in ("chosen", "rejected")]
-    return _shares(pairs, sides[0] - sides[1])
+    if manifest.rollouts:
+        counts = pl.col("rollouts").struct
+        each = solutions.select("rollouts").explode("rollouts").drop_nulls()
+        share = counts.field("n_correct") / counts.field("n")
+        drawn["Steps by share of continuations that end right"] = _shares(each, share)
+    if manifest.rewards:
+        right, rewards = pl.col("outcome") == "correct", pl.col("step_rewards")
+        for name, which in (("correct", right), ("other", ~right)):
+            each = solutions.filter(which).select(rewards).explode("step_rewards")
+            drawn[f"Step rewards in {name} solutions"] = _shares(each, rewards)
+    if manifest.spec.pair and manifest.pairs and manifest.pairs.margin:
+        how = manifest.spec.pair.aggregate
+        margin = aggregated("chosen_rewards", how) - aggregated("rejected_rewards", how)
+        title = f"Pairs by margin ({how} reward of chosen less rejected)"
+        drawn[title] = _shares(scan(manifest.paths(root, "pairs")), margin)
+    return drawn
 
 
 def _shares(rows: pl.LazyFrame, value: pl.Expr) -> str:

@@ -26,41 +26,29 @@ def arrow_schema(config: str) -> pa.Schema:
 
     text, texts, numbers = pa.string(), pa.list_(pa.string()), pa.list_(pa.float32())
     counts = pa.struct([("n", pa.int32()), ("n_correct", pa.int32())])
-    columns: dict[str, list[tuple[str, pa.DataType]]] = {
-        "problems": [
-            ("problem_id", text),
-            ("source", text),
-            ("split", text),
-            ("question", text),
-            ("answer", text),
-            ("metadata", text),
-        ],
-        "solutions": [
-            ("solution_id", text),
-            ("problem_id", text),
-            ("sample_index", pa.int32()),
-            ("prompt", text),
-            ("completions", texts),
-            ("finish_reason", text),
-            ("n_tokens", pa.int32()),
-            ("answer", text),
-            ("outcome", text),
-            ("labels", pa.list_(pa.bool_())),
-            ("rollouts", pa.list_(counts)),
-            ("step_rewards", numbers),
-        ],
-        "pairs": [
-            ("problem_id", text),
-            ("chosen_id", text),
-            ("rejected_id", text),
-            ("prompt", text),
-            ("chosen", text),
-            ("rejected", text),
-            ("chosen_steps", texts),
-            ("rejected_steps", texts),
-            ("chosen_rewards", numbers),
-            ("rejected_rewards", numbers),
-        ],
+    problems = ("problem_id", "source", "split", "question", "answer", "metadata")
+    pairs = ("problem_id", "chosen_id", "rejected_id", "prompt", "chosen", "rejected")
+    columns: dict[str, dict[str, pa.DataType]] = {
+        "problems": dict.fromkeys(problems, text),
+        "solutions": {
+            "solution_id": text,
+            "problem_id": text,
+            "sample_index": pa.int32(),
+            "prompt": text,
+            "completions": texts,
+            "finish_reason": text,
+            "n_tokens": pa.int32(),
+            "answer": text,
+            "outcome": text,
+            "labels": pa.list_(pa.bool_()),
+            "rollouts": pa.list_(counts),
+            "step_rewards": numbers,
+        },
+        "pairs": {
+            **dict.fromkeys(pairs, text),
+            **dict.fromkeys(("chosen_steps", "rejected_steps"), texts),
+            **dict.fromkeys(("chosen_rewards", "rejected_rewards"), numbers),
+        },
     }
     return pa.schema(columns[config], metadata={VERSION_KEY: str(SCHEMA_VERSION)})
 
