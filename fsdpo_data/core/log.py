@@ -7,6 +7,7 @@ is owed again.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import FileIO
@@ -91,6 +92,16 @@ class LineFile:
             end += length
         self._file.truncate(end)
         self._file.seek(end)
+
+
+def encoded(record: Mapping[str, Any]) -> bytes:
+    """Return a record as one line; lone surrogates, which UTF-8 cannot hold, become U+FFFD."""
+    try:
+        return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # orjson refuses lone surrogates
+        text = json.dumps(record, ensure_ascii=False)
+        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return orjson.dumps(orjson.loads(whole), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def read_spans(path: Path, spans: Iterable[Span]) -> Iterator[dict[str, Any]]:

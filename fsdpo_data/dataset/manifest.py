@@ -12,22 +12,8 @@ from pydantic import BaseModel, ValidationError, field_validator
 from fsdpo_data import __version__
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import digest
-from fsdpo_data.core.statistics import clustered_interval, wilson_interval
-from fsdpo_data.dataset.parts import (
-    Accuracy,
-    Contamination,
-    Cost,
-    FileEntry,
-    Growing,
-    PairCounts,
-    PassAtM,
-    Regraded,
-    Rewards,
-    Rollouts,
-    Rows,
-    Spec,
-    Statistics,
-)
+from fsdpo_data.dataset import parts
+from fsdpo_data.dataset.parts import FileEntry
 from fsdpo_data.dataset.run import CONFIG, MANIFEST
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.dataset.tally import Tally
@@ -38,27 +24,27 @@ SHOWN = 3
 T = TypeVar("T", bound=BaseModel)
 
 
-class Manifest(Growing):
+class Manifest(parts.Growing):
     """Everything a sealed dataset says about itself."""
 
     schema_version: int
     digest: str
     parent: str
     made_by: str
-    spec: Spec
-    rows: Rows
+    spec: parts.Spec
+    rows: parts.Rows
     quarantined: dict[str, int]
     outcomes: dict[str, int]
     labels: dict[str, int]
     grader_rules: dict[str, int]
-    statistics: Statistics
-    cost: Cost
+    statistics: parts.Statistics
+    cost: parts.Cost
     files: list[FileEntry]
-    rewards: Rewards | None = None
-    rollouts: Rollouts | None = None
-    pairs: PairCounts | None = None
-    contamination: Contamination | None = None
-    regraded: Regraded | None = None
+    rewards: parts.Rewards | None = None
+    rollouts: parts.Rollouts | None = None
+    pairs: parts.PairCounts | None = None
+    contamination: parts.Contamination | None = None
+    regraded: parts.Regraded | None = None
 
     @field_validator("files")
     @classmethod
@@ -97,17 +83,12 @@ def make_manifest(
         digest=files_digest(files),
         parent=digest(spec["sources"]),
         made_by=f"fsdpo {__version__}",
-        spec=Spec.of({"digest": digest(spec), **spec}),
-        rows=Rows(problems=files[0].rows, solutions=tally.solutions, pairs=0),
+        spec=parts.Spec.of({"digest": digest(spec), **spec}),
+        rows=parts.Rows(problems=files[0].rows, solutions=tally.solutions, pairs=0),
         quarantined=dict(sorted(quarantined.items())),
         **tally.counts(),
-        statistics=Statistics(
-            **outcome_statistics(tally),
-            truncated=tally.truncated,
-            unique_solutions=tally.unique,
-            tokens_per_second=round(tally.tokens / tally.seconds, 1) if tally.seconds else None,
-        ),
-        cost=Cost(tokens=tally.tokens, prm_calls=0, seconds=round(tally.seconds, 3)),
+        statistics=tally.statistics(),
+        cost=parts.Cost(tokens=tally.tokens, prm_calls=0, seconds=round(tally.seconds, 3)),
         files=files,
     )
 
@@ -115,34 +96,6 @@ def make_manifest(
 def files_digest(files: Iterable[FileEntry]) -> str:
     """Return the digest of a dataset: of its files' names and contents."""
     return digest(SCHEMA_VERSION, [(file.path, file.sha256) for file in files])
-
-
-def outcome_statistics(tally: Tally) -> dict[str, Any]:
-    """Derive what the counts by outcome mean, as fields of :class:`Statistics`.
-
-    Accuracy is the mean over graded solutions. The samples of one problem are alike, so its 95 %
-    interval is clustered by problem; pass@M counts problems, so its interval is Wilson's.
-    """
-    graded = sum(n for _, n in tally.accuracies)
-    correct = sum(right for right, _ in tally.accuracies)
-    with_gold = [(right, n) for right, n in tally.accuracies if n]
-    solved, n = sum(right > 0 for right, _ in with_gold), len(with_gold)
-    return {
-        "accuracy": Accuracy(
-            value=_share(correct, graded),
-            correct=correct,
-            n=graded,
-            ci95=clustered_interval(with_gold),
-        ),
-        "pass_at_m": PassAtM(
-            value=_share(solved, n), solved=solved, n=n, ci95=wilson_interval(solved, n)
-        ),
-        "mixed_problems": sum(0 < right < n for right, n in with_gold),
-    }
-
-
-def _share(part: int, whole: int) -> float | None:
-    return round(part / whole, 6) if whole else None
 
 
 class _Versioned(BaseModel):
@@ -185,7 +138,13 @@ def _checked(root: Path, kind: type[T]) -> T:
     try:
         return kind.model_validate_json(file.read_bytes())
     except FileNotFoundError:
-        raise SchemaError(_no_manifest(root)) from None
+        raise SchemaError(
+            f"{root} holds a run that has not been sealed. Finish it with the command that "
+            "started it and `resume=True`."
+            if (root / CONFIG).exists()
+            else f"{root} holds no dataset ({MANIFEST} is missing). Expected what "
+            "`fsdpo-data build` has sealed."
+        ) from None
     except OSError as error:
         raise SchemaError(f"{file} cannot be read: {error.strerror}.") from None
     except ValidationError as error:
@@ -196,15 +155,3 @@ def _checked(root: Path, kind: type[T]) -> T:
         raise SchemaError(
             f"{file} is not a manifest: {'; '.join(wrong[:SHOWN])}{more}. Fetch or build it again."
         ) from None
-
-
-def _no_manifest(root: Path) -> str:
-    if (root / CONFIG).exists():
-        return (
-            f"{root} holds a run that has not been sealed. Finish it with the command that "
-            "started it and `resume=True`."
-        )
-    return (
-        f"{root} holds no dataset ({MANIFEST} is missing). Expected what "
-        "`fsdpo-data build` has sealed."
-    )

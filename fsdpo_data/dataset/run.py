@@ -12,16 +12,13 @@ import contextlib
 import fcntl
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from fsdpo_data.core.errors import RunMismatch, StoreError
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.identity import canonical_json, digest
-from fsdpo_data.core.log import LineFile, read_spans
+from fsdpo_data.core.log import LineFile, encoded, read_spans
 from fsdpo_data.core.sampling import Completion, is_completion
 
 CONFIG, COMPLETIONS, MANIFEST = "config.json", "completions.jsonl", "manifest.json"
@@ -81,32 +78,26 @@ class RunDir:
         Raises:
             StoreError: if the disk is full or gone; the records before stay valid.
         """
-        self._lines.append({record[0]: _encode(*record) for record in records})
-
-
-def _encode(problem_id: str, prompt: str, completions: Sequence[Completion]) -> bytes:
-    record = {
-        "problem_id": problem_id,
-        "prompt": prompt,
-        "completions": [
+        self._lines.append(
             {
-                "text": each.text,
-                "finish_reason": each.finish_reason,
-                "n_tokens": each.n_tokens,
-                "seconds": round(each.seconds, 6),
+                problem_id: encoded(
+                    {
+                        "problem_id": problem_id,
+                        "prompt": prompt,
+                        "completions": [
+                            {
+                                "text": each.text,
+                                "finish_reason": each.finish_reason,
+                                "n_tokens": each.n_tokens,
+                                "seconds": round(each.seconds, 6),
+                            }
+                            for each in completions
+                        ],
+                    }
+                )
+                for problem_id, prompt, completions in records
             }
-            for each in completions
-        ],
-    }
-    try:
-        return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError:  # orjson refuses lone surrogates
-        whole = [replace(each, text=_without_surrogates(each.text)) for each in completions]
-        return _encode(problem_id, _without_surrogates(prompt), whole)
-
-
-def _without_surrogates(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        )
 
 
 @contextlib.contextmanager

@@ -9,6 +9,8 @@ from typing import Any
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.core.nouns import FAILED, GRADED
+from fsdpo_data.core.statistics import clustered_interval, wilson_interval
+from fsdpo_data.dataset.parts import Accuracy, PassAtM, Statistics
 
 _LABELS = {"correct": "positive", **dict.fromkeys(FAILED, "negative")}
 
@@ -69,3 +71,37 @@ class Tally:
             "labels": {"steps": self.labels.total(), **dict(sorted(self.labels.items()))},
             "grader_rules": dict(sorted(self.rules.items())),
         }
+
+    def outcome_statistics(self) -> dict[str, Any]:
+        """Derive what the counts by outcome mean, as fields of :class:`~.parts.Statistics`.
+
+        Accuracy is the mean over graded solutions. The samples of one problem are alike, so its
+        95 % interval is clustered by problem; pass@M counts problems, so its interval is Wilson's.
+        """
+        with_gold = [(right, n) for right, n in self.accuracies if n]
+        correct, graded = (sum(counts) for counts in zip((0, 0), *with_gold, strict=True))
+        solved, n = sum(right > 0 for right, _ in with_gold), len(with_gold)
+        return {
+            "accuracy": Accuracy(
+                value=round(correct / graded, 6) if graded else None,
+                correct=correct,
+                n=graded,
+                ci95=clustered_interval(with_gold),
+            ),
+            "pass_at_m": PassAtM(
+                value=round(solved / n, 6) if n else None,
+                solved=solved,
+                n=n,
+                ci95=wilson_interval(solved, n),
+            ),
+            "mixed_problems": sum(0 < right < n for right, n in with_gold),
+        }
+
+    def statistics(self) -> Statistics:
+        """Return what the counts mean."""
+        return Statistics(
+            **self.outcome_statistics(),
+            truncated=self.truncated,
+            unique_solutions=self.unique,
+            tokens_per_second=round(self.tokens / self.seconds, 1) if self.seconds else None,
+        )

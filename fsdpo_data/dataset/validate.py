@@ -42,9 +42,15 @@ def check_files(root: Path, files: Iterable[FileEntry]) -> None:
     Raises:
         SchemaError: naming every file that is missing or changed.
     """
-    problems = [problem for entry in files for problem in _file_problems(root, entry)]
-    if problems:
-        raise _failure(root, problems)
+    broken = []
+    for entry in files:
+        file = root / entry.path
+        if not file.is_file():
+            broken.append(f"{entry.path} is missing")
+        elif file_sha256(file) != entry.sha256:
+            broken.append(f"{entry.path} was changed since it was sealed (SHA-256 differs)")
+    if broken:
+        raise _failure(root, broken)
 
 
 def check_invariants(root: Path, manifest: Manifest) -> None:
@@ -53,7 +59,7 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
     Raises:
         SchemaError: listing every broken invariant.
     """
-    broken = [*_schemas(root, manifest), *_texts(root, manifest)]
+    broken = list(_files(root, manifest))
     if not broken:  # with other columns the row checks would only say so again
         solutions = scan(manifest.paths(root, "solutions"))
         broken = [*_ids(scan(manifest.paths(root, "problems")), solutions), *_rows(solutions)]
@@ -73,16 +79,8 @@ def _failure(root: Path, broken: list[str]) -> SchemaError:
     )
 
 
-def _file_problems(root: Path, entry: FileEntry) -> Iterator[str]:
-    file = root / entry.path
-    if not file.is_file():
-        yield f"{entry.path} is missing"
-    elif file_sha256(file) != entry.sha256:
-        yield f"{entry.path} was changed since it was sealed (SHA-256 differs)"
-
-
-def _schemas(root: Path, manifest: Manifest) -> Iterator[str]:
-    """Columns, types and version of every file, from its footer."""
+def _files(root: Path, manifest: Manifest) -> Iterator[str]:
+    """Columns, types and version of every file, from its footer; and its texts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -91,14 +89,26 @@ def _schemas(root: Path, manifest: Manifest) -> Iterator[str]:
         for entry in manifest.of_config(config):
             try:
                 found = pq.read_schema(root / entry.path)
+                version = (found.metadata or {}).get(VERSION_KEY.encode(), b"none").decode()
+                if version != str(SCHEMA_VERSION):
+                    yield f"{entry.path} is of schema version {version}, not {SCHEMA_VERSION}"
+                if not found.equals(expected):
+                    yield f"{entry.path} has other columns: {_difference(found, expected)}"
+                elif config == "solutions" and _text_sha256(root / entry.path) != entry.text_sha256:
+                    yield f"{entry.path}: the steps do not join to the sampled texts"
             except (OSError, pa.ArrowException) as error:
                 yield f"{entry.path} cannot be read as parquet: {error}"
-                continue
-            version = (found.metadata or {}).get(VERSION_KEY.encode(), b"none").decode()
-            if version != str(SCHEMA_VERSION):
-                yield f"{entry.path} is of schema version {version}, not {SCHEMA_VERSION}"
-            if not found.equals(expected):
-                yield f"{entry.path} has other columns: {_difference(found, expected)}"
+
+
+def _text_sha256(file: Path) -> str:
+    """Hash the joined steps as the texts were hashed before segmentation."""
+    import pyarrow.parquet as pq
+
+    texts = hashlib.sha256()
+    for batch in pq.ParquetFile(file).iter_batches(2048, columns=["completions"]):
+        for steps in batch.column(0).to_pylist():
+            texts.update(text_bytes("".join(steps or ())))
+    return texts.hexdigest()
 
 
 def _difference(found: Any, expected: Any) -> str:
@@ -112,25 +122,6 @@ def _difference(found: Any, expected: Any) -> str:
         )
         or f"order {list(have)}, expected {list(want)}"
     )
-
-
-def _texts(root: Path, manifest: Manifest) -> Iterator[str]:
-    """Steps tile the text: joined, they hash to what was hashed before segmentation."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    for entry in manifest.of_config("solutions"):
-        texts = hashlib.sha256()
-        try:
-            for batch in pq.ParquetFile(root / entry.path).iter_batches(
-                2048, columns=["completions"]
-            ):
-                for steps in batch.column(0).to_pylist():
-                    texts.update(text_bytes("".join(steps)))
-        except (OSError, pa.ArrowException, TypeError, KeyError):
-            continue  # the schema check has said so
-        if texts.hexdigest() != entry.text_sha256:
-            yield f"{entry.path}: the steps do not join to the sampled texts"
 
 
 def _ids(problem_rows: pl.LazyFrame, solution_rows: pl.LazyFrame) -> Iterator[str]:

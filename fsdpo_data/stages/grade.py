@@ -24,7 +24,7 @@ from fsdpo_data.core.nouns import Solution
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.derive import Draft, Stage, StageOptions
-from fsdpo_data.dataset.manifest import Manifest, outcome_statistics
+from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.parts import Regraded
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.tally import Tally
@@ -80,7 +80,7 @@ class GradeStage(Stage):
         manifest.spec.grader = self._version
         for part, changed in (
             (manifest, tally.counts()),
-            (manifest.statistics, outcome_statistics(tally)),
+            (manifest.statistics, tally.outcome_statistics()),
         ):
             for name, value in changed.items():
                 setattr(part, name, value)

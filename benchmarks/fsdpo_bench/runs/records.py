@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from fsdpo_bench.tasks.table import shelf
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.log import LineFile, indexed, read_spans
@@ -41,16 +39,6 @@ def open_records(out: Path, task: str) -> Iterator[LineFile]:
     file.parent.mkdir(exist_ok=True)
     with LineFile.open(file, record_key) as lines:
         yield lines
-
-
-def encode(record: dict[str, Any]) -> bytes:
-    """Return a record as one line; what UTF-8 cannot hold becomes U+FFFD."""
-    try:
-        return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError:  # orjson refuses lone surrogates
-        text = json.dumps(record, ensure_ascii=False)
-        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return whole.encode() + b"\n"
 
 
 def read_config(out: Path) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import Any
 from fsdpo_bench.decode.decide import Row, decided, verdict_row
 from fsdpo_bench.decode.plan import Plan
 from fsdpo_bench.runs.records import (
-    encode,
     open_records,
     own_decoders,
     read_config,
@@ -22,6 +21,7 @@ from fsdpo_bench.tasks.judge import judge_groups
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.log import encoded
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.run import claim
@@ -70,7 +70,7 @@ def regrade_run(
                 known = Task(name, task["title"], tolerance=task["tolerance"])
                 while chunk := list(islice(owed, CHUNK)):
                     regraded = _regraded(known, chunk, plan, config["decoders"], workers)
-                    lines.append({record_key(each): encode(each) for each in regraded})
+                    lines.append({record_key(each): encoded(each) for each in regraded})
                     progress.advance(len(chunk))
 
 

@@ -18,11 +18,12 @@ from fsdpo_bench.decode.beam import beam_search
 from fsdpo_bench.decode.decide import cost_row, decided, solution_row, verdict_row
 from fsdpo_bench.decode.plan import Plan, beam_name
 from fsdpo_bench.decode.solution import Cost, Solution, draw, greedy, with_rewards
-from fsdpo_bench.runs.records import encode, open_records, own_decoders, record_key
+from fsdpo_bench.runs.records import open_records, own_decoders, record_key
 from fsdpo_bench.tasks.judge import judge_groups
 from fsdpo_bench.tasks.load import Loaded
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.identity import ModelRef, canonical_json
+from fsdpo_data.core.log import encoded
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.run import claim
@@ -135,7 +136,7 @@ def run(
                     found = decoding.records(part, rows)
                     new = {record_key(each): each for each in found}
                     fresh = {key: new[key] for key in new if key not in records.spans}
-                    records.append({key: encode(each) for key, each in fresh.items()})
+                    records.append({key: encoded(each) for key, each in fresh.items()})
                     progress.advance(len(fresh), sum(map(_tokens, fresh.values())))
 
 
