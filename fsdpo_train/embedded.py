@@ -13,8 +13,8 @@ import random
 import shutil
 import statistics
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +26,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.tables import read_table
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.problems.embedded import (
     PROMPT,
@@ -40,18 +41,10 @@ from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.train import train_sft
 
 EOS, PAD = "<|endoftext|>", "<|pad|>"
-
-#: About a million weights. Heads of 32, which vLLM's CPU attention serves.
-ARCHITECTURE = {
-    "hidden_size": 128,
-    "intermediate_size": 384,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "max_position_embeddings": 2048,
-    "tie_word_embeddings": True,
-}
 VOCABULARY = 1024
+_RECIPE = read_table(__file__)
+ARCHITECTURE: dict[str, Any] = _RECIPE["architecture"]
+STAGES: list[dict[str, Any]] = _RECIPE["stages"]
 
 #: Files of a finished model that belong into the package.
 _SHIPPED = (
@@ -63,29 +56,7 @@ _SHIPPED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One pass of fine-tuning.
-
-    Attributes:
-        name: Of its files.
-        rows: Demonstrations, each of another problem.
-        error_rate: Chance of each step to be wrong.
-        lr: Peak learning rate.
-    """
-
-    name: str
-    rows: int
-    error_rate: float
-    lr: float
-
-
-#: Learning to solve comes first and takes longest. Learning to err is short: the model keeps its
-#: arithmetic and only becomes unsure of each step.
-STAGES = (Stage("solve", 150_000, 0.0, 3e-3), Stage("err", 10_000, 0.25, 5e-4))
-
-
-def make(out: Path, stages: Sequence[Stage] = STAGES, seed: int = 0) -> None:
+def make(out: Path, seed: int = 0) -> None:
     """Make the model in ``out``; what it was made from stays in ``out/work``.
 
     Raises:
@@ -96,33 +67,30 @@ def make(out: Path, stages: Sequence[Stage] = STAGES, seed: int = 0) -> None:
     started = time.monotonic()
     work = out / "work"
     work.mkdir(parents=True)
-    problems = make_problems("train", sum(stage.rows for stage in stages), seed)
-    files = list(_write_data(work, problems, stages, seed))
-    _write_architecture(work / "architecture", files[0])
-    before: Path | None = None
-    for stage, data in zip(stages, files, strict=True):
-        before = _train(work, stage, data, before, seed)
-    for name in _SHIPPED:
-        shutil.copyfile(work / stages[-1].name / name, out / name)
-    minutes = (time.monotonic() - started) / 60
-    (out / "README.md").write_text(_card(stages, seed, minutes, list(measure(out))))
-
-
-def _write_data(
-    work: Path, problems: Sequence[Problem], stages: Sequence[Stage], seed: int
-) -> Iterable[Path]:
-    """Write one file of prompt/completion rows per stage."""
+    problems = iter(make_problems("train", sum(stage["rows"] for stage in STAGES), seed))
     rng = random.Random(f"{WORLD_VERSION}/demonstrations/{seed}")
-    at = 0
-    for stage in stages:
-        path = work / f"{stage.name}.jsonl"
-        with path.open("w") as file:
-            for problem in problems[at : at + stage.rows]:
-                prompt = PROMPT.format(question=problem.question)
-                completion = demonstration(problem, rng, stage.error_rate).text
-                file.write(json.dumps({"prompt": prompt, "completion": completion}) + "\n")
-        at += stage.rows
-        yield path
+    for stage in STAGES:
+        _write_rows(work / f"{stage['name']}.jsonl", stage, problems, rng)
+    _write_architecture(work / "architecture", work / f"{STAGES[0]['name']}.jsonl")
+    start: dict[str, Any] = {"from_config": work / "architecture"}
+    for stage in STAGES:
+        _train(work, stage, seed, start)
+        start = {"model": str(work / stage["name"])}
+    for name in _SHIPPED:
+        shutil.copyfile(work / STAGES[-1]["name"] / name, out / name)
+    minutes = (time.monotonic() - started) / 60
+    (out / "README.md").write_text(_card(seed, minutes, measure(out)))
+
+
+def _write_rows(
+    file: Path, stage: Mapping[str, Any], problems: Iterator[Problem], rng: random.Random
+) -> None:
+    """Write the prompt/completion rows of a stage."""
+    with file.open("w") as opened:
+        for problem in islice(problems, stage["rows"]):
+            prompt = PROMPT.format(question=problem.question)
+            completion = demonstration(problem, rng, stage["error_rate"]).text
+            opened.write(json.dumps({"prompt": prompt, "completion": completion}) + "\n")
 
 
 def _write_architecture(folder: Path, data: Path) -> None:
@@ -169,15 +137,13 @@ def train_tokenizer(texts: Iterable[str]) -> Any:
     )
 
 
-def _train(work: Path, stage: Stage, data: Path, before: Path | None, seed: int) -> Path:
-    out = work / stage.name
-    start = {"from_config": work / "architecture"} if before is None else {"model": str(before)}
+def _train(work: Path, stage: Mapping[str, Any], seed: int, start: Mapping[str, Any]) -> None:
     config = SftConfig(
-        data=data,
-        out=out,
+        data=work / f"{stage['name']}.jsonl",
+        out=work / stage["name"],
         epochs=1,
         batch_size=32,
-        lr=stage.lr,
+        lr=stage["lr"],
         warmup=0.05,
         weight_decay=0.01,
         adam_beta2=0.98,
@@ -187,38 +153,17 @@ def _train(work: Path, stage: Stage, data: Path, before: Path | None, seed: int)
         **start,
     )
     train_sft(config)
-    return out
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """How the model does on held-out problems at one temperature.
+def measure(
+    folder: Path, greedy: int = 1000, sampled: int = 100, n: int = 32
+) -> list[dict[str, float]]:
+    """Measure a model greedily and at temperatures 0.8 and 1.
 
-    Attributes:
-        temperature: 0 is greedy.
-        problems: Test problems asked.
-        samples: Solutions per problem.
-        accuracy: Share of solutions with the right answer.
-        half_width: Half the 95 % interval of ``accuracy``; problems are the independent units.
-        wrong_steps: Share of solutions with a wrong step.
-        distinct: Mean share of a problem's samples that differ from each other.
-        mixed: Share of problems with right and wrong samples, the ones that give pairs.
-        seconds: Wall clock.
+    Returns:
+        For each temperature the numbers that the card shows; ``half_width`` is half the 95 %
+        interval of ``accuracy``, in which problems are the independent units.
     """
-
-    temperature: float
-    problems: int
-    samples: int
-    accuracy: float
-    half_width: float
-    wrong_steps: float
-    distinct: float
-    mixed: float
-    seconds: float
-
-
-def measure(folder: Path, greedy: int = 1000, sampled: int = 100, n: int = 32) -> list[Measured]:
-    """Measure a model greedily and at temperatures 0.8 and 1."""
     from fsdpo_data.engines.options import SamplerOptions
     from fsdpo_data.engines.samplers.transformers import TransformersSampler
     from fsdpo_data.models.resolve import Weights
@@ -229,34 +174,36 @@ def measure(folder: Path, greedy: int = 1000, sampled: int = 100, n: int = 32) -
     return [_measure(sampler, *plan) for plan in plans]
 
 
-def _measure(sampler: Sampler, temperature: float, count: int, n: int) -> Measured:
+def _measure(sampler: Sampler, temperature: float, count: int, n: int) -> dict[str, float]:
     started = time.monotonic()
     problems = make_problems("test", count)
     prompts = [PROMPT.format(question=problem.question) for problem in problems]
     spec = SamplingSpec(n=n, temperature=temperature, max_tokens=256)
     texts = [[each.text for each in samples] for samples in sampler.sample(prompts, spec)]
     pairs = list(zip(problems, texts, strict=True))
-    right = [[final_answer(text) == problem.answer for text in group] for problem, group in pairs]
-    shares = [statistics.fmean(group) for group in right]
+    shares = [
+        statistics.fmean(final_answer(text) == problem.answer for text in group)
+        for problem, group in pairs
+    ]
     wrong = [
         first_wrong_step(problem, step_marker(text)) is not None
         for problem, group in pairs
         for text in group
     ]
-    return Measured(
-        temperature=temperature,
-        problems=count,
-        samples=n,
-        accuracy=statistics.fmean(shares),
-        half_width=1.96 * statistics.stdev(shares) / math.sqrt(count),
-        wrong_steps=statistics.fmean(wrong),
-        distinct=statistics.fmean(len(set(group)) / n for group in texts),
-        mixed=statistics.fmean(0 < share < 1 for share in shares),
-        seconds=time.monotonic() - started,
-    )
+    return {
+        "temperature": temperature,
+        "problems": count,
+        "samples": n,
+        "accuracy": statistics.fmean(shares),
+        "half_width": 1.96 * statistics.stdev(shares) / math.sqrt(count),
+        "wrong_steps": statistics.fmean(wrong),
+        "distinct": statistics.fmean(len(set(group)) / n for group in texts),
+        "mixed": statistics.fmean(0 < share < 1 for share in shares),
+        "seconds": time.monotonic() - started,
+    }
 
 
-def _card(stages: Sequence[Stage], seed: int, minutes: float, measured: list[Measured]) -> str:
+def _card(seed: int, minutes: float, measured: list[dict[str, float]]) -> str:
     """Return the model card, its numbers as measured."""
     import torch
     import transformers
@@ -272,7 +219,7 @@ def _card(stages: Sequence[Stage], seed: int, minutes: float, measured: list[Mea
         threads=torch.get_num_threads(),
         torch=torch.__version__,
         transformers=transformers.__version__,
-        stages=stages,
+        stages=STAGES,
     )
 
 
@@ -281,7 +228,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Of problems, demonstrations and weights.")] = 0,
 ) -> None:
     """Make the embedded model."""
-    make(out, seed=seed)
+    make(out, seed)
 
 
 if __name__ == "__main__":
