@@ -33,12 +33,7 @@ class Exported:
 
 
 def export(root: Path, name: str, out: Path) -> Exported:
-    """Write the dataset in ``root`` to the folder ``out``.
-
-    Args:
-        root: A sealed dataset.
-        name: One of ``FORMATS``.
-        out: A new or empty folder.
+    """Write the sealed dataset in ``root`` to the new or empty folder ``out``.
 
     Raises:
         InputError: if there is no such format, the dataset has no rows for it, or ``out`` is taken.
@@ -59,10 +54,6 @@ def export(root: Path, name: str, out: Path) -> Exported:
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("it is not empty. Choose a new folder.", field="out", value=out)
-    return _write(root, manifest, name, form, out)
-
-
-def _write(root: Path, manifest: Manifest, name: str, form: Format, out: Path) -> Exported:
     found = Exported(out / form.file)
     rows = _converted(_rows(root, manifest, form.config), form, found.left_out)
     if name == "trl-sft":

@@ -98,15 +98,14 @@ def math_shepherd(row: Row) -> Row | None:
         return None
     if any(TAG in text for text in (row["question"], *row["completions"])):
         raise NotExpressible(f"the text holds {TAG}, the mark between steps")
-    numbered = [(_numbered(step, k), label) for k, (step, label) in enumerate(steps, start=1)]
+    numbered = [
+        (step if step.startswith(f"Step {k}:") else f"Step {k}: {step}", label)
+        for k, (step, label) in enumerate(steps, start=1)
+    ]
     marked = "\n".join(f"{step} {TAG}" for step, _ in numbered)
     signed = "\n".join(f"{step} {'+' if label else '-'}" for step, label in numbered)
     head = row["question"] + " "
     return {"input": head + marked, "label": head + signed, "task": row["source"]}
-
-
-def _numbered(step: str, k: int) -> str:
-    return step if step.startswith(f"Step {k}:") else f"Step {k}: {step}"
 
 
 def prm800k(row: Row) -> Row | None:
@@ -169,7 +168,8 @@ def step_dpo(row: Row) -> Row:
     shared, chosen, rejected = differing(row)
     if not chosen or not rejected:
         raise NotExpressible("one side is the beginning of the other, so no step differs")
-    marker = _common_marker(chosen, rejected)
+    found = _MARKER.match(chosen)  # the "Step k:" that both begin with
+    marker = found[0] if found and rejected.startswith(found[0]) else ""
     initial = "".join(row["chosen_steps"][:shared]) + marker
     return {
         "dataset": row["source"],
@@ -181,12 +181,6 @@ def step_dpo(row: Row) -> Row:
         "full_rejected": row["rejected"][len(initial) :],
         "answer": row["gold"],
     }
-
-
-def _common_marker(one: str, other: str) -> str:
-    """Return the "Step k:" that both steps begin with; empty if they do not."""
-    found = _MARKER.match(one)
-    return found[0] if found and other.startswith(found[0]) else ""
 
 
 def distinct(rows: Iterable[Row]) -> Iterator[Row]:

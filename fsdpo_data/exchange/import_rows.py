@@ -40,11 +40,7 @@ class Imported:
 def import_rows(source: Path, name: str, out: Path, template: str = "problem") -> Imported:
     """Read ``source`` and write ``out``, and beside it the rows that cannot be read.
 
-    Args:
-        source: JSON lines, JSON, parquet or CSV.
-        name: One of ``READERS``.
-        out: A new file ending in ``.jsonl``.
-        template: Prompt template of the problems; formats that hold prompts keep theirs.
+    ``template`` makes prompts of problems; formats that hold prompts keep theirs.
 
     Raises:
         InputError: if there is no such format, file or template, ``out`` is taken, or no row can
@@ -66,7 +62,10 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
             for row in _rows(source, name, style, found):
                 file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
             if not found.rows:
-                raise InputError(_nothing(source, name, found))
+                first = f" First: {found.set_aside[0]['reason']}." if found.set_aside else ""
+                raise InputError(
+                    f"{source}: none of its {found.read} rows is of the form {name}.{first}"
+                )
         if found.set_aside:
             aside = "".join(json.dumps(row, ensure_ascii=True) + "\n" for row in found.set_aside)
             write_atomic(quarantine(out), aside.encode())
@@ -76,11 +75,6 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
 def quarantine(out: Path) -> Path:
     """Return where the rows go that cannot be read."""
     return out.with_suffix(".quarantine.jsonl")
-
-
-def _nothing(source: Path, name: str, found: Imported) -> str:
-    first = f" First: {found.set_aside[0]['reason']}." if found.set_aside else ""
-    return f"{source}: none of its {found.read} rows is of the form {name}.{first}"
 
 
 def _rows(source: Path, name: str, template: Template, found: Imported) -> Iterator[dict[str, Any]]:
@@ -108,18 +102,13 @@ def _solutions(record: Record, name: str, found: Imported) -> list[Stepwise]:
 
 
 def _row(solution: Stepwise, template: Template) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "prompt": solution.problem if solution.rendered else template.render(solution.problem),
-        "completions": list(solution.steps) if solution.rendered else _lines(solution.steps),
-        "labels": list(solution.labels),
-    }
+    prompt, steps, more = solution.problem, list(solution.steps), {}
     if not solution.rendered:
-        row |= {"problem": solution.problem, "answer": solution.answer}
+        prompt = template.render(solution.problem)
+        steps = [*(step + "\n" for step in steps[:-1]), steps[-1]]  # joined they are a text
+        more = {"problem": solution.problem, "answer": solution.answer}
+    row: dict[str, Any] = {"prompt": prompt, "completions": steps, "labels": list(solution.labels)}
+    row |= more
     if solution.ratings is not None:
         row["ratings"] = list(solution.ratings)
     return row
-
-
-def _lines(steps: tuple[str, ...]) -> list[str]:
-    """Give each step but the last its line end, so that joined they are a text."""
-    return [*(step + "\n" for step in steps[:-1]), steps[-1]]

@@ -60,12 +60,12 @@ class HubRepo:
 
     @property
     def otherwise(self) -> str:
-        """Return what to do without the Hub."""
+        """What to do without the Hub."""
         return self.way_out or _OFFLINE_WAYS[self.kind]
 
     @property
     def url(self) -> str:
-        """Return the repository's page."""
+        """The repository's page."""
         return f"{endpoint()}/{'datasets/' if self.kind == 'dataset' else ''}{self.name}"
 
 
@@ -87,10 +87,13 @@ def resolve_commit(repo: HubRepo) -> str:
         InputError: if the Hub has no such repository or revision.
         Unavailable: if the Hub cannot be reached or refuses, and nothing is cached.
     """
-    from huggingface_hub import constants
+    from huggingface_hub import constants, try_to_load_from_cache
 
     with hub_errors(repo):
-        cached = _cached_commit(repo)
+        probe = try_to_load_from_cache(
+            repo.name, _PROBES[repo.kind], revision=repo.revision, repo_type=repo.kind
+        )
+    cached = Path(probe).parent.name if isinstance(probe, str) else None
     if cached and repo.revision == cached:
         return cached  # a commit cannot move, so there is nothing to ask
     try:
@@ -135,15 +138,6 @@ def _ask_commit(repo: HubRepo) -> str:
             ) from None
         return commit
     return Path(file).parent.name  # …/snapshots/<commit>/config.json
-
-
-def _cached_commit(repo: HubRepo) -> str | None:
-    from huggingface_hub import try_to_load_from_cache
-
-    path = try_to_load_from_cache(
-        repo.name, _PROBES[repo.kind], revision=repo.revision, repo_type=repo.kind
-    )
-    return Path(path).parent.name if isinstance(path, str) else None
 
 
 @contextmanager
@@ -210,25 +204,21 @@ def _explain_answer(error: Exception, repo: HubRepo) -> FsdpoError:
     from huggingface_hub import errors
 
     status = getattr(getattr(error, "response", None), "status_code", 0)
-    if isinstance(error, errors.GatedRepoError):
-        return Unavailable(
-            f"{repo} is gated: ask for access at {repo.url}, then log in with `hf auth login`; "
-            f"or {repo.otherwise}."
-        )
     if isinstance(error, errors.RevisionNotFoundError):
         return InputError(
             f"{repo.kind} {repo.name} has no revision {repo.revision!r}: expected a branch, a tag "
             f"or a commit. See {repo.url}/commits, or leave the @revision out."
+        )
+    if isinstance(error, errors.GatedRepoError):
+        return Unavailable(
+            f"{repo} is gated: ask for access at {repo.url}, then log in with `hf auth login`; "
+            f"or {repo.otherwise}."
         )
     if isinstance(error, errors.RepositoryNotFoundError) or status == 404:
         return InputError(
             f"there is no {repo} at {endpoint()}, or it is private. Check the spelling, or log in "
             f"with `hf auth login`.{repo.hint}"
         )
-    return _explain_status(status, repo)
-
-
-def _explain_status(status: int, repo: HubRepo) -> Unavailable:
     token = "HF_TOKEN is set" if os.environ.get("HF_TOKEN") else "HF_TOKEN is not set"
     advice = {
         401: f"Log in with `hf auth login`, or check that your token is still valid ({token})",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +82,7 @@ class ChatFormat:
         if self.system is not None:
             messages.insert(0, {"role": "system", "content": self.system})
         with budget("the chat template"):
-            text = self.tokenizer.apply_chat_template(
+            text: str = self.tokenizer.apply_chat_template(
                 messages,
                 tokenize=False,
                 add_generation_prompt=True,
@@ -91,9 +90,6 @@ class ChatFormat:
                 # same tomorrow, so it gets the date those templates themselves fall back to.
                 date_string="26 Jul 2024",
             )
-        return self._without_second_bos(str(text))
-
-    def _without_second_bos(self, text: str) -> str:
         # Samplers tokenise prompts with special tokens on. Where that adds a
         # beginning-of-sequence token, the one the chat template wrote would be a second.
         bos = self.tokenizer.bos_token
@@ -104,12 +100,8 @@ class ChatFormat:
         return text
 
 
-def _template(name: str, text: str, multiline: str = "", stop: Sequence[str] = ()) -> Template:
-    return Template(name, text, multiline, tuple(stop))
-
-
 #: By name and number.
-TEMPLATES = Table(__file__, _template)
+TEMPLATES = Table(__file__, lambda name, stop=(), **told: Template(name, stop=tuple(stop), **told))
 #: Rendered through the tokenizer's own chat template.
 _CHAT = ("chat@1", "chat-boxed@1")
 

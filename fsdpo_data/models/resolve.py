@@ -63,18 +63,9 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedModel(Weights):
-    """A model that is pinned down, and how to ask it.
-
-    Attributes:
-        template: Makes prompts of questions.
-    """
+    """A model that is pinned down, and the template that makes prompts of questions."""
 
     template: Template
-
-    @property
-    def stop(self) -> tuple[str, ...]:
-        """Strings that end its answers."""
-        return self.template.stop
 
 
 #: By short name.
@@ -144,7 +135,9 @@ def _nearest(name: str) -> str:
 
 def _local(name: str, path: Path) -> Weights:
     if not path.is_dir():
-        beside = nearest(path.name, _directories(path.parent), "Beside it")
+        around = path.parent.iterdir() if path.parent.is_dir() else ()
+        folders = [each.name for each in around if each.is_dir() and each.name[0] != "."]
+        beside = nearest(path.name, folders, "Beside it")
         raise _unusable(name, f"expected a model directory, found none.{beside}")
     if not (path / "config.json").is_file():
         found = ", ".join(sorted(file.name for file in path.iterdir())[:8]) or "nothing"
@@ -159,11 +152,6 @@ def _local(name: str, path: Path) -> Weights:
 
 def _unusable(name: str, message: str) -> InputError:
     return InputError(message, field="model", value=name)
-
-
-def _directories(path: Path) -> list[str]:
-    entries = path.iterdir() if path.is_dir() else ()
-    return [each.name for each in entries if each.is_dir() and not each.name.startswith(".")]
 
 
 def content_revision(path: Path) -> str:

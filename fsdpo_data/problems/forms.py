@@ -17,13 +17,7 @@ from fsdpo_data.core.rows import Record
 _HASHES = "####"
 
 # Solutions written by models: bulky, and labelled by others. Only the problem is wanted.
-_LEFT_OUT = {
-    "initial_reason_steps",
-    "chosen",
-    "rejected",
-    "full_chosen",
-    "full_rejected",
-}
+_LEFT_OUT = {"initial_reason_steps", "chosen", "rejected", "full_chosen", "full_rejected"}
 
 
 class NotAProblem(ValueError):
@@ -143,24 +137,13 @@ def read_problem(record: Record, source: str, split: str, *, gsm8k: bool) -> Pro
         return _own_problem(fields)
     form = next((form for form in FORMS if form.fits(fields)), None)
     if form is None:
-        raise NotAProblem(_what_is_missing(fields))
+        questions = {name for form in FORMS for name in form.question}
+        asked = any(fields.get(name) is not None for name in questions)
+        raise NotAProblem("no answer" if asked else "neither question nor answer")
     if form is _QUESTION and gsm8k:
         form = _GSM8K
-    problem = Problem(
-        question=form.question_text(fields),
-        answer=form.gold(fields[form.answer]),
-        source=source,
-        split=split,
-        metadata=_metadata(fields, form),
-    )
-    return _storable(problem)
-
-
-def _what_is_missing(fields: Mapping[str, Any]) -> str:
-    questions = {name for form in FORMS for name in form.question}
-    if any(fields.get(name) is not None for name in questions):
-        return "no answer"
-    return "neither question nor answer"
+    question, answer = form.question_text(fields), form.gold(fields[form.answer])
+    return _storable(Problem(question, answer, source, split, _metadata(fields, form)))
 
 
 def _own_problem(fields: Mapping[str, Any]) -> Problem:
@@ -169,15 +152,9 @@ def _own_problem(fields: Mapping[str, Any]) -> Problem:
         metadata = json.loads(fields["metadata"] or "{}")
     except (TypeError, ValueError):
         raise NotAProblem("metadata is not JSON") from None
-    return _storable(
-        Problem(
-            question=_QUESTION.question_text(fields),
-            answer=answer_text(fields["answer"]),
-            source=str(fields["source"]),
-            split=str(fields["split"]),
-            metadata=metadata,
-        )
-    )
+    question, answer = _QUESTION.question_text(fields), answer_text(fields["answer"])
+    source, split = str(fields["source"]), str(fields["split"])
+    return _storable(Problem(question, answer, source, split, metadata))
 
 
 def _metadata(fields: Mapping[str, Any], form: Form) -> dict[str, Any]:

@@ -26,18 +26,14 @@ class HubDataset:
     """
 
     repo: str
-    configs: tuple[str, ...] = ()
+    configs: Sequence[str] = ()
     rows: Mapping[str, int] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
     one_per_question: bool = False
 
 
-def _dataset(_name: str, configs: Sequence[str] = (), **told: Any) -> HubDataset:
-    return HubDataset(configs=tuple(configs), **told)
-
-
 #: By short name.
-DATASETS = Table(__file__, _dataset)
+DATASETS = Table(__file__, lambda _name, **told: HubDataset(**told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,7 @@ class HubSource:
 
     short: str
     repo: HubRepo
-    configs: tuple[str | None, ...]
+    configs: Sequence[str | None]
     known: HubDataset
 
     @classmethod
@@ -69,22 +65,17 @@ class HubSource:
             hint = " There is no file of that name either."
             last = name.rpartition("/")[2]
             hint += nearest(last, datasets, "Nearest short names", most=2, cutoff=0.5)
-            return cls("", dataclasses.replace(repo, hint=hint), (config or None,), HubDataset(""))
+            return cls("", dataclasses.replace(repo, hint=hint), [config or None], HubDataset(""))
         if config:
             known = dataclasses.replace(known, rows={}, digests={})  # a part of it is not it
-        configs = (config,) if config else known.configs or (None,)
+        configs: Sequence[str | None] = [config] if config else known.configs or [None]
         return cls(name, dataclasses.replace(repo, revision=revision or None), configs, known)
 
     @property
     def name(self) -> str:
         """Return the repository, with the config where the default was not asked for."""
-        whole = self.configs in ((None,), self.known.configs)
+        whole = self.configs in ([None], self.known.configs)
         return self.repo.name if whole else f"{self.repo.name}:{self.configs[0]}"
-
-    @property
-    def one_per_question(self) -> bool:
-        """Whether only the first row of each question counts."""
-        return self.known.one_per_question
 
     def check(self, split: str, commit: str, rows: int, digest: str) -> list[str]:
         """Hold what was loaded against what is known; return warnings.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.rows import RAW_LIMIT, SUFFIXES, Record, data_files, read_records, stated_split
 from fsdpo_data.problems.forms import FORMS, NotAProblem, is_gsm8k, read_problem
 from fsdpo_data.problems.hub_datasets import DATASETS, HubDataset, HubSource, load_hub
+
+#: The rows of a file or a config: where they are for messages, their source, and themselves.
+Part = tuple[str, str, list[Record]]
 
 #: Problems the embedded world makes when nobody says how many.
 EMBEDDED_COUNT = 200
@@ -37,7 +40,7 @@ class Quarantined:
     raw: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ProblemSet:
     """Problems ready to be sampled, with an account of every row that is not among them.
 
@@ -48,8 +51,8 @@ class ProblemSet:
         warnings: What a reader of the results should know.
     """
 
-    problems: list[Problem]
-    refs: list[SourceRef]
+    problems: list[Problem] = field(default_factory=list)
+    refs: list[SourceRef] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -81,17 +84,14 @@ def load_problems(
         raise InputError(f"no source of problems given. Try embedded, or {', '.join(datasets)}.")
     if limit is not None and limit < 1:
         raise InputError(f"limit {limit}: expected at least 1 problem.")
-    loaded = _Loading(split, seed, limit, datasets)
+    loading = _Loading(split, seed, limit, datasets)
     for name in names:
-        loaded.add(name)
-    problems = _choose(loaded.problems, limit, seed)
-    return ProblemSet(problems, loaded.refs, loaded.quarantined, loaded.warnings)
-
-
-def _choose(problems: list[Problem], limit: int | None, seed: int) -> list[Problem]:
-    if limit is None or len(problems) <= limit:
-        return problems
-    return [problems[i] for i in drawn([problem.id for problem in problems], limit, seed)]
+        loading.add(name)
+    found, all_problems = loading.found, loading.found.problems
+    if limit is not None and len(all_problems) > limit:
+        places = drawn([problem.id for problem in all_problems], limit, seed)
+        found.problems = [all_problems[i] for i in places]
+    return found
 
 
 def drawn(ids: Sequence[str], limit: int, seed: int) -> list[int]:
@@ -101,20 +101,14 @@ def drawn(ids: Sequence[str], limit: int, seed: int) -> list[int]:
 
 
 class _Loading:
-    """What has been loaded so far, over all sources."""
-
     def __init__(
         self, split: str, seed: int, limit: int | None, datasets: Mapping[str, HubDataset]
     ) -> None:
         self.split, self.seed, self.limit, self.datasets = split, seed, limit, datasets
-        self.problems: list[Problem] = []
-        self.refs: list[SourceRef] = []
-        self.quarantined: list[Quarantined] = []
-        self.warnings: list[str] = []
+        self.found = ProblemSet()
         self._seen: dict[str, str] = {}
 
     def add(self, name: str) -> None:
-        """Load one source."""
         hub = HubSource.parse(name, self.datasets)
         if name == "embedded":
             self._add_embedded()
@@ -134,94 +128,76 @@ class _Loading:
 
         made = make_problems(self.split, self.limit or EMBEDDED_COUNT, self.seed)
         for row, problem in enumerate(made, start=1):
-            self._keep(problem, "embedded", row)
-        self.refs.append(SourceRef("embedded", str(WORLD_VERSION), self.split))
+            self._keep(problem, "embedded", Record(row, problem.row()), problem.id)
+        self.found.refs.append(SourceRef("embedded", str(WORLD_VERSION), self.split))
 
     def _add_files(self, name: str) -> None:
         files = data_files(name, self.split)
+        self._parse(name, self._read(files))
+        # Folders are this machine's business; the revision says which file it was.
+        named = Path(name).resolve().name
+        self.found.refs.append(SourceRef(named, files_revision(files), self.split))
+
+    def _read(self, files: Sequence[Path]) -> Iterator[Part]:
         root = _common_folder(files)
-        before = len(self.quarantined)
-        parsed = rows = 0
         for file in files:
-            self._check_split(file)
+            stated = stated_split(Path(file.name))
+            if stated and stated != self.split:
+                self.found.warnings.append(
+                    f"{file} is named after split {stated}, but was read as {self.split}."
+                )
             records = list(read_records(file))
             if not records:
                 raise InputError(f"{file}: empty. Expected {_expected()}.")
-            parsed += len(self._parse(records, str(file), file.relative_to(root).as_posix()))
-            rows += len(records)
-            fields = sorted({name for record in records for name in record.fields})
-        if not parsed:
-            raise self._nothing(name, rows, fields, self.quarantined[before:])
-        # Folders are this machine's business; the revision says which file it was.
-        named = Path(name).resolve().name
-        self.refs.append(SourceRef(named, files_revision(files), self.split))
-
-    def _check_split(self, file: Path) -> None:
-        stated = stated_split(Path(file.name))
-        if stated and stated != self.split:
-            self.warnings.append(
-                f"{file} is named after split {stated}, but was read as {self.split}."
-            )
+            yield str(file), file.relative_to(root).as_posix(), records
 
     def _add_hub(self, source: HubSource) -> None:
-        commit, parts = load_hub(source, self.split)
-        before = len(self.quarantined)
-        ids: list[str] = []
-        for label, records in parts:
-            found = self._parse(records, label, source.repo.name, source.one_per_question)
-            ids += [problem.id for problem in found]
-        rows = sum(len(records) for _, records in parts)
-        if not ids:
-            fields = sorted(
-                {name for _, records in parts for row in records for name in row.fields}
-            )
-            raise self._nothing(source.name, rows, fields, self.quarantined[before:])
-        self.warnings += source.check(self.split, commit, rows, problems_digest(ids))
-        self.refs.append(SourceRef(source.name, commit, self.split))
+        commit, configs = load_hub(source, self.split)
+        parts = [(label, source.repo.name, records) for label, records in configs]
+        ids = self._parse(source.name, parts, source.known.one_per_question)
+        rows = sum(len(records) for _, records in configs)
+        self.found.warnings += source.check(self.split, commit, rows, problems_digest(ids))
+        self.found.refs.append(SourceRef(source.name, commit, self.split))
 
-    def _nothing(
-        self, name: str, rows: int, fields: list[str], aside: list[Quarantined]
-    ) -> InputError:
+    def _parse(self, name: str, parts: Iterable[Part], one_per_question: bool = False) -> list[str]:
+        """Keep the problems that are new, set other rows aside; return the ids of all problems."""
+        before, ids, rows = len(self.found.quarantined), [], 0
+        fields: set[str] = set()
+        for where, source, records in parts:
+            rows += len(records)
+            gsm8k = is_gsm8k(records)
+            for record in records:
+                fields.update(record.fields)
+                try:
+                    problem = read_problem(record, source, self.split, gsm8k=gsm8k)
+                except NotAProblem as reason:
+                    self._set_aside(where, record, str(reason))
+                    continue
+                ids.append(problem.id)
+                key = digest("question", problem.question) if one_per_question else problem.id
+                self._keep(problem, where, record, key)
         if not rows:
-            return InputError(f"{name}: split {self.split} is empty. Expected {_expected()}.")
-        return InputError(
-            f"{name}: none of its {rows} rows is a problem. Fields found: "
-            f"{', '.join(fields) or 'none'}. Expected {_expected()}. "
-            f"First row set aside, {aside[0].row}: {aside[0].reason}."
-        )
+            raise InputError(f"{name}: split {self.split} is empty. Expected {_expected()}.")
+        if not ids:
+            first = self.found.quarantined[before]
+            raise InputError(
+                f"{name}: none of its {rows} rows is a problem. Fields found: "
+                f"{', '.join(sorted(fields)) or 'none'}. Expected {_expected()}. "
+                f"First row set aside, {first.row}: {first.reason}."
+            )
+        return ids
 
-    def _parse(
-        self, records: list[Record], where: str, source: str, one_per_question: bool = False
-    ) -> list[Problem]:
-        """Read rows; keep the problems that are new, set the rest aside; return all problems."""
-        gsm8k = is_gsm8k(records)
-        parsed = []
-        for record in records:
-            try:
-                problem = read_problem(record, source, self.split, gsm8k=gsm8k)
-            except NotAProblem as reason:
-                self._set_aside(where, record, str(reason))
-                continue
-            parsed.append(problem)
-            key = digest("question", problem.question) if one_per_question else problem.id
-            self._keep(problem, where, record.row, key, record)
-        return parsed
-
-    def _keep(
-        self, problem: Problem, where: str, row: int, key: str = "", record: Record | None = None
-    ) -> None:
-        key = key or problem.id
+    def _keep(self, problem: Problem, where: str, record: Record, key: str) -> None:
         if key in self._seen:
-            record = record or Record(row, problem.row())
             self._set_aside(where, record, f"duplicate: {self._seen[key]}")
         else:
-            self._seen[key] = f"{where} row {row}"
-            self.problems.append(problem)
+            self._seen[key] = f"{where} row {record.row}"
+            self.found.problems.append(problem)
 
     def _set_aside(self, where: str, record: Record, reason: str) -> None:
         raw = record.raw or json.dumps(dict(record.fields), ensure_ascii=False, default=str)
         storable = raw[:RAW_LIMIT].encode(errors="replace").decode()  # it may hold half a surrogate
-        self.quarantined.append(Quarantined(where, record.row, reason, storable))
+        self.found.quarantined.append(Quarantined(where, record.row, reason, storable))
 
 
 def problems_digest(ids: Sequence[str]) -> str:

@@ -45,12 +45,6 @@ def overlaps(
 ) -> pl.DataFrame:
     """Find the pairs of a training text and a benchmark's text that are the same or overlap.
 
-    Args:
-        training: What is to be trained on.
-        benchmarks: The questions of all benchmarks, in one pass.
-        n: Words of a run.
-        share: Overlap from which a pair counts.
-
     Returns:
         ``training`` and ``benchmark`` (places in the arguments), ``same`` (the questions are the
         same), ``share`` (their overlap; 1 if they are), ``same_answer`` (the golds are the same,
@@ -84,11 +78,8 @@ def _frame(texts: Sequence[Text]) -> pl.DataFrame:
     def bare(name: str) -> pl.Expr:
         return pl.col(name).str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
 
-    data = {
-        "question": [each.question for each in texts],
-        "answer": [each.answer for each in texts],
-    }
-    frame = pl.DataFrame(data, schema={"question": pl.String, "answer": pl.String})
+    data = [(each.question, each.answer) for each in texts]
+    frame = pl.DataFrame(data, {"question": pl.String, "answer": pl.String}, orient="row")
     words = pl.col("question").str.to_lowercase().str.extract_all(r"[\p{L}\p{N}]+")
     return frame.with_row_index("id").select(
         "id", words=words, key=bare("question"), answer=bare("answer")

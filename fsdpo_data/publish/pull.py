@@ -16,12 +16,9 @@ from fsdpo_data.hub.client import HubRepo, hub_errors, resolve_commit
 
 
 def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
-    """Fetch ``org/name[@revision]`` into ``out`` and validate it.
+    """Fetch ``org/name[@revision]`` into ``out`` and validate it; return its manifest.
 
     What has arrived of an interrupted pull is kept beside ``out`` and not fetched again.
-
-    Returns:
-        The dataset's manifest.
 
     Raises:
         InputError: if there is no such dataset or revision, it is not one of ours, or ``out``
@@ -38,7 +35,8 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
         partial.mkdir(parents=True, exist_ok=True)
     manifest = _manifest(repo, commit, partial)
     if out.exists():
-        _check_same(out, manifest, text)
+        if not (out / MANIFEST).is_file() or read_manifest(out) != manifest:
+            raise InputError(f"{out} holds something else than {text}. Choose a new `out`.")
         shutil.rmtree(partial)
         return validate(out)
     progress.phase("download", len(manifest.files))
@@ -74,9 +72,3 @@ def _fetch(repo: HubRepo, path: str, commit: str, folder: Path) -> None:
     arguments: dict[str, Any] = {"repo_type": "dataset", "revision": commit, "local_dir": folder}
     with hub_errors(repo):
         hf_hub_download(repo.name, path, **arguments)
-
-
-def _check_same(out: Path, manifest: Manifest, text: str) -> None:
-    if (out / MANIFEST).is_file() and read_manifest(out) == manifest:
-        return
-    raise InputError(f"{out} holds something else than {text}. Choose a new `out`.")

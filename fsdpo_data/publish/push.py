@@ -73,11 +73,7 @@ class Plan:
 def plan_push(root: Path, name: str, *, branch: str = "main", remote: Remote | None = None) -> Plan:
     """Check a dataset, look at the Hub, and say what a push would do; nothing is changed.
 
-    Args:
-        root: A sealed dataset.
-        name: ``org/name``.
-        branch: Branch to commit to.
-        remote: What is there; the Hub is asked if None.
+    ``remote`` is what is there; the Hub is asked if None.
 
     Raises:
         SchemaError: if the dataset is not valid.
@@ -129,20 +125,15 @@ def _refuse_secrets(root: Path, manifest: Manifest) -> None:
 
 
 def _plan(repo: HubRepo, branch: str, root: Path, manifest: Manifest, remote: Remote) -> Plan:
+    files = [Content.of_file(root, entry.path) for entry in manifest.files]
+    files.append(Content.of_file(root, MANIFEST))
     tag = remote.head_tag or remote.next_tag
-    contents = _contents(root, manifest, repo, tag)
-    send, remove = remote.changed(contents), remote.surplus(contents)
-    if (send or remove) and tag in remote.tags:
+    contents = (*files, _card(root, manifest, repo, tag))
+    if tag in remote.tags and (remote.changed(contents) or remote.surplus(contents)):
         tag = remote.next_tag
-        contents = (*contents[:-1], _card(root, manifest, repo, tag))
-        send = remote.changed(contents)
+        contents = (*files, _card(root, manifest, repo, tag))
+    send, remove = remote.changed(contents), remote.surplus(contents)
     return Plan(repo, branch, tag, contents, send, remove, remote)
-
-
-def _contents(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> tuple[Content, ...]:
-    """Return every file of a version: the data, the manifest, and the card last."""
-    data = [Content.of_file(root, entry.path) for entry in manifest.files]
-    return (*data, Content.of_file(root, MANIFEST), _card(root, manifest, repo, tag))
 
 
 def _card(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> Content:
@@ -151,16 +142,9 @@ def _card(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> Content:
 
 
 def push(plan: Plan, *, public: bool = False, progress: Progress) -> str:
-    """Carry out a plan.
+    """Carry out a plan; return the commit that the tag names.
 
-    Args:
-        plan: Result of :func:`plan_push`.
-        public: Whether everybody may read it; a new repository is private otherwise, and one that
-            exists stays as it is.
-        progress: Told of every step.
-
-    Returns:
-        The commit that the tag names.
+    A new repository is private unless ``public``; one that exists stays as it is unless so.
 
     Raises:
         Unavailable: if the Hub cannot be reached or refuses, or if somebody else has pushed since
@@ -169,31 +153,26 @@ def push(plan: Plan, *, public: bool = False, progress: Progress) -> str:
     """
     with hub_errors(plan.repo):
         api = _api()
-        _prepare(api, plan, public=public)
+        name, remote = plan.repo.name, plan.remote
+        if remote.private is None:
+            make = partial(api.create_repo, repo_type="dataset", private=not public, exist_ok=True)
+            patiently(partial(make, name))
+        if remote.new_branch:
+            branch = partial(api.create_branch, repo_type="dataset", exist_ok=True)
+            patiently(partial(branch, name, branch=plan.branch))
         progress.phase("upload", max(1, len(plan.send)))
-        commit = _commit(api, plan) if plan.commits else str(plan.remote.head)
+        commit = _commit(api, plan) if plan.commits else str(remote.head)
         progress.advance(max(1, len(plan.send)))
         progress.phase("tag", 1)
         _tag(api, plan, commit)
-        if public and plan.remote.private:
+        if public and remote.private:
             settings = partial(api.update_repo_settings, repo_type="dataset", private=False)
-            patiently(partial(settings, plan.repo.name))
+            patiently(partial(settings, name))
         progress.advance(1)
         progress.phase("read back", len(plan.contents))
         _read_back(api, plan)
         progress.advance(len(plan.contents))
     return commit
-
-
-def _prepare(api: HfApi, plan: Plan, *, public: bool) -> None:
-    """Make the repository and the branch, if they are not there."""
-    name = plan.repo.name
-    if plan.remote.private is None:
-        make = partial(api.create_repo, repo_type="dataset", private=not public, exist_ok=True)
-        patiently(partial(make, name))
-    if plan.remote.new_branch:
-        branch = partial(api.create_branch, repo_type="dataset", exist_ok=True)
-        patiently(partial(branch, name, branch=plan.branch))
 
 
 def _commit(api: HfApi, plan: Plan) -> str:

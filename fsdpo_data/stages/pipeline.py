@@ -157,7 +157,7 @@ def _prepared(options: BuildOptions) -> Build:
         model=model.ref,
         sources=tuple(source.refs),
         template=model.template,
-        sampling=replace(sampling, stop=model.stop),
+        sampling=replace(sampling, stop=model.template.stop),
         engine=host.engine,
         dtype=options.dtype,
         segmenter=segmenter,

@@ -102,7 +102,7 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
     spec = RunSpec(
         model.ref,
         model.template,
-        replace(_sampling(options, plan), stop=model.stop),
+        replace(_sampling(options, plan), stop=model.template.stop),
         {"name": host.engine, "dtype": options.dtype},
         get_segmenter(options.segmenter)[0],
         plan,

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsdpo_data.core.nouns import Problem
-from fsdpo_data.problems.embedded.story import Node, apply, value_of
-from fsdpo_data.problems.embedded.words import words
+from fsdpo_data.problems.embedded.story import Node, apply, value_of, words
 
 #: At most this many digits are read; longer numbers cannot be right and cost time to convert.
 _NUMBER = r"(-?\d{1,6})"
@@ -110,13 +109,10 @@ def _matching(nodes: Sequence[Node], done: dict[int, int], written: Equation) ->
     fits = [
         i
         for i, node in enumerate(nodes)
-        if _available(node, done) and _same(written, _right(node, done))
+        if all(int(x[1:]) in done for x in node[2:4] if isinstance(x, str))  # worked out already
+        and _same(written, _right(node, done))
     ]
     return min(fits, key=lambda i: (i in done, i), default=None)
-
-
-def _available(node: Node, done: dict[int, int]) -> bool:
-    return all(int(x[1:]) in done for x in node[2:4] if isinstance(x, str))
 
 
 def _same(written: Equation, right: Equation) -> bool:

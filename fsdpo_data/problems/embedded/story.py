@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
-from fsdpo_data.problems.embedded.words import words
+from fsdpo_data.core.tables import read_table
 
 #: Raised when any question, gold or verdict changes for the same seed.
 WORLD_VERSION = "embedded@1"
@@ -20,6 +22,27 @@ Operand = int | str
 #: One step of the program: relation, operation, operands, and who it is about.
 #: A list, because it lives in JSON.
 Node = list[Operand]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the table of words holds; it says of each entry what it is."""
+
+    names: Sequence[str]
+    things: Sequence[str]
+    distractors: Sequence[str]
+    tell: Mapping[str, Sequence[str]]
+    say: Mapping[str, Sequence[str]]
+    parts: Mapping[int, str]
+    times: Mapping[int, str]
+
+
+@cache
+def words() -> Words:
+    """Return the words, read once."""
+    told = read_table(Path(__file__).with_name("words.toml"))
+    counts = {name: {int(k): word for k, word in told[name].items()} for name in ("parts", "times")}
+    return Words(**{**told, **counts})
 
 
 class NoFitError(Exception):

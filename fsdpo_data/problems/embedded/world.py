@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import Problem
-from fsdpo_data.problems.embedded.story import LIMIT, WORLD_VERSION, NoFitError, Story
-from fsdpo_data.problems.embedded.words import words
+from fsdpo_data.problems.embedded.story import LIMIT, WORLD_VERSION, NoFitError, Story, words
 
 SPLITS = ("train", "validation", "test")
 
@@ -121,16 +121,10 @@ def _two_kinds(story: Story) -> None:
     story.work("two kinds", "+", n, m)
 
 
-def _days(story: Story) -> None:
+def _product(relation: str, story: Story) -> None:
     n, m = story.number(2, 12), story.number(2, 9)
-    story.tell("days", n=n, m=m)
-    story.work("days", "*", n, m)
-
-
-def _bags(story: Story) -> None:
-    n, m = story.number(2, 12), story.number(2, 9)
-    story.tell("bags", n=n, m=m)
-    story.work("bags", "*", n, m)
+    story.tell(relation, n=n, m=m)
+    story.work(relation, "*", n, m)
 
 
 def _gain(story: Story) -> None:
@@ -145,24 +139,18 @@ def _lose(story: Story) -> None:
     story.work("lose", "-", story.at, n)
 
 
-def _more_bags(story: Story) -> None:
+def _several(relation: str, then: str, op: str, story: Story) -> None:
+    """So many of so many each are gained or lost."""
     before, n, m = story.at, story.number(2, 5), story.number(2, 5)
-    story.tell("more bags", n=n, m=m)
-    story.work("more bags", "*", n, m)
-    story.work("gain", "+", before, story.at)
+    story.tell(relation, n=n, m=m)
+    story.work(relation, "*", n, m)
+    story.work(then, op, before, story.at)
 
 
-def _use_each(story: Story) -> None:
-    before, n, m = story.at, story.number(2, 5), story.number(2, 5)
-    story.tell("use each", n=n, m=m)
-    story.work("use each", "*", n, m)
-    story.work("lose", "-", before, story.at)
-
-
-def _half(story: Story) -> None:
-    story.divisor(story.amount, [2])
-    story.tell("half")
-    story.work("half", "/", story.at, 2)
+def _divide(relation: str, choices: Sequence[int], story: Story) -> None:
+    k = story.divisor(story.amount, choices)
+    story.tell(relation, n=k)
+    story.work(relation, "/", story.at, k)
 
 
 def _fraction(story: Story) -> None:
@@ -186,22 +174,6 @@ def _compare(story: Story) -> None:
     story.tell(relation, n=n, times=words().times.get(n))
     story.who = story.others.pop(0)
     story.work("compare", op, story.at, n)
-
-
-def _ask(story: Story) -> None:
-    story.tell("ask")
-
-
-def _share(story: Story) -> None:
-    k = story.divisor(story.amount, range(2, 10))
-    story.tell("share", n=k)
-    story.work("share", "/", story.at, k)
-
-
-def _pack(story: Story) -> None:
-    k = story.divisor(story.amount, range(3, 10))
-    story.tell("pack", n=k)
-    story.work("pack", "/", story.at, k)
 
 
 def _sell(story: Story) -> None:
@@ -237,21 +209,27 @@ def _together(story: Story) -> None:
 Event = Callable[[Story], None]
 
 #: Each event with the number of steps it takes to work out.
-_STARTS: list[tuple[Event, int]] = [(_has, 0), (_has, 0), (_two_kinds, 1), (_days, 1), (_bags, 1)]
+_STARTS: list[tuple[Event, int]] = [
+    (_has, 0),
+    (_has, 0),
+    (_two_kinds, 1),
+    (partial(_product, "days"), 1),
+    (partial(_product, "bags"), 1),
+]
 _MIDDLES: list[tuple[Event, int]] = [
     (_gain, 1),
     (_lose, 1),
-    (_half, 1),
+    (partial(_divide, "half", [2]), 1),
     (_grow, 1),
     (_compare, 1),
-    (_more_bags, 2),
-    (_use_each, 2),
+    (partial(_several, "more bags", "gain", "+"), 2),
+    (partial(_several, "use each", "lose", "-"), 2),
     (_fraction, 2),
 ]
 _ENDS: list[tuple[Event, int]] = [
-    (_ask, 0),
-    (_share, 1),
-    (_pack, 1),
+    (partial(Story.tell, relation="ask"), 0),
+    (partial(_divide, "share", range(2, 10)), 1),
+    (partial(_divide, "pack", range(3, 10)), 1),
     (_sell, 1),
     (_goal, 1),
     (_sell_and_spend, 2),

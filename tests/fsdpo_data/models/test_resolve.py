@@ -109,7 +109,7 @@ def test_a_local_model_is_asked_by_its_chat_template_unless_told(tmp_path: Path)
     path = save_model(tmp_path / "model")
     save_tokenizer(path)
     assert resolve(str(path)).template.name == "chat-boxed@1"
-    assert resolve(str(path), "qwen2-boxed").stop == ("<|im_end|>", "<|endoftext|>")
+    assert resolve(str(path), "qwen2-boxed").template.stop == ("<|im_end|>", "<|endoftext|>")
 
 
 def test_local_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
