@@ -214,7 +214,7 @@ def compute_reference(trainer: Any, policy: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from fsdpo_data.engines.policy import model_inputs, return_logprobs
+    from fsdpo_data.engines.logprobs import model_inputs, return_logprobs
     from fsdpo_train.preference.groups import to_table
 
     second = return_logprobs(

@@ -37,21 +37,28 @@ class Host:
 
     @classmethod
     def pick(cls, options: EngineOptions, models: int = 1) -> Host:
-        """Pick engine and place.
-
-        Args:
-            options: What was asked for.
-            models: Models that share the cluster.
+        """Pick engine and place for one of ``models`` that share the cluster.
 
         Raises:
             Unavailable: if the engine is not installed, or there is no cluster.
         """
-        placement = _placement(options, models)
-        if not options.on_cluster:
-            return cls(pick_engine(options.engine, options.device), options, placement)
-        from fsdpo_data.engines.ray import pick_there
+        from fsdpo_data.engines.ray import Placement, pick_there
 
-        return cls(pick_there(pick_engine, options.device), options, placement)
+        asked = options.engine_args
+        copies = asked.get("data_parallel_size", 1)
+        if not options.on_cluster and copies == 1:
+            return cls(pick_engine(options.engine, options.device), options)
+        sizes = ("tensor_parallel_size", "pipeline_parallel_size")
+        gpus: int | None = math.prod(asked.get(size, 1) for size in sizes)
+        if options.device == "cpu":
+            gpus = 0
+        elif gpus == 1:
+            gpus = None  # one, or none where the cluster has none
+        if not options.on_cluster:
+            engine = pick_engine(options.engine, options.device)
+            return cls(engine, options, Placement(copies, gpus, models))
+        engine = pick_there(pick_engine, options.device)
+        return cls(engine, options, Placement(options.actors, gpus, models))
 
     @property
     def batch_size(self) -> int:
@@ -97,35 +104,14 @@ def pick_engine(name: str, device: str = "auto") -> str:
     return name
 
 
-def _placement(options: EngineOptions, models: int) -> Placement | None:
-    from fsdpo_data.engines.ray import Placement
-
-    asked = options.engine_args
-    copies = asked.get("data_parallel_size", 1)
-    if not options.on_cluster and copies == 1:
-        return None
-    sizes = ("tensor_parallel_size", "pipeline_parallel_size")
-    gpus: int | None = math.prod(asked.get(size, 1) for size in sizes)
-    if options.device == "cpu":
-        gpus = 0
-    elif gpus == 1:
-        gpus = None  # one, or none where the cluster has none
-    return Placement(options.actors if options.on_cluster else copies, gpus, models)
-
-
 def _load(engine: str, role: Role, weights: Weights, options: EngineOptions) -> Any:
-    """Load the model into this process."""
     # One tokenizer thread: prompts are few, and the warning about forks is for nobody.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     return ENGINES[engine].load_class(role)(weights, options)
 
 
 def load_sampler(model: str, options: SamplerOptions | None = None) -> Sampler:
-    """Load a model that completes prompts.
-
-    Args:
-        model: A short name, a directory or ``org/name[@revision]``.
-        options: How it runs.
+    """Load a model that completes prompts: a short name, a directory or ``org/name[@revision]``.
 
     Raises:
         InputError: if there is no such model.
@@ -138,11 +124,7 @@ def load_sampler(model: str, options: SamplerOptions | None = None) -> Sampler:
 
 
 def load_scorer(prm: str, options: ScorerOptions | None = None) -> Scorer:
-    """Load a process reward model.
-
-    Args:
-        prm: A directory or ``org/name[@revision]``.
-        options: How it runs.
+    """Load a process reward model: a directory or ``org/name[@revision]``.
 
     Raises:
         InputError: if it is no process reward model.
@@ -153,11 +135,7 @@ def load_scorer(prm: str, options: ScorerOptions | None = None) -> Scorer:
 
 
 def load_likelihood(policy: str, options: ScorerOptions | None = None) -> Scorer:
-    """Load a policy to score with its own likelihood.
-
-    Args:
-        policy: A model as :func:`load_sampler` takes it.
-        options: How it runs.
+    """Load a policy, as :func:`load_sampler` takes it, to score with its own likelihood.
 
     Raises:
         InputError: if there is no such model.

@@ -61,11 +61,8 @@ class StepTokenizer:
 
     Prompt and solution are tokenised apart, as they are when a model continues a prompt.
 
-    Args:
-        tokenizer: A tokenizer of transformers that knows offsets.
-
     Raises:
-        InputError: if it knows none.
+        InputError: if the tokenizer knows no offsets.
     """
 
     def __init__(self, tokenizer: transformers.PreTrainedTokenizerBase) -> None:
@@ -77,15 +74,11 @@ class StepTokenizer:
     def encode(
         self, prompt: str, steps: Sequence[str], *, end: bool, max_length: int | None = None
     ) -> Encoded:
-        """Encode a prompt and the steps after it; joined they are the text.
+        """Encode a rendered prompt and the steps after it; joined they are the text.
 
-        Args:
-            prompt: The rendered prompt.
-            steps: Steps that tile the solution.
-            end: Whether the solution ended there: add the end-of-sequence token.
-            max_length: Tokens at most. What does not fit is cut off in whole steps (the last with
-                its end-of-sequence token); ``Encoded.lost`` says how many. With no step left, only
-                the prompt is returned.
+        If the solution ended there (``end``), the end-of-sequence token is added. What does not
+        fit into ``max_length`` tokens is cut off in whole steps (the last with its
+        end-of-sequence token); with no step left, only the prompt is returned.
 
         Raises:
             InputError: if a step holds nothing that this tokenizer encodes.

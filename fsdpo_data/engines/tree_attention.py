@@ -35,14 +35,11 @@ _FOREIGN = ("softcap", "s_aux", "position_bias")
 
 
 def can_share_prompts(model: Any, longest: int) -> bool:
-    """Say whether a prompt can be computed once for all its solutions.
+    """Say whether a prompt can be computed once for all its solutions, of ``longest`` tokens.
 
     Not where a token does not see all before it, nor where transformers does not let attention be
-    chosen, nor where the model itself gives something else with shared prompts.
-
-    Args:
-        model: A causal language model, all its weights at hand; it computes a few tokens.
-        longest: Tokens of the longest solution with its prompt.
+    chosen, nor where the model itself gives something else with shared prompts: it computes a few
+    tokens, so all its weights have to be at hand.
     """
     window = attention_window(model.config)
     implementation = model.config._attn_implementation
@@ -74,11 +71,10 @@ def _probes(model: Any) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
     seen_TL = torch.cat([torch.ones(N_SOLUTION, N_PROMPT, dtype=torch.bool), own_TT], dim=1)
     least = torch.finfo(model.dtype).min
     mask_S1TL = torch.zeros(seen_TL.shape, dtype=model.dtype).masked_fill(~seen_TL, least)
+    place_L = torch.arange(ids_SL.shape[1])
     tree = {
         "attention_mask": mask_S1TL.expand(2, 1, -1, -1),
-        "position_ids": torch.cat(
-            [torch.arange(ids_SL.shape[1]), torch.arange(N_PROMPT, ids_SL.shape[1])]
-        )[None],
+        "position_ids": torch.cat([place_L, place_L[N_PROMPT:]])[None],
         "branch_ST": branch_ST,
         "row_S": torch.zeros(2, dtype=torch.long),
         "place_RL": torch.arange(row_1L.shape[1])[None],

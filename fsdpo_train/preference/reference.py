@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import progress
-from fsdpo_data.engines.policy import check_architecture, model_inputs, return_logprobs
+from fsdpo_data.engines.logprobs import check_architecture, model_inputs, return_logprobs
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.preference.data import Prepared
 from fsdpo_train.preference.groups import Group, collate_groups

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError, StoreError  # noqa: E402
-from fsdpo_data.engines.policy import check_architecture  # noqa: E402
+from fsdpo_data.engines.logprobs import check_architecture  # noqa: E402
 from fsdpo_train.config import LOSSES, DpoConfig  # noqa: E402
 from fsdpo_train.preference import reference  # noqa: E402
 from fsdpo_train.preference import train as dpo  # noqa: E402

@@ -44,24 +44,22 @@ class ScriptedSampler:
 
     def _replay(self, file: int, prompt: str, n: int) -> list[Completion]:
         span = self._spans.get(_key(prompt))
+        asked = f"recorded for the prompt {prompt[:80]!r}"
         if span is None:
             raise _unusable(
                 self._file,
-                f"no completions were recorded for the prompt {prompt[:80]!r}. Use the file with "
-                "the problems and the template that made it.",
+                f"no completions were {asked}. Use the file with the problems and the template "
+                "that made it.",
             )
         recorded = orjson.loads(os.pread(file, span[1], span[0]))["completions"]
         if len(recorded) < n:
             raise _unusable(
                 self._file,
-                f"{len(recorded)} completions were recorded for the prompt {prompt[:80]!r}, {n} "
-                f"asked for. Ask for {len(recorded)} samples or less.",
+                f"{len(recorded)} completions were {asked}, {n} asked for. Ask for "
+                f"{len(recorded)} samples or less.",
             )
         if not all(map(is_completion, recorded[:n])):
-            told = (
-                f"what was recorded for the prompt {prompt[:80]!r} is not whole. Record it again."
-            )
-            raise InputError(told, field="replay", value=self._file)
+            raise _unusable(self._file, f"what was {asked} is not whole. Record it again.")
         return [Completion(**each) for each in recorded[:n]]
 
 
@@ -79,15 +77,14 @@ class FixedSampler:
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         """Return the first ``spec.n`` texts of each prompt, a token per word."""
-        return [
-            [_complete(text, spec.stop) for text in self._texts[prompt][: spec.n]]
+        cut = [
+            [cut_at_stop(text, spec.stop) for text in self._texts[prompt][: spec.n]]
             for prompt in prompts
         ]
-
-
-def _complete(text: str, stop: Sequence[str]) -> Completion:
-    text, stop_string = cut_at_stop(text, stop)
-    return Completion(text, "stop", len(text.split()), stop_string=stop_string)
+        return [
+            [Completion(text, "stop", len(text.split()), stop_string=stop) for text, stop in each]
+            for each in cut
+        ]
 
 
 def _key(prompt: str) -> bytes:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 #: A token before a completion, so that its decoder does not take it for the beginning of a text.
 _BEFORE = "a"
@@ -69,11 +72,7 @@ def _without_space(part: Any) -> Any:
 
 
 class CompletionDecoder:
-    """Turns generated ids into the text that goes on where the prompt ended.
-
-    Args:
-        tokenizer: A tokenizer of transformers.
-    """
+    """Turns generated ids into the text that goes on where the prompt ended."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -81,12 +80,7 @@ class CompletionDecoder:
         self._width = {skip: len(self._decode([], skip)) for skip in (False, True)}
 
     def __call__(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
-        """Return the text of ``ids``, a leading space included.
-
-        Args:
-            ids: What was generated.
-            skip_special: Whether special tokens have no text.
-        """
+        """Return the text of generated ``ids``, a leading space included."""
         return self._decode(ids, skip_special)[self._width[skip_special] :]
 
     def _decode(self, ids: Sequence[int], skip_special: bool) -> str:
@@ -108,3 +102,19 @@ def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, str | None]:
         return text, None
     position, _, which = min(found)
     return text[:position], which
+
+
+def padded(
+    sequences: Sequence[Sequence[int]], pad: int, device: str, *, left: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ids and attention mask, both [B, T], of sequences padded with ``pad``."""
+    import torch
+
+    width = max(map(len, sequences))
+    ids = torch.full((len(sequences), width), pad)
+    mask = torch.zeros_like(ids)
+    for row, each in enumerate(sequences):
+        place = slice(width - len(each), width) if left else slice(len(each))
+        ids[row, place] = torch.tensor(each)
+        mask[row, place] = 1
+    return ids.to(device), mask.to(device)

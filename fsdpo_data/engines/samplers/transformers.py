@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
-from fsdpo_data.engines.samplers.tokens import CompletionDecoder, cut_at_stop, encode_prompt
+from fsdpo_data.engines.samplers.tokens import CompletionDecoder, cut_at_stop, encode_prompt, padded
 from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
 from fsdpo_data.models.resolve import Weights
 
@@ -31,23 +32,14 @@ ROUND = 128
 
 
 class TransformersSampler:
-    """Samples with ``AutoModelForCausalLM``.
-
-    Args:
-        weights: The model.
-        options: Device and precision.
-        batch_size: Sequences decoded together; by default what is fastest on the device.
+    """Samples with ``AutoModelForCausalLM``, by default as many together as is fastest.
 
     Raises:
         Unavailable: if torch is missing, or a GPU is asked for and absent.
     """
 
     def __init__(
-        self,
-        weights: Weights,
-        options: EngineOptions,
-        *,
-        batch_size: int | None = None,
+        self, weights: Weights, options: EngineOptions, *, batch_size: int | None = None
     ) -> None:
         self.model = weights.ref
         self._device = pick_device(options.device)
@@ -62,9 +54,8 @@ class TransformersSampler:
         self._net = net.to(self._device).eval()
         self._context = context_length(self._net.config)
         self._eos = _eos_ids(self._net, self._tokenizer)
-        self._pad = self._tokenizer.pad_token_id
-        if self._pad is None:
-            self._pad = self._eos[0]
+        pad = self._tokenizer.pad_token_id
+        self._pad: int = self._eos[0] if pad is None else pad
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         """Sample ``spec.n`` completions for each prompt, longest prompts first."""
@@ -117,19 +108,15 @@ class TransformersSampler:
 
         from fsdpo_data.engines.samplers.cache import make_cache
 
-        width = max(map(len, contexts))
-        inputs = torch.full((len(contexts), width), self._pad)
-        mask = torch.zeros((len(contexts), width), dtype=torch.long)
-        for row, ids in enumerate(contexts):
-            inputs[row, width - len(ids) :] = torch.tensor(ids)
-            mask[row, width - len(ids) :] = 1
+        inputs, mask = padded(contexts, self._pad, self._device, left=True)
+        width = inputs.shape[1]
         processors = LogitsProcessorList()
         if spec.temperature > 0:
             processors.append(InverseCdf(width, uniforms, spec))
         with torch.inference_mode():
             output = self._net.generate(
-                inputs.to(self._device),
-                attention_mask=mask.to(self._device),
+                inputs,
+                attention_mask=mask,
                 past_key_values=make_cache(self._net.config),
                 logits_processor=processors,
                 generation_config=GenerationConfig(
@@ -156,11 +143,9 @@ class TransformersSampler:
         if ends:
             ids = ids[: ends[0] + 1]
         text, stop_string = cut_at_stop(self._decoder(ids, skip_special=True), spec.stop)
-        if (
-            stop_string is not None
-        ):  # what follows in the row is padding, which may look like an end
-            padding = ids[:-1] if ends else ids
-            ids = padding[: padding.index(self._pad)] if self._pad in padding else padding
+        if stop_string is not None:
+            # What follows in the row is padding, which may look like an end.
+            ids = list(takewhile(lambda token: token != self._pad, ids[:-1] if ends else ids))
             reason = "stop"
         return Completion(text, reason, len(ids), seconds, stop_string)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fsdpo_data.core.errors import install
@@ -23,10 +24,6 @@ SECONDS_TO_END = 60
 
 class VllmSampler:
     """Samples with ``vllm.LLM``: prefix caching on, all prompts of a call in one batch.
-
-    Args:
-        weights: The model.
-        options: Precision, and what is passed on to ``vllm.LLM`` as it is.
 
     Raises:
         Unavailable: if vLLM is missing or cannot start here.
@@ -48,10 +45,10 @@ class VllmSampler:
         started = time.perf_counter()
         ids = [encode_prompt(self._tokenizer, prompt) for prompt in prompts]
         fits = [position for position, each in enumerate(ids) if len(each) < self._context]
-        outputs = self._generate(
-            [ids[position] for position in fits],
-            [self._sampling_params(prompts[position], spec) for position in fits],
-        )
+        tokens = [{"prompt_token_ids": ids[position]} for position in fits]
+        params = [self._sampling_params(prompts[position], spec) for position in fits]
+        with alive("sampling"):
+            outputs = self._llm.generate(tokens, params, use_tqdm=False)
         seconds = (time.perf_counter() - started) / max(1, len(fits) * spec.n)
         # A prompt that fills the context gets empty, truncated completions.
         results = [[Completion("", "length", 0)] * spec.n for _ in prompts]
@@ -76,17 +73,6 @@ class VllmSampler:
         it was made in.
         """
         self._llm.llm_engine.engine_core.shutdown(timeout=SECONDS_TO_END)
-
-    def _generate(self, ids: Sequence[Sequence[int]], params: Sequence[Any]) -> Any:
-        prompts = [{"prompt_token_ids": each} for each in ids]
-        try:
-            return self._llm.generate(prompts, params, use_tqdm=False)
-        except Exception as error:  # a dead engine raises whatever killed it
-            raise engine_error(
-                "vllm",
-                f"it stopped while sampling: {load_error(error)} What was sampled before is safe: "
-                "resume the run, if memory was short with a smaller batch.",
-            ) from error
 
     def _sampling_params(self, prompt: str, spec: SamplingSpec) -> Any:
         # vLLM gives sample i the seed `seed + i`, which is what SamplingSpec promises.
@@ -120,20 +106,36 @@ def import_vllm() -> Any:
     return vllm
 
 
-def start_engine(weights: Weights, options: EngineOptions, **arguments: Any) -> Any:
-    """Start ``vllm.LLM``.
+@contextmanager
+def alive(doing: str) -> Iterator[None]:
+    """Say what to do when the engine dies.
 
-    Args:
-        weights: The model.
-        options: Precision, and ``engine_arg``, which wins over the rest.
-        arguments: What the caller needs.
+    Raises:
+        Unavailable: if it does.
+    """
+    try:
+        yield
+    except Exception as error:  # a dead engine raises whatever killed it
+        raise engine_error(
+            "vllm",
+            f"it stopped while {doing}: {load_error(error)} What was done before is safe: resume "
+            "the run, if memory was short with a smaller batch.",
+        ) from error
+
+
+def start_engine(weights: Weights, options: EngineOptions, **arguments: Any) -> Any:
+    """Start ``vllm.LLM`` with what the caller needs; ``engine_arg`` wins over the rest.
 
     Raises:
         Unavailable: if vLLM is missing or cannot start here.
     """
     vllm = import_vllm()
+    dtype: str = options.dtype
+    if dtype == "auto":
+        # vLLM's own ``auto`` casts float32 checkpoints to half precision; ours does not.
+        dtype = str(load_config(weights).dtype or "auto").removeprefix("torch.")
     every = {
-        "dtype": _checkpoint_dtype(weights) if options.dtype == "auto" else options.dtype,
+        "dtype": dtype,
         **_cpu_defaults(),
         **arguments,
         **options.engine_args,
@@ -162,15 +164,6 @@ def can_run() -> bool:
     except Exception:  # a vLLM that cannot even be imported does not run
         return False
     return not current_platform.is_unspecified()
-
-
-def _checkpoint_dtype(weights: Weights) -> str:
-    """Return the dtype in the checkpoint's config.
-
-    vLLM's own ``auto`` casts float32 checkpoints to half precision; ours does not.
-    """
-    dtype = load_config(weights).dtype
-    return str(dtype).removeprefix("torch.") if dtype is not None else "auto"
 
 
 def _cpu_defaults() -> dict[str, Any]:

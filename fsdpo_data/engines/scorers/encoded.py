@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import SteppedText
@@ -12,18 +12,9 @@ from fsdpo_data.engines.step_tokens import Encoded, StepTokenizer
 from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
 from fsdpo_data.models.resolve import Weights
 
-if TYPE_CHECKING:
-    import torch
-
 
 class EncodedScorer:
-    """A scorer of token ids.
-
-    Args:
-        weights: The model.
-        tokenizer: Its tokenizer.
-        context: Tokens that it reads at most.
-    """
+    """A scorer of token ids that reads at most ``context`` of them."""
 
     def __init__(self, weights: Weights, tokenizer: Any, context: int) -> None:
         self.model = weights.ref
@@ -60,10 +51,6 @@ class EncodedScorer:
 class NetScorer(EncodedScorer):
     """A scorer that runs a model of transformers.
 
-    Args:
-        weights: The model.
-        options: Device, precision and size of batches.
-
     Raises:
         Unavailable: if torch is missing, a GPU is asked for and absent, or loading fails.
     """
@@ -99,19 +86,3 @@ def by_length(lengths: dict[int, int], batch_tokens: int) -> Iterator[list[int]]
         batch.append(index)
     if batch:
         yield batch
-
-
-def padded(
-    sequences: Sequence[Sequence[int]], pad: int, device: str, *, left: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ids and attention mask, both [B, T], of sequences padded with ``pad``."""
-    import torch
-
-    width = max(map(len, sequences))
-    ids = torch.full((len(sequences), width), pad)
-    mask = torch.zeros_like(ids)
-    for row, each in enumerate(sequences):
-        place = slice(width - len(each), width) if left else slice(len(each))
-        ids[row, place] = torch.tensor(each)
-        mask[row, place] = 1
-    return ids.to(device), mask.to(device)

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.scorers.encoded import NetScorer, by_length, padded
+from fsdpo_data.engines.samplers.tokens import padded
+from fsdpo_data.engines.scorers.encoded import NetScorer, by_length
 from fsdpo_data.engines.sharing import (
     N_PROMPT,
     N_SOLUTION,
@@ -30,13 +31,7 @@ SHARED_PROMPTS = 32
 
 
 class PrmScorer(NetScorer):
-    """Scores with ``AutoModelForTokenClassification``.
-
-    Args:
-        weights: The model.
-        options: How it runs.
-        share_prompts: Whether solutions of one prompt share its computation.
-    """
+    """Scores with ``AutoModelForTokenClassification``; solutions of one prompt share it if told."""
 
     auto_class = "AutoModelForTokenClassification"
     expected = "a directory that `fsdpo-train prm` wrote"
@@ -119,7 +114,7 @@ class PrmScorer(NetScorer):
             yield batch, _at_steps(logits, readouts)
 
     def _selected(self, cache: Any, rows: torch.Tensor) -> Any:
-        """Return a new cache that holds the given rows; a forward pass appends to its own."""
+        # A forward pass appends to its cache, so each batch has one of its own.
         from transformers import DynamicCache
 
         selected = DynamicCache(config=self._net.config)
@@ -153,8 +148,7 @@ def _by_prompt(encoded: dict[int, Encoded]) -> tuple[list[list[int]], list[int]]
 def at_readouts(value_BT: Tensor, readout_BK: Tensor) -> Tensor:
     """Return the values at the readout token of every step, shape [B, K].
 
-    Args:
-        value_BT: One value per token, or [B, T, 1] as a head of one logit gives them.
-        readout_BK: Position of each step's readout; 0 where there is no step.
+    ``value_BT`` may be [B, T, 1], as a head of one logit gives them; ``readout_BK`` is 0 where
+    there is no step.
     """
     return value_BT.flatten(1).gather(1, readout_BK)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from fsdpo_data.engines.logprobs import token_logprobs
+from fsdpo_data.engines.logprobs import check_architecture, token_logprobs
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.policy import check_architecture
-from fsdpo_data.engines.scorers.encoded import NetScorer, by_length, padded
+from fsdpo_data.engines.samplers.tokens import padded
+from fsdpo_data.engines.scorers.encoded import NetScorer, by_length
 from fsdpo_data.engines.sharing import decoder_of
 from fsdpo_data.engines.step_tokens import Encoded
 from fsdpo_data.models.resolve import Weights
@@ -40,7 +40,13 @@ class LikelihoodScorer(NetScorer):
         for batch in by_length(lengths, self._batch_tokens):
             logprobs = self._logprobs([encoded[index] for index in batch])
             for index, row in zip(batch, logprobs, strict=True):
-                yield index, _probabilities(row, encoded[index])
+                # row[i] is log π of token i + 1.
+                readouts = encoded[index].readouts
+                starts = [encoded[index].n_prompt, *(readout + 1 for readout in readouts)]
+                yield (
+                    index,
+                    [float(row[a - 1 : b - 1].sum().exp()) for a, b in pairwise(starts)],
+                )
 
     def _logprobs(self, batch: Sequence[Encoded]) -> torch.Tensor:
         """Return log π of every token after the first, shape [B, T - 1]."""
@@ -51,9 +57,3 @@ class LikelihoodScorer(NetScorer):
         head = self._net.get_output_embeddings()
         flat = token_logprobs(hidden[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), head)
         return flat.view(len(batch), -1).double()
-
-
-def _probabilities(logprobs: torch.Tensor, encoded: Encoded) -> list[float]:
-    """Return the probability of each step; logprobs[i] is that of token i + 1."""
-    starts = [encoded.n_prompt, *(readout + 1 for readout in encoded.readouts)]
-    return [float(logprobs[start - 1 : end - 1].sum().exp()) for start, end in pairwise(starts)]

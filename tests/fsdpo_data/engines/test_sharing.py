@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
 from fsdpo_data.core.identity import ModelRef  # noqa: E402
+from fsdpo_data.engines.logprobs import check_architecture  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
-from fsdpo_data.engines.policy import check_architecture  # noqa: E402
 from fsdpo_data.engines.scorers import SteppedText  # noqa: E402
 from fsdpo_data.engines.scorers.heads import PrmScorer  # noqa: E402
 from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer  # noqa: E402
