@@ -23,16 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What runs a model, and where.
+    """What runs a model, and where."""
 
-    Attributes:
-        engine: A name of :data:`~fsdpo_data.engines.registry.ENGINES`.
-        options: How it runs.
-        placement: Where copies stand on a Ray cluster; None in this process.
-    """
-
-    engine: str
-    options: EngineOptions
+    engine: str  #: A name of :data:`~fsdpo_data.engines.registry.ENGINES`.
+    options: EngineOptions  #: How it runs.
+    #: Where copies stand on a Ray cluster; None in this process.
     placement: Placement | None = None
 
     @classmethod

@@ -29,17 +29,11 @@ RETRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where copies of a model run.
+    """Where copies of a model run."""
 
-    Attributes:
-        actors: How many; as many as there is room for if None.
-        gpus: GPUs of each, 0 to run on CPUs; by what the cluster has if None.
-        models: Models that share the cluster: each gets its part of the room.
-    """
-
-    actors: int | None = None
-    gpus: int | None = None
-    models: int = 1
+    actors: int | None = None  #: How many; as many as there is room for if None.
+    gpus: int | None = None  #: GPUs of each, 0 to run on CPUs; by what the cluster has if None.
+    models: int = 1  #: Models that share the cluster: each gets its part of the room.
 
     @property
     def copies(self) -> int:

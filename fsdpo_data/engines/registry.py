@@ -17,20 +17,14 @@ Role = Literal["sampler", "scorer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        sampler: ``module:class`` of its sampler, under this package; empty if it does not sample.
-        scorer: The same of its scorer.
-        needs: Packages that it imports.
-        install: How to get them, or what to take instead.
-        batch_size: Prompts per durable batch. vLLM runs at its best with thousands of sequences.
-    """
-
+    #: ``module:class`` of its sampler, under this package; empty if it does not sample.
     sampler: str = ""
-    scorer: str = ""
-    needs: tuple[str, ...] = ()
-    install: str = ""
+    scorer: str = ""  #: The same of its scorer.
+    needs: tuple[str, ...] = ()  #: Packages that it imports.
+    install: str = ""  #: How to get them, or what to take instead.
+    #: Prompts per durable batch. vLLM runs at its best with thousands of sequences.
     batch_size: int = 256
 
     def load_class(self, role: Role) -> Any:

@@ -28,22 +28,16 @@ PROMPT = -1
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A prompt with its steps as token ids.
+    """A prompt with its steps as token ids."""
 
-    Attributes:
-        ids: Token ids: prompt, steps, and the end-of-sequence token if it was asked for.
-        step_of: The step each token belongs to, ``PROMPT`` for the prompt's own. A token belongs
-            to the step it starts in; the end-of-sequence token to the last step.
-        readouts: Position in ``ids`` of the last token that starts inside each step kept. The
-            end-of-sequence token is never one, so a step reads the same whether or not the
-            solution goes on after it.
-        n_steps: Steps given; more than ``len(readouts)`` if truncation cost some.
-    """
-
-    ids: list[int]
+    ids: list[int]  #: Token ids: prompt, steps, and the end-of-sequence token if it was asked for.
+    #: The step each token belongs to, ``PROMPT`` for the prompt's own. A token belongs to the step
+    #: it starts in; the end-of-sequence token to the last step.
     step_of: list[int]
+    #: Position in ``ids`` of the last token that starts inside each step kept. The end-of-sequence
+    #: token is never one, so a step reads the same whether or not the solution goes on after it.
     readouts: list[int]
-    n_steps: int
+    n_steps: int  #: Steps given; more than ``len(readouts)`` if truncation cost some.
 
     @property
     def lost(self) -> int:

@@ -19,16 +19,11 @@ from fsdpo_data.exchange.formats import FORMATS, Format, NotExpressible, Row, di
 
 @dataclass(slots=True)
 class Exported:
-    """What an export wrote.
+    """What an export wrote."""
 
-    Attributes:
-        file: The rows.
-        rows: How many.
-        left_out: Rows that the format has no words for, by reason.
-    """
-
-    file: Path
-    rows: int = 0
+    file: Path  #: The rows.
+    rows: int = 0  #: How many.
+    #: Rows that the format has no words for, by reason.
     left_out: Counter[str] = field(default_factory=Counter)
 
 

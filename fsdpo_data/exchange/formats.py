@@ -24,23 +24,16 @@ class NotExpressible(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format to export to.
+    """One format to export to."""
 
-    Attributes:
-        config: The config whose rows it is made of.
-        convert: Takes a row of that config, with ``question``, ``gold``, ``source`` and ``model``
-            beside it, and returns the row of the format; None to leave it out as not meant.
-        file: Name of the file; ``.json`` is one list, ``.jsonl`` a row a line.
-        reader: Who reads it, and how.
-        loses: What does not come back.
-        extra: Further files, as JSON values by name.
-    """
-
-    config: Literal["pairs", "solutions"]
+    config: Literal["pairs", "solutions"]  #: The config whose rows it is made of.
+    #: Takes a row of that config, with ``question``, ``gold``, ``source`` and ``model`` beside it,
+    #: and returns the row of the format; None to leave it out as not meant.
     convert: Callable[[Row], Row | None]
-    file: str
-    reader: str
-    loses: str
+    file: str  #: Name of the file; ``.json`` is one list, ``.jsonl`` a row a line.
+    reader: str  #: Who reads it, and how.
+    loses: str  #: What does not come back.
+    #: Further files, as JSON values by name.
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

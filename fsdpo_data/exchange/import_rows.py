@@ -22,18 +22,13 @@ from fsdpo_data.models.prompts import Template, get_template
 
 @dataclass(slots=True)
 class Imported:
-    """What an import wrote.
+    """What an import wrote."""
 
-    Attributes:
-        read: Rows of the source.
-        rows: Rows written; a row of PRM800K or Step-DPO gives several.
-        steps: Steps by whether their label is for right.
-        set_aside: Rows that cannot be read, with the reason.
-    """
-
-    read: int = 0
-    rows: int = 0
+    read: int = 0  #: Rows of the source.
+    rows: int = 0  #: Rows written; a row of PRM800K or Step-DPO gives several.
+    #: Steps by whether their label is for right.
     steps: Counter[bool] = field(default_factory=Counter)
+    #: Rows that cannot be read, with the reason.
     set_aside: list[dict[str, Any]] = field(default_factory=list)
 
 

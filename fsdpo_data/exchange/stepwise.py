@@ -20,23 +20,15 @@ class NotStepwise(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Stepwise:
-    """A solution with one label per step.
+    """A solution with one label per step."""
 
-    Attributes:
-        problem: The question; the whole prompt where ``rendered``.
-        answer: Its gold answer; empty where the format does not tell.
-        steps: The steps, without the space around them; with it where ``rendered``.
-        labels: Whether each is right, or how sure that is, from 0 to 1.
-        ratings: -1, 0 or 1 for each, where the format tells more than the labels do.
-        rendered: Whether the texts are ready to be learnt from as they are.
-    """
-
-    problem: str
-    answer: str
-    steps: tuple[str, ...]
-    labels: tuple[float, ...]
+    problem: str  #: The question; the whole prompt where ``rendered``.
+    answer: str  #: Its gold answer; empty where the format does not tell.
+    steps: tuple[str, ...]  #: The steps, without the space around them; with it where ``rendered``.
+    labels: tuple[float, ...]  #: Whether each is right, or how sure that is, from 0 to 1.
+    #: -1, 0 or 1 for each, where the format tells more than the labels do.
     ratings: tuple[int, ...] | None = None
-    rendered: bool = False
+    rendered: bool = False  #: Whether the texts are ready to be learnt from as they are.
 
 
 def from_trl(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
@@ -138,15 +130,10 @@ def from_step_dpo(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One format to import from.
+    """One format to import from."""
 
-    Attributes:
-        read: Takes a row, yields its solutions.
-        loses: What of the row does not arrive.
-    """
-
-    read: Callable[[Mapping[str, Any]], Iterator[Stepwise]]
-    loses: str
+    read: Callable[[Mapping[str, Any]], Iterator[Stepwise]]  #: Takes a row, yields its solutions.
+    loses: str  #: What of the row does not arrive.
 
 
 #: By the name of the format.

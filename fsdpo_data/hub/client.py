@@ -31,23 +31,15 @@ _OFFLINE_WAYS = {
 
 @dataclass(frozen=True, slots=True)
 class HubRepo:
-    """A repository as the user asked for it.
+    """A repository as the user asked for it."""
 
-    Attributes:
-        name: ``org/name``.
-        kind: ``model`` or ``dataset``.
-        revision: Branch, tag or commit; None for the default branch.
-        hint: Added to the message when there is no such repository, e.g. nearest known names.
-        needs: What is wanted of it, ``read`` or ``write``.
-        way_out: What to do without the Hub; the usual way for its kind if empty.
-    """
-
-    name: str
-    kind: Literal["model", "dataset"]
-    revision: str | None = None
+    name: str  #: ``org/name``.
+    kind: Literal["model", "dataset"]  #: ``model`` or ``dataset``.
+    revision: str | None = None  #: Branch, tag or commit; None for the default branch.
+    #: Added to the message when there is no such repository, e.g. nearest known names.
     hint: str = ""
-    needs: Literal["read", "write"] = "read"
-    way_out: str = ""
+    needs: Literal["read", "write"] = "read"  #: What is wanted of it, ``read`` or ``write``.
+    way_out: str = ""  #: What to do without the Hub; the usual way for its kind if empty.
 
     @classmethod
     def parse(cls, text: str, kind: Literal["model", "dataset"]) -> HubRepo | None:

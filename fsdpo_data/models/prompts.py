@@ -24,21 +24,16 @@ _MARK = re.compile(r"\{(question|first_line|rest)\}")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    r"""A question goes in, the string the model continues comes out.
+    r"""A question goes in, the string the model continues comes out."""
 
-    Attributes:
-        name: Name and number, e.g. ``alpaca@1``.
-        text: What is rendered, with ``{question}`` where the question goes.
-        multiline: Rendered in place of ``text`` when the question has more than one line, with
-            ``{first_line}`` and ``{rest}``; empty for templates that make no difference.
-        stop: Strings that end an answer to this prompt, for samplers that need to be told.
-        chat: The tokenizer's own chat format, put around the text; None for plain text.
-    """
-
-    name: str
-    text: str
+    name: str  #: Name and number, e.g. ``alpaca@1``.
+    text: str  #: What is rendered, with ``{question}`` where the question goes.
+    #: Rendered in place of ``text`` when the question has more than one line, with ``{first_line}``
+    #: and ``{rest}``; empty for templates that make no difference.
     multiline: str = ""
+    #: Strings that end an answer to this prompt, for samplers that need to be told.
     stop: tuple[str, ...] = ()
+    #: The tokenizer's own chat format, put around the text; None for plain text.
     chat: ChatFormat | None = None
 
     @property
@@ -60,14 +55,10 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class ChatFormat:
-    """A tokenizer's own chat template, with an optional system message.
+    """A tokenizer's own chat template, with an optional system message."""
 
-    Attributes:
-        tokenizer: The loaded tokenizer.
-        system: System message; None leaves it to the chat template, which may bring its own.
-    """
-
-    tokenizer: Any
+    tokenizer: Any  #: The loaded tokenizer.
+    #: System message; None leaves it to the chat template, which may bring its own.
     system: str | None = None
 
     @property

@@ -33,31 +33,20 @@ _MODEL_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A row of the table of short names.
+    """A row of the table of short names."""
 
-    Attributes:
-        template: The prompt it was tuned on.
-        repo: Hub repository; empty where none was ever published.
-        note: Where there is no repository: what to do instead.
-    """
-
-    template: str
-    repo: str = ""
-    note: str = ""
+    template: str  #: The prompt it was tuned on.
+    repo: str = ""  #: Hub repository; empty where none was ever published.
+    note: str = ""  #: Where there is no repository: what to do instead.
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A model that is pinned down.
+    """A model that is pinned down."""
 
-    Attributes:
-        ref: Name and revision, as they go into ids and manifests.
-        path: What ``from_pretrained`` takes: a directory, or a Hub repository.
-        commit: The ``revision`` that ``from_pretrained`` takes; None for a directory.
-    """
-
-    ref: ModelRef
-    path: str
+    ref: ModelRef  #: Name and revision, as they go into ids and manifests.
+    path: str  #: What ``from_pretrained`` takes: a directory, or a Hub repository.
+    #: The ``revision`` that ``from_pretrained`` takes; None for a directory.
     commit: str | None = None
 
 

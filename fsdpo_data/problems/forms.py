@@ -26,19 +26,12 @@ class NotAProblem(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way to write a problem down.
+    """One way to write a problem down."""
 
-    Attributes:
-        question: The fields the question is made of.
-        answer: The field the gold answer is in.
-        gold: Takes the gold out of that field.
-        says: The form in words, for error messages.
-    """
-
-    question: tuple[str, ...]
-    answer: str
-    gold: Callable[[Any], str]
-    says: str
+    question: tuple[str, ...]  #: The fields the question is made of.
+    answer: str  #: The field the gold answer is in.
+    gold: Callable[[Any], str]  #: Takes the gold out of that field.
+    says: str  #: The form in words, for error messages.
 
     def fits(self, fields: Mapping[str, Any]) -> bool:
         """Whether the row has all fields of this form."""

@@ -15,20 +15,14 @@ from fsdpo_data.hub.client import HubRepo, explain, resolve_commit
 
 @dataclass(frozen=True, slots=True)
 class HubDataset:
-    """What is known of a dataset with a short name.
+    """What is known of a dataset with a short name."""
 
-    Attributes:
-        repo: Hub repository.
-        configs: Configs that make it up; empty for the default one.
-        rows: Rows of each split, over all configs.
-        digests: ``problems_digest`` of each split, where it has been computed.
-        one_per_question: Whether it asks the same question in many rows (preference pairs).
-    """
-
-    repo: str
-    configs: Sequence[str] = ()
-    rows: Mapping[str, int] = field(default_factory=dict)
+    repo: str  #: Hub repository.
+    configs: Sequence[str] = ()  #: Configs that make it up; empty for the default one.
+    rows: Mapping[str, int] = field(default_factory=dict)  #: Rows of each split, over all configs.
+    #: ``problems_digest`` of each split, where it has been computed.
     digests: Mapping[str, str] = field(default_factory=dict)
+    #: Whether it asks the same question in many rows (preference pairs).
     one_per_question: bool = False
 
 
@@ -38,19 +32,12 @@ DATASETS = Table(__file__, lambda _name, **told: HubDataset(**told))
 
 @dataclass(frozen=True, slots=True)
 class HubSource:
-    """A dataset as the user asked for it.
+    """A dataset as the user asked for it."""
 
-    Attributes:
-        short: Its short name; empty if it was asked for by repository.
-        repo: Repository and revision.
-        configs: Configs to read; (None,) for the default one.
-        known: What to hold it against.
-    """
-
-    short: str
-    repo: HubRepo
-    configs: Sequence[str | None]
-    known: HubDataset
+    short: str  #: Its short name; empty if it was asked for by repository.
+    repo: HubRepo  #: Repository and revision.
+    configs: Sequence[str | None]  #: Configs to read; (None,) for the default one.
+    known: HubDataset  #: What to hold it against.
 
     @classmethod
     def parse(cls, text: str, datasets: Mapping[str, HubDataset]) -> HubSource | None:

@@ -25,36 +25,23 @@ EMBEDDED_COUNT = 200
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A row that was set aside.
+    """A row that was set aside."""
 
-    Attributes:
-        source: File or dataset it is in.
-        row: Line number in JSON lines, else the row's number; both from 1.
-        reason: Why.
-        raw: The row as text, shortened.
-    """
-
-    source: str
-    row: int
-    reason: str
-    raw: str
+    source: str  #: File or dataset it is in.
+    row: int  #: Line number in JSON lines, else the row's number; both from 1.
+    reason: str  #: Why.
+    raw: str  #: The row as text, shortened.
 
 
 @dataclass(slots=True)
 class ProblemSet:
-    """Problems ready to be sampled, with an account of every row that is not among them.
+    """Problems ready to be sampled, with an account of every row that is not among them."""
 
-    Attributes:
-        problems: In the order of the sources; no two with the same id.
-        refs: One per source, to find it again.
-        quarantined: The rows set aside.
-        warnings: What a reader of the results should know.
-    """
-
+    #: In the order of the sources; no two with the same id.
     problems: list[Problem] = field(default_factory=list)
-    refs: list[SourceRef] = field(default_factory=list)
-    quarantined: list[Quarantined] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    refs: list[SourceRef] = field(default_factory=list)  #: One per source, to find it again.
+    quarantined: list[Quarantined] = field(default_factory=list)  #: The rows set aside.
+    warnings: list[str] = field(default_factory=list)  #: What a reader of the results should know.
 
 
 def load_problems(

@@ -25,19 +25,12 @@ _BASE = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A question and its gold answer, and where they stand.
+    """A question and its gold answer, and where they stand."""
 
-    Attributes:
-        where: The file or dataset.
-        row: Its row there, from 1.
-        question: The question.
-        answer: The gold; empty if the source has none.
-    """
-
-    where: str
-    row: int
-    question: str
-    answer: str
+    where: str  #: The file or dataset.
+    row: int  #: Its row there, from 1.
+    question: str  #: The question.
+    answer: str  #: The gold; empty if the source has none.
 
 
 def overlaps(

@@ -39,25 +39,15 @@ _LONGEST_WAIT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a push will do.
+    """What a push will do."""
 
-    Attributes:
-        repo: Where to.
-        branch: Branch that gets the commit.
-        tag: Name of the new version; that of the head if there is nothing to commit.
-        contents: Every file of the version.
-        send: Those that the head lacks, or has otherwise.
-        remove: Data files of the head that are no longer part of the dataset.
-        remote: What the plan was made for.
-    """
-
-    repo: HubRepo
-    branch: str
-    tag: str
-    contents: tuple[Content, ...]
-    send: tuple[Content, ...]
-    remove: tuple[str, ...]
-    remote: Remote
+    repo: HubRepo  #: Where to.
+    branch: str  #: Branch that gets the commit.
+    tag: str  #: Name of the new version; that of the head if there is nothing to commit.
+    contents: tuple[Content, ...]  #: Every file of the version.
+    send: tuple[Content, ...]  #: Those that the head lacks, or has otherwise.
+    remove: tuple[str, ...]  #: Data files of the head that are no longer part of the dataset.
+    remote: Remote  #: What the plan was made for.
 
     @property
     def commits(self) -> bool:

@@ -23,18 +23,12 @@ _OURS = re.compile(rf"({'|'.join(CONFIGS)})/[^/]+\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A file to publish, from the disk or made on the spot.
+    """A file to publish, from the disk or made on the spot."""
 
-    Attributes:
-        path: Its path in the repository.
-        source: Where it is, or its bytes.
-        size: In bytes.
-        ids: The names the Hub may know it by: SHA-256 if it is large, git's id if it is small.
-    """
-
-    path: str
-    source: Path | bytes
-    size: int
+    path: str  #: Its path in the repository.
+    source: Path | bytes  #: Where it is, or its bytes.
+    size: int  #: In bytes.
+    #: The names the Hub may know it by: SHA-256 if it is large, git's id if it is small.
     ids: frozenset[str]
 
     @classmethod
@@ -58,21 +52,15 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A dataset repository at one moment.
+    """A dataset repository at one moment."""
 
-    Attributes:
-        private: Whether strangers may not read it; None if it does not exist.
-        head: Commit of the branch; that of ``main``, from which it will start, if it is new.
-        new_branch: Whether the branch is still to be made.
-        files: The Hub's id of each file at ``head``.
-        tags: Commits by tag.
-    """
-
-    private: bool | None = None
+    private: bool | None = None  #: Whether strangers may not read it; None if it does not exist.
+    #: Commit of the branch; that of ``main``, from which it will start, if it is new.
     head: str | None = None
-    new_branch: bool = False
+    new_branch: bool = False  #: Whether the branch is still to be made.
+    #: The Hub's id of each file at ``head``.
     files: Mapping[str, str] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)  #: Commits by tag.
 
     @classmethod
     def read(cls, api: HfApi, repo: HubRepo, branch: str) -> Remote:

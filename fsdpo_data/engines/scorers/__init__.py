@@ -11,15 +11,10 @@ from fsdpo_data.core.identity import ModelRef
 
 @dataclass(frozen=True, slots=True)
 class SteppedText:
-    """What a scorer reads.
+    """What a scorer reads."""
 
-    Attributes:
-        prompt: The rendered prompt.
-        steps: A solution, or the beginning of one; joined they are its text.
-    """
-
-    prompt: str
-    steps: Sequence[str]
+    prompt: str  #: The rendered prompt.
+    steps: Sequence[str]  #: A solution, or the beginning of one; joined they are its text.
 
 
 class Scorer(Protocol):

@@ -29,17 +29,11 @@ Equation = tuple[int, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """A written solution.
+    """A written solution."""
 
-    Attributes:
-        steps: The steps; joined they are the text.
-        text: The solution, ready to be a completion.
-        first_wrong_step: 0-based, or None if every step is right.
-    """
-
-    steps: tuple[str, ...]
-    text: str
-    first_wrong_step: int | None
+    steps: tuple[str, ...]  #: The steps; joined they are the text.
+    text: str  #: The solution, ready to be a completion.
+    first_wrong_step: int | None  #: 0-based, or None if every step is right.
 
 
 def demonstration(problem: Problem, rng: random.Random, error_rate: float = 0.0) -> Demonstration:

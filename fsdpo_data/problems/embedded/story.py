@@ -69,31 +69,19 @@ def value_of(operand: Operand, values: Sequence[int] | Mapping[int, int]) -> int
 
 @dataclass
 class Story:
-    """A story being told.
+    """A story being told."""
 
-    Attributes:
-        rng: Every choice comes from here.
-        who: The person the current amount belongs to.
-        friend: Gives and takes.
-        stranger: Appears in distractor sentences only.
-        others: People not met yet; the first is the next to be compared with ``who``.
-        thing: What is counted.
-        sentences: The question so far.
-        nodes: The program so far.
-        at: The current amount, as an operand.
-        values: What each node is worth.
-    """
-
-    rng: random.Random
-    who: str = ""
-    friend: str = ""
-    stranger: str = ""
+    rng: random.Random  #: Every choice comes from here.
+    who: str = ""  #: The person the current amount belongs to.
+    friend: str = ""  #: Gives and takes.
+    stranger: str = ""  #: Appears in distractor sentences only.
+    #: People not met yet; the first is the next to be compared with ``who``.
     others: list[str] = field(default_factory=list)
-    thing: str = ""
-    sentences: list[str] = field(default_factory=list)
-    nodes: list[Node] = field(default_factory=list)
-    at: Operand = 0
-    values: list[int] = field(default_factory=list)
+    thing: str = ""  #: What is counted.
+    sentences: list[str] = field(default_factory=list)  #: The question so far.
+    nodes: list[Node] = field(default_factory=list)  #: The program so far.
+    at: Operand = 0  #: The current amount, as an operand.
+    values: list[int] = field(default_factory=list)  #: What each node is worth.
 
     @classmethod
     def begin(cls, rng: random.Random) -> Story:
