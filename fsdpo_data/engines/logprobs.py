@@ -8,8 +8,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.sharing import decoder_of
-from fsdpo_data.engines.tree_attention import use_tree_attention
+from fsdpo_data.engines.sharing import decoder_of, use_tree_attention
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,13 +26,8 @@ def token_logprobs(
 
     The head runs chunk by chunk and once more in the backward pass, so memory for logits is that
     of one chunk in either direction. It is called as a module, never by its weight: DeepSpeed
-    gathers a sharded weight only around such a call.
-
-    Args:
-        hidden_ND: Hidden states that predict the targets.
-        target_N: Token ids.
-        head: The vocabulary head, hidden states to logits.
-        chunk: Tokens at a time.
+    gathers a sharded weight only around such a call. ``hidden_ND`` predict the targets, ``chunk``
+    of them at a time.
     """
     import torch
     from torch.utils.checkpoint import checkpoint

@@ -13,11 +13,8 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.engines.registry import EngineName, ScorerName
 
 _ENGINE, _RUN = "Engine", "Run"
+_Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
-Actors = Annotated[int | None, Option(min=1, panel=_ENGINE, default="all that fit")]
-Device = Annotated[Literal["auto", "cpu", "cuda"], Option(panel=_ENGINE)]
-Dtype = Annotated[Literal["auto", "float32", "bfloat16", "float16"], Option(panel=_ENGINE)]
-BatchSize = Annotated[int | None, Option(min=1, panel=_RUN, default="by engine")]
 Workers = Annotated[int | None, Option(min=1, panel=_RUN, default="the cores at hand")]
 Seed = Annotated[int, Option(min=0, max=2**63 - 1, panel=_RUN)]
 Shard = Annotated[str | None, Option(panel=_RUN, metavar="I/N", default="all of it")]
@@ -41,9 +38,9 @@ class EngineOptions(Options):
     """
 
     engine: Annotated[EngineName, Option(panel=_ENGINE)] = "auto"
-    actors: Actors = None
-    device: Device = "auto"
-    dtype: Dtype = "auto"
+    actors: Annotated[int | None, Option(min=1, panel=_ENGINE, default="all that fit")] = None
+    device: Annotated[Literal["auto", "cpu", "cuda"], Option(panel=_ENGINE)] = "auto"
+    dtype: Annotated[_Dtype, Option(panel=_ENGINE)] = "auto"
     engine_arg: Annotated[Sequence[str], Option(panel=_ENGINE, metavar="KEY=JSON")] = ()
 
     def __post_init__(self) -> None:
@@ -74,7 +71,18 @@ class EngineOptions(Options):
         Raises:
             InputError: for an argument that is not KEY=VALUE.
         """
-        return dict(map(_argument, self.engine_arg))
+        asked: dict[str, Any] = {}
+        for pair in self.engine_arg:
+            key, equals, value = pair.partition("=")
+            if not equals or not key.isidentifier():
+                raise InputError(
+                    "expected KEY=VALUE, e.g. max_model_len=4096.", field="engine_arg", value=pair
+                )
+            try:
+                asked[key] = json.loads(value)
+            except ValueError:
+                asked[key] = value  # plain words need no quotes
+        return asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +98,7 @@ class SamplerOptions(EngineOptions):
     """
 
     replay: Annotated[str | Path | None, Option(panel=_ENGINE, metavar="FILE")] = None
-    batch_size: BatchSize = None
+    batch_size: Annotated[int | None, Option(min=1, panel=_RUN, default="by engine")] = None
     workers: Workers = None
     seed: Seed = 0
     resume: Resume = False
@@ -113,15 +121,3 @@ class ScorerOptions(EngineOptions):
 
     engine: Annotated[ScorerName, Option(panel=_ENGINE)] = "auto"
     batch_tokens: Annotated[int, Option(panel=_RUN, min=1)] = 16_384
-
-
-def _argument(pair: str) -> tuple[str, Any]:
-    key, equals, value = pair.partition("=")
-    if not equals or not key.isidentifier():
-        raise InputError(
-            "expected KEY=VALUE, e.g. max_model_len=4096.", field="engine_arg", value=pair
-        )
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        return key, value  # plain words need no quotes

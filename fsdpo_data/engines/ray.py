@@ -46,10 +46,7 @@ class Placement:
         return self.resources(start_ray().nodes())[0]
 
     def resources(self, nodes: Sequence[Any]) -> tuple[int, dict[str, float]]:
-        """Return the number of copies and what Ray reserves for each.
-
-        Args:
-            nodes: As ``ray.nodes()`` lists them.
+        """Return the number of copies, and what Ray reserves for each, on ``ray.nodes()``.
 
         Raises:
             InputError: if the cluster has no room for them.
@@ -84,12 +81,7 @@ class Placement:
 class Copies:
     """A sampler or a scorer whose copies share every batch.
 
-    Each copy is an actor that loads the engine when it is first called.
-
-    Args:
-        model: What the weights are, as resolved.
-        load: Loads the engine; it travels to the actors.
-        placement: How many, and on what.
+    Each copy is an actor that loads the engine when it is first called: ``load`` travels to it.
 
     Raises:
         InputError: if the cluster has no room for them.
@@ -137,8 +129,6 @@ class Copies:
 
 
 class _Copy:
-    """What runs in an actor."""
-
     def __init__(self, load: Callable[[], Any]) -> None:
         self._load = load
 
@@ -174,7 +164,10 @@ def start_ray() -> Any:
         # By itself, Ray would join whatever was last started on this machine, alive or not.
         address = os.environ.get("RAY_ADDRESS") or "local"
         try:
-            _knock(address)
+            # Ray itself tries HOST:PORT for minutes. Other addresses are left to it.
+            host, _, port = address.rpartition(":")
+            if host and port.isdecimal() and "/" not in host:
+                socket.create_connection((host, int(port)), timeout=10).close()
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         except (OSError, RuntimeError, ValueError) as error:
             raise engine_error(
@@ -185,19 +178,8 @@ def start_ray() -> Any:
     return ray
 
 
-def _knock(address: str) -> None:
-    """Connect to HOST:PORT once: Ray itself tries for minutes. Other addresses are left to it."""
-    host, _, port = address.rpartition(":")
-    if host and port.isdecimal() and "/" not in host:
-        socket.create_connection((host, int(port)), timeout=10).close()
-
-
 def pick_there(pick: Callable[[str, str], str], device: str) -> str:
-    """Return the engine that a copy would pick for itself: the head may be without a GPU.
-
-    Args:
-        pick: :func:`fsdpo_data.engines.load.pick_engine`.
-        device: ``auto``, ``cpu`` or ``cuda``.
+    """Return the engine that a copy would ``pick`` for itself: the head may be without a GPU.
 
     Raises:
         Unavailable: if there is no engine where copies run.

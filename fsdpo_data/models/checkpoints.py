@@ -22,13 +22,9 @@ def load_checkpoint(
 ) -> tuple[Any, Any]:
     """Load a tokenizer and a model; weights come from safetensors only.
 
-    Args:
-        auto_class: The ``AutoModelFor…`` to load it as.
-        weights: What to load.
-        dtype: ``auto`` (the checkpoint's own), ``float32``, ``bfloat16`` or ``float16``.
-        expected: What should have been there, for the message.
-        field: What names the checkpoint, for the message.
-        configure: Changes the checkpoint's config before its weights are loaded.
+    ``auto_class`` is the ``AutoModelFor…`` to load it as, ``dtype`` one of torch's or ``auto``,
+    the checkpoint's own. ``configure`` changes the config before the weights are loaded.
+    ``expected`` and ``field`` say in the message what should have been there, and what names it.
 
     Raises:
         Unavailable: if it cannot be loaded.

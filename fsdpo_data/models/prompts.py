@@ -106,11 +106,8 @@ def get_template(
 ) -> Template:
     """Return the template called ``name``.
 
-    Args:
-        name: ``alpaca@1``, or ``alpaca`` for the latest of that name.
-        tokenizer_path: Model directory or Hub repository; the chat templates need it.
-        revision: Commit of ``tokenizer_path`` on the Hub.
-        system: System message; the chat templates only.
+    ``alpaca`` is the latest of ``alpaca@1`` and its like. The chat templates, and they alone, need
+    the directory or Hub repository of a tokenizer, and may take a system message.
 
     Raises:
         InputError: if there is no such template, or the chat templates lack a tokenizer that has

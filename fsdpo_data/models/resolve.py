@@ -62,12 +62,10 @@ MODELS = Table(__file__, lambda _name, **told: Model(**told))
 
 
 def resolve(name: str, template: str | None = None) -> ResolvedModel:
-    """Pin down the model called ``name``, and how to ask it.
+    """Pin down a model, and how to ask it: by default with its own template, or its chat template.
 
-    Args:
-        name: A name of ``MODELS``, a local directory, or ``org/name`` with an optional
-            ``@revision``.
-        template: Prompt template; by default the model's own, or its chat template.
+    ``name`` is one of ``MODELS``, a local directory, or ``org/name`` with an optional
+    ``@revision``.
 
     Raises:
         InputError: if there is no such model, directory, revision or template.
@@ -82,9 +80,6 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
 
 def resolve_weights(name: str) -> Weights:
     """Pin down which weights ``name`` stands for, for who brings prompts along.
-
-    Args:
-        name: As :func:`resolve` takes it.
 
     Raises:
         InputError: if there is no such model, directory or revision.

@@ -31,14 +31,10 @@ def load_error(error: Exception) -> str:
 
 @contextmanager
 def budget(what: str, steps: int = STEPS) -> Iterator[None]:
-    """Stop the functions called within after a number of lines.
+    """Stop the functions called within, named ``what``, after a number of lines, calls and returns.
 
     A thread cannot be killed, and a process for each prompt would cost more than the prompt. Not
     covered: memory, and single calls into C.
-
-    Args:
-        what: What runs, for the message.
-        steps: Lines, calls and returns that it may take.
 
     Raises:
         InputError: when they are spent.

@@ -54,14 +54,9 @@ def load_problems(
 ) -> ProblemSet:
     """Load the problems of every source in ``names``.
 
-    Args:
-        names: ``embedded``, a name of ``datasets``, ``org/name[@revision][:config]`` on the Hub,
-            or a file, directory or glob.
-        split: Split to read.
-        limit: Problems wanted at most. Which ones depends on ``seed`` and their content, not on
-            their order, and the choice for 10 is part of the choice for 100.
-        seed: For ``limit``, and for the embedded world.
-        datasets: The Hub datasets known by a short name.
+    A source is ``embedded``, a name of ``datasets``, ``org/name[@revision][:config]`` on the Hub,
+    or a file, directory or glob. Which problems are among ``limit`` depends on ``seed`` and their
+    content, not on their order, and the choice for 10 is part of the choice for 100.
 
     Raises:
         InputError: if a source does not exist, is empty, or holds nothing that is a problem.

@@ -12,8 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +34,8 @@ T = TypeVar("T")
 _PASSING = (429, 500, 502, 503, 504)
 _ATTEMPTS = 6
 _LONGEST_WAIT = 60.0
+#: What most calls of the Hub's client want to be told.
+_DATASET: dict[str, Any] = {"repo_type": "dataset"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +71,17 @@ def plan_push(root: Path, name: str, *, branch: str = "main", remote: Remote | N
         InputError: if ``name`` is no repository name, or the manifest holds what nobody may see.
         Unavailable: if there is no token, or the Hub cannot be reached or refuses.
     """
-    repo = _repo(root, name)
-    manifest = validate(root)
-    _refuse_secrets(root, manifest)
-    with hub_errors(repo):
-        if remote is None:
-            remote = patiently(partial(Remote.read, _api(), repo, branch))
-        return _plan(repo, branch, root, manifest, remote)
-
-
-def _repo(root: Path, name: str) -> HubRepo:
     repo = HubRepo.parse(name, "dataset")
     if repo is None or repo.revision:
         raise InputError(f"{name!r} is no repository name: expected org/name, with no @revision.")
     way_out = f"push {root} again later: it goes on where it stopped"
-    return HubRepo(name, "dataset", needs="write", way_out=way_out)
+    repo = replace(repo, needs="write", way_out=way_out)
+    manifest = validate(root)
+    _refuse_secrets(root, manifest)
+    with hub_errors(repo):
+        if remote is None:
+            remote = patiently(Remote.read, _api(), repo, branch)
+        return _plan(repo, branch, root, manifest, remote)
 
 
 def _api() -> HfApi:
@@ -145,19 +142,16 @@ def push(plan: Plan, *, public: bool = False, progress: Progress) -> str:
         api = _api()
         name, remote = plan.repo.name, plan.remote
         if remote.private is None:
-            make = partial(api.create_repo, repo_type="dataset", private=not public, exist_ok=True)
-            patiently(partial(make, name))
+            patiently(api.create_repo, name, private=not public, exist_ok=True, **_DATASET)
         if remote.new_branch:
-            branch = partial(api.create_branch, repo_type="dataset", exist_ok=True)
-            patiently(partial(branch, name, branch=plan.branch))
+            patiently(api.create_branch, name, branch=plan.branch, exist_ok=True, **_DATASET)
         progress.phase("upload", max(1, len(plan.send)))
         commit = _commit(api, plan) if plan.commits else str(remote.head)
         progress.advance(max(1, len(plan.send)))
         progress.phase("tag", 1)
         _tag(api, plan, commit)
         if public and remote.private:
-            settings = partial(api.update_repo_settings, repo_type="dataset", private=False)
-            patiently(partial(settings, name))
+            patiently(api.update_repo_settings, name, private=False, **_DATASET)
         progress.advance(1)
         progress.phase("read back", len(plan.contents))
         _read_back(api, plan)
@@ -170,29 +164,27 @@ def _commit(api: HfApi, plan: Plan) -> str:
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
     from huggingface_hub.errors import HfHubHTTPError
 
+    name = plan.repo.name
     operations: list[Any] = [CommitOperationAdd(each.path, each.source) for each in plan.send]
     operations += [CommitOperationDelete(path) for path in plan.remove]
-    parent = plan.remote.head or patiently(partial(Remote.read, api, plan.repo, plan.branch)).head
-    commit = partial(
-        api.create_commit,
-        plan.repo.name,
-        operations,
-        commit_message=plan.tag,
-        repo_type="dataset",
-        revision=plan.branch,
-        parent_commit=parent,
+    parent = plan.remote.head or patiently(Remote.read, api, plan.repo, plan.branch).head
+    message, where = (
+        {"commit_message": plan.tag},
+        {"revision": plan.branch, "parent_commit": parent},
     )
     try:
-        return str(patiently(commit).oid)
+        make = api.create_commit
+        commit = patiently(make, name, operations, commit_message=plan.tag, **where)
+        return str(commit.oid)
     except HfHubHTTPError as error:
         if error.response.status_code != 412:
             raise
-    now = patiently(partial(Remote.read, api, plan.repo, plan.branch))
+    now = patiently(Remote.read, api, plan.repo, plan.branch)
     # If the Hub's answer was lost, our own commit looks like somebody else's.
     if now.head and not now.changed(plan.contents) and not now.surplus(plan.contents):
         return now.head
     raise Unavailable(
-        f"{plan.repo.name}: somebody else has pushed since this push began (branch {plan.branch} "
+        f"{name}: somebody else has pushed since this push began (branch {plan.branch} "
         f"is now at {now.head}). Nothing of yours was committed. See {plan.repo.url}/commits, then "
         "push again; files that arrived are not sent twice."
     )
@@ -201,23 +193,23 @@ def _commit(api: HfApi, plan: Plan) -> str:
 def _tag(api: HfApi, plan: Plan, commit: str) -> None:
     from huggingface_hub.errors import HfHubHTTPError
 
-    tag = partial(api.create_tag, plan.repo.name, tag=plan.tag, repo_type="dataset")
+    name = plan.repo.name
     try:
-        patiently(partial(tag, revision=commit))
+        patiently(api.create_tag, name, tag=plan.tag, revision=commit, **_DATASET)
     except HfHubHTTPError as error:
         if error.response.status_code != 409:
             raise
-        refs = api.list_repo_refs(plan.repo.name, repo_type="dataset")
+        refs = api.list_repo_refs(name, **_DATASET)
         if {each.name: each.target_commit for each in refs.tags}[plan.tag] != commit:
             raise Unavailable(
-                f"{plan.repo.name}: somebody else has taken the tag {plan.tag} meanwhile. Your "
+                f"{name}: somebody else has taken the tag {plan.tag} meanwhile. Your "
                 f"files are on {plan.branch} at {commit}. Push again to have them tagged."
             ) from None
 
 
 def _read_back(api: HfApi, plan: Plan) -> None:
     """Compare what the Hub has under the tag with what was sent, digest by digest."""
-    there = Remote(files=patiently(partial(listing, api, plan.repo, plan.tag)))
+    there = Remote(files=patiently(listing, api, plan.repo, plan.tag))
     wrong = [each.path for each in there.changed(plan.contents)]
     wrong += there.surplus(plan.contents)
     if wrong:
@@ -227,18 +219,18 @@ def _read_back(api: HfApi, plan: Plan) -> None:
         )
 
 
-def patiently(action: Callable[[], T]) -> T:
-    """Call ``action``, and again while the Hub is too busy, for as long as it asks to wait."""
+def patiently(action: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """Call a function, and again while the Hub is too busy, for as long as it asks to wait."""
     from huggingface_hub.errors import HfHubHTTPError
 
     for attempt in range(1, _ATTEMPTS):
         try:
-            return action()
+            return action(*arguments, **options)
         except HfHubHTTPError as error:
             if error.response.status_code not in _PASSING:
                 raise
             time.sleep(_wait(error.response.headers.get("Retry-After", ""), attempt))
-    return action()
+    return action(*arguments, **options)
 
 
 def _wait(retry_after: str, attempt: int) -> float:

@@ -59,7 +59,7 @@ class GroupBatch:
         chosen_P: Index of each pair's preferred solution among the S.
         rejected_P: Index of the other.
         tree: If the prompt is shared, ``branch_ST``, ``row_S`` and ``place_RL`` of
-            :func:`fsdpo_data.engines.tree_attention.tree_attention`.
+            :func:`fsdpo_data.engines.sharing.tree_attention`.
     """
 
     input_ids_RL: Tensor

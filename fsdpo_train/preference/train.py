@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.logprobs import model_inputs, return_logprobs
-from fsdpo_data.engines.tree_attention import can_share_prompts
+from fsdpo_data.engines.sharing import can_share_prompts
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.preference.data import Collator, Prepared, prepare, training_rows
 from fsdpo_train.preference.groups import to_table

@@ -8,8 +8,8 @@ torch = pytest.importorskip("torch")
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
 from fsdpo_data.engines.logprobs import token_logprobs  # noqa: E402
+from fsdpo_data.engines.sharing import use_tree_attention  # noqa: E402
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded  # noqa: E402
-from fsdpo_data.engines.tree_attention import use_tree_attention  # noqa: E402
 from fsdpo_train.config import LOSSES, PreferenceSpec  # noqa: E402
 from fsdpo_train.preference.groups import Group, collate_groups, to_table  # noqa: E402
 from fsdpo_train.preference.loss import Solutions, preference_loss, step_weights  # noqa: E402

@@ -20,11 +20,8 @@ from fsdpo_data.models.resolve import Weights
 class ScriptedSampler:
     """Replays the ``completions.jsonl`` of an earlier run, matched by prompt.
 
-    The file is indexed once and read piece by piece, so it may be larger than memory.
-
-    Args:
-        weights: The model that is said to have written them.
-        options: ``replay`` holds them, one ``{"prompt": …, "completions": […]}`` a line.
+    The file holds one ``{"prompt": …, "completions": […]}`` a line. It is indexed once and read
+    piece by piece, so it may be larger than memory. ``weights`` are said to have written them.
     """
 
     def __init__(self, weights: Weights, options: SamplerOptions) -> None:
@@ -64,11 +61,7 @@ class ScriptedSampler:
 
 
 class FixedSampler:
-    """Completes prompts from a table; for tests and examples.
-
-    Args:
-        texts: The completions of each prompt.
-    """
+    """Completes prompts from a table of their completions; for tests and examples."""
 
     model = ModelRef("fixed", "0")
 
@@ -97,27 +90,24 @@ def _index(path: Path) -> dict[bytes, tuple[int, int]]:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                spans[_key(_prompt(path, number, line))] = (start, len(line))
+                try:
+                    record = orjson.loads(line)
+                    prompt, told = str(record["prompt"]), isinstance(record["completions"], list)
+                except (ValueError, KeyError, TypeError):
+                    told = False
+                if not told:
+                    raise _unusable(
+                        path,
+                        f"line {number}: expected one JSON object with `prompt` and `completions`, "
+                        "as in the completions.jsonl of a run.",
+                    )
+                spans[_key(prompt)] = (start, len(line))
                 start += len(line)
     except OSError as error:
         raise _unusable(path, f"{error.strerror}. Expected recorded completions.") from None
     if not spans:
         raise _unusable(path, "the file is empty. Expected recorded completions.")
     return spans
-
-
-def _prompt(path: Path, number: int, line: bytes) -> str:
-    try:
-        record = orjson.loads(line)
-        if isinstance(record["completions"], list):
-            return str(record["prompt"])
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise _unusable(
-        path,
-        f"line {number}: expected one JSON object with `prompt` and `completions`, as in the "
-        "completions.jsonl of a run.",
-    )
 
 
 def _unusable(path: Path, message: str) -> InputError:

@@ -79,8 +79,12 @@ class TransformersSampler:
         self, batch: Sequence[Request], seeds: Sequence[int], spec: SamplingSpec
     ) -> list[Completion]:
         """Decode a batch in rounds; a row that has ended leaves it, so none waits for the last."""
+        import numpy as np
+
         started = time.perf_counter()
-        uniforms = _uniforms(seeds, max(room for *_, room in batch))
+        longest = max(room for *_, room in batch)
+        # Row i depends on seeds[i] only.
+        uniforms = np.stack([np.random.default_rng(seed).random(longest) for seed in seeds])
         rows: list[list[int]] = [[] for _ in batch]
         alive, done, length = list(range(len(batch))), 0, ROUND
         while alive:
@@ -153,10 +157,8 @@ class TransformersSampler:
 class InverseCdf:
     """A logits processor that draws from the nucleus with given uniforms, and leaves one token.
 
-    Args:
-        prompt_width: Columns of the batch that are prompt.
-        uniforms: One row per sequence, one column per generated token, in [0, 1).
-        spec: Temperature and top-p.
+    ``uniforms``, in [0, 1), have one row per sequence and one column per generated token, which
+    begin at ``prompt_width``.
     """
 
     def __init__(self, prompt_width: int, uniforms: np.ndarray, spec: SamplingSpec) -> None:
@@ -183,13 +185,6 @@ class InverseCdf:
         if tokens is not None:
             drawn = tokens.gather(-1, drawn)
         return torch.full_like(scores, -torch.inf).scatter(-1, drawn, 0.0)
-
-
-def _uniforms(seeds: Sequence[int], length: int) -> np.ndarray:
-    """Return [sequences, length] uniforms; row i depends on ``seeds[i]`` only."""
-    import numpy as np
-
-    return np.stack([np.random.default_rng(seed).random(length) for seed in seeds])
 
 
 def _eos_ids(net: Any, tokenizer: Any) -> list[int]:

@@ -130,13 +130,18 @@ def start_engine(weights: Weights, options: EngineOptions, **arguments: Any) -> 
         Unavailable: if vLLM is missing or cannot start here.
     """
     vllm = import_vllm()
+    from vllm.platforms import current_platform
+
+    # After a prefill in pieces vLLM rewinds the request's generator, which a CPU generator cannot
+    # do ("CPU Generator does not use offset"); so there prompts are prefilled whole.
+    on_cpu = {"enforce_eager": True, "enable_chunked_prefill": False}
     dtype: str = options.dtype
     if dtype == "auto":
         # vLLM's own ``auto`` casts float32 checkpoints to half precision; ours does not.
         dtype = str(load_config(weights).dtype or "auto").removeprefix("torch.")
     every = {
         "dtype": dtype,
-        **_cpu_defaults(),
+        **(on_cpu if current_platform.is_cpu() else {}),
         **arguments,
         **options.engine_args,
     }
@@ -164,14 +169,3 @@ def can_run() -> bool:
     except Exception:  # a vLLM that cannot even be imported does not run
         return False
     return not current_platform.is_unspecified()
-
-
-def _cpu_defaults() -> dict[str, Any]:
-    """Return the arguments without which vLLM does not do what is promised on CPUs."""
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu():
-        return {}
-    # After a prefill in pieces vLLM rewinds the request's generator, which a CPU generator cannot
-    # do ("CPU Generator does not use offset"); so prompts are prefilled whole.
-    return {"enforce_eager": True, "enable_chunked_prefill": False}

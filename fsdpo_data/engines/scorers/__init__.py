@@ -23,21 +23,15 @@ class Scorer(Protocol):
     model: ModelRef
 
     def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
-        """Score every step of every item, in the items' order.
+        """Return for each item, in their order, one number in [0, 1] per step.
 
-        Returns:
-            For each item one number in [0, 1] per step, or None where the item is longer than the
-            model reads: a step that was not read has no reward.
+        None where it is longer than the model reads: a step that was not read has no reward.
         """
         ...
 
 
 class TableScorer:
-    """Rewards solutions from a table of texts; for tests and examples.
-
-    Args:
-        rewards: The rewards of each text, one per step.
-    """
+    """Rewards solutions from a table of texts, one per step; for tests and examples."""
 
     model = ModelRef("table", "0")
 

@@ -72,11 +72,9 @@ class NetScorer(EncodedScorer):
 
 
 def by_length(lengths: dict[int, int], batch_tokens: int) -> Iterator[list[int]]:
-    """Cut items into batches of like length, longest first, each within a budget of tokens.
+    """Cut items, of so many tokens, into batches of like length, longest first.
 
-    Args:
-        lengths: Tokens of each item.
-        batch_tokens: Items times the longest of them; an item above it is a batch of its own.
+    Items times the longest of them are within ``batch_tokens``, or the batch is a single item.
     """
     batch: list[int] = []
     for index in sorted(lengths, key=lambda index: -lengths[index]):

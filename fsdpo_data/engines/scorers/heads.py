@@ -7,7 +7,7 @@ once for all its solutions: their forward passes start from its keys and values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.tokens import padded
@@ -84,6 +84,7 @@ class PrmScorer(NetScorer):
     ) -> Iterator[tuple[list[int], torch.Tensor]]:
         """Run each prompt once, then its solutions from its keys and values."""
         import torch
+        from transformers import DynamicCache
 
         firsts = [encoded[group[0]] for group in groups]
         prompts = [each.ids[: each.n_prompt] for each in firsts]
@@ -96,6 +97,9 @@ class PrmScorer(NetScorer):
         lengths = {index: len(encoded[index].ids) - encoded[index].n_prompt for index in row_of}
         for batch in by_length(lengths, self._batch_tokens):
             rows = torch.tensor([row_of[index] for index in batch], device=self._device)
+            own = DynamicCache(config=self._net.config)  # a forward pass appends to its cache
+            for place, layer in enumerate(cache.layers):
+                own.update(layer.keys[rows], layer.values[rows], place)
             tails = [encoded[index].ids[encoded[index].n_prompt :] for index in batch]
             ids, mask = padded(tails, self._pad, self._device)
             mask = torch.cat([prompt_mask[rows], mask], dim=1)
@@ -104,7 +108,7 @@ class PrmScorer(NetScorer):
                 input_ids=ids,
                 attention_mask=mask,
                 position_ids=(mask.cumsum(-1) - 1)[:, -width:],
-                past_key_values=self._selected(cache, rows),
+                past_key_values=own,
                 use_cache=True,
             ).logits
             readouts = [
@@ -112,15 +116,6 @@ class PrmScorer(NetScorer):
                 for index in batch
             ]
             yield batch, _at_steps(logits, readouts)
-
-    def _selected(self, cache: Any, rows: torch.Tensor) -> Any:
-        # A forward pass appends to its cache, so each batch has one of its own.
-        from transformers import DynamicCache
-
-        selected = DynamicCache(config=self._net.config)
-        for index, layer in enumerate(cache.layers):
-            selected.update(layer.keys[rows], layer.values[rows], index)
-        return selected
 
 
 def _at_steps(logits: torch.Tensor, readouts: Sequence[Sequence[int]]) -> torch.Tensor:

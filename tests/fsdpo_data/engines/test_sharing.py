@@ -17,8 +17,8 @@ from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import SteppedText  # noqa: E402
 from fsdpo_data.engines.scorers.heads import PrmScorer  # noqa: E402
 from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer  # noqa: E402
+from fsdpo_data.engines.sharing import can_share_prompts  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
-from fsdpo_data.engines.tree_attention import can_share_prompts  # noqa: E402
 from fsdpo_data.models.resolve import Weights  # noqa: E402
 
 SIZES: dict[str, Any] = dict(
