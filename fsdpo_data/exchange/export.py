@@ -57,20 +57,16 @@ def export(root: Path, name: str, out: Path) -> Exported:
         out.mkdir(parents=True, exist_ok=True)
         for path, value in form.extra.items():
             write_atomic(out / path, json.dumps(value, indent=2).encode() + b"\n")
+        as_list = form.file.endswith(".json")
+        first, between, end = (b"[\n", b",\n", b"\n]\n") if as_list else (b"", b"\n", b"\n")
         with whole(found.file) as file:
-            for piece in _pieces(rows, found, as_list=form.file.endswith(".json")):
-                file.write(piece.encode())
+            for row in rows:
+                file.write(between if found.rows else first)
+                file.write(json.dumps(row, ensure_ascii=False).encode())
+                found.rows += 1
+            if found.rows or as_list:
+                file.write(end if found.rows else b"[]\n")
     return found
-
-
-def _pieces(rows: Iterable[Row], found: Exported, *, as_list: bool) -> Iterator[str]:
-    """Yield the text of a file, a row at a time, and count the rows."""
-    for row in rows:
-        before = ("[\n" if found.rows == 0 else ",\n") if as_list else ""
-        yield before + json.dumps(row, ensure_ascii=False) + ("" if as_list else "\n")
-        found.rows += 1
-    if as_list:
-        yield "\n]\n" if found.rows else "[]\n"
 
 
 def _converted(rows: Iterable[Row], form: Format, left_out: Counter[str]) -> Iterator[Row]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,8 +53,13 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
     with explained(out.parent, saved=0):
         out.parent.mkdir(parents=True, exist_ok=True)
         with whole(out) as file:
-            for row in _rows(source, name, style, found):
-                file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+            for record in read_records(source):
+                found.read += 1
+                for solution in _solutions(record, name, found):
+                    found.rows += 1
+                    found.steps.update(label >= 0.5 for label in solution.labels)
+                    row = json.dumps(_row(solution, style), ensure_ascii=False)
+                    file.write(row.encode() + b"\n")
             if not found.rows:
                 first = f" First: {found.set_aside[0]['reason']}." if found.set_aside else ""
                 raise InputError(
@@ -70,15 +74,6 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
 def quarantine(out: Path) -> Path:
     """Return where the rows go that cannot be read."""
     return out.with_suffix(".quarantine.jsonl")
-
-
-def _rows(source: Path, name: str, template: Template, found: Imported) -> Iterator[dict[str, Any]]:
-    for record in read_records(source):
-        found.read += 1
-        for each in _solutions(record, name, found):
-            found.rows += 1
-            found.steps.update(label >= 0.5 for label in each.labels)
-            yield _row(each, template)
 
 
 def _solutions(record: Record, name: str, found: Imported) -> list[Stepwise]:

@@ -8,12 +8,11 @@ edited: a change is a new number, and a bare name means the latest one.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from fsdpo_data.core.errors import InputError, Unavailable, install
+from fsdpo_data.core.errors import InputError, Unavailable, install, nearest
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.tables import Table
 from fsdpo_data.hub.client import HubRepo, explain
@@ -114,14 +113,27 @@ def get_template(
             a chat template.
     """
     template = TEMPLATES[full_name(name)]
-    if template.name in _CHAT:
-        return _chat_template(template, tokenizer_path, revision, system)
-    if system is not None:
+    if template.name not in _CHAT:
+        if system is not None:
+            raise InputError(
+                f"template {name} takes no system message: its text is fixed. "
+                "Use the template chat, or drop the system message."
+            )
+        return template
+    if tokenizer_path is None:
         raise InputError(
-            f"template {name} takes no system message: its text is fixed. "
-            "Use the template chat, or drop the system message."
+            f"template {template.name} is the model's own chat template, so it needs a model: "
+            "name one whose tokenizer has a chat template, or choose another template."
         )
-    return template
+    chat = ChatFormat(load_tokenizer(tokenizer_path, revision), system)
+    try:
+        chat.render("")
+    except Exception as error:  # Jinja and its templates raise whatever they like
+        raise InputError(
+            f"the chat template of {tokenizer_path} cannot be used: {error}. Choose another "
+            "template" + (", or drop the system message." if system is not None else ".")
+        ) from None
+    return dataclasses.replace(template, chat=chat)
 
 
 def full_name(name: str) -> str:
@@ -136,29 +148,8 @@ def full_name(name: str) -> str:
     if versions:
         return max(versions, key=lambda known: int(known.partition("@")[2]))
     names = sorted({known.partition("@")[0] for known in TEMPLATES})
-    near = difflib.get_close_matches(name.partition("@")[0], names, n=3, cutoff=0.4)
-    raise InputError(
-        f"no template {name!r}. Nearest: {', '.join(near) or 'none'}. All: {', '.join(TEMPLATES)}."
-    )
-
-
-def _chat_template(
-    template: Template, path: str | None, revision: str | None, system: str | None
-) -> Template:
-    if path is None:
-        raise InputError(
-            f"template {template.name} is the model's own chat template, so it needs a model: "
-            "name one whose tokenizer has a chat template, or choose another template."
-        )
-    chat = ChatFormat(load_tokenizer(path, revision), system)
-    try:
-        chat.render("")
-    except Exception as error:  # Jinja and its templates raise whatever they like
-        raise InputError(
-            f"the chat template of {path} cannot be used: {error}. Choose another template"
-            + (", or drop the system message." if system is not None else ".")
-        ) from None
-    return dataclasses.replace(template, chat=chat)
+    near = nearest(name.partition("@")[0], names)
+    raise InputError(f"no template {name!r}.{near} All: {', '.join(TEMPLATES)}.")
 
 
 def load_tokenizer(path: str, revision: str | None = None) -> Any:

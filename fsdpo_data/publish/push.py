@@ -168,14 +168,9 @@ def _commit(api: HfApi, plan: Plan) -> str:
     operations: list[Any] = [CommitOperationAdd(each.path, each.source) for each in plan.send]
     operations += [CommitOperationDelete(path) for path in plan.remove]
     parent = plan.remote.head or patiently(Remote.read, api, plan.repo, plan.branch).head
-    message, where = (
-        {"commit_message": plan.tag},
-        {"revision": plan.branch, "parent_commit": parent},
-    )
+    options = {"commit_message": plan.tag, "revision": plan.branch, "parent_commit": parent}
     try:
-        make = api.create_commit
-        commit = patiently(make, name, operations, commit_message=plan.tag, **where)
-        return str(commit.oid)
+        return str(patiently(api.create_commit, name, operations, **options, **_DATASET).oid)
     except HfHubHTTPError as error:
         if error.response.status_code != 412:
             raise
@@ -229,11 +224,7 @@ def patiently(action: Callable[..., T], *arguments: Any, **options: Any) -> T:
         except HfHubHTTPError as error:
             if error.response.status_code not in _PASSING:
                 raise
-            time.sleep(_wait(error.response.headers.get("Retry-After", ""), attempt))
+            told = error.response.headers.get("Retry-After", "")
+            asked = float(told) if told.isdigit() else 2.0 ** (attempt - 1)
+            time.sleep(min(asked, _LONGEST_WAIT))
     return action(*arguments, **options)
-
-
-def _wait(retry_after: str, attempt: int) -> float:
-    """Return seconds to wait: as many as the Hub asks for, else twice as many each time."""
-    asked = float(retry_after) if retry_after.isdigit() else 2.0 ** (attempt - 1)
-    return min(asked, _LONGEST_WAIT)

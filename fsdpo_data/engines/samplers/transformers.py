@@ -9,17 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import DynamicCache, GenerationConfig, LogitsProcessorList
+from transformers.cache_utils import DynamicLayer
 
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.samplers.tokens import CompletionDecoder, cut_at_stop, encode_prompt, padded
 from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
 from fsdpo_data.models.resolve import Weights
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
 
 #: (position of the prompt in the batch, its ids, sample index, tokens it may generate)
 Request = tuple[int, list[int], int, int]
@@ -79,8 +80,6 @@ class TransformersSampler:
         self, batch: Sequence[Request], seeds: Sequence[int], spec: SamplingSpec
     ) -> list[Completion]:
         """Decode a batch in rounds; a row that has ended leaves it, so none waits for the last."""
-        import numpy as np
-
         started = time.perf_counter()
         longest = max(room for *_, room in batch)
         # Row i depends on seeds[i] only.
@@ -107,11 +106,6 @@ class TransformersSampler:
         self, contexts: Sequence[list[int]], uniforms: np.ndarray, length: int, spec: SamplingSpec
     ) -> list[list[int]]:
         """Return up to ``length`` more tokens of each context, padded behind its end."""
-        import torch
-        from transformers import GenerationConfig, LogitsProcessorList
-
-        from fsdpo_data.engines.samplers.cache import make_cache
-
         inputs, mask = padded(contexts, self._pad, self._device, left=True)
         width = inputs.shape[1]
         processors = LogitsProcessorList()
@@ -162,16 +156,12 @@ class InverseCdf:
     """
 
     def __init__(self, prompt_width: int, uniforms: np.ndarray, spec: SamplingSpec) -> None:
-        import torch
-
         self._prompt_width = prompt_width
         self._uniforms = torch.from_numpy(uniforms)
         self._spec = spec
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return scores that are -inf but for the token drawn in each row."""
-        import torch
-
         step = input_ids.shape[1] - self._prompt_width
         u = self._uniforms[:, step : step + 1].to(scores.device)
         probs, tokens = (scores.double() / self._spec.temperature).softmax(-1), None
@@ -196,3 +186,48 @@ def _eos_ids(net: Any, tokenizer: Any) -> list[int]:
     # The repository's other sampling defaults (top-k, penalties) are not part of the spec.
     net.generation_config = type(net.generation_config)()
     return list(ids)
+
+
+class InPlaceLayer(DynamicLayer):  # type: ignore[misc]
+    """Keys and values of full attention, in a room to spare that doubles when it is used up.
+
+    transformers' own layer joins what is there and what is new to a new tensor for every token. On
+    a CPU that is most of the time a small model takes, as every one of them is fresh memory.
+    """
+
+    keys: torch.Tensor
+    values: torch.Tensor
+    _room: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append ``[batch, heads, new, width]`` keys and values; return all there are."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        start = self.get_seq_length()
+        end = start + key_states.shape[2]
+        if self._room is None or end > self._room[0].shape[2]:
+            self._room = _more_room(key_states, self.keys), _more_room(value_states, self.values)
+        for room, new in zip(self._room, (key_states, value_states), strict=True):
+            room[:, :, start:end] = new
+        self.keys, self.values = (room[:, :, :end] for room in self._room)
+        return self.keys, self.values
+
+
+def _more_room(new: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+    """Return room for twice what there will be, with what was there before in its place."""
+    held = before.shape[2] if before.numel() else 0
+    room = new.new_empty((*new.shape[:2], 2 * (held + new.shape[2]), new.shape[3]))
+    if held:
+        room[:, :, :held] = before
+    return room
+
+
+def make_cache(config: Any) -> DynamicCache:
+    """Return an empty cache for a model; layers that keep less than everything are its own."""
+    cache = DynamicCache(config=config)
+    cache.layers = [
+        InPlaceLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers
+    ]
+    return cache

@@ -7,7 +7,10 @@ once for all its solutions: their forward passes start from its keys and values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
 
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.tokens import padded
@@ -21,10 +24,6 @@ from fsdpo_data.engines.sharing import (
 )
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded
 from fsdpo_data.models.resolve import Weights
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 #: Prompts whose keys and values are held at a time.
 SHARED_PROMPTS = 32
@@ -52,8 +51,6 @@ class PrmScorer(NetScorer):
 
     def _can_share(self) -> bool:
         """Try it on two solutions of one prompt, each token of theirs a step."""
-        import torch
-
         ends = range(N_PROMPT, N_PROMPT + N_SOLUTION)
         steps = [*[PROMPT] * N_PROMPT, *range(N_SOLUTION)]
         both = [Encoded(ids, steps, list(ends), N_SOLUTION) for ids in probe_ids(self._net)]
@@ -63,7 +60,7 @@ class PrmScorer(NetScorer):
             lambda: torch.cat([rows for _, rows in self._shared([[0, 1]], dict(enumerate(both)))]),
         )
 
-    def _batches(self, encoded: dict[int, Encoded]) -> Iterator[tuple[list[int], torch.Tensor]]:
+    def _batches(self, encoded: dict[int, Encoded]) -> Iterator[tuple[list[int], Tensor]]:
         """Yield the items of each batch and the logits of their steps [B, K]."""
         shared, alone = _by_prompt(encoded) if self._share else ([], list(encoded))
         for start in range(0, len(shared), SHARED_PROMPTS):
@@ -73,7 +70,7 @@ class PrmScorer(NetScorer):
         for batch in by_length(lengths, self._batch_tokens):
             yield batch, self._logits([encoded[index] for index in batch])
 
-    def _logits(self, batch: Sequence[Encoded]) -> torch.Tensor:
+    def _logits(self, batch: Sequence[Encoded]) -> Tensor:
         """Run whole sequences, padded on the right."""
         ids, mask = padded([each.ids for each in batch], self._pad, self._device)
         logits = self._net(input_ids=ids, attention_mask=mask, use_cache=False).logits
@@ -81,11 +78,8 @@ class PrmScorer(NetScorer):
 
     def _shared(
         self, groups: Sequence[Sequence[int]], encoded: dict[int, Encoded]
-    ) -> Iterator[tuple[list[int], torch.Tensor]]:
+    ) -> Iterator[tuple[list[int], Tensor]]:
         """Run each prompt once, then its solutions from its keys and values."""
-        import torch
-        from transformers import DynamicCache
-
         firsts = [encoded[group[0]] for group in groups]
         prompts = [each.ids[: each.n_prompt] for each in firsts]
         ids, prompt_mask = padded(prompts, self._pad, self._device, left=True)
@@ -118,10 +112,8 @@ class PrmScorer(NetScorer):
             yield batch, _at_steps(logits, readouts)
 
 
-def _at_steps(logits: torch.Tensor, readouts: Sequence[Sequence[int]]) -> torch.Tensor:
+def _at_steps(logits: Tensor, readouts: Sequence[Sequence[int]]) -> Tensor:
     """Return the logits of steps [B, K], float32; what is past a row's own steps means nothing."""
-    import torch
-
     width = max(map(len, readouts))
     filled = [[*each, *[0] * (width - len(each))] for each in readouts]
     return at_readouts(logits.float(), torch.tensor(filled, device=logits.device))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+
+from torch import Tensor
 
 from fsdpo_data.engines.logprobs import check_architecture, token_logprobs
 from fsdpo_data.engines.options import ScorerOptions
@@ -13,9 +14,6 @@ from fsdpo_data.engines.scorers.encoded import NetScorer, by_length
 from fsdpo_data.engines.sharing import decoder_of
 from fsdpo_data.engines.step_tokens import Encoded
 from fsdpo_data.models.resolve import Weights
-
-if TYPE_CHECKING:
-    import torch
 
 
 class LikelihoodScorer(NetScorer):
@@ -48,7 +46,7 @@ class LikelihoodScorer(NetScorer):
                     [float(row[a - 1 : b - 1].sum().exp()) for a, b in pairwise(starts)],
                 )
 
-    def _logprobs(self, batch: Sequence[Encoded]) -> torch.Tensor:
+    def _logprobs(self, batch: Sequence[Encoded]) -> Tensor:
         """Return log π of every token after the first, shape [B, T - 1]."""
         ids, mask = padded([each.ids for each in batch], self._pad, self._device)
         hidden = decoder_of(self._net)(

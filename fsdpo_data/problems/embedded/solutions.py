@@ -50,7 +50,11 @@ def demonstration(problem: Problem, rng: random.Random, error_rate: float = 0.0)
             equation = _slip(problem, node, equation, rng)
         values.append(equation[3])
         answer = f" The answer is: {values[-1]}" if i == len(nodes) - 1 else "\n"
-        steps.append(f"Step {i + 1}: {_say(problem, node, equation, rng)}{answer}")
+        left, op, right, result = equation
+        said = rng.choice(words().say[str(node[0])]).format(
+            who=node[4], thing=problem.metadata["thing"], eq=f"{left} {op} {right} = {result}"
+        )
+        steps.append(f"Step {i + 1}: {said}{answer}")
     return Demonstration(tuple(steps), "".join(steps), first_wrong_step(problem, steps))
 
 
@@ -104,15 +108,14 @@ def _matching(nodes: Sequence[Node], done: dict[int, int], written: Equation) ->
         i
         for i, node in enumerate(nodes)
         if all(int(x[1:]) in done for x in node[2:4] if isinstance(x, str))  # worked out already
-        and _same(written, _right(node, done))
+        and written in _spellings(_right(node, done))
     ]
     return min(fits, key=lambda i: (i in done, i), default=None)
 
 
-def _same(written: Equation, right: Equation) -> bool:
+def _spellings(right: Equation) -> tuple[Equation, ...]:
     left, op, second, result = right
-    turned = (second, op, left, result) if op in "+*" else right
-    return written in (right, turned)
+    return (right, (second, op, left, result)) if op in "+*" else (right,)
 
 
 def _right(node: Node, values: Sequence[int] | dict[int, int]) -> Equation:
@@ -135,10 +138,3 @@ def _slip(problem: Problem, node: Node, right: Equation, rng: random.Random) -> 
     if wrong[3] == result or not 0 <= wrong[3] < 200:
         wrong = (left, op, second, result + rng.choice((-1, 1)))
     return wrong
-
-
-def _say(problem: Problem, node: Node, equation: Equation, rng: random.Random) -> str:
-    left, op, right, result = equation
-    return rng.choice(words().say[str(node[0])]).format(
-        who=node[4], thing=problem.metadata["thing"], eq=f"{left} {op} {right} = {result}"
-    )

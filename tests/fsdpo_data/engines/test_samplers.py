@@ -14,9 +14,8 @@ from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
-from fsdpo_data.engines.samplers.cache import make_cache
 from fsdpo_data.engines.samplers.tokens import cut_at_stop, encode_prompt
-from fsdpo_data.engines.samplers.transformers import InverseCdf, TransformersSampler
+from fsdpo_data.engines.samplers.transformers import InverseCdf, TransformersSampler, make_cache
 from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_data.models.resolve import Weights, resolve_weights
 
