@@ -26,6 +26,8 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
         SchemaError: if what arrives is not what its manifest says.
         Unavailable: if the Hub cannot be reached, or refuses.
     """
+    from huggingface_hub.errors import RemoteEntryNotFoundError
+
     repo = HubRepo.parse(text, "dataset")
     if repo is None:
         raise InputError(f"{text!r} is no dataset on the Hub: expected org/name or org/name@tag.")
@@ -33,7 +35,14 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
     partial = out.with_name(f".{out.name}.partial")
     with explained(out, saved=0):
         partial.mkdir(parents=True, exist_ok=True)
-    manifest = _manifest(repo, commit, partial)
+    try:
+        _fetch(repo, MANIFEST, commit, partial)
+    except RemoteEntryNotFoundError:
+        raise InputError(
+            f"{repo} has no {MANIFEST}, so fsdpo did not make it. Build from it "
+            f"with `problems={repo.name}`, or load it with `datasets`."
+        ) from None
+    manifest = read_manifest(partial)
     if out.exists():
         if not (out / MANIFEST).is_file() or read_manifest(out) != manifest:
             raise InputError(f"{out} holds something else than {text}. Choose a new `out`.")
@@ -51,19 +60,6 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
         partial.rename(out)
     progress.advance(1)
     return manifest
-
-
-def _manifest(repo: HubRepo, commit: str, partial: Path) -> Manifest:
-    from huggingface_hub.errors import RemoteEntryNotFoundError
-
-    try:
-        _fetch(repo, MANIFEST, commit, partial)
-    except RemoteEntryNotFoundError:
-        raise InputError(
-            f"{repo} has no {MANIFEST}, so fsdpo did not make it. Build from it "
-            f"with `problems={repo.name}`, or load it with `datasets`."
-        ) from None
-    return read_manifest(partial)
 
 
 def _fetch(repo: HubRepo, path: str, commit: str, folder: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
+from typing import Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import Problem
@@ -36,7 +36,13 @@ def make_problems(split: str, count: int, seed: int = 0) -> list[Problem]:
         raise InputError(f"split {split!r}: the embedded world has {', '.join(SPLITS)}.")
     if count < 0:
         raise InputError(f"count {count}: expected 0 or more problems.")
-    return list(islice(_problems(split, seed), count))
+    rng = random.Random(f"{WORLD_VERSION}/{split}/{seed}")
+    made: dict[str, Problem] = {}
+    while len(made) < count:
+        problem = _draw(rng)
+        if problem is not None and problem.split == split:
+            made.setdefault(problem.question, problem)
+    return list(made.values())
 
 
 def split_of(question: str) -> str:
@@ -47,17 +53,6 @@ def split_of(question: str) -> str:
     numbers = " ".join(re.findall(r"\d+", question))
     bucket = hashlib.sha256(numbers.encode()).digest()[0] % 20
     return {0: "test", 1: "validation"}.get(bucket, "train")
-
-
-def _problems(split: str, seed: int) -> Iterator[Problem]:
-    rng = random.Random(f"{WORLD_VERSION}/{split}/{seed}")
-    seen = set()
-    while True:
-        problem = _draw(rng)
-        if problem is None or split_of(problem.question) != split or problem.question in seen:
-            continue
-        seen.add(problem.question)
-        yield problem
 
 
 def _draw(rng: random.Random) -> Problem | None:
@@ -71,18 +66,9 @@ def _draw(rng: random.Random) -> Problem | None:
         return None
     distractor = _distract(story)
     question = " ".join(story.sentences)
-    return Problem(
-        question=question,
-        answer=str(story.amount),
-        source="embedded",
-        split=split_of(question),
-        metadata={
-            "world": WORLD_VERSION,
-            "thing": story.thing,
-            "nodes": story.nodes,
-            "distractor": distractor,
-        },
-    )
+    told: dict[str, Any] = {"world": WORLD_VERSION, "thing": story.thing, "nodes": story.nodes}
+    told["distractor"] = distractor
+    return Problem(question, str(story.amount), "embedded", split_of(question), told)
 
 
 def _plan(rng: random.Random) -> list[Event]:
@@ -115,16 +101,11 @@ def _has(story: Story) -> None:
     story.tell("has", n=n)
 
 
-def _two_kinds(story: Story) -> None:
-    n, m = story.number(5, 50), story.number(2, _SMALL)
-    story.tell("two kinds", n=n, m=m)
-    story.work("two kinds", "+", n, m)
-
-
-def _product(relation: str, story: Story) -> None:
-    n, m = story.number(2, 12), story.number(2, 9)
+def _two_numbers(relation: str, op: str, most: tuple[int, int], story: Story) -> None:
+    least = 5 if op == "+" else 2
+    n, m = story.number(least, most[0]), story.number(2, most[1])
     story.tell(relation, n=n, m=m)
-    story.work(relation, "*", n, m)
+    story.work(relation, op, n, m)
 
 
 def _gain(story: Story) -> None:
@@ -212,9 +193,9 @@ Event = Callable[[Story], None]
 _STARTS: list[tuple[Event, int]] = [
     (_has, 0),
     (_has, 0),
-    (_two_kinds, 1),
-    (partial(_product, "days"), 1),
-    (partial(_product, "bags"), 1),
+    (partial(_two_numbers, "two kinds", "+", (50, _SMALL)), 1),
+    (partial(_two_numbers, "days", "*", (12, 9)), 1),
+    (partial(_two_numbers, "bags", "*", (12, 9)), 1),
 ]
 _MIDDLES: list[tuple[Event, int]] = [
     (_gain, 1),
