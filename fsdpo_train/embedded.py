@@ -28,14 +28,10 @@ from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.core.tables import read_table
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.problems.embedded import (
-    PROMPT,
-    WORLD_VERSION,
-    demonstration,
-    final_answer,
-    first_wrong_step,
-    make_problems,
-)
+from fsdpo_data.problems.embedded import PROMPT
+from fsdpo_data.problems.embedded.solutions import demonstration, final_answer, first_wrong_step
+from fsdpo_data.problems.embedded.story import WORLD_VERSION
+from fsdpo_data.problems.embedded.world import make_problems
 from fsdpo_data.steps.segment import step_marker
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.train import train_sft

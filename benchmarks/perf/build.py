@@ -72,7 +72,8 @@ def real(outputs: Path) -> Iterator[Base]:
 
 def embedded() -> Iterator[Base]:
     """Yield problems of the embedded world with demonstrations, some of them wrong."""
-    from fsdpo_data.problems.embedded import demonstration, make_problems
+    from fsdpo_data.problems.embedded.solutions import demonstration
+    from fsdpo_data.problems.embedded.world import make_problems
 
     rng = random.Random(0)
     for problem in make_problems("train", 1000):

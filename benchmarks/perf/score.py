@@ -33,7 +33,9 @@ from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.heads import PrmScorer
 from fsdpo_data.engines.step_tokens import Encoded
 from fsdpo_data.models.resolve import resolve_weights
-from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT, demonstration, make_problems
+from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT
+from fsdpo_data.problems.embedded.solutions import demonstration
+from fsdpo_data.problems.embedded.world import make_problems
 
 Rewards = list[list[float] | None]
 

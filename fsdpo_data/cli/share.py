@@ -17,11 +17,9 @@ from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
 from fsdpo_data.exchange.formats import FORMATS
-from fsdpo_data.exchange.import_rows import import_rows, quarantine
-from fsdpo_data.exchange.stepwise import READERS
-from fsdpo_data.publish.push import plan_push
+from fsdpo_data.exchange.stepwise import READERS, import_rows, quarantine
+from fsdpo_data.publish.push import Remote, plan_push
 from fsdpo_data.publish.push import push as carry_out
-from fsdpo_data.publish.remote import Remote
 
 if TYPE_CHECKING:
     from fsdpo_data.publish.push import Plan

@@ -37,12 +37,7 @@ class Placement:
 
     @property
     def copies(self) -> int:
-        """Copies there will be on the cluster.
-
-        Raises:
-            InputError: if it has no room for as many as are asked for.
-            Unavailable: if there is no cluster.
-        """
+        """Copies there will be on the cluster, as :meth:`resources` says."""
         return self.resources(start_ray().nodes())[0]
 
     def resources(self, nodes: Sequence[Any]) -> tuple[int, dict[str, float]]:
@@ -82,10 +77,6 @@ class Copies:
     """A sampler or a scorer whose copies share every batch.
 
     Each copy is an actor that loads the engine when it is first called: ``load`` travels to it.
-
-    Raises:
-        InputError: if the cluster has no room for them.
-        Unavailable: if there is no cluster.
     """
 
     def __init__(self, model: ModelRef, load: Callable[[], Any], placement: Placement) -> None:

@@ -80,11 +80,8 @@ def gives_the_same(model: Any, alone: Callable[[], Tensor], shared: Callable[[],
             if gap <= _ROUNDING[min(4, expected.element_size())]:
                 return True
             reason = f"off by {gap:.1%}"
-    log.warning(
-        "%s cannot share prompts (%s): each is computed anew for every solution",
-        type(model).__name__,
-        reason,
-    )
+    said = "%s cannot share prompts (%s): each is computed anew for every solution"
+    log.warning(said, type(model).__name__, reason)
     return False
 
 
@@ -132,10 +129,7 @@ def _probes(model: Any) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
         "row_S": torch.zeros(2, dtype=torch.long),
         "place_RL": torch.arange(row_1L.shape[1])[None],
     }
-    return (
-        lambda: hidden(ids_SL)[:, N_PROMPT:],
-        lambda: hidden(row_1L, **tree)[0][branch_ST],
-    )
+    return lambda: hidden(ids_SL)[:, N_PROMPT:], lambda: hidden(row_1L, **tree)[0][branch_ST]
 
 
 def use_tree_attention(model: Any) -> None:
@@ -163,21 +157,12 @@ def tree_attention(
     place_RL: Tensor | None = None,
     **more: Any,
 ) -> tuple[Tensor, None]:
-    """Attention over prompt groups, as transformers calls it.
+    """Attention over prompt groups, as transformers calls it; H, the heads, is a multiple of G.
 
-    Args:
-        module: The attention layer.
-        query_RHLD: Queries of H heads.
-        key_RGLD: Keys of G heads, which H is a multiple of.
-        value_RGLD: Values of G heads.
-        attention_mask: Additive, [S, 1, T, P + T]: who sees whom among a solution's tokens and,
-            before them, its prompt's.
-        scaling: Of the scores.
-        branch_ST: Place of each token of each solution in the flattened rows.
-        row_S: Row of each solution.
-        place_RL: Where each token's output is among those of all prompts, R × P, and then of all
-            solutions, S × T.
-        more: What else the architecture passes.
+    ``attention_mask``, additive, [S, 1, T, P + T], says who sees whom among a solution's tokens
+    and, before them, its prompt's. ``branch_ST`` is the place of each token of each solution in the
+    flattened rows, ``row_S`` the row of each solution, ``place_RL`` where each token's output is
+    among those of all prompts, R × P, and then of all solutions, S × T.
 
     Returns:
         The outputs, [R, L, H, D], and nothing.

@@ -132,6 +132,11 @@ def _ask_commit(repo: HubRepo) -> str:
     return Path(file).parent.name  # …/snapshots/<commit>/config.json
 
 
+def is_path(name: str) -> bool:
+    """Whether a name is that of something here, rather than of a repository."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).exists()
+
+
 @contextmanager
 def hub_errors(repo: HubRepo) -> Iterator[None]:
     """Turn whatever the Hub's clients raise into one message with a way out."""

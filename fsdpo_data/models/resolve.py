@@ -10,7 +10,7 @@ from pathlib import Path
 from fsdpo_data.core.errors import InputError, Unavailable, nearest
 from fsdpo_data.core.identity import ModelRef, canonical_json, file_sha256
 from fsdpo_data.core.tables import Table
-from fsdpo_data.hub.client import HubRepo, resolve_commit
+from fsdpo_data.hub.client import HubRepo, is_path, resolve_commit
 from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.problems.embedded import CHECKPOINT
 
@@ -94,7 +94,7 @@ def resolve_weights(name: str) -> Weights:
         return Weights(ModelRef(name, content_revision(CHECKPOINT)), str(CHECKPOINT))
     if entry is not None and not entry.repo:
         raise _unusable(name, f"{entry.note}.")
-    if entry is None and _is_path(name):
+    if entry is None and is_path(name):
         return _local(name, Path(name).expanduser())
     repo = HubRepo.parse(entry.repo if entry else name, "model")
     if repo is None:
@@ -106,10 +106,6 @@ def resolve_weights(name: str) -> Weights:
     hint = "" if entry else " There is no directory of that name either." + _nearest(name)
     commit = resolve_commit(dataclasses.replace(repo, hint=hint))
     return Weights(ModelRef(repo.name, commit), repo.name, commit)
-
-
-def _is_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).exists()
 
 
 def _nearest(name: str) -> str:

@@ -13,6 +13,7 @@ from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.identity import SourceRef, canonical_json, digest, file_sha256
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.rows import RAW_LIMIT, SUFFIXES, Record, data_files, read_records, stated_split
+from fsdpo_data.hub.client import is_path
 from fsdpo_data.problems.forms import FORMS, NotAProblem, is_gsm8k, read_problem
 from fsdpo_data.problems.hub_datasets import DATASETS, HubDataset, HubSource, load_hub
 
@@ -106,7 +107,8 @@ class _Loading:
             )
 
     def _add_embedded(self) -> None:
-        from fsdpo_data.problems.embedded import WORLD_VERSION, make_problems
+        from fsdpo_data.problems.embedded.story import WORLD_VERSION
+        from fsdpo_data.problems.embedded.world import make_problems
 
         made = make_problems(self.split, self.limit or EMBEDDED_COUNT, self.seed)
         for row, problem in enumerate(made, start=1):
@@ -188,13 +190,8 @@ def problems_digest(ids: Sequence[str]) -> str:
 
 
 def _is_path(name: str) -> bool:
-    return (
-        name.startswith((".", "/", "~"))
-        or name.count("/") > 1
-        or any(sign in name for sign in "*?[")
-        or Path(name).suffix.lower() in SUFFIXES
-        or Path(name).exists()
-    )
+    known = Path(name).suffix.lower() in SUFFIXES
+    return known or is_path(name) or any(sign in name for sign in "*?[")
 
 
 def files_revision(files: Sequence[Path]) -> str:

@@ -38,7 +38,8 @@ from fsdpo_data.dataset.derive import derive
 from fsdpo_data.engines.samplers.scripted import FixedSampler
 from fsdpo_data.engines.scorers import SteppedText, TableScorer
 from fsdpo_data.models.prompts import get_template
-from fsdpo_data.problems.embedded import demonstration, make_problems
+from fsdpo_data.problems.embedded.solutions import demonstration
+from fsdpo_data.problems.embedded.world import make_problems
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.sample import build
 from fsdpo_data.stages.score import ScoreStage

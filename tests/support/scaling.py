@@ -21,7 +21,8 @@ from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import Draft, derive
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.models.prompts import get_template
-from fsdpo_data.problems.embedded import demonstration, make_problems
+from fsdpo_data.problems.embedded.solutions import demonstration
+from fsdpo_data.problems.embedded.world import make_problems
 from fsdpo_data.stages.score import reward_statistics
 
 SAMPLES = 32

@@ -190,7 +190,8 @@ def _environment(folder: Path, endpoint: str) -> dict[str, str]:
 
 
 def _world(count: int) -> Iterator[tuple[str, str, list[str]]]:
-    from fsdpo_data.problems.embedded import demonstration, make_problems
+    from fsdpo_data.problems.embedded.solutions import demonstration
+    from fsdpo_data.problems.embedded.world import make_problems
 
     rng = random.Random(0)
     base = make_problems("train", min(count, 400))

@@ -117,7 +117,7 @@ def _embedded_problems(files: Sequence[Path]) -> Iterator[tuple[str, Problem]]:
 
 
 def _first_wrong(problem: Problem | None, steps: Sequence[str]) -> int | None:
-    from fsdpo_data.problems.embedded import first_wrong_step
+    from fsdpo_data.problems.embedded.solutions import first_wrong_step
 
     return -1 if problem is None else first_wrong_step(problem, steps)
 

@@ -12,7 +12,7 @@ from fsdpo_data.core.identity import SourceRef, file_sha256
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.rows import SUFFIXES, Record, data_files
 from fsdpo_data.hub.client import HubRepo
-from fsdpo_data.problems.embedded import WORLD_VERSION
+from fsdpo_data.problems.embedded.story import WORLD_VERSION
 from fsdpo_data.problems.forms import NotAProblem
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_data.problems.load import problems_digest

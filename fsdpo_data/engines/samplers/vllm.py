@@ -108,11 +108,7 @@ def import_vllm() -> Any:
 
 @contextmanager
 def alive(doing: str) -> Iterator[None]:
-    """Say what to do when the engine dies.
-
-    Raises:
-        Unavailable: if it does.
-    """
+    """Raise :class:`~fsdpo_data.core.errors.Unavailable`, with what to do, when the engine dies."""
     try:
         yield
     except Exception as error:  # a dead engine raises whatever killed it

@@ -12,8 +12,7 @@ from paired_data import paired_dataset
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.exchange.export import export
-from fsdpo_data.exchange.import_rows import Imported, import_rows, quarantine
-from fsdpo_data.exchange.stepwise import READERS
+from fsdpo_data.exchange.stepwise import READERS, Imported, import_rows, quarantine
 
 
 def imported(source: Path, name: str, out: Path) -> tuple[Imported, list[dict[str, Any]]]:

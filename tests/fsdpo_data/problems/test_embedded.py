@@ -14,15 +14,9 @@ from hypothesis import strategies as st
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.nouns import Problem
-from fsdpo_data.problems.embedded import (
-    CHECKPOINT,
-    SPLITS,
-    demonstration,
-    final_answer,
-    first_wrong_step,
-    make_problems,
-)
-from fsdpo_data.problems.embedded.world import split_of
+from fsdpo_data.problems.embedded import CHECKPOINT
+from fsdpo_data.problems.embedded.solutions import demonstration, final_answer, first_wrong_step
+from fsdpo_data.problems.embedded.world import SPLITS, make_problems, split_of
 
 PROBLEMS = make_problems("train", 400)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fsdpo_data.core.nouns import Problem
-from fsdpo_data.problems.embedded import make_problems
+from fsdpo_data.problems.embedded.world import make_problems
 
 #: Problems made; ``count`` beside this says so too.
 COUNT = 500
