@@ -16,16 +16,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
-
-import torch
-from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +65,8 @@ def gives_the_same(model: Any, alone: Callable[[], Tensor], shared: Callable[[],
 
     Both give its values at the tokens of the probes: each computed by itself, the prompt once.
     """
+    import torch
+
     with torch.inference_mode():
         expected = alone()
         try:
@@ -108,6 +106,7 @@ def can_share_prompts(model: Any, longest: int) -> bool:
 
 def _probes(model: Any) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
     """Return what computes the states of two solutions apart, and behind one prompt."""
+    import torch
 
     def hidden(ids: Tensor, **more: Any) -> Tensor:
         inputs = {name: each.to(model.device) for name, each in more.items()}
@@ -139,6 +138,9 @@ def use_tree_attention(model: Any) -> None:
     """
     if model.config._attn_implementation not in _REPLACED:
         return
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
     AttentionInterface.register(NAME, tree_attention)
     AttentionMaskInterface.register(NAME, sdpa_mask)
     model.set_attn_implementation(NAME)
@@ -170,6 +172,10 @@ def tree_attention(
     Raises:
         InputError: if the architecture does more in its attention than is done here.
     """
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
     if branch_ST is None:
         plain: tuple[Tensor, None] = sdpa_attention_forward(
             module, query_RHLD, key_RGLD, value_RGLD, attention_mask, scaling=scaling, **more

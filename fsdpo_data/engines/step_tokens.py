@@ -21,6 +21,7 @@ from fsdpo_data.engines.samplers.tokens import completion_encoder, encode_prompt
 
 if TYPE_CHECKING:
     import transformers
+    from torch import Tensor
 
 #: The "step" of a prompt token.
 PROMPT = -1
@@ -118,3 +119,12 @@ class StepTokenizer:
         last = len(steps) - 1  # where a token has no width, it may start at the very end
         owners = [min(bisect_right(ends, start), last) for start, _ in encoding.offsets]
         return encoding.ids, owners
+
+
+def at_readouts(value_BT: Tensor, readout_BK: Tensor) -> Tensor:
+    """Return the values at the readout token of every step, shape [B, K].
+
+    ``value_BT`` may be [B, T, 1], as a head of one logit gives them; ``readout_BK`` is 0 where
+    there is no step.
+    """
+    return value_BT.flatten(1).gather(1, readout_BK)

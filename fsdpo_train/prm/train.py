@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.statistics import auc, ranking_auc
-from fsdpo_data.engines.scorers.heads import at_readouts
+from fsdpo_data.engines.step_tokens import at_readouts
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.data import (
     NO_STEP,

@@ -19,7 +19,7 @@ import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError, Unavailable  # noqa: E402
 from fsdpo_data.core.identity import file_sha256  # noqa: E402
-from fsdpo_data.engines.scorers.heads import at_readouts  # noqa: E402
+from fsdpo_data.engines.step_tokens import at_readouts  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
 from fsdpo_train.prm.data import (  # noqa: E402

@@ -22,7 +22,7 @@ from fsdpo_data.engines.sharing import (
     gives_the_same,
     probe_ids,
 )
-from fsdpo_data.engines.step_tokens import PROMPT, Encoded
+from fsdpo_data.engines.step_tokens import PROMPT, Encoded, at_readouts
 from fsdpo_data.models.resolve import Weights
 
 #: Prompts whose keys and values are held at a time.
@@ -130,12 +130,3 @@ def _by_prompt(encoded: dict[int, Encoded]) -> tuple[list[list[int]], list[int]]
     shared = [group for group in groups.values() if len(group) > 1]
     shared.sort(key=lambda group: encoded[group[0]].n_prompt)
     return shared, [group[0] for group in groups.values() if len(group) == 1]
-
-
-def at_readouts(value_BT: Tensor, readout_BK: Tensor) -> Tensor:
-    """Return the values at the readout token of every step, shape [B, K].
-
-    ``value_BT`` may be [B, T, 1], as a head of one logit gives them; ``readout_BK`` is 0 where
-    there is no step.
-    """
-    return value_BT.flatten(1).gather(1, readout_BK)
