@@ -77,7 +77,9 @@ def command(
         def parsed(**given: Any) -> None:
             how = given.pop(PRINT_LAUNCH, None)
             try:
-                options = kind(**{name: _frozen(value) for name, value in given.items()})
+                options = kind(
+                    **{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+                )
                 if launch and how:
                     typer.echo(launch_script(launch, how, str(app.info.name), sys.argv[1:]))
                 else:
@@ -123,8 +125,7 @@ def _print_launch(scripts: Mapping[str, str]) -> Parameter:
 
 
 def _parameter_of(field: dataclasses.Field[Any], kind: Any, option: Option, help: str) -> Parameter:
-    default = field.default
-    required = default is dataclasses.MISSING
+    default = Parameter.empty if field.default is dataclasses.MISSING else field.default
     choices = option.choices or choices_of(kind)
     shown: dict[str, Any] = {
         "help": help,
@@ -143,7 +144,7 @@ def _parameter_of(field: dataclasses.Field[Any], kind: Any, option: Option, help
     return Parameter(
         field.name,
         Parameter.KEYWORD_ONLY,
-        default=Parameter.empty if required else _thawed(default),
+        default=list(default) if isinstance(default, tuple) else default,
         annotation=Annotated[_typed(kind), parameter],
     )
 
@@ -152,7 +153,7 @@ def _default_text(option: Option, default: Any) -> Any:
     """Return what the help says of a default; False where there is nothing to say."""
     if option.default:
         return option.default
-    if default in (dataclasses.MISSING, None, "", ()) or isinstance(default, bool):
+    if default in (Parameter.empty, None, "", ()) or isinstance(default, bool):
         return False
     return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
@@ -184,21 +185,13 @@ def _typed(kind: Any) -> Any:
         return type(arguments[0])
     if origin is tuple and Ellipsis not in arguments:  # a pair is one value of two words
         return kind
-    if origin in (tuple, Sequence, typing.get_origin(Sequence[str])):
+    if origin in (tuple, Sequence):
         return list[_typed(arguments[0])]  # type: ignore[misc]
     if Path in arguments:  # a path may be given as text to the library
         return Path | None if type(None) in arguments else Path
     if origin in (UnionType, typing.Union):
         return functools.reduce(lambda a, b: a | b, map(_typed, arguments))
     return kind
-
-
-def _thawed(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 #: What a message says to set: `resume=True`, whatever the command; `out`, if it is a field of it.
@@ -214,15 +207,10 @@ def _flagged(error: FsdpoError, declared: dict[str, tuple[Any, Option]]) -> Fsdp
         ),
         error.message,
     )
-    if not error.field:
-        return type(error)(message)
     value = None if error.value is None else str(error.value)
-    flag = _flag(field, value, declared)
-    return (
-        type(error)(f"{flag}: {message}")
-        if flag
-        else type(error)(message, field=error.field, value=error.value)
-    )
+    if field and (flag := _flag(field, value, declared)):
+        return type(error)(f"{flag}: {message}")
+    return type(error)(message, field=error.field, value=error.value)
 
 
 def _flag(name: str, value: str | None, declared: dict[str, tuple[Any, Option]]) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from fsdpo_data.core.errors import InputError
@@ -130,14 +131,6 @@ def _side(place: str, row: Row, side: str) -> Solution:
 
 def _cut(chosen: Solution, rejected: Solution) -> list[Solution]:
     """End both sides with the first step in which they differ."""
-    shared = _shared_steps(chosen.steps, rejected.steps)
+    both = zip(chosen.steps, rejected.steps, strict=False)
+    shared = sum(1 for _ in takewhile(lambda each: each[0] == each[1], both))
     return [side.cut(shared + 1) for side in (chosen, rejected)]
-
-
-def _shared_steps(one: Sequence[str], other: Sequence[str]) -> int:
-    same = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        same += 1
-    return same

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import StoreError
@@ -55,7 +55,12 @@ def reference_logprobs(
     found = store.load(wanted)
     for group, keys in zip(data.groups, data.keys, strict=True):
         for solution, key in zip(group.solutions, keys, strict=True):
-            _check_length(len(found[key.solution]), len(solution.ids) - solution.n_prompt, store)
+            values, tokens = len(found[key.solution]), len(solution.ids) - solution.n_prompt
+            if values != tokens:
+                raise StoreError(
+                    f"{store.folder}: {values} reference log-probabilities for a solution of "
+                    f"{tokens} tokens. Remove the directory; it is computed again."
+                )
     return [[found[key.solution] for key in keys] for keys in data.keys]
 
 
@@ -93,15 +98,14 @@ def _compute(
     rows: list[tuple[ReferenceKey, list[float]]] = []
     with progress() as shown:
         shown.phase("reference", sum(len(keys) for _, keys in missing))
-        left = iter(missing)
-        while batch := list(islice(left, config.batch_size)):
-            groups = [group for group, _ in batch]
+        for start in range(0, len(missing), config.batch_size):
+            groups, wanted = zip(*missing[start : start + config.batch_size], strict=True)
             values = _values(model, groups, tokenizer, config.dtype, share_prompt)
-            rows.extend(zip((key for _, keys in batch for key in keys), values, strict=True))
+            rows.extend(zip(chain(*wanted), values, strict=True))
             if len(rows) >= _PER_FILE:
                 store.save(rows)
                 rows = []
-            shown.advance(sum(len(keys) for _, keys in batch), sum(map(len, values)))
+            shown.advance(len(values), sum(map(len, values)))
     if rows:
         store.save(rows)
 
@@ -126,11 +130,3 @@ def _values(
         logp_N = model(**inputs).float().cpu()
     lengths = [len(each.ids) - each.n_prompt for group in groups for each in group.solutions]
     return [each.tolist() for each in logp_N.split(lengths)]
-
-
-def _check_length(values: int, tokens: int, store: ReferenceStore) -> None:
-    if values != tokens:
-        raise StoreError(
-            f"{store.folder}: {values} reference log-probabilities for a solution of {tokens} "
-            "tokens. Remove the directory; it is computed again."
-        )

@@ -15,7 +15,7 @@ import json
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,7 +83,7 @@ class ReferenceStore:
         if not header.exists():
             body = json.dumps(dict(made_by), indent=2) + "\n"
             # Written by every process of a run, each under a name of its own.
-            temporary = folder / f"{HEADER}.{_own_name()}"
+            temporary = folder / f"{HEADER}.{socket.gethostname()}.{os.getpid()}"
             temporary.write_text(body)
             publish(temporary, header)
             return
@@ -117,7 +117,11 @@ class ReferenceStore:
         prompts: set[str] = set()
         texts: set[str] = set()
         for file in self._files():
-            _check_file(file)
+            if file_sha256(file)[:_NAME] != file.stem:
+                raise StoreError(
+                    f"{file} was changed since it was written (its SHA-256 is not its name). "
+                    "Remove it; what it held is computed again."
+                )
             rows = pl.read_parquet(file)
             prompts.update(rows["prompt"])
             texts.update(rows["text"])
@@ -134,31 +138,22 @@ class ReferenceStore:
         Raises:
             StoreError: if the disk fails.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        import polars as pl
 
-        listed = list(rows)
-        keys = [key for key, _ in listed]
-        table = pa.table(
-            {
-                "solution": [key.solution for key in keys],
-                "prompt": [key.prompt for key in keys],
-                "text": [key.text for key in keys],
-                "logprobs": pa.array([values for _, values in listed], pa.list_(pa.float32())),
-            }
+        text = {each.name: pl.String for each in fields(ReferenceKey)}
+        table = pl.DataFrame(
+            [(*astuple(key), values) for key, values in rows],
+            schema={**text, "logprobs": pl.List(pl.Float32)},
+            orient="row",
         )
         body = io.BytesIO()
-        pq.write_table(table, body, compression="zstd")
+        table.write_parquet(body)
         data = body.getvalue()
         with explained(self.folder, saved=0):
             write_atomic(self.folder / f"{sha256(data).hexdigest()[:_NAME]}.parquet", data)
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))
-
-
-def _own_name() -> str:
-    return f"{socket.gethostname()}.{os.getpid()}"
 
 
 def _read_header(header: Path) -> dict[str, str]:
@@ -168,14 +163,6 @@ def _read_header(header: Path) -> dict[str, str]:
         raise StoreError(
             f"{header} cannot be read ({error}). Remove {header.parent}; it is computed again."
         ) from None
-
-
-def _check_file(file: Path) -> None:
-    if file_sha256(file)[:_NAME] != file.stem:
-        raise StoreError(
-            f"{file} was changed since it was written (its SHA-256 is not its name). Remove it; "
-            "what it held is computed again."
-        )
 
 
 def _foreign(folder: Path, known_texts: bool) -> RunMismatch:

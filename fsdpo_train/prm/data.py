@@ -102,26 +102,27 @@ def _mixed_problems(source: Source) -> set[str]:
 def _plain_rows(source: Source, config: PrmConfig) -> Iterator[StepRow]:
     """Read a file of stepwise supervision; rows of one ``problem_id`` or prompt are a problem."""
     if config.samples or config.only_mixed:
-        raise InputError(
+        raise _unusable(
+            config,
             "samples and only_mixed choose from a sealed dataset, and this is a file of labelled "
             "rows. Leave them out, and choose the rows themselves.",
-            field="data",
-            value=str(config.data),
         )
-    found = False
+    place = None
     for place, row in source.rows():
-        found = True
         missing = [name for name in _COLUMNS if row.get(name) is None]
         if missing:
             raise InputError(f"{place}: no {' and no '.join(missing)}; it has {', '.join(row)}.")
-        yield _step_row(place, {**row, "problem_id": row.get("problem_id", row["prompt"])})
-    if not found:
-        raise InputError(
+        yield _step_row(place, {"problem_id": row["prompt"], **row})
+    if place is None:
+        raise _unusable(
+            config,
             "no rows; expected rows of prompt, completions (a list of steps) and labels (a list of "
             "booleans or numbers).",
-            field="data",
-            value=str(config.data),
         )
+
+
+def _unusable(config: PrmConfig, reason: str) -> InputError:
+    return InputError(reason, field="data", value=str(config.data))
 
 
 def _step_row(place: str, row: Row) -> StepRow:
@@ -150,19 +151,17 @@ def prepare(
     """
     encoded, counts = _encode(rows, StepTokenizer(tokenizer), max_length)
     if not encoded:
-        raise InputError(
+        raise _unusable(
+            config,
             f"no labelled step is left; {counts['lost_solutions']} solutions exceed {max_length} "
             "tokens in their first step. Check the labels, or raise max_length.",
-            field="data",
-            value=str(config.data),
         )
     if counts["positive"] in (0, counts["steps"]):
         kind = "wrong (0)" if not counts["positive"] else "right (1)"
-        raise InputError(
+        raise _unusable(
+            config,
             f"all {counts['steps']} step labels are {kind}, so there is nothing to tell apart. "
             "Sample problems nearer to what the model can do.",
-            field="data",
-            value=str(config.data),
         )
     problems = {row["problem"] for row in encoded}
     held = _held_out(problems, config.held_out, config.seed)
