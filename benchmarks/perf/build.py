@@ -3,10 +3,10 @@
     python benchmarks/perf/build.py [--problems 10000] [--samples 32] [--outputs DIR]
 
 Replays recorded completions through `fsdpo-data build --engine scripted` (read, segment, grade,
-label, write parquet, validate, seal) and prints the time of each part, the peak memory over all
-processes, and the rate relative to a plain copy of the same bytes made in the same run. With
-`--outputs` (a directory of published model outputs: `openai_gsm8k/`, `qwen_math_cot/`) the texts
-are real ones, repeated; without it they are demonstrations of the embedded world.
+label, write parquet, validate, seal) and prints the time of each part and the peak of the
+processes' private memory. With `--outputs` (a directory of published model outputs:
+`openai_gsm8k/`, `qwen_math_cot/`) the texts are real ones, repeated; without it they are
+demonstrations of the embedded world.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
@@ -38,6 +37,9 @@ from fsdpo_data.dataset.parquet import write_parquet
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS
 from fsdpo_data.steps.segment import auto
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
+from scaling import watch
 
 Base = tuple[str, str, list[str]]  # question, gold, responses
 
@@ -55,7 +57,7 @@ def main(problems: int = 10_000, samples: int = 32, outputs: Path | None = None)
         for phase, spent in phases.items():
             print(f"  {phase:<10} {spent:6.1f} s")
         print(f"  {'all':<10} {seconds:6.1f} s   {solutions / seconds:,.0f} solutions/s")
-        print(f"  peak memory {peak / 1e9:.2f} GB over all processes")
+        print(f"  peak private memory {peak / 1e9:.2f} GB over all processes")
         print("one shard, in one process:")
         for part, spent in inside(folder).items():
             print(f"  {part:<10} {spent:6.2f} s")
@@ -106,9 +108,7 @@ def inside(folder: Path) -> dict[str, float]:
     """Time the parts of annotating, each alone, on one shard's worth of records."""
     with (folder / "recorded.jsonl").open("rb") as file:
         lines = [line for line, _ in zip(file, range(SHARD_SOLUTIONS // 32), strict=False)]
-    golds = [json.loads(line)["answer"] for line in (folder / "problems.jsonl").open()][
-        : len(lines)
-    ]
+    golds = [json.loads(line)["answer"] for line in (folder / "problems.jsonl").open()]
     spent: dict[str, float] = {}
 
     def timed(name: str, work: Callable[[], Any]) -> Any:
@@ -121,7 +121,7 @@ def inside(folder: Path) -> dict[str, float]:
     texts = [[each["text"] for each in record["completions"]] for record in records]
     timed("segment", lambda: [auto(text) for group in texts for text in group])
     grader = get_grader()
-    pairs = [(gold, text) for gold, group in zip(golds, texts, strict=True) for text in group]
+    pairs = [(gold, text) for gold, group in zip(golds, texts, strict=False) for text in group]
     timed("grade", lambda: grader.grade(pairs))
     table = pq.read_table(min((folder / "out" / "solutions").iterdir()))
     rows = table.to_pylist()
@@ -139,7 +139,7 @@ def timed_build(folder: Path, samples: int) -> tuple[float, int, dict[str, float
     started = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     memory = [0]
-    watcher = threading.Thread(target=watch_memory, args=(child.pid, memory))
+    watcher = threading.Thread(target=watch, args=(child, memory))
     watcher.start()
     marks = [("start", started)]
     assert child.stderr is not None
@@ -155,23 +155,6 @@ def timed_build(folder: Path, samples: int) -> tuple[float, int, dict[str, float
     marks.append(("end", ended))
     phases = {name: after - at for (name, at), (_, after) in pairwise(marks)}
     return ended - started, memory[0], phases
-
-
-def watch_memory(pid: int, peak: list[int]) -> None:
-    """Record the largest sum of resident memory (shared pages counted once, as PSS)."""
-    try:
-        parent = psutil.Process(pid)
-        while parent.is_running() and parent.status() != psutil.STATUS_ZOMBIE:
-            total = 0
-            for process in (parent, *parent.children(recursive=True)):
-                try:
-                    total += process.memory_full_info().pss
-                except psutil.Error:
-                    continue
-            peak[0] = max(peak[0], total)
-            time.sleep(0.1)
-    except psutil.Error:
-        return
 
 
 if __name__ == "__main__":

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "study"))
+from commands import made
 
 #: M, N, tokens sampled, and what `fsdpo-bench prm` says.
 Row = tuple[int, int, int, dict[str, Any]]
@@ -29,9 +31,20 @@ Row = tuple[int, int, int, dict[str, Any]]
 def main() -> None:
     options = parse()
     test = sampled(options, "test", options.test_problems, options.test_samples)
-    rows = [(0, 0, 0, measured(options, test, "--likelihood", "tiny"))]
-    rows += by_samples(options, test)
-    rows += by_rollouts(options, test)
+    rows = [(0, 0, 0, measured(test, "--likelihood", "tiny"))]
+    most = max(options.samples)
+    every = sampled(options, "train", options.problems, most)
+    for m in options.samples:  # outcome labels, on the first M samples of each problem
+        prm = trained(options, f"prm-m{m}-n1", every, "--samples", m, "--labels", "outcome")
+        rows.append((m, 1, cost(every) * m // most, measured(test, "--prm", prm)))
+    m = options.mc_samples
+    for n in options.rollouts:  # Monte-Carlo labels
+        some = sampled(options, "train", options.problems, m)
+        given = ("label", some, "--rollouts", n, "--engine", "transformers")
+        out = options.out / f"m{m}-n{n}"
+        labelled = made(out, "manifest.json", "fsdpo_data", given, options.threads)
+        prm = trained(options, f"prm-m{m}-n{n}", labelled, "--labels", "rollouts")
+        rows.append((m, n, cost(labelled), measured(test, "--prm", prm)))
     (options.out / "curve.json").write_text(json.dumps(rows, indent=1) + "\n")
     print_table(rows)
 
@@ -39,91 +52,42 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--out", type=Path, required=True)
-    arguments.add_argument("--problems", type=int, default=300)
     arguments.add_argument("--samples", type=int, nargs="+", default=[4, 8, 16, 32])
     arguments.add_argument("--rollouts", type=int, nargs="*", default=[4, 8])
-    arguments.add_argument("--mc-samples", type=int, default=8)
-    arguments.add_argument("--test-problems", type=int, default=150)
-    arguments.add_argument("--test-samples", type=int, default=16)
-    arguments.add_argument("--steps", type=int, default=600)
     arguments.add_argument("--lr", type=float, default=1.5e-3)
-    arguments.add_argument("--batch-size", type=int, default=32)
-    arguments.add_argument("--threads", type=int, default=1)
+    numbers = {"problems": 300, "mc-samples": 8, "test-problems": 150, "test-samples": 16}
+    for name, default in {**numbers, "steps": 600, "batch-size": 32, "threads": 1}.items():
+        arguments.add_argument(f"--{name}", type=int, default=default)
     return arguments.parse_args()
 
 
-def by_samples(options: argparse.Namespace, test: Path) -> list[Row]:
-    """PRMs of outcome labels, on the first M samples of each problem."""
-    most = max(options.samples)
-    every = sampled(options, "train", options.problems, most)
-    rows = []
-    for m in options.samples:
-        chosen = ("--samples", m, "--labels", "outcome")
-        prm = trained(options, f"prm-m{m}-n1", every, *chosen)
-        rows.append((m, 1, cost(every) * m // most, measured(options, test, "--prm", prm)))
-    return rows
-
-
-def by_rollouts(options: argparse.Namespace, test: Path) -> list[Row]:
-    """PRMs of Monte-Carlo labels."""
-    rows = []
-    m = options.mc_samples
-    for n in options.rollouts:
-        labelled = options.out / f"m{m}-n{n}"
-        if not (labelled / "manifest.json").exists():
-            some = sampled(options, "train", options.problems, m)
-            given = [some, "--rollouts", n, "--engine", "transformers", "--out", labelled]
-            run(options, "fsdpo_data", "label", *given, *resuming(labelled))
-        prm = trained(options, f"prm-m{m}-n{n}", labelled, "--labels", "rollouts")
-        rows.append((m, n, cost(labelled), measured(options, test, "--prm", prm)))
-    return rows
-
-
 def sampled(options: argparse.Namespace, split: str, problems: int, samples: int) -> Path:
-    out: Path = options.out / f"{split}-m{samples}"
-    if not (out / "manifest.json").exists():
-        given = ["--split", split, "--limit", problems, "--samples", samples, "--max-tokens", 256]
-        given += ["--engine", "transformers", "--out", out, *resuming(out)]
-        run(options, "fsdpo_data", "build", *given)
-    return out
+    given = ("build", "--split", split, "--limit", problems, "--samples", samples)
+    given = (*given, "--max-tokens", 256, "--engine", "transformers")
+    out = options.out / f"{split}-m{samples}"
+    return made(out, "manifest.json", "fsdpo_data", given, options.threads)
 
 
 def trained(options: argparse.Namespace, name: str, data: Path, *labels: object) -> Path:
-    out: Path = options.out / name
-    if not (out / "README.md").exists():  # its card, which training writes last
-        given = [data, "--out", out, "--max-steps", options.steps, "--lr", options.lr]
-        given += ["--batch-size", options.batch_size, "--grad-accum", 1, "--adam-beta2", 0.98]
-        given += ["--held-out", 0, "--log-every", 100]
-        run(options, "fsdpo_train", "prm", *given, *labels, *resuming(out))
-    return out
+    given = ("prm", data, "--max-steps", options.steps, "--lr", options.lr)
+    given = (*given, "--batch-size", options.batch_size, "--grad-accum", 1, "--adam-beta2", 0.98)
+    given = (*given, "--held-out", 0, "--log-every", 100, *labels)
+    return made(options.out / name, "README.md", "fsdpo_train", given, options.threads)
 
 
-def measured(options: argparse.Namespace, test: Path, *model: object) -> dict[str, Any]:
-    given = [*model, test, "--engine", "transformers", "--json"]
-    report: dict[str, Any] = json.loads(run(options, "fsdpo_bench", "prm", *given))["dataset"]
+def measured(test: Path, *model: object) -> dict[str, Any]:
+    given = ["prm", *model, test, "--engine", "transformers", "--json"]
+    line = [sys.executable, "-m", "fsdpo_bench", *map(str, given)]
+    ran = subprocess.run(line, stdout=subprocess.PIPE, text=True)
+    if ran.returncode:
+        sys.exit(f"{' '.join(line)} failed:\n{ran.stdout}")
+    report: dict[str, Any] = json.loads(ran.stdout)["dataset"]
     return report
-
-
-def resuming(out: Path) -> list[str]:
-    return ["--resume"] if out.exists() else []
 
 
 def cost(dataset: Path) -> int:
     tokens: int = json.loads((dataset / "manifest.json").read_text())["cost"]["tokens"]
     return tokens
-
-
-def run(options: argparse.Namespace, module: str, *given: object) -> str:
-    threads = {"OMP_NUM_THREADS": str(options.threads)}
-    ran = subprocess.run(
-        [sys.executable, "-m", module, *map(str, given)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **threads},
-    )
-    if ran.returncode:
-        sys.exit(f"{module} {' '.join(map(str, given))} failed:\n{ran.stdout}")
-    return ran.stdout
 
 
 def print_table(rows: list[Row]) -> None:

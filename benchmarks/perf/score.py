@@ -19,36 +19,38 @@ from __future__ import annotations
 
 import random
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import torch
 import typer
-from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
 
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.heads import PrmScorer
-from fsdpo_data.engines.step_tokens import Encoded
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT
 from fsdpo_data.problems.embedded.solutions import demonstration
 from fsdpo_data.problems.embedded.world import make_problems
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
+from random_model import save_random_prm
 
 Rewards = list[list[float] | None]
 
 
 def main(problems: int = 24, samples: int = 16, rounds: int = 3, threads: int = 1) -> None:
     """Time the ways of scoring, in turns."""
+    import torch
+
     torch.set_num_threads(threads)
     items = solutions(problems, samples)
     steps = sum(len(item.steps) for item in items)
     print(f"{len(items)} solutions, {steps} steps")
-    with tempfile.TemporaryDirectory() as folder:
-        save_prm(Path(folder))
-        ways = make_ways(Path(folder))
+    with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
+        ways = make_ways(save_random_prm(Path(folder), CHECKPOINT))
         agree({name: score(items) for name, score in ways.items()})  # warms up, too
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(rounds):
@@ -74,17 +76,6 @@ def solutions(problems: int, samples: int) -> list[SteppedText]:
     return items
 
 
-def save_prm(folder: Path) -> None:
-    torch.manual_seed(0)
-    config = AutoConfig.from_pretrained(CHECKPOINT, num_labels=1, trust_remote_code=False)
-    model = AutoModelForTokenClassification.from_pretrained(
-        CHECKPOINT, config=config, trust_remote_code=False
-    )
-    torch.nn.init.normal_(model.score.weight, std=0.3)
-    model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(CHECKPOINT, trust_remote_code=False).save_pretrained(folder)
-
-
 def make_ways(folder: Path) -> dict[str, Callable[[Sequence[SteppedText]], Rewards]]:
     shared, apart = (
         PrmScorer(resolve_weights(str(folder)), ScorerOptions(device="cpu"), share_prompts=share)
@@ -98,7 +89,6 @@ def make_ways(folder: Path) -> dict[str, Callable[[Sequence[SteppedText]], Rewar
     }
 
 
-@torch.inference_mode()
 def ungrouped(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
     encoded = [scorer._encoder.encode(item.prompt, item.steps, end=False) for item in items]
     mean = statistics.fmean(len(each.ids) for each in encoded)
@@ -114,19 +104,12 @@ def ungrouped(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
     return results
 
 
-@torch.inference_mode()
 def step_by_step(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
-    return [
-        [
-            scorer._logits([beginning(scorer, item, count)])[0, -1].sigmoid().item()
-            for count in range(1, len(item.steps) + 1)
-        ]
-        for item in items
-    ]
+    def reward(item: SteppedText, count: int) -> float:
+        beginning = scorer._encoder.encode(item.prompt, item.steps[:count], end=False)
+        return scorer._logits([beginning])[0, -1].sigmoid().item()
 
-
-def beginning(scorer: PrmScorer, item: SteppedText, count: int) -> Encoded:
-    return scorer._encoder.encode(item.prompt, item.steps[:count], end=False)
+    return [[reward(item, n + 1) for n in range(len(item.steps))] for item in items]
 
 
 def agree(found: dict[str, Rewards]) -> None:

@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -35,6 +34,8 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 
@@ -57,11 +58,9 @@ REFERENCE = "reference"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--vocabulary", type=int, default=32_000)
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--width", type=int, default=256)
+    for name, default in {"vocabulary": 32_000, "layers": 6, "width": 256, "threads": 2}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--steps", type=int, default=2, help="steps timed, after one that is not")
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch", type=int, default=1, help="prompts of one pass of ours")
     parser.add_argument("--trl-batch", type=int, default=16, help="pairs of one pass of TRL")
     parser.add_argument("--ways", nargs="*", default=WAYS, choices=WAYS)
@@ -102,12 +101,8 @@ def measured(options: argparse.Namespace) -> dict[str, float]:
     with peak() as highest:
         trainer.train()
     loss = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry][-1]
-    taken = [after - before for before, after in pairwise(clock)]
-    return {
-        "seconds": statistics.median(taken),
-        "mb": (highest[0] - start) / 2**20,
-        "loss": loss,
-    }
+    taken = statistics.median(after - before for before, after in pairwise(clock))
+    return {"seconds": taken, "mb": (highest[0] - start) / 2**20, "loss": loss}
 
 
 def watch(trainer: Any) -> list[float]:
@@ -125,8 +120,7 @@ def watch(trainer: Any) -> list[float]:
 
 
 def resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
+    return psutil.Process().memory_info().rss
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,10 +34,6 @@ class Data:
 
     pairs: Path
     steps: Path
-
-    def of(self, policy: Policy) -> Path:
-        """Return the pairs that a loss is made for."""
-        return self.steps if policy.loss == "step-dpo" else self.pairs
 
 
 class Commands:
@@ -83,7 +79,8 @@ class Commands:
             "log-every": 50,
         }
         flags = [word for name, value in options.items() for word in (f"--{name}", value)]
-        return self._model(f"policies/{policy.name}", "dpo", data.of(policy), *flags)
+        pairs = data.steps if policy.loss == "step-dpo" else data.pairs
+        return self._model(f"policies/{policy.name}", "dpo", pairs, *flags)
 
     def measured(self, policies: Iterable[Path | None], split: str) -> list[Measured]:
         """Measure policies by sampling and, on test problems, greedily; None is the SFT policy."""
@@ -106,35 +103,30 @@ class Commands:
 
     def _sealed(self, name: str, *words: object, threads: int | None = None) -> Path:
         """Make a sealed dataset with ``fsdpo-data``."""
-        return self._made(name, "manifest.json", "fsdpo_data", words, threads)
+        return made(self.out / name, "manifest.json", "fsdpo_data", words, threads)
 
     def _model(self, name: str, *words: object) -> Path:
         """Train a model with ``fsdpo-train``, which writes its card last."""
-        return self._made(name, "README.md", "fsdpo_train", words)
+        return made(self.out / name, "README.md", "fsdpo_train", words)
 
-    def _made(
-        self,
-        name: str,
-        last: str,
-        module: str,
-        words: tuple[object, ...],
-        threads: int | None = None,
-    ) -> Path:
-        """Run a command if the ``last`` file of what it makes is missing; go on where it was."""
-        out = self.out / name
-        if (out / last).exists():
-            return out
-        resume = ["--resume"] if out.exists() else []
-        given = [*map(str, words), "--out", str(out), *resume]
-        told = f"$ {module.split('.')[0].replace('_', '-')} {shlex.join(given)}"
-        start = time.monotonic()
-        out.parent.mkdir(parents=True, exist_ok=True)
-        log = out.parent / f"{out.name}.log"
-        env = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
-        with log.open("w") as file:
-            command = [sys.executable, "-m", module, *given]
-            ran = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, env=env)
-        if ran.returncode:
-            sys.exit(f"{told}\n{log.read_text()[-2000:]}\nAll that it wrote is in {log}.")
-        print(f"{told}\n  {time.monotonic() - start:.0f} s", flush=True)
+
+def made(
+    out: Path, last: str, module: str, words: Sequence[object], threads: int | None = None
+) -> Path:
+    """Run a command if the ``last`` file of what it makes is missing; go on where it was."""
+    if (out / last).exists():
         return out
+    resume = ["--resume"] if out.exists() else []
+    given = [*map(str, words), "--out", str(out), *resume]
+    told = f"$ {module.replace('_', '-')} {shlex.join(given)}"
+    start = time.monotonic()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    log = out.parent / f"{out.name}.log"
+    env = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
+    with log.open("w") as file:
+        command = [sys.executable, "-m", module, *given]
+        ran = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, env=env)
+    if ran.returncode:
+        sys.exit(f"{told}\n{log.read_text()[-2000:]}\nAll that it wrote is in {log}.")
+    print(f"{told}\n  {time.monotonic() - start:.0f} s", flush=True)
+    return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import matplotlib
@@ -66,7 +66,7 @@ def _draw(place: Axes, panel: Panel) -> None:
             x = [at + shift for at in range(len(line))]
             place.plot(x, [each.value.value for each in line], color=COLOURS[name])
         for at, point in enumerate(line):
-            colour, (mean, low, high) = COLOURS[name or point.label], _numbers(point.value)
+            colour, (mean, low, high) = COLOURS[name or point.label], astuple(point.value)
             label = name if panel.joined and not at else None
             ends = [[mean - low], [high - mean]]
             place.errorbar(at + shift, mean, ends, fmt="o", color=colour, label=label)
@@ -80,7 +80,3 @@ def _draw(place: Axes, panel: Panel) -> None:
         place.axhline(panel.level[1], color=COLOURS["SFT"], linestyle="--", label=panel.level[0])
     if panel.joined:
         place.legend()
-
-
-def _numbers(value: Estimate) -> tuple[float, float, float]:
-    return value.value, value.low, value.high

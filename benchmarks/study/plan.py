@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fsdpo_data.core.tables import read_table
 
@@ -36,10 +36,6 @@ class Policy:
         """The name of its directory."""
         gamma = f"-gamma{self.gamma:g}" if self.loss == "full-step" else ""
         return f"{self.loss}-lr{self.lr:g}-beta{self.beta:g}{gamma}-seed{self.seed}"
-
-    def with_seed(self, seed: int) -> Policy:
-        """Return the same run from another seed."""
-        return replace(self, seed=seed)
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def validated(run: Commands, data: Data, policies: Sequence[Policy]) -> dict[Pol
 
 def finals(run: Commands, data: Data, chosen: Sequence[Policy]) -> tuple[Measured, Final]:
     """Train what was chosen from every seed; measure it and the SFT policy on test problems."""
-    policies = [policy.with_seed(seed) for policy in chosen for seed in run.sizes.seeds]
+    policies = [replace(policy, seed=seed) for policy in chosen for seed in run.sizes.seeds]
     trained = [run.trained(policy, data) for policy in policies]
     base, *measured = run.measured([None, *trained], "test")
     final: dict[str, list[Measured]] = {}

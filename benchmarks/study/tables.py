@@ -17,14 +17,14 @@ Rows = list[dict[str, object]]
 def sweep_rows(swept: Swept, base: Measured, chosen: Sequence[Policy]) -> Rows:
     """Return a row for each setting, in the order tried; the SFT policy comes first."""
     return [
-        {"loss": "sft", "lr": "", "beta": "", "gamma": "", **_accuracies([base]), "chosen": ""},
+        {"loss": "sft", "lr": "", "beta": "", "gamma": "", **_columns([base]), "chosen": ""},
         *(
             {
                 "loss": policy.loss,
                 "lr": f"{policy.lr:g}",
                 "beta": f"{policy.beta:g}",
                 "gamma": f"{policy.gamma:g}" if policy.loss == "full-step" else "",
-                **_accuracies([found]),
+                **_columns([found]),
                 "chosen": "yes" if policy in chosen else "",
             }
             for policy, found in swept.items()
@@ -34,36 +34,24 @@ def sweep_rows(swept: Swept, base: Measured, chosen: Sequence[Policy]) -> Rows:
 
 def final_rows(final: Final, base: Measured) -> Rows:
     """Return a row for each method, the SFT policy first, with its distance from it."""
-    rows: Rows = [{"method": "SFT", "seeds": "", **_accuracies([base]), **_gains([base], base)}]
+    rows: Rows = [{"method": "SFT", "seeds": "", **_columns([base]), **_columns([base], base)}]
     for loss, runs in final.items():
         row = {"method": METHODS[loss], "seeds": len(runs)}
-        rows.append({**row, **_accuracies(runs), **_gains(runs, base)})
+        rows.append({**row, **_columns(runs), **_columns(runs, base)})
     return rows
 
 
-def _accuracies(runs: Sequence[Measured]) -> dict[str, object]:
+def _columns(runs: Sequence[Measured], base: Measured | None = None) -> dict[str, object]:
+    """Return accuracies with their intervals; with ``base``, the distances from it."""
     found: dict[str, object] = {}
     for what, name in (("sampled", "avg@k"), ("greedy", "greedy")):
         if getattr(runs[0], what) is None:
             continue
-        value = estimate(stacked(runs, what))
-        found |= _named(name, value.value, value.low, value.high)
+        value = estimate(stacked(runs, what)) if base is None else against(runs, base, what)
+        title = name if base is None else f"{name} gain"
+        for end, number in (("", value.value), (" low", value.low), (" high", value.high)):
+            found[f"{title}{end}"] = f"{number:.2f}"
     return found
-
-
-def _gains(runs: Sequence[Measured], base: Measured) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for what, name in (("sampled", "avg@k gain"), ("greedy", "greedy gain")):
-        value = against(runs, base, what)
-        found |= _named(name, value.value, value.low, value.high)
-    return found
-
-
-def _named(name: str, value: float, low: float, high: float) -> dict[str, object]:
-    numbers = (value, low, high)
-    return {
-        f"{name}{end}": f"{n:.2f}" for end, n in zip(("", " low", " high"), numbers, strict=True)
-    }
 
 
 def write_rows(file: Path, rows: Rows) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from bench_runs import config, make_records, write_run
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.report.write import read_results, write_report
+from fsdpo_bench.report.write import write_report
 from fsdpo_bench.results.summary import summarise
 from fsdpo_cards import benchmark_card
 from fsdpo_cards.commands import measure
@@ -110,6 +110,6 @@ def accuracies(run: Path) -> dict[tuple[str, str], tuple[float, int]]:
     """Return (right, of) by benchmark and decoder."""
     return {
         (task, decoder): (found["correct"], found["n"])
-        for task, told in read_results(run)["tasks"].items()
+        for task, told in json.loads((run / "results.json").read_text())["tasks"].items()
         for decoder, found in told["decoders"].items()
     }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
+from copy import copy
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from fsdpo_bench.runs.options import RunOptions
 from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.options import command
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.progress import progress
 from fsdpo_data.core.tables import read_table
 
 _EXAMPLES = read_table(Path(__file__).with_name("examples"))
@@ -46,7 +47,7 @@ def _warn(text: str) -> None:
 
 def _finish(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
     """Report on a run whose records are complete, and say what to do next."""
-    from fsdpo_bench.cli.show_report import print_results
+    from fsdpo_bench.cli.show import print_results
     from fsdpo_bench.report.write import write_report
 
     results = write_report(out, int(megabytes * 1_000_000), _warn)
@@ -78,7 +79,7 @@ def inspect(options: InspectOptions) -> None:
 @command(app, DiffOptions, examples=_EXAMPLES["diff"])
 def diff(options: DiffOptions) -> None:
     """Compare two runs."""
-    from fsdpo_bench.cli.show_report import print_comparison
+    from fsdpo_bench.cli.show import print_comparison
     from fsdpo_bench.results.compare import compare_runs
 
     compared = compare_runs(options.run_a, options.run_b, options)
@@ -91,22 +92,19 @@ def diff(options: DiffOptions) -> None:
 @command(app, GradeOptions, examples=_EXAMPLES["grade"])
 def grade(options: GradeOptions) -> None:
     """Judge what is there already."""
+    from fsdpo_bench.tasks.table import get_task
+
     if (options.data is None) == (options.explain is None):
         raise InputError("expected `data`, a run or a file of responses, or `explain`.")
+    tolerance = options.tolerance
+    if tolerance is None and options.task is not None:
+        tolerance = get_task(options.task).tolerance
     if options.explain is not None:
-        _explain(*options.explain, _tolerance(options))
+        _explain(*options.explain, tolerance)
     elif options.data is not None and options.data.is_dir():
         _grade_run(options.data, options)
     elif options.data is not None:
-        _grade_file(options.data, options)
-
-
-def _tolerance(options: GradeOptions) -> float | None:
-    from fsdpo_bench.tasks.table import get_task
-
-    if options.tolerance is not None or options.task is None:
-        return options.tolerance
-    return get_task(options.task).tolerance
+        _grade_file(options.data, options, tolerance)
 
 
 def _explain(gold: str, response: str, tolerance: float | None) -> None:
@@ -119,21 +117,21 @@ def _explain(gold: str, response: str, tolerance: float | None) -> None:
 
 def _grade_run(run: Path, options: GradeOptions) -> None:
     from fsdpo_bench.runs.regrade import regrade_run
-    from fsdpo_data.core.progress import progress
 
     if options.out is None:
         raise InputError("missing: a run is graded into a new directory.", field="out")
+    how = (options.k, options.aggregate, options.workers)
     with progress() as shown:
-        regrade_run(run, options.out, options.k, options.aggregate, options.workers, shown)
+        regrade_run(run, options.out, *how, shown, resume=options.resume)
     _finish(options.out, as_json=options.as_json)
 
 
-def _grade_file(file: Path, options: GradeOptions) -> None:
+def _grade_file(file: Path, options: GradeOptions, tolerance: float | None) -> None:
     from fsdpo_bench.cli.show import print_disputed, print_series
     from fsdpo_bench.recorded.outputs import read_outputs
     from fsdpo_bench.recorded.score import by_series, score
 
-    scored = score(read_outputs(file), _tolerance(options), options.workers)
+    scored = score(read_outputs(file), tolerance, options.workers)
     series = by_series(scored)
     if options.as_json:
         _print_json([each.as_dict() for each in series])
@@ -151,7 +149,7 @@ def report(options: ReportOptions) -> None:
 @command(app, PrmOptions, examples=_EXAMPLES["prm"])
 def prm(options: PrmOptions) -> None:
     """Measure a process reward model."""
-    from fsdpo_bench.cli.show_prm import print_prm
+    from fsdpo_bench.cli.show import print_prm
     from fsdpo_bench.prm.measure import measure_prm
     from fsdpo_data.engines.load import load_likelihood, load_scorer
 
@@ -175,8 +173,9 @@ def prm(options: PrmOptions) -> None:
 def tasks() -> None:
     """List the benchmarks and the suites."""
     from fsdpo_bench.cli.show import print_tasks
+    from fsdpo_bench.tasks.table import shelf
 
-    print_tasks()
+    print_tasks(list(shelf().values()))
 
 
 @command(app, ValidateOptions, examples=_EXAMPLES["validate"])
@@ -185,7 +184,6 @@ def validate(options: ValidateOptions) -> None:
     from fsdpo_bench.cli.show import print_reports
     from fsdpo_bench.tasks.table import select_tasks
     from fsdpo_bench.tasks.validate import validate_task
-    from fsdpo_data.core.progress import progress
 
     wanted = select_tasks(options.suite, options.task)
     reports = []
@@ -204,7 +202,7 @@ def validate(options: ValidateOptions) -> None:
 @command(app, RecipeOptions, examples=_EXAMPLES["recipe"])
 def recipe(options: RecipeOptions) -> None:
     """Run a recipe."""
-    from fsdpo_bench.cli.show_recipe import plan_as_dict, print_plan, print_recipes
+    from fsdpo_bench.cli.show import print_plan, print_recipes
     from fsdpo_bench.recipes.recipe import load_recipe, recipe_names, run_stages
 
     if options.name is None:
@@ -213,23 +211,18 @@ def recipe(options: RecipeOptions) -> None:
     found = load_recipe(options.name)
     stages = found.chosen(options.stage)
     if options.as_json:
-        _print_json(plan_as_dict(found, stages))
+        _print_json(found.plan(stages))
     elif options.dry_run:
         print_plan(found, stages)
     else:
         run_stages(stages, typer.echo)
 
 
-def _keep_old_names(**old: str) -> None:
-    """Let commands go by the names that they had before, unseen in ``--help``."""
-    for before, now in old.items():
-        [found] = (each for each in app.registered_commands if each.callback is globals()[now])
-        info = copy.copy(found)
-        info.name, info.hidden = before, True
-        app.registered_commands.append(info)
-
-
-_keep_old_names(show="inspect", compare="diff", regrade="grade", list="tasks")
+# The names that commands had before still work, unseen in `--help`.
+for _before, _now in {"show": inspect, "compare": diff, "regrade": grade, "list": tasks}.items():
+    [_found] = (each for each in app.registered_commands if each.callback is _now)
+    app.registered_commands.append(copy(_found))
+    app.registered_commands[-1].name, app.registered_commands[-1].hidden = _before, True
 
 
 def main() -> None:

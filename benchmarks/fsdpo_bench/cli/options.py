@@ -15,7 +15,6 @@ from fsdpo_data.steps.rewards import AGGREGATES
 
 _FIRST = Option(positional=True)
 _JSON = Option(flag="--json")
-_WORKERS = Option(min=1, default="the cores at hand")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +53,7 @@ class GradeOptions(Options):
         aggregate: Of a run: how step rewards of a sample become one number.
         show: Differing verdicts to print.
         workers: Processes that grade.
+        resume: Go on with the new run in `out`.
         as_json: Print JSON instead of a table.
     """
 
@@ -65,7 +65,8 @@ class GradeOptions(Options):
     k: Annotated[Sequence[int], Option(min=1, default="as it was")] = ()
     aggregate: Annotated[str | None, Option(choices=AGGREGATES, default="as it was")] = None
     show: Annotated[int, Option(min=0)] = 10
-    workers: Annotated[int | None, _WORKERS] = None
+    workers: Annotated[int | None, Option(min=1, default="the cores at hand")] = None
+    resume: bool = False
     as_json: Annotated[bool, _JSON] = False
 
 

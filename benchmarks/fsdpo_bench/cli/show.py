@@ -1,27 +1,42 @@
-"""Tables for people."""
+"""What commands print for people, where they print no JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from fsdpo_cards.render import percent
 
-from fsdpo_bench.cli.tables import add_row, make_table, plain, print_table
-from fsdpo_bench.recorded.score import Scored, Series
-from fsdpo_bench.tasks.table import Task, shelf
-from fsdpo_bench.tasks.validate import Report
-from fsdpo_data.answers import Verdict
+from fsdpo_bench.cli.tables import plain, print_table, say
 from fsdpo_data.answers.finding.extract import is_marked
 from fsdpo_data.core.statistics import wilson_interval
 
+if TYPE_CHECKING:
+    from fsdpo_bench.prm.measure import Measured
+    from fsdpo_bench.recipes.recipe import Recipe, Stage
+    from fsdpo_bench.recorded.score import Scored, Series
+    from fsdpo_bench.results.compare import Comparison, Delta
+    from fsdpo_bench.tasks.table import Task
+    from fsdpo_bench.tasks.validate import Report
+    from fsdpo_data.answers import Verdict
 
-def print_tasks() -> None:
-    """Print the benchmarks and the suites."""
-    table = make_table("task", "benchmark", "problems>", "Hub dataset", "suites", "licence")
-    for task in shelf().values():
-        count, groups = "–" if task.count is None else f"{task.count:,}", ", ".join(task.suites)
-        add_row(table, task.name, task.title, count, _origin(task), groups, task.licence)
-    print_table(table)
+
+def print_tasks(tasks: Sequence[Task]) -> None:
+    """Print the benchmarks and their suites."""
+    print_table(
+        ("task", "benchmark", "problems>", "Hub dataset", "suites", "licence"),
+        (
+            (
+                task.name,
+                task.title,
+                "–" if task.count is None else f"{task.count:,}",
+                _origin(task),
+                ", ".join(task.suites),
+                task.licence,
+            )
+            for task in tasks
+        ),
+    )
 
 
 def _origin(task: Task) -> str:
@@ -33,79 +48,68 @@ def _origin(task: Task) -> str:
 def print_reports(reports: Sequence[Report]) -> None:
     """Print what was found out about benchmarks: a table, then every exception."""
     columns = ("benchmark", "problems>", "golds>", "equal themselves>", "digest", "result")
-    table = make_table(*columns, "golds read as")
+    print_table((*columns, "golds read as"), map(_report_row, reports))
     for report in reports:
-        digest = report.digest if report.known_digest else f"{report.digest} (not the known one)"
-        add_row(
-            table,
-            report.task.title,
-            f"{report.problems:,}",
-            f"{report.golds:,}",
-            f"{report.right:,}",
-            "–" if report.error else digest,
-            "ok" if report.passed else plain("not ok", "red"),
-            ", ".join(f"{kind} {count:,}" for kind, count in report.kinds.items()),
-        )
-    print_table(table)
-    for report in reports:
-        _print_findings(report)
+        if report.error:
+            say(f"\n{report.task.title}: {report.error}")
+        if report.findings:
+            say(f"\n{report.task.title}")
+        for finding in report.findings:
+            mark = "surprise" if finding.surprise else "known"
+            say(
+                f"  row {finding.row:>4}  {mark}  {finding.gold!r}: {finding.what}",
+                "red" if finding.surprise else "",
+            )
 
 
-def _print_findings(report: Report) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-
-    console = Console(highlight=False, soft_wrap=True)
-    if report.error:
-        console.print(f"\n{report.task.title}: {escape(report.error)}")
-    if report.findings:
-        console.print(f"\n{report.task.title}")
-    for finding in report.findings:
-        mark = "[red]surprise[/red]" if finding.surprise else "known"
-        gold = escape(repr(finding.gold))
-        console.print(f"  row {finding.row:>4}  {mark}  {gold}: {escape(finding.what)}")
+def _report_row(report: Report) -> Sequence[Any]:
+    digest = report.digest if report.known_digest else f"{report.digest} (not the known one)"
+    return (
+        report.task.title,
+        f"{report.problems:,}",
+        f"{report.golds:,}",
+        f"{report.right:,}",
+        "–" if report.error else digest,
+        "ok" if report.passed else plain("not ok", "red"),
+        ", ".join(f"{kind} {count:,}" for kind, count in report.kinds.items()),
+    )
 
 
 def print_series(series: Sequence[Series]) -> None:
     """Print scores with their 95 % intervals."""
     counts = ("correct>", "of>", "accuracy", "marked>", "exact>", "published>", "differ>")
-    table = make_table("series", *counts, "outcomes")
-    for each in series:
-        correct = each.outcomes["correct"]
-        share = correct / each.graded if each.graded else None
-        others = {name: n for name, n in sorted(each.outcomes.items()) if name != "correct"}
-        add_row(
-            table,
-            each.name or "all",
-            f"{correct:,}",
-            f"{each.graded:,}",
-            percent(share, wilson_interval(correct, each.graded)),
-            f"{each.marked:,}",
-            f"{each.exact:,}",
-            "–" if each.theirs is None else f"{each.theirs:,}",
-            "–" if each.theirs is None else f"{each.disputed:,}",
-            ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in others.items()),
-        )
-    print_table(table)
+    print_table(("series", *counts, "outcomes"), map(_series_row, series))
+
+
+def _series_row(each: Series) -> Sequence[str]:
+    correct = each.outcomes["correct"]
+    share = correct / each.graded if each.graded else None
+    others = {name: n for name, n in sorted(each.outcomes.items()) if name != "correct"}
+    return (
+        each.name or "all",
+        f"{correct:,}",
+        f"{each.graded:,}",
+        percent(share, wilson_interval(correct, each.graded)),
+        f"{each.marked:,}",
+        f"{each.exact:,}",
+        "–" if each.theirs is None else f"{each.theirs:,}",
+        "–" if each.theirs is None else f"{each.disputed:,}",
+        ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in others.items()),
+    )
 
 
 def print_disputed(scored: Sequence[Scored], count: int) -> None:
     """Print the first responses whose publisher's verdict is another."""
-    from rich.console import Console
-    from rich.markup import escape
-
-    console = Console(highlight=False, soft_wrap=True)
     for each in scored[:count]:
         recorded = each.recorded
         name = f" {recorded.series}" if recorded.series else ""
-        ours = f"{each.verdict.status} ({each.verdict.rule})"
-        console.print(
-            f"row {recorded.row}{name}: gold {escape(repr(recorded.gold))}, answer "
-            f"{escape(repr(each.verdict.answer))}: {ours}, published as "
+        say(
+            f"row {recorded.row}{name}: gold {recorded.gold!r}, answer {each.verdict.answer!r}: "
+            f"{each.verdict.status} ({each.verdict.rule}), published as "
             f"{'correct' if recorded.correct else 'incorrect'}"
         )
     if len(scored) > count:
-        console.print(f"{len(scored) - count} more; --show {len(scored)} shows all")
+        say(f"{len(scored) - count} more; --show {len(scored)} shows all")
 
 
 def print_verdict(gold: str, verdict: Verdict) -> None:
@@ -120,7 +124,142 @@ def print_verdict(gold: str, verdict: Verdict) -> None:
         "gold is read as": verdict.gold_form or "–",
         "answer is read as": verdict.answer_form or "–",
     }
-    table = make_table("", "", header=False)
-    for name, value in rows.items():
-        add_row(table, plain(name, "bold"), value)
-    print_table(table)
+    print_table(("", ""), ((plain(name, "bold"), value) for name, value in rows.items()))
+
+
+def print_results(results: Mapping[str, Any]) -> None:
+    """Print accuracy and cost by benchmark and decoder, then the means of suites."""
+    columns = ("benchmark", "decoder", "accuracy>", "correct>", "of>", "tokens>", "PRM calls>")
+    print_table(columns, _result_rows(results))
+
+
+def _result_rows(results: Mapping[str, Any]) -> Iterator[Sequence[str]]:
+    from fsdpo_bench.report.plots import points
+
+    for task in results["tasks"].values():
+        title = task["title"]
+        for name, share in task["decoders"].items():
+            cost = share["cost"]
+            counts = (f"{share['correct']:g}", f"{share['n']:,}")
+            spent = (f"{cost['tokens']:,.0f}", f"{cost['prm_calls']:,.0f}")
+            yield (title, name, points(share), *counts, *spent)
+            title = ""
+        for k, share in task["avg_at_k"].items():
+            yield (title, f"avg@{k}", points(share), "", f"{share['n']:,}", "", "")
+    for suite, found in results["suites"].items():
+        title = f"mean of {suite}"
+        for name, share in found["decoders"].items():
+            yield (title, name, points(share), "", f"{share['n']:,}", "", "")
+            title = ""
+
+
+def print_comparison(compared: Comparison, show: int) -> None:
+    """Print the differences, then the first problems that changed."""
+    columns = ("benchmark", "decoder", "A>", "B>", "B - A>", "95 %>", "only A>", "only B>", "p>")
+    tasks = ["", *(delta.task for delta in compared.deltas)]
+    rows = (
+        ("" if delta.task == before else delta.task, *_delta_row(delta))
+        for before, delta in zip(tasks, compared.deltas, strict=False)
+    )
+    print_table((*columns, "of>"), rows)
+    for note in compared.notes:
+        say(f"note: {note}")
+    if any(delta.clusters for delta in compared.deltas):
+        say("(n): base problems that problems share; interval and p are over those.")
+    for change in compared.changed[:show]:
+        right, wrong = change.answer_a, change.answer_b
+        if change.better == "b":
+            right, wrong = wrong, right
+        say(
+            f"{change.task} {change.problem_id}  only {change.better.upper()}: gold "
+            f"{change.gold!r}, right {right!r}, wrong {wrong!r}  "
+            f"{' '.join(change.question.split())[:90]}"
+        )
+    if len(compared.changed) > show:
+        say(f"{len(compared.changed) - show} more; --show {len(compared.changed)}")
+
+
+def _delta_row(delta: Delta) -> Sequence[str]:
+    same = delta.decoder_a == delta.decoder_b
+    low, high = (100 * bound for bound in delta.ci95)
+    clusters = f" ({delta.clusters})" if delta.clusters else ""
+    return (
+        delta.decoder_a if same else f"{delta.decoder_a} / {delta.decoder_b}",
+        f"{100 * delta.correct_a / delta.n:.1f}",
+        f"{100 * delta.correct_b / delta.n:.1f}",
+        f"{100 * delta.difference:+.1f}",
+        f"[{low:+.1f}, {high:+.1f}]",
+        f"{delta.only_a:,}",
+        f"{delta.only_b:,}",
+        f"{delta.p:.4f}" if delta.p >= 1e-4 else f"{delta.p:.1e}",
+        f"{delta.n:,}{clusters}",
+    )
+
+
+def print_prm(measured: Measured) -> None:
+    """Print what was measured of a process reward model."""
+    if measured.dataset is not None:
+        for name, value in _dataset_rows(measured.dataset):
+            say(f"{name:<36}{value}")
+        curves = measured.dataset["best_of"]
+        print_table(
+            ("best-of-N by", *(f"N={size}>" for size in curves["pass"])),
+            (
+                (
+                    "a perfect judge" if how == "pass" else how,
+                    *(f"{100 * value:.1f}" for value in curve.values()),
+                )
+                for how, curve in curves.items()
+            ),
+        )
+    for file, found in measured.first_errors.items():
+        say(f"\n{file}")
+        for name, value in found.rows():
+            say(f"{name:<36}{value}")
+
+
+def _dataset_rows(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "solutions", f"{report['solutions']:,} of {report['problems']:,} problems"
+    for how, ranking in report["ranking_auc"].items():
+        text = _interval(ranking["value"], ranking["ci95"])
+        yield f"ranking AUC, {how}", f"{text}  ({ranking['problems']:,} problems)"
+    if steps := report["steps"]:
+        yield "right over wrong steps, AUC", _interval(steps["auc"], None)
+        of = f"  ({steps['solutions']:,} solutions of {steps['problems']:,} problems)"
+        yield "reward before less after the error", _interval(steps["margin"], steps["ci95"]) + of
+
+
+def _interval(value: float | None, interval: tuple[float, float] | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" + (f"  [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else "")
+
+
+def print_recipes(recipes: Sequence[Recipe]) -> None:
+    """Print what recipes there are."""
+    columns = ("recipe", "stages>", "GPU-hours>", "what it makes")
+    rows = (
+        (each.name, str(len(each.stages)), f"{each.gpu_hours:,.0f}", each.title) for each in recipes
+    )
+    print_table(columns, rows)
+
+
+def print_plan(recipe: Recipe, stages: Sequence[Stage]) -> None:
+    """Print what the stages do and cost, then their commands."""
+    from fsdpo_bench.recipes.recipe import ASSUMPTIONS, estimate
+
+    say(f"{recipe.title}\n{recipe.about}\n")
+    rows, total = [], 0.0
+    for stage in stages:
+        tokens, hours = (cost := estimate(stage.work)).tokens, cost.gpu_hours
+        total += hours
+        said = f"{tokens / 1e6:,.0f} M" if tokens >= 1e6 else f"{tokens:,.0f}"
+        wall = hours / stage.gpus if stage.gpus else 0.0
+        rows.append((stage.name, str(stage.gpus), said, f"{hours:,.1f}", f"{wall:,.1f}"))
+    columns = ("stage", "GPUs>", "tokens>", "GPU-hours>", "hours>")
+    print_table(columns, [*rows, ("all", "", "", f"{total:,.1f}", "")])
+    say(f"\n{ASSUMPTIONS}\n")
+    for stage in stages:
+        say(f"# {stage.name}: {stage.does}\n{stage.run}\n")
+    if recipe.expected:
+        say(f"The paper's row: {recipe.expected}")

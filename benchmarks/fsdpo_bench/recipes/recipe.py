@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from fsdpo_bench.results.published import shipped
+from fsdpo_bench.results.published import published, shipped
 from fsdpo_data.core.errors import FsdpoError, InputError, nearest
 
 Kind = Literal["generate", "score", "train", "pairs", "none"]
@@ -82,6 +82,12 @@ class Stage:
         """The command line, split as a shell would."""
         return shlex.split(self.run)
 
+    def plan(self) -> dict[str, Any]:
+        """Return what it does and costs, for machines."""
+        cost = estimate(self.work)
+        told = {name: getattr(self, name) for name in ("name", "does", "run", "done", "gpus")}
+        return told | {"tokens": round(cost.tokens), "gpu_hours": round(cost.gpu_hours, 3)}
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -102,6 +108,28 @@ class Recipe:
     backbone: str
     method: str
     stages: tuple[Stage, ...]
+
+    @property
+    def gpu_hours(self) -> float:
+        """What all stages together cost."""
+        return sum(estimate(stage.work).gpu_hours for stage in self.stages)
+
+    @property
+    def expected(self) -> str:
+        """The paper's greedy numbers for the row."""
+        row = (self.backbone, self.method)
+        cells = (each for each in published() if (each.backbone, each.method) == row)
+        shown = (each for each in cells if each.table != "prm" and each.task != "average")
+        return ", ".join(f"{each.task} {each.value}" for each in shown)
+
+    def plan(self, stages: Sequence[Stage]) -> dict[str, Any]:
+        """Return what some stages do and cost, for machines."""
+        return {
+            "recipe": self.name,
+            "title": self.title,
+            "assumptions": ASSUMPTIONS,
+            "stages": [stage.plan() for stage in stages],
+        }
 
     def chosen(self, names: Sequence[str]) -> list[Stage]:
         """Return the stages of some names, in their order; all if there are none.
@@ -139,49 +167,38 @@ def load_recipe(name: str) -> Recipe:
         near = nearest(name, recipe_names())
         raise InputError(f"no recipe {name!r}.{near} `fsdpo-bench recipe` lists them.")
     try:
-        return _recipe(file.stem, tomllib.loads(file.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError) as error:
+        told = tomllib.loads(file.read_text(encoding="utf-8"))
+        row = {"backbone": "", "method": "", **told.get("row", {})}
+        stages = tuple(_stage(**each) for each in told["stage"])
+        return Recipe(file.stem, told["title"], _line(told["about"]), stages=stages, **row)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{file} is not a recipe: {error!r}. Compare it with the others."
         ) from None
 
 
-def _recipe(name: str, fields: dict[str, Any]) -> Recipe:
-    row = fields.get("row", {})
-    stages = tuple(_stage(each) for each in fields["stage"])
-    about = " ".join(fields["about"].split())
-    return Recipe(
-        name, fields["title"], about, row.get("backbone", ""), row.get("method", ""), stages
-    )
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
 
-def _stage(fields: dict[str, Any]) -> Stage:
-    work = Work(**fields["work"])
-    if work.kind not in get_args(Kind):
-        raise ValueError(f"work kind {work.kind!r}: expected one of {', '.join(get_args(Kind))}")
-    run, does = " ".join(fields["run"].split()), " ".join(fields["does"].split())
-    return Stage(fields["name"], does, run, fields["done"], fields["gpus"], work)
+def _stage(*, does: str, run: str, work: dict[str, Any], **told: Any) -> Stage:
+    if work["kind"] not in get_args(Kind):
+        raise ValueError(f"work kind {work['kind']!r}: expected one of {', '.join(get_args(Kind))}")
+    return Stage(does=_line(does), run=_line(run), work=Work(**work), **told)
 
 
 def estimate(work: Work) -> Estimate:
     """Estimate what a stage costs."""
-    parameters = work.parameters * 1e9
-    match work.kind:
-        case "generate":
-            tokens = float(work.sequences * work.tokens)
-            return Estimate(tokens, tokens / (WRITES * 7 / work.parameters) / 3600)
-        case "score":
-            tokens, passes = float(work.sequences * (work.prompt_tokens + work.tokens)), 2
-        case "train":
-            tokens, passes = work.sequences * (work.prompt_tokens + work.tokens) * work.epochs, 8
-        case "pairs":
-            once = work.prompts * work.prompt_tokens + work.sequences * work.tokens
-            tokens, reference = once * work.epochs, 2 * once
-            flop = (8 * tokens + reference) * parameters
-            return Estimate(tokens, flop / (PEAK * UTILISATION) / 3600)
-        case "none":
-            return Estimate(0.0, 0.0)
-    return Estimate(tokens, passes * parameters * tokens / (PEAK * UTILISATION) / 3600)
+    if work.kind == "none":
+        return Estimate(0.0, 0.0)
+    if work.kind == "generate":
+        tokens = float(work.sequences * work.tokens)
+        return Estimate(tokens, tokens / (WRITES * 7 / work.parameters) / 3600)
+    prompts = work.prompts if work.kind == "pairs" else work.sequences
+    once = float(prompts * work.prompt_tokens + work.sequences * work.tokens)
+    passes = {"score": 2.0, "train": 8 * work.epochs, "pairs": 8 * work.epochs + 2}[work.kind]
+    flop = passes * work.parameters * 1e9 * once
+    return Estimate(once * work.epochs, flop / (PEAK * UTILISATION) / 3600)
 
 
 def owed(stage: Stage) -> list[str] | None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.report.explain import explain
 from fsdpo_bench.results.outcomes import Record, groups_of
+from fsdpo_data.core.tables import read_table
 
 #: Bytes of text in a report.
 BUDGET = 16_000_000
@@ -20,6 +21,8 @@ BUDGET = 16_000_000
 LEAST = 2_500
 #: Characters of one question, prompt or solution; the rest is cut.
 LONGEST = 6_000
+
+_WORDS = read_table(Path(__file__).with_name("explain"))
 
 
 @dataclass(slots=True)
@@ -161,3 +164,18 @@ def _explain(explanations: dict[str, str], problem: Mapping[str, Any]) -> None:
         key = f"{each['status']} {each['rule']}"
         if key not in explanations:
             explanations[key] = explain(each["status"], each["rule"])
+
+
+def explain(status: str, rule: str) -> str:
+    """Explain a verdict by its status and rule, e.g. ``correct`` and ``boxed/number``."""
+    extraction, _, comparison = rule.partition("/")
+    if status == "gold_unparsed":
+        return "The gold answer is empty or unreadable, so the problem does not count."
+    if status == "no_answer":
+        return "No answer was found in the response."
+    how = _WORDS["extracted"].get(extraction, f"by the rule “{extraction}”")
+    compared = _WORDS["compared"].get(
+        comparison, f"by the rule “{comparison}”" if comparison else ""
+    )
+    told = f", compared with the gold {compared}" if compared else ""
+    return f"The answer was read {how}{told}. {_WORDS['status'].get(status, status)}"

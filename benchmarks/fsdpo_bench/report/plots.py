@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from fsdpo_bench.report.svg import Axis, Drawing
-from fsdpo_bench.results.published import Published, is_backbone, published_for
+from fsdpo_bench.results.published import is_backbone, published_for
 
 _FAMILIES = ("greedy", "sc", "weighted", "bon", "sbs")
 #: Accuracy plot: height of a decoder, space between benchmarks, ends of the axis.
 _ROW, _GAP, _LEFT, _RIGHT = 15, 14, 220, 770
 _WIDTH = 830
+#: Kinds of solutions, and the styles they are drawn in.
+_KINDS = {"correct": "good", "wrong": "bad"}
 
 Results = Mapping[str, Any]
 
@@ -32,36 +34,25 @@ def points(share: Results) -> str:
 
 def accuracy_plot(results: Results) -> str:
     """Draw every decoder's accuracy with its interval, by benchmark, over the published ones."""
-    tasks = results["tasks"]
+    tasks, model = results["tasks"], results["run"]["model"]["name"]
     rows = sum(len(task["decoders"]) for task in tasks.values())
     height = 20 + rows * _ROW + len(tasks) * _GAP + 24
     drawing = Drawing(_WIDTH, height, "Accuracy by benchmark and decoder, with 95 % intervals")
     axis = Axis(0, 100, _LEFT, _RIGHT)
-    _grid(drawing, axis, 16, height - 24, "%")
+    for value in axis.ticks():
+        drawing.line(axis(value), 16, axis(value), height - 24, "grid")
+        drawing.text(axis(value), height - 10, f"{value:g}%", "small", "middle")
     top = 20.0
     for name, task in tasks.items():
-        bottom = top + len(task["decoders"]) * _ROW
-        _published(drawing, axis, top, bottom, published_for(name), results["run"]["model"]["name"])
+        size = len(task["decoders"]) * _ROW
+        for each in published_for(name):
+            style = "own" if is_backbone(each.backbone, model) else "theirs"
+            drawing.bar(axis(each.value) - 1, top, 2, size, style, f"{each.label}: {each.value}")
         drawing.text(0, top + _ROW - 4, task["title"], "label")
         for index, (decoder, share) in enumerate(task["decoders"].items()):
             _interval(drawing, axis, top + (index + 0.5) * _ROW, decoder, share)
-        top = bottom + _GAP
+        top += size + _GAP
     return drawing.render()
-
-
-def _published(
-    drawing: Drawing,
-    axis: Axis,
-    top: float,
-    bottom: float,
-    rows: Sequence[Published],
-    model: str,
-) -> None:
-    for each in rows:
-        style = "own" if is_backbone(each.backbone, model) else "theirs"
-        drawing.bar(
-            axis(each.value) - 1, top, 2, bottom - top, style, f"{each.label}: {each.value}"
-        )
 
 
 def _interval(drawing: Drawing, axis: Axis, y: float, decoder: str, share: Results) -> None:
@@ -77,45 +68,34 @@ def _interval(drawing: Drawing, axis: Axis, y: float, decoder: str, share: Resul
     drawing.text(_RIGHT + 8, y + 4, f"{100 * share['accuracy']:.1f}", "small")
 
 
-def _grid(drawing: Drawing, axis: Axis, top: float, bottom: float, unit: str = "") -> None:
-    for value in axis.ticks():
-        drawing.line(axis(value), top, axis(value), bottom, "grid")
-        drawing.text(axis(value), bottom + 14, f"{value:g}{unit}", "small", "middle")
-
-
 def cost_plot(task: Results) -> str:
     """Draw accuracy against tokens per problem, by decoder; empty if no tokens were counted."""
-    decoders = [
-        (name, share)
+    decoders = {
+        name: share
         for name, share in task["decoders"].items()
         if share["cost"]["tokens"] and share["accuracy"] is not None
-    ]
+    }
     if not decoders:
         return ""
-    spent = {name: share["cost"]["tokens"] / task["problems"] for name, share in decoders}
-    bounds = [bound for _, share in decoders for bound in share["ci95"]]
+    spent = {name: share["cost"]["tokens"] / task["problems"] for name, share in decoders.items()}
+    bounds = [bound for share in decoders.values() for bound in share["ci95"]]
     x = Axis(min(spent.values()) / 1.4, max(spent.values()) * 2.2, 46, 350, log=True)
     y = Axis(100 * max(0, min(bounds) - 0.02), 100 * min(1, max(bounds) + 0.02), 196, 26)
-    drawing = Drawing(360, 236, f"{task['title']}: accuracy against tokens per problem")
+    drawing = _panel(f"{task['title']}: accuracy against tokens per problem")
     _frame(drawing, x, y, "tokens per problem", f"{task['title']}, accuracy in %")
-    heights = {name: y(100 * share["accuracy"]) for name, share in decoders}
+    heights = {name: y(100 * share["accuracy"]) for name, share in decoders.items()}
     # Decoders of one budget stand side by side; their names, one below the other.
     places = {name: x(spent[name]) for name in spent}
     for name, at in _apart(places, heights, 0, 9).items():
-        _cost_bar(drawing, at, y, name, spent[name], task["decoders"][name])
+        share = decoders[name]
+        low, high = (y(100 * bound) for bound in share["ci95"])
+        tip = f"{name}: {points(share)}, {spent[name]:,.0f} tokens per problem, "
+        drawing.line(at, low, at, high, f"whisker {colour(name)}")
+        tip += f"{share['cost']['prm_calls']:,} PRM calls"
+        drawing.dot(at, heights[name], 4, f"fill {colour(name)}", tip)
     for name, height in _apart(heights, places, 60, 12).items():
         drawing.text(places[name] + 16, height + 4, name, f"small {colour(name)} word")
     return drawing.render()
-
-
-def _cost_bar(
-    drawing: Drawing, at: float, y: Axis, name: str, spent: float, share: Results
-) -> None:
-    low, high = (y(100 * bound) for bound in share["ci95"])
-    calls = share["cost"]["prm_calls"]
-    tip = f"{name}: {points(share)}, {spent:,.0f} tokens per problem, {calls:,} PRM calls"
-    drawing.line(at, low, at, high, f"whisker {colour(name)}")
-    drawing.dot(at, y(100 * share["accuracy"]), 4, f"fill {colour(name)}", tip)
 
 
 def _apart(
@@ -135,12 +115,19 @@ def _apart(
     return placed
 
 
-def _frame(drawing: Drawing, x: Axis, y: Axis, below: str, above: str) -> None:
+def _panel(title: str) -> Drawing:
+    return Drawing(360, 236, title)
+
+
+def _frame(
+    drawing: Drawing, x: Axis, y: Axis, below: str, above: str, labels: Mapping[float, str] = {}
+) -> None:
+    """Draw grid and axes; ``labels`` stand below the axis in place of its round values."""
     for value in y.ticks():
         drawing.line(x.start, y(value), x.end, y(value), "grid")
         drawing.text(x.start - 6, y(value) + 4, f"{value:g}", "small", "end")
-    for value in x.ticks():
-        drawing.text(x(value), y.start + 15, f"{value:g}", "small", "middle")
+    for value, label in (labels or {value: f"{value:g}" for value in x.ticks()}).items():
+        drawing.text(x(value), y.start + 15, label, "small", "middle")
     drawing.line(x.start, y.start, x.end, y.start, "axis")
     drawing.text((x.start + x.end) / 2, y.start + 33, below, "small", "middle")
     drawing.text(x.start - 40, y.end - 12, above, "label")
@@ -148,15 +135,15 @@ def _frame(drawing: Drawing, x: Axis, y: Axis, below: str, above: str) -> None:
 
 def calibration_plot(rewards: Results) -> str:
     """Draw how often solutions are correct against the reward of their steps."""
-    drawing = Drawing(360, 236, "Calibration of the step rewards")
+    drawing = _panel("Calibration of the step rewards")
     x, y = Axis(0, 1, 46, 350), Axis(0, 1, 196, 26)
     _frame(drawing, x, y, "step reward", "Share of correct solutions")
     drawing.path([(x(0), y(0)), (x(1), y(1))], "ideal")
-    most = max(each["steps"] for each in rewards["calibration"]["bins"])
-    for each in rewards["calibration"]["bins"]:
-        at = x(each["reward"])
-        drawing.bar(x(each["from"]) + 1, y(0.12 * each["steps"] / most), x(0.1) - x(0) - 2,
-                    y(0) - y(0.12 * each["steps"] / most), "mass")  # fmt: skip
+    bins = rewards["calibration"]["bins"]
+    most = max(each["steps"] for each in bins)
+    for each in bins:
+        at, top = x(each["reward"]), y(0.12 * each["steps"] / most)
+        drawing.bar(x(each["from"]) + 1, top, x(0.1) - x(0) - 2, y(0) - top, "mass")
         drawing.line(at, y(each["ci95"][0]), at, y(each["ci95"][1]), "whisker c1")
         tip = f"{each['steps']:,} steps with mean reward {each['reward']:.3f}: "
         tip += f"{100 * each['correct']:.1f} % in correct solutions"
@@ -167,14 +154,14 @@ def calibration_plot(rewards: Results) -> str:
 def distribution_plot(rewards: Results) -> str:
     """Draw the rewards of correct and of wrong solutions."""
     shown = rewards["distribution"]
-    totals = {kind: max(1, sum(shown[kind])) for kind in ("correct", "wrong")}
+    totals = {kind: max(1, sum(shown[kind])) for kind in _KINDS}
     shares = {kind: [n / totals[kind] for n in shown[kind]] for kind in totals}
     top = max(max(values) for values in shares.values()) or 1
-    drawing = Drawing(360, 236, "Rewards of correct and of wrong solutions")
+    drawing = _panel("Rewards of correct and of wrong solutions")
     x, y = Axis(0, 1, 46, 350), Axis(0, 100 * top, 196, 26)
     _frame(drawing, x, y, f"{shown['aggregate']} of the step rewards", "% of the solutions")
     width = (x(1) - x(0)) / len(shown["correct"])
-    for offset, (kind, style) in enumerate((("correct", "good"), ("wrong", "bad"))):
+    for offset, (kind, style) in enumerate(_KINDS.items()):
         for index, part in enumerate(shares[kind]):
             left = x(0) + index * width + 1 + offset * (width / 2 - 1)
             height = y(0) - y(100 * part)
@@ -187,19 +174,15 @@ def distribution_plot(rewards: Results) -> str:
 def step_plot(rewards: Results) -> str:
     """Draw the mean reward by the number of the step."""
     steps = rewards["by_step"]
-    last = max(i for kind in steps for i, each in enumerate(steps[kind]) if each)
-    drawing = Drawing(360, 236, "Mean reward by step")
-    x, y = Axis(1, max(2, last + 1), 56, 340), Axis(0, 1, 196, 26)
-    for value in y.ticks():
-        drawing.line(46, y(value), 350, y(value), "grid")
-        drawing.text(40, y(value) + 4, f"{value:g}", "small", "end")
-    for number in range(1, last + 2):
-        more = "+" if number == len(steps["correct"]) else ""
-        drawing.text(x(number), y(0) + 15, f"{number}{more}", "small", "middle")
-    drawing.text(198, 229, "number of the step", "small", "middle")
-    drawing.text(6, 14, "Mean reward", "label")
-    for kind, style in (("correct", "good"), ("wrong", "bad")):
-        known = [(i + 1, each) for i, each in enumerate(steps[kind]) if each]
+    last = max(i for kind in steps for i, each in enumerate(steps[kind], start=1) if each)
+    labels = {float(number): str(number) for number in range(1, last + 1)}
+    if last == len(steps["correct"]):
+        labels[last] += "+"
+    drawing = _panel("Mean reward by step")
+    x, y = Axis(0.5, max(2, last) + 0.5, 46, 350), Axis(0, 1, 196, 26)
+    _frame(drawing, x, y, "number of the step", "Mean reward", labels)
+    for kind, style in _KINDS.items():
+        known = [(i, each) for i, each in enumerate(steps[kind], start=1) if each]
         drawing.path([(x(i), y(each["reward"])) for i, each in known], f"curve {style}")
         for i, each in known:
             tip = f"step {i} of {each['steps']:,} {kind} solutions: {each['reward']:.3f}"
@@ -209,6 +192,6 @@ def step_plot(rewards: Results) -> str:
 
 
 def _key(drawing: Drawing) -> None:
-    for at, (name, style) in ((216, ("correct", "good")), (286, ("wrong", "bad"))):
+    for at, (name, style) in zip((216, 286), _KINDS.items(), strict=True):
         drawing.bar(at, 5, 10, 10, style)
         drawing.text(at + 14, 14, name, "small")

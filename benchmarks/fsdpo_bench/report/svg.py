@@ -13,6 +13,8 @@ def _number(value: float) -> str:
 class Drawing:
     """Collects SVG elements; (0, 0) is the upper left corner.
 
+    A ``style`` is a class of the page's style sheet; a ``tip`` shows while the pointer rests.
+
     Args:
         width: Of the drawing, in user units.
         height: Of the drawing.
@@ -24,58 +26,53 @@ class Drawing:
         self._title = title
         self._parts: list[str] = []
 
+    def _add(self, tag: str, style: str, content: str = "", **at: float | str) -> None:
+        at = {key: each if isinstance(each, str) else _number(each) for key, each in at.items()}
+        attributes = "".join(f' {name.replace("_", "-")}="{each}"' for name, each in at.items())
+        self._parts.append(f'<{tag}{attributes} class="{style}">{content}</{tag}>')
+
     def line(self, x1: float, y1: float, x2: float, y2: float, style: str) -> None:
-        """Draw a straight line; ``style`` is a class of the page's style sheet."""
-        a, b, c, d = map(_number, (x1, y1, x2, y2))
-        self._parts.append(f'<line x1="{a}" y1="{b}" x2="{c}" y2="{d}" class="{style}"/>')
+        """Draw a straight line."""
+        self._add("line", style, x1=x1, y1=y1, x2=x2, y2=y2)
 
     def dot(self, x: float, y: float, radius: float, style: str, tip: str = "") -> None:
-        """Draw a circle; ``tip`` shows while the pointer rests on it."""
-        a, b, r = map(_number, (x, y, radius))
-        tipped = f"<title>{escape(tip)}</title>" if tip else ""
-        self._parts.append(f'<circle cx="{a}" cy="{b}" r="{r}" class="{style}">{tipped}</circle>')
+        """Draw a circle."""
+        self._add("circle", style, _tip(tip), cx=x, cy=y, r=radius)
 
     def bar(
         self, x: float, y: float, width: float, height: float, style: str, tip: str = ""
     ) -> None:
         """Draw a rectangle."""
-        a, b, c, d = map(_number, (x, y, max(0.0, width), max(0.0, height)))
-        tipped = f"<title>{escape(tip)}</title>" if tip else ""
-        self._parts.append(
-            f'<rect x="{a}" y="{b}" width="{c}" height="{d}" class="{style}">{tipped}</rect>'
-        )
+        width, height = max(0.0, width), max(0.0, height)
+        self._add("rect", style, _tip(tip), x=x, y=y, width=width, height=height)
 
     def text(self, x: float, y: float, text: str, style: str = "", anchor: str = "start") -> None:
         """Write text; ``anchor`` is start, middle or end."""
-        a, b = map(_number, (x, y))
-        self._parts.append(
-            f'<text x="{a}" y="{b}" text-anchor="{anchor}" class="{style}">{escape(text)}</text>'
-        )
+        self._add("text", style, escape(text), x=x, y=y, text_anchor=anchor)
 
     def path(self, points: list[tuple[float, float]], style: str) -> None:
         """Join points by straight lines."""
-        steps = " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
-        self._parts.append(f'<polyline points="{steps}" class="{style}"/>')
+        self._add(
+            "polyline", style, points=" ".join(f"{_number(x)},{_number(y)}" for x, y in points)
+        )
 
     def render(self) -> str:
         """Return the SVG element."""
         width, height = map(_number, self._size)
-        body = "".join(self._parts)
         return (
             f'<svg viewBox="0 0 {width} {height}" role="img" style="max-width:{width}px">'
-            f"<title>{escape(self._title)}</title>{body}</svg>"
+            f"<title>{escape(self._title)}</title>{''.join(self._parts)}</svg>"
         )
 
 
-class Axis:
-    """Maps values to positions, linearly or by logarithm.
+def _tip(text: str) -> str:
+    return f"<title>{escape(text)}</title>" if text else ""
 
-    Args:
-        low: Value at ``start``.
-        high: Value at ``end``.
-        start: Position.
-        end: Position.
-        log: Whether equal ratios are equally far apart.
+
+class Axis:
+    """Maps values from ``low`` to ``high`` to positions from ``start`` to ``end``.
+
+    With ``log`` equal ratios are equally far apart.
     """
 
     def __init__(
@@ -85,10 +82,9 @@ class Axis:
 
     def __call__(self, value: float) -> float:
         """Return the position of a value."""
-        low, high = (
-            (math.log(self.low), math.log(self.high)) if self._log else (self.low, self.high)
-        )
-        at = math.log(value) if self._log else value
+        low, high, at = self.low, self.high, value
+        if self._log:
+            low, high, at = math.log(low), math.log(high), math.log(at)
         return self.start + (at - low) / (high - low) * (self.end - self.start)
 
     def ticks(self) -> list[float]:

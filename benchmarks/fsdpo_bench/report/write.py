@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.report.browse import BUDGET, browsable
-from fsdpo_bench.report.html import render_html
-from fsdpo_bench.report.markdown import render_markdown
-from fsdpo_bench.results.summary import RESULTS_VERSION, summarise
+from fsdpo_bench.report.render import render_html, render_markdown
+from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import read_config, read_records
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, write_atomic
-
-RESULTS = "results.json"
 
 
 def write_report(
@@ -40,29 +37,11 @@ def write_report(
     total = sum(task["problems"] for task in results["tasks"].values())
     if not total:
         raise InputError(f"{run} holds no records. Finish it: run it with `resume=True`.")
-    _write(run / RESULTS, json.dumps(results, indent=1) + "\n")
+    _write(run / "results.json", json.dumps(results, indent=1) + "\n")
     _write(run / "README.md", benchmark_card(results))
     _write(run / "report.md", render_markdown(results))
     shown = browsable(read_records(run), total, budget)
     _write(run / "report.html", render_html(results, shown, warn))
-    return results
-
-
-def read_results(run: Path) -> dict[str, Any]:
-    """Read the results of a finished run.
-
-    Raises:
-        InputError: if there are none, or they are of another version.
-    """
-    file = run / RESULTS
-    if not file.is_file():
-        raise InputError(f"{run} has no {RESULTS}: run it to its end with `resume=True`.")
-    results: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    if results.get("version") != RESULTS_VERSION:
-        raise InputError(
-            f"{file} is of version {results.get('version')}; this release reads version "
-            f"{RESULTS_VERSION}. Make it again: fsdpo-bench report {run}."
-        )
     return results
 
 

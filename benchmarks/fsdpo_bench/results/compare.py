@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,28 +14,18 @@ from fsdpo_bench.results.intervals import (
     mcnemar,
     paired_interval,
 )
-from fsdpo_bench.results.outcomes import Facts, by_task, clusters_of, read_facts
+from fsdpo_bench.results.outcomes import Facts, clusters_of, read_facts
 from fsdpo_bench.runs.records import read_config, read_records
 from fsdpo_bench.tasks.table import is_spelling
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option
 
-Problems = Mapping[str, Mapping[tuple[str, int], Facts]]
+Pairs = Sequence[tuple[Facts, Facts]]
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A problem that one of the two solves and the other does not.
-
-    Attributes:
-        task: Its benchmark.
-        problem_id: Its id.
-        question: Its text.
-        gold: Its gold answer.
-        answer_a: The first run's answer.
-        answer_b: The second's.
-        better: ``a`` or ``b``: who is right.
-    """
+    """A problem that one of the two solves and the other does not; ``better`` is ``a`` or ``b``."""
 
     task: str
     problem_id: str
@@ -51,14 +41,9 @@ class Delta:
     """How much better the second run is on a benchmark.
 
     Attributes:
-        task: The benchmark.
-        decoder_a: The first run's decoder.
-        decoder_b: The second's.
         n: Problems that count in both.
         correct_a: Solved by the first.
-        correct_b: Solved by the second.
         only_a: Solved by the first alone.
-        only_b: Solved by the second alone.
         difference: Accuracy of the second less that of the first.
         ci95: Its 95 % score interval, over problems or clusters of them.
         p: Exact McNemar, by sign patterns of clusters where problems share a base problem.
@@ -120,11 +105,8 @@ def compare_runs(run_a: Path, run_b: Path, wanted: Wanted) -> Comparison:
     """
     configs = read_config(run_a), read_config(run_b)
     first, second = _problems(run_a), _problems(run_b)
-    tasks = [
-        name
-        for name in first
-        if name in second and (wanted.task is None or is_spelling(wanted.task, name))
-    ]
+    both = [name for name in first if name in second]
+    tasks = [name for name in both if wanted.task is None or is_spelling(wanted.task, name)]
     if not tasks:
         raise InputError(
             f"no benchmark to compare: {run_a} has {', '.join(first)}, {run_b} has "
@@ -136,14 +118,14 @@ def compare_runs(run_a: Path, run_b: Path, wanted: Wanted) -> Comparison:
     for task in tasks:
         pairs, note = _paired(task, first[task], second[task], wanted.common)
         notes += note
-        found = [_delta(task, pairs, decoders) for decoders in _decoders(pairs, wanted)]
-        deltas += found
-        changed += _changed(pairs, found[0])
+        found = [_delta(task, pairs, *decoders) for decoders in _decoders(pairs, wanted)]
+        deltas += [delta for delta, _ in found]
+        changed += found[0][1]
     return Comparison(deltas, changed, notes)
 
 
 def _problems(run: Path) -> dict[str, dict[tuple[str, int], Facts]]:
-    tasks = by_task(read_facts(read_records(run)))
+    tasks = read_facts(read_records(run))
     if not tasks:
         raise InputError(f"{run} holds no records. Finish it: run it with `resume=True`.")
     return {name: {each.key: each for each in facts} for name, facts in tasks.items()}
@@ -168,7 +150,7 @@ def _paired(
     first: Mapping[tuple[str, int], Facts],
     second: Mapping[tuple[str, int], Facts],
     common: bool,
-) -> tuple[list[tuple[Facts, Facts]], list[str]]:
+) -> tuple[Pairs, list[str]]:
     pairs = [(each, second[key]) for key, each in first.items() if key in second]
     alone = (len(first) - len(pairs), len(second) - len(pairs))
     told = (
@@ -182,12 +164,12 @@ def _paired(
     return pairs, [told] if any(alone) else []
 
 
-def _decoders(pairs: Sequence[tuple[Facts, Facts]], wanted: Wanted) -> list[tuple[str, str]]:
+def _decoders(pairs: Pairs, wanted: Wanted) -> list[tuple[str, str]]:
     first, second = pairs[0][0].decoded, pairs[0][1].decoded
-    if wanted.decoder_a is None and wanted.decoder_b is None:
+    one = wanted.decoder_a or wanted.decoder_b
+    if one is None:
         both = [(name, name) for name in first if name in second]
     else:
-        one = wanted.decoder_a or wanted.decoder_b or ""
         both = [(one, wanted.decoder_b or one)]
     for a, b in both:
         if a not in first or b not in second:
@@ -203,24 +185,39 @@ def _decoders(pairs: Sequence[tuple[Facts, Facts]], wanted: Wanted) -> list[tupl
     return both
 
 
-def _delta(task: str, pairs: Sequence[tuple[Facts, Facts]], decoders: tuple[str, str]) -> Delta:
-    counted = _counted(pairs, decoders)
+def _delta(task: str, pairs: Pairs, one: str, other: str) -> tuple[Delta, list[Changed]]:
+    """Hold two decoders against each other; return the difference, and what changed."""
+    answers = [(facts, facts.decoded[one], second.decoded[other]) for facts, second in pairs]
+    counted = [each for each in answers if None not in (each[1].correct, each[2].correct)]
     if not counted:
         raise InputError(f"{task}: no problem counts in both runs; their golds are unreadable.")
-    right = [(int(a), int(b)) for _, a, b in counted]
-    gains = [b - a for a, b in right]
+    gains = [int(bool(b.correct)) - int(bool(a.correct)) for _, a, b in counted]
     clusters = clusters_of(facts for facts, _, _ in counted)
     only_a, only_b = gains.count(-1), gains.count(1)
     if clusters is None:
         p = mcnemar(only_a, only_b)
     else:
         p = clustered_mcnemar([int(total) for total, _ in cluster_sums(gains, clusters).values()])
-    return Delta(
+    changed = [
+        Changed(
+            facts.task,
+            facts.key[0],
+            facts.question,
+            facts.gold,
+            a.answer,
+            b.answer,
+            "a" if gain < 0 else "b",
+        )
+        for (facts, a, b), gain in zip(counted, gains, strict=True)
+        if gain
+    ]
+    delta = Delta(
         task,
-        *decoders,
+        one,
+        other,
         len(counted),
-        sum(a for a, _ in right),
-        sum(b for _, b in right),
+        sum(bool(a.correct) for _, a, _ in counted),
+        sum(bool(b.correct) for _, _, b in counted),
         only_a,
         only_b,
         sum(gains) / len(gains),
@@ -228,27 +225,4 @@ def _delta(task: str, pairs: Sequence[tuple[Facts, Facts]], decoders: tuple[str,
         p,
         None if clusters is None else len(set(clusters)),
     )
-
-
-def _counted(
-    pairs: Sequence[tuple[Facts, Facts]], decoders: tuple[str, str]
-) -> list[tuple[Facts, bool, bool]]:
-    """Return the problems that count in both runs, with both verdicts."""
-    verdicts = (
-        (first, first.decoded[decoders[0]].correct, second.decoded[decoders[1]].correct)
-        for first, second in pairs
-    )
-    return [(facts, a, b) for facts, a, b in verdicts if a is not None and b is not None]
-
-
-def _changed(pairs: Sequence[tuple[Facts, Facts]], delta: Delta) -> list[Changed]:
-    found = []
-    for first, second in pairs:
-        a, b = first.decoded[delta.decoder_a], second.decoded[delta.decoder_b]
-        if a.correct is None or b.correct is None or a.correct == b.correct:
-            continue
-        change = Changed(
-            first.task, first.key[0], first.question, first.gold, a.answer, b.answer, "a"
-        )
-        found.append(change if a.correct else replace(change, better="b"))
-    return found
+    return delta, changed

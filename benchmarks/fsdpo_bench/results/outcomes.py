@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,11 +39,8 @@ class Facts:
     """One problem of a run.
 
     Attributes:
-        task: Name of the benchmark.
         key: Id of the problem and how often it came before in this benchmark: one question of
             ASDiv is there twice.
-        question: Its text.
-        gold: Its gold answer.
         cluster: The base problem it shares with others, if it does.
         groups: Its subject and level, where the benchmark has them.
         decoded: By decoder.
@@ -62,15 +59,15 @@ class Facts:
     right: int
 
 
-def read_facts(records: Iterable[Record]) -> list[Facts]:
-    """Take the facts from records, in order."""
-    seen: dict[tuple[str, str], int] = defaultdict(int)
-    facts = []
+def read_facts(records: Iterable[Record]) -> dict[str, list[Facts]]:
+    """Take the facts from records, by benchmark, in order."""
+    tasks: dict[str, list[Facts]] = defaultdict(list)
+    seen: Counter[tuple[str, str]] = Counter()
     for record in records:
         name = (record["task"], record["problem_id"])
-        facts.append(_facts(record, (name[1], seen[name])))
+        tasks[record["task"]].append(_facts(record, (name[1], seen[name])))
         seen[name] += 1
-    return facts
+    return dict(tasks)
 
 
 def groups_of(metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -82,6 +79,12 @@ def _facts(record: Record, key: tuple[str, int]) -> Facts:
     metadata = record["metadata"]
     verdicts = [sample["correct"] for sample in record["samples"]]
     graded = [verdict for verdict in verdicts if verdict is not None]
+    decoded = {}
+    for name, each in record["decoded"].items():
+        spent, correct = record["cost"].get(name, {}), each["correct"]
+        cost = {what: spent.get(what, 0) for what in COSTS}
+        strict = each.get("strict", correct)
+        decoded[name] = Decoded(each["status"], correct, strict, each["answer"], cost)
     return Facts(
         record["task"],
         key,
@@ -89,32 +92,10 @@ def _facts(record: Record, key: tuple[str, int]) -> Facts:
         record["gold"],
         metadata.get("cluster"),
         groups_of(metadata),
-        {
-            name: _decoded(each, record["cost"].get(name, {}))
-            for name, each in record["decoded"].items()
-        },
+        decoded,
         len(graded),
         sum(graded),
     )
-
-
-def _decoded(each: Record, cost: Mapping[str, float]) -> Decoded:
-    correct = each["correct"]
-    return Decoded(
-        each["status"],
-        correct,
-        each.get("strict", correct),
-        each["answer"],
-        {name: cost.get(name, 0) for name in COSTS},
-    )
-
-
-def by_task(facts: Iterable[Facts]) -> dict[str, list[Facts]]:
-    """Group facts by benchmark, in the order met."""
-    tasks: dict[str, list[Facts]] = defaultdict(list)
-    for each in facts:
-        tasks[each.task].append(each)
-    return dict(tasks)
 
 
 def clusters_of(facts: Iterable[Facts]) -> list[str] | None:

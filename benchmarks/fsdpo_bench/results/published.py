@@ -20,7 +20,6 @@ class Published:
 
     Attributes:
         table: ``1``, ``2``, ``more-ood`` (appendix B.1) or ``prm`` (appendix B.2).
-        backbone: The model before preference training.
         method: ``sft`` for the backbone itself, ``dpo``, ``step-dpo``, ``full-step-dpo``; empty for
             other people's models.
         task: As ``fsdpo-bench list`` has it, or ``average``.

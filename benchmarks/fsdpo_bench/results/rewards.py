@@ -65,7 +65,7 @@ class RewardTally:
             "correct": sum(self._right),
             "calibration": self._calibration(),
             "distribution": self._distribution(),
-            "by_step": self._by_step(),
+            "by_step": {"correct": self._by_step(True), "wrong": self._by_step(False)},
             "ranking_auc": {
                 how: _ranking(ranking_auc(self._problem, scores, self._right))
                 for how, scores in self._scores.items()
@@ -89,15 +89,12 @@ class RewardTally:
             counts[right][bin_of(score)] += 1
         return {"aggregate": SHOWN, "correct": counts[True], "wrong": counts[False]}
 
-    def _by_step(self) -> dict[str, list[dict[str, float] | None]]:
-        def means(right: bool) -> list[dict[str, float] | None]:
-            found = (self._steps.get((number, right)) for number in range(STEPS))
-            return [
-                None if each is None else {"reward": round(each[0] / each[1], 6), "steps": each[1]}
-                for each in found
-            ]
-
-        return {"correct": means(True), "wrong": means(False)}
+    def _by_step(self, right: bool) -> list[dict[str, float] | None]:
+        found = (self._steps.get((number, right)) for number in range(STEPS))
+        return [
+            None if each is None else {"reward": round(each[0] / each[1], 6), "steps": each[1]}
+            for each in found
+        ]
 
 
 def _ranking(found: Ranking) -> dict[str, Any]:

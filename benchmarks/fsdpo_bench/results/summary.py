@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fsdpo_bench.results.intervals import Share, macro, pass_at_k, share
 from fsdpo_bench.results.outcomes import (
     COSTS,
-    Decoded,
     Facts,
     Record,
-    by_task,
     clusters_of,
     read_facts,
 )
@@ -27,17 +25,12 @@ PASS_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
 
 
 def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Summarise a finished run.
+    """Summarise the records of a finished run as ``results.json`` has it.
 
-    Args:
-        records: One per problem, by benchmark.
-        config: What decided the output; it becomes ``run`` and names the benchmarks.
-
-    Returns:
-        The content of ``results.json``.
+    ``config`` is what decided the output; it becomes ``run`` and names the benchmarks.
     """
     rewards = RewardTally()
-    facts = by_task(read_facts(rewards.watch(records)))
+    facts = read_facts(rewards.watch(records))
     tasks = {name: _task(each, config["tasks"].get(name, {})) for name, each in facts.items()}
     return {
         "version": RESULTS_VERSION,
@@ -78,17 +71,12 @@ def as_dict(found: Share) -> dict[str, Any]:
     }
 
 
-def counted(facts: Sequence[Facts], decoder: str) -> list[tuple[Facts, Decoded]]:
-    """Return the problems that count, with the decoder's answers: those whose gold can be read."""
-    pairs = ((each, each.decoded[decoder]) for each in facts if decoder in each.decoded)
-    return [(each, decoded) for each, decoded in pairs if decoded.correct is not None]
-
-
 def decoder_share(facts: Sequence[Facts], decoder: str, strict: bool = False) -> Share:
     """Return the accuracy of a decoder; clustered where problems share a base problem."""
-    pairs = counted(facts, decoder)
-    verdicts = [decoded.strict if strict else decoded.correct for _, decoded in pairs]
-    return share([int(bool(verdict)) for verdict in verdicts], clusters_of(f for f, _ in pairs))
+    answers = ((each, each.decoded[decoder]) for each in facts if decoder in each.decoded)
+    counted = [(each, answer) for each, answer in answers if answer.correct is not None]
+    verdicts = [answer.strict if strict else answer.correct for _, answer in counted]
+    return share([int(bool(verdict)) for verdict in verdicts], clusters_of(f for f, _ in counted))
 
 
 def _decoder(facts: Sequence[Facts], name: str, tolerant: bool) -> dict[str, Any]:
@@ -102,15 +90,17 @@ def _decoder(facts: Sequence[Facts], name: str, tolerant: bool) -> dict[str, Any
 
 
 def _group(facts: Sequence[Facts], group: str) -> dict[str, Any]:
+    members: dict[str, list[Facts]] = defaultdict(list)
+    for each in facts:
+        if group in each.groups:
+            members[each.groups[group]].append(each)
     # Levels are numbers: 2 comes before 10.
-    found = {each.groups[group] for each in facts if group in each.groups}
-    labels = sorted(found, key=lambda label: (label.isdecimal() and len(label), label))
-    members = {
-        label: [each for each in facts if each.groups.get(group) == label] for label in labels
-    }
+    labels = sorted(members, key=lambda label: (label.isdecimal() and len(label), label))
     return {
-        label: {name: as_dict(decoder_share(part, name)) for name in part[0].decoded}
-        for label, part in members.items()
+        label: {
+            name: as_dict(decoder_share(members[label], name)) for name in members[label][0].decoded
+        }
+        for label in labels
     }
 
 
@@ -139,15 +129,16 @@ def _suites(facts: Mapping[str, Sequence[Facts]]) -> dict[str, Any]:
     whole = {name: tasks for name, tasks in several.items() if set(tasks) <= set(facts)}
     if len(facts) > 1 and all(set(tasks) != set(facts) for tasks in whole.values()):
         whole["this run"] = tuple(facts)
-    found = {}
-    for name, tasks in whole.items():
-        decoders = [d for d in facts[tasks[0]][0].decoded]
-        averages = {d: macro([decoder_share(facts[task], d) for task in tasks]) for d in decoders}
-        found[name] = {
+    return {
+        name: {
             "tasks": list(tasks),
-            "decoders": {d: as_dict(average) for d, average in averages.items()},
+            "decoders": {
+                decoder: as_dict(macro([decoder_share(facts[task], decoder) for task in tasks]))
+                for decoder in facts[tasks[0]][0].decoded
+            },
         }
-    return found
+        for name, tasks in whole.items()
+    }
 
 
 def _total_cost(tasks: Mapping[str, Any]) -> dict[str, dict[str, float]]:

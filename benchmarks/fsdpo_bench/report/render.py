@@ -1,4 +1,8 @@
-"""``report.html``: one file with everything in it, which opens from disk and asks no network."""
+"""The report as a page and as text.
+
+``report.html`` is one file with everything in it, which opens from disk and asks no network;
+``report.md`` has the numbers as tables that read well as plain text too.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
+
+from fsdpo_cards.render import render
 
 from fsdpo_bench.report.browse import Browsable
 from fsdpo_bench.report.plots import (
@@ -23,13 +29,14 @@ from fsdpo_bench.results.published import is_backbone, published_for
 
 Results = Mapping[str, Any]
 
+_TEMPLATES = Path(__file__).parent / "templates"
 _OF_REWARDS = (calibration_plot, distribution_plot, step_plot)
 
 
 def render_html(
     results: Results, shown: Browsable, warn: Callable[[str], None] = lambda text: None
 ) -> str:
-    """Render the report.
+    """Render ``report.html``.
 
     Args:
         results: The content of ``results.json``.
@@ -43,7 +50,14 @@ def render_html(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
     )
     environment.filters.update(points=points, colour=colour)
-    script = _read("report.js")
+    page, style, script = (
+        (_TEMPLATES / f"report.{kind}").read_text(encoding="utf-8")
+        for kind in ("html", "css", "js")
+    )
+    hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # Inside a ``<script>`` no ``<`` may end it.
+    data = {"problems": shown.problems, "explanations": shown.explanations}
+    inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     rewards = results["rewards"]
 
     def drawn(draw: Callable[[Results], str], what: Results) -> Markup:
@@ -53,19 +67,38 @@ def render_html(
             warn(f"report.html lacks its {draw.__name__.replace('_', ' ')}: {error!r}")
             return Markup("")
 
-    return environment.from_string(_read("report.html")).render(
+    return environment.from_string(page).render(
         results=results,
         shown=shown,
-        style=Markup(_read("report.css")),
+        style=Markup(style),
         script=Markup(script),
-        script_hash=_csp_hash(script),
-        data=Markup(_as_data({"problems": shown.problems, "explanations": shown.explanations})),
+        script_hash=f"sha256-{hashed}",  # of the only script that the page's policy lets run
+        data=Markup(inert),
         accuracy=drawn(accuracy_plot, results),
         costs=[plot for task in results["tasks"].values() if (plot := drawn(cost_plot, task))],
         rewards=[drawn(each, rewards) for each in _OF_REWARDS] if rewards else [],
         published=published_rows(results),
         settings=settings(results["run"]),
         groups=any(task["groups"] for task in results["tasks"].values()),
+    )
+
+
+def render_markdown(results: Results) -> str:
+    """Render ``report.md``."""
+    tasks, published = results["tasks"], published_rows(results)
+    return render(
+        _TEMPLATES / "report.md",
+        filters={"points": points},
+        results=results,
+        samples=[
+            (task["title"], f"{kind}@{k}", share)
+            for task in tasks.values()
+            for kind in ("avg", "pass", "maj")
+            for k, share in task[f"{kind}_at_k"].items()
+        ],
+        published=published,
+        reported=[name for name in tasks if any(name in row["values"] for row in published)],
+        settings=settings(results["run"]),
     )
 
 
@@ -97,18 +130,3 @@ def settings(run: Mapping[str, Any]) -> list[tuple[str, str]]:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             rows.append((name, text))
     return rows
-
-
-def _read(name: str) -> str:
-    return (files(__package__) / "templates" / name).read_text(encoding="utf-8")
-
-
-def _as_data(value: Any) -> str:
-    """Write JSON that can stand inside a ``<script>``: no ``<`` ends it, no character breaks it."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _csp_hash(script: str) -> str:
-    """Return the only script that the page's security policy lets run."""
-    hashed = hashlib.sha256(script.encode()).digest()
-    return f"sha256-{base64.b64encode(hashed).decode()}"
