@@ -17,9 +17,7 @@ __all__ = ["RunOptions", "run"]
 def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """Decode benchmarks, grade, write the reports, and return what ``results.json`` says.
 
-    Args:
-        options: What to run.
-        warn: Told of what a reader of the results should know, before anything is decoded.
+    ``warn`` is told of what a reader of the results should know, before anything is decoded.
 
     Raises:
         InputError: if an option cannot be used.

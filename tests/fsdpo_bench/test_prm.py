@@ -41,7 +41,7 @@ from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.embedded.solutions import demonstration
 from fsdpo_data.problems.embedded.world import make_problems
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.stages.sample import build
+from fsdpo_data.stages.sample import Build, build
 from fsdpo_data.stages.score import ScoreStage
 
 
@@ -182,7 +182,8 @@ def test_a_scored_world_is_measured_end_to_end(tmp_path: Path) -> None:
             table[each.text] = [0.9 if i < end else 0.1 for i in range(len(each.steps))]
     source = ProblemSet(problems, [SourceRef("embedded", "1", "test")])
     progress = LineProgress()
-    build(build_spec(), source, lambda: FixedSampler(texts), tmp_path / "run", progress=progress)
+    job = Build(build_spec(), source, lambda: FixedSampler(texts))
+    build(job, tmp_path / "run", progress=progress)
     for name, rewards in (
         ("truth", table),
         ("lies", {text: [1 - each for each in values] for text, values in table.items()}),
@@ -245,7 +246,8 @@ def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Pa
     }
     source = ProblemSet(problems, [SourceRef("embedded", "1", "test")])
     run = tmp_path / "run"
-    build(build_spec(), source, lambda: FixedSampler(texts), run, progress=LineProgress())
+    job = Build(build_spec(), source, lambda: FixedSampler(texts))
+    build(job, run, progress=LineProgress())
     arguments = ["prm", "--likelihood", "tiny", str(run), "--device", "cpu", "--json"]
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code == 0, shown.output

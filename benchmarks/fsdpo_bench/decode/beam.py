@@ -55,10 +55,6 @@ class Partial:
     """A solution up to some step: an S^(1:t) of the algorithm.
 
     Attributes:
-        text: What is written so far.
-        steps: The steps of it.
-        n_tokens: Tokens it took.
-        finished: Whether the model ended it.
         stuck: Whether it cannot go on: no room is left.
         reward: The r^(1:t); below every number if there is none.
         rewards: All step rewards; None if the scorer could not read it.
@@ -97,13 +93,8 @@ def beam_search(
 ) -> list[tuple[Solution, Cost]]:
     """Search for one solution of each prompt.
 
-    Args:
-        prompts: Rendered prompts.
-        sampler: The policy model.
-        scorer: The process reward model.
-        sampling: Temperature, nucleus, seed, and the most tokens a solution may have.
-        segmenter: Full name of the segmenter that says what a step is.
-        spec: Widths and limits.
+    ``sampling`` has temperature, nucleus, seed, and the most tokens a solution may have;
+    ``segmenter`` is the full name of the one that says what a step is.
 
     Returns:
         For each prompt the solution found, with its step rewards, and what the search cost.

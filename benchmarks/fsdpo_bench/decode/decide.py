@@ -53,11 +53,8 @@ def decided(
 ) -> Row:
     """Return what a record says of its solutions: samples, and every decoder's answer and cost.
 
-    Args:
-        plan: Says how decoders choose among samples.
-        names: Of all results, in their order.
-        samples: With their verdicts.
-        own: (solution, cost) of decoders that make their own, by the name of the result.
+    ``names`` are those of all results, in their order; ``own`` has the solution and the cost of
+    decoders that make their own.
     """
     entries, costs = _of_samples(plan, samples) if samples else ({}, {})
     for name, (row, cost) in own.items():

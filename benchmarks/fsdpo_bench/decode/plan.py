@@ -27,7 +27,6 @@ class Plan:
     """Decoders and their settings.
 
     Attributes:
-        decoders: Names of ``DECODERS``.
         ks: Numbers of samples to decide among; one set of samples serves all.
         aggregate: How step rewards become one number for ``weighted`` and ``bon``.
         beams: The beam searches to run; none without ``sbs``.

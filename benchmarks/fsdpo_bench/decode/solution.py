@@ -18,10 +18,8 @@ class Solution:
     """One solution of one problem.
 
     Attributes:
-        text: What the model wrote.
         steps: The steps that tile it.
         finish_reason: ``stop`` if it is finished, ``length`` if it was cut off.
-        n_tokens: Tokens generated.
         seconds: Its share of the sampler's time.
         rewards: One reward per step; None where no scorer was asked, or it could not read it.
         scoring_seconds: Its share of the scorer's time.
@@ -43,7 +41,6 @@ class Cost:
     Attributes:
         tokens: Tokens generated, dropped ones included.
         prm_calls: Solutions, or beginnings of one, that the process reward model was asked about.
-        seconds: Time in the sampler and the scorer.
     """
 
     tokens: int = 0

@@ -30,8 +30,6 @@ class Judged:
     """A solution whose first wrong step is known.
 
     Attributes:
-        key: Id of the row.
-        problem: The problem's text.
         steps: The steps, without separators.
         first_error: Index of the first wrong step, or ``NO_ERROR``.
     """
@@ -47,11 +45,8 @@ class FirstErrors:
     """How often the first wrong step was found.
 
     Attributes:
-        f1: Harmonic mean of the two accuracies.
         found: Solutions with an error whose first wrong step was named.
-        with_error: Solutions with an error.
         passed: Solutions without an error that were called right.
-        without_error: Solutions without an error.
         threshold: Rewards below it call a step wrong.
         tuned_on: Rows the threshold was chosen on, which are not counted here.
         unscored: Rows too long for the model; they count as missed.
@@ -125,32 +120,26 @@ def score_judged(
 def measure_first_errors(
     rows: Sequence[Judged], rewards: Sequence[Sequence[float] | None], tune: float = 0.2
 ) -> FirstErrors:
-    """Choose the threshold on a share of the rows and count on the others.
-
-    Args:
-        rows: The solutions.
-        rewards: Their step rewards; None where the model could not read them.
-        tune: Share of the rows that chooses the threshold, drawn by the rows' keys.
+    """Choose the threshold on a share ``tune`` of the rows, drawn by their keys; count the others.
 
     Raises:
         InputError: if either part would lack solutions with or without an error.
     """
-    drawn = sorted(range(len(rows)), key=lambda i: hashlib.sha256(rows[i].key.encode()).hexdigest())
+    pairs = list(zip(rows, rewards, strict=True))
+    pairs.sort(key=lambda pair: hashlib.sha256(pair[0].key.encode()).hexdigest())
     cut = round(tune * len(rows))
-    chosen, counted = drawn[:cut], drawn[cut:]
-    for part in (chosen, counted):
-        if len({rows[i].first_error == NO_ERROR for i in part}) < 2:
+    parts = pairs[:cut], pairs[cut:]
+    for part in parts:
+        if len({row.first_error == NO_ERROR for row, _ in part}) < 2:
             raise InputError(
                 f"{len(rows)} rows: both the {cut} that choose the threshold and the others need "
                 "solutions with and without an error. Give more rows."
             )
-    labels = [row.first_error for row in rows]
-    threshold = best_threshold([rewards[i] for i in chosen], [labels[i] for i in chosen])
-    counts = count_first_errors(
-        [rewards[i] for i in counted], [labels[i] for i in counted], threshold
+    tuning, counted = (
+        ([given for _, given in part], [row.first_error for row, _ in part]) for part in parts
     )
-    unscored = sum(rewards[i] is None for i in counted)
-    return replace(counts, tuned_on=cut, unscored=unscored)
+    counts = count_first_errors(*counted, best_threshold(*tuning))
+    return replace(counts, tuned_on=cut, unscored=counted[0].count(None))
 
 
 def first_below(rewards: Sequence[float], threshold: float) -> int:
@@ -162,12 +151,11 @@ def count_first_errors(
     rewards: Sequence[Sequence[float] | None], labels: Sequence[int], threshold: float
 ) -> FirstErrors:
     """Count right answers at a threshold."""
-    right = [
-        each is not None and first_below(each, threshold) == label
-        for each, label in zip(rewards, labels, strict=True)
-    ]
-    with_error = [ok for ok, label in zip(right, labels, strict=True) if label != NO_ERROR]
-    without = [ok for ok, label in zip(right, labels, strict=True) if label == NO_ERROR]
+    with_error: list[bool] = []
+    without: list[bool] = []
+    for each, label in zip(rewards, labels, strict=True):
+        right = each is not None and first_below(each, threshold) == label
+        (without if label == NO_ERROR else with_error).append(right)
     found, passed = (sum(part) / max(1, len(part)) for part in (with_error, without))
     return FirstErrors(
         f1=2 * found * passed / (found + passed) if found + passed else 0.0,
@@ -186,5 +174,4 @@ def best_threshold(rewards: Sequence[Sequence[float] | None], labels: Sequence[i
         return 0.5
     steps = min(_CANDIDATES, len(every))
     candidates = sorted({every[len(every) * i // steps] for i in range(steps)})
-    scores = [count_first_errors(rewards, labels, each).f1 for each in candidates]
-    return candidates[scores.index(max(scores))]
+    return max(candidates, key=lambda each: count_first_errors(rewards, labels, each).f1)

@@ -25,7 +25,6 @@ class Measured:
 
     Attributes:
         dataset: See :func:`fsdpo_bench.prm.truth.report`; None without a dataset.
-        first_errors: By file name.
     """
 
     dataset: dict[str, Any] | None = None
@@ -41,20 +40,25 @@ def measure_prm(
 ) -> Measured:
     """Measure a process reward model, or the rewards a dataset holds already.
 
-    Args:
-        make_scorer: Loads the model; None to take the dataset's own rewards.
-        dataset: A sealed dataset of graded solutions.
-        files: ProcessBench files.
-        template: Prompt template for their problems.
-        tune: Share of a file's rows that chooses the threshold.
+    ``files`` are ProcessBench's, ``template`` is how their problems are asked, and ``tune`` the
+    share of their rows that chooses the threshold.
 
     Raises:
         InputError: if there is nothing to measure, or a file cannot be used.
         Unavailable: if the model cannot be run here.
     """
-    _check(make_scorer is not None, dataset, files, template)
+    if dataset is None and not files:
+        raise InputError("nothing to measure: give `data` or `first_errors`, or both.")
+    if files and make_scorer is None:
+        raise InputError("`first_errors` needs a model to find them: give `prm`.")
+    if files and template is None:
+        raise InputError(
+            "`first_errors` needs `template`: the prompt that the model's training data had."
+        )
     rows = {file.name: read_judged(file) for file in files}
-    solutions = None if dataset is None else _solutions(dataset, scored=make_scorer is None)
+    solutions = None
+    if dataset is not None:
+        solutions = load_scored(dataset) if make_scorer is None else load_unscored(dataset)
     scorer = None if make_scorer is None else make_scorer()
     measured = Measured()
     if solutions is not None:
@@ -65,23 +69,6 @@ def measure_prm(
             rewards = score_judged(judged, scorer, prompt)
             measured.first_errors[name] = measure_first_errors(judged, rewards, tune)
     return measured
-
-
-def _check(
-    has_model: bool, dataset: Path | None, files: Sequence[Path], template: str | None
-) -> None:
-    if dataset is None and not files:
-        raise InputError("nothing to measure: give `data` or `first_errors`, or both.")
-    if files and not has_model:
-        raise InputError("`first_errors` needs a model to find them: give `prm`.")
-    if files and template is None:
-        raise InputError(
-            "`first_errors` needs `template`: the prompt that the model's training data had."
-        )
-
-
-def _solutions(dataset: Path, *, scored: bool) -> list[ScoredSolution]:
-    return load_scored(dataset) if scored else load_unscored(dataset)
 
 
 def _rewarded(solutions: Sequence[ScoredSolution], scorer: Scorer) -> list[ScoredSolution]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,6 @@ class ScoredSolution:
     """A graded solution with its rewards.
 
     Attributes:
-        problem: Id of its problem.
-        prompt: The rendered prompt.
-        steps: The steps.
-        rewards: One per step.
-        right: Whether the answer is.
         first_wrong: Index of the first wrong step, None if every step is right; -1 where that is
             not known.
     """
@@ -57,7 +53,6 @@ class StepTruth:
             problems.
         ci95: 95 % interval of the margin, over problems.
         problems: Problems with a solution that goes wrong after a right step.
-        solutions: Such solutions.
     """
 
     auc: float | None
@@ -85,8 +80,14 @@ def load_unscored(root: Path) -> list[ScoredSolution]:
     """Read the graded solutions of a sealed dataset, with no rewards where there are none."""
     import polars as pl
 
+    from fsdpo_data.problems.embedded.solutions import first_wrong_step
+
     manifest = read_manifest(root)
-    truth = dict(_embedded_problems(manifest.paths(root, "problems")))
+    truth = {}
+    for row in scan(manifest.paths(root, "problems")).collect().iter_rows(named=True):
+        metadata = json.loads(row.pop("metadata"))
+        if "nodes" in metadata and "world" in metadata:
+            truth[row.pop("problem_id")] = Problem(**row, metadata=metadata)
     rows = (
         scan(manifest.paths(root, "solutions"))
         .filter((pl.col("completions").list.len() > 0) & pl.col("outcome").is_in(GRADED))
@@ -100,26 +101,12 @@ def load_unscored(root: Path) -> list[ScoredSolution]:
             row["completions"],
             row["step_rewards"] or [],
             row["outcome"] == "correct",
-            _first_wrong(truth.get(row["problem_id"]), row["completions"]),
+            first_wrong_step(truth[row["problem_id"]], row["completions"])
+            if row["problem_id"] in truth
+            else -1,
         )
         for row in rows.iter_rows(named=True)
     ]
-
-
-def _embedded_problems(files: Sequence[Path]) -> Iterator[tuple[str, Problem]]:
-    for row in scan(files).collect().iter_rows(named=True):
-        metadata = json.loads(row["metadata"])
-        if "nodes" in metadata and "world" in metadata:
-            yield (
-                row["problem_id"],
-                Problem(row["question"], row["answer"], row["source"], row["split"], metadata),
-            )
-
-
-def _first_wrong(problem: Problem | None, steps: Sequence[str]) -> int | None:
-    from fsdpo_data.problems.embedded.solutions import first_wrong_step
-
-    return -1 if problem is None else first_wrong_step(problem, steps)
 
 
 def rankings(solutions: Sequence[ScoredSolution]) -> dict[str, Ranking]:
@@ -168,30 +155,29 @@ def best_of(solutions: Sequence[ScoredSolution]) -> dict[str, dict[int, float]]:
     for each in solutions:
         groups[each.problem].append(each)
     smallest = min(map(len, groups.values()))
-    sizes = [size for size in SIZES if size <= smallest]
     curves: dict[str, dict[int, float]] = {}
     for how in (*AGGREGATES, "pass"):
-        ranked = [_right_by_rank(group, how) for group in groups.values()]
+        score = partial(_score, how=how)
+        ranked = [
+            [each.right for each in sorted(group, key=score, reverse=True)]
+            for group in groups.values()
+        ]
         curves[how] = {
             size: math.fsum(expected_best(right, size) for right in ranked) / len(ranked)
-            for size in sizes
+            for size in SIZES
+            if size <= smallest
         }
     return curves
 
 
-def _right_by_rank(group: Sequence[ScoredSolution], how: str) -> list[bool]:
-    if how == "pass":
-        return sorted((each.right for each in group), reverse=True)
-    scored = [(aggregate(each.rewards, how), each.right) for each in group]
-    return [right for _, right in sorted(scored, key=lambda each: -each[0])]
+def _score(solution: ScoredSolution, how: str) -> float:
+    return float(solution.right) if how == "pass" else aggregate(solution.rewards, how)
 
 
 def expected_best(right: Sequence[bool], size: int) -> float:
     """Return the chance that the best of ``size`` samples, drawn without replacement, is right.
 
-    Args:
-        right: Whether each sample is right, best first.
-        size: Samples drawn.
+    ``right`` says of each sample whether it is, the best sample first.
     """
     n, total = len(right), math.comb(len(right), size)
     ways = (math.comb(n - 1 - rank, size - 1) for rank in range(n))

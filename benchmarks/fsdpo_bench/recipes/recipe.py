@@ -42,10 +42,7 @@ class Work:
             counted once; ``none`` needs no GPU.
         sequences: Completions.
         prompts: Different prompts, for ``pairs``.
-        prompt_tokens: Tokens of a prompt.
-        tokens: Tokens of a completion.
         parameters: Billions of parameters of the model.
-        epochs: Passes over the sequences.
     """
 
     kind: Kind
@@ -62,12 +59,8 @@ class Stage:
     """One command of a recipe.
 
     Attributes:
-        name: Short name, for ``--stage``.
         does: What it is for, and where it departs from the paper.
-        run: The command line.
         done: File that is there once it has ended; empty for one that is always run.
-        gpus: GPUs it uses.
-        work: How much it computes.
     """
 
     name: str
@@ -94,12 +87,8 @@ class Recipe:
     """A row of the paper's tables as commands.
 
     Attributes:
-        name: Name of its file.
-        title: What it makes.
         about: What to know before starting.
         backbone: The row's model as the paper's tables have it; empty for none.
-        method: The row's method.
-        stages: In order.
     """
 
     name: str

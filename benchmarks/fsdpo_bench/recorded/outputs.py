@@ -22,11 +22,8 @@ class Recorded:
     """One response, its gold, and what its publisher says of it.
 
     Attributes:
-        gold: The gold answer.
-        response: The text.
         correct: The publisher's verdict; None if there is none.
         series: Which model or sample of the row it is; empty where there is one.
-        question: The question; empty where the file does not have it.
         model: Which of the models in the file it is from; empty where there is one.
         reward: What a reward model gave it, in [0, 1]; None if there is none.
         row: Line of the file, from 1.
@@ -48,8 +45,6 @@ class OutputForm:
 
     Attributes:
         says: Whose form it is.
-        fields: The fields that tell it from others.
-        read: Takes the responses out of a row.
         repeats: Whether a document may have several rows, each with the same responses.
     """
 
@@ -85,8 +80,7 @@ def _abel(row: Fields) -> Iterator[Recorded]:
 
 
 def _nemo(row: Fields) -> Iterator[Recorded]:
-    verdict = row["symbolic_correct"]
-    question = row.get("problem", "")
+    verdict, question = row["symbolic_correct"], row.get("problem", "")
     yield Recorded(row["expected_answer"], row["generation"], verdict, question=question)
 
 
@@ -94,27 +88,16 @@ def _lm_eval(row: Fields) -> Iterator[Recorded]:
     texts = [text for request in row["resps"] for text in request]
     if not all(isinstance(text, str) for text in texts):
         raise NotAProblem("resps holds log-likelihoods; only tasks that generate have responses")
-    gold, question = _lm_eval_gold(row["target"]), _lm_eval_question(row.get("doc") or {})
+    # The target is the whole reference solution for some tasks.
+    target, doc = row["target"], row.get("doc") or {}
+    gold = boxed_gold(target) if "\\boxed" in target else after_hashes(target)
+    asked = (names for names in _LM_EVAL_QUESTIONS if all(name in doc for name in names))
+    question = " ".join(str(doc[name]) for name in next(asked, ()))
     # Of several samples the score is that of the first, or of their vote: the filter decides.
-    verdict = _lm_eval_verdict(row) if len(texts) == 1 else None
+    scores = [bool(row[name]) for name in ("exact_match", "acc") if name in row]
+    verdict = scores[0] if scores and len(texts) == 1 else None
     for index, text in enumerate(texts):
         yield Recorded(gold, text, verdict, f"sample {index}", question)
-
-
-def _lm_eval_verdict(row: Fields) -> bool | None:
-    """Take the score of the task's own metric; None where only texts were asked for."""
-    scores = [row[name] for name in ("exact_match", "acc") if name in row]
-    return bool(scores[0]) if scores else None
-
-
-def _lm_eval_gold(target: str) -> str:
-    """Take the gold of a target, which is the whole reference solution for some tasks."""
-    return boxed_gold(target) if "\\boxed" in target else after_hashes(target)
-
-
-def _lm_eval_question(doc: Fields) -> str:
-    found = (names for names in _LM_EVAL_QUESTIONS if all(name in doc for name in names))
-    return " ".join(str(doc[name]) for name in next(found, ()))
 
 
 def _plain(row: Fields) -> Iterator[Recorded]:
@@ -159,21 +142,18 @@ def read_outputs(file: Path) -> list[Recorded]:
             known = "; ".join(f"{form.says} ({', '.join(sorted(form.fields))})" for form in FORMS)
             why = record.broken or f"fields {', '.join(sorted(record.fields))}"
             raise InputError(f"{file}, row {record.row}: {why}. Expected one of: {known}.")
-        if not form.repeats or _is_new(record.fields, seen):
+        key = _document(record.fields) if form.repeats else ""
+        if not key or key not in seen:
             found += _responses(file, form, record)
+        seen.add(key)
     if not found:
         raise InputError(f"{file}: no response in it.")
     return found
 
 
-def _is_new(row: Fields, seen: set[str]) -> bool:
-    """Whether a document was not there before; where files are joined, a number is of several."""
-    if "doc_id" not in row:
-        return True
-    key = json.dumps([row["doc_id"], row.get("doc")], sort_keys=True)
-    new = key not in seen
-    seen.add(key)
-    return new
+def _document(row: Fields) -> str:
+    """Name a document by its number and itself: where files are joined, a number is of several."""
+    return json.dumps([row["doc_id"], row.get("doc")], sort_keys=True) if "doc_id" in row else ""
 
 
 def _responses(file: Path, form: OutputForm, record: Record) -> list[Recorded]:

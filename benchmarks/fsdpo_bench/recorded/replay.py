@@ -116,10 +116,6 @@ def question_key(question: str) -> str:
 def read_recording(file: Path, series: str | None) -> Recording | None:
     """Read a file of responses; None if it is one of completions by prompt.
 
-    Args:
-        file: In any form of :mod:`fsdpo_bench.recorded.outputs`.
-        series: Only of this model, where a file holds several.
-
     Raises:
         InputError: if it cannot be read, holds no questions, or several models and none is named.
     """

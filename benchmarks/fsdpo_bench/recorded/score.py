@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from typing import Any
 
 from fsdpo_bench.recorded.outputs import Recorded
@@ -63,14 +62,13 @@ class Series:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for machines."""
-        correct = self.outcomes["correct"]
         return {
             "series": self.name,
-            "correct": correct,
+            "correct": self.outcomes["correct"],
             "marked_correct": self.marked,
             "exact_correct": self.exact,
             "n": self.graded,
-            "ci95": wilson_interval(correct, self.graded),
+            "ci95": wilson_interval(self.outcomes["correct"], self.graded),
             "outcomes": dict(sorted(self.outcomes.items())),
             "published_correct": self.theirs,
             "disputed": self.disputed,
@@ -80,13 +78,7 @@ class Series:
 def score(
     recorded: Sequence[Recorded], tolerance: float | None = None, workers: int | None = None
 ) -> list[Scored]:
-    """Grade recorded responses, in order; ``timed_out`` counts as wrong.
-
-    Args:
-        recorded: The responses.
-        tolerance: Relative error that a number may have; None for none.
-        workers: Processes; the cores at hand if None. Few responses are graded in this one.
-    """
+    """Grade recorded responses, in order; ``timed_out`` counts as wrong."""
     pairs = [(each.gold, each.response) for each in recorded]
     exact = grade_all(MathGrader, pairs, workers)
     counted = grade_all(partial(MathGrader, tolerance), pairs, workers) if tolerance else exact
@@ -95,12 +87,10 @@ def score(
 
 def by_series(scored: Sequence[Scored]) -> list[Series]:
     """Count by series, in the order of their names."""
-    ordered = sorted(scored, key=_name)
-    return [_count(name, list(group)) for name, group in groupby(ordered, key=_name)]
-
-
-def _name(each: Scored) -> str:
-    return each.recorded.series
+    groups: dict[str, list[Scored]] = defaultdict(list)
+    for each in scored:
+        groups[each.recorded.series].append(each)
+    return [_count(name, groups[name]) for name in sorted(groups)]
 
 
 def _count(name: str, scored: Sequence[Scored]) -> Series:

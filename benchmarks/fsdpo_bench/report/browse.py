@@ -32,7 +32,6 @@ class Browsable:
     Attributes:
         problems: Each as the page's script reads it.
         explanations: Why, in words, by status and rule.
-        of: Problems of the run.
         solutions_left_out: Solutions of the shown problems that there was no room for.
     """
 
@@ -53,13 +52,7 @@ class Browsable:
 
 
 def browsable(records: Iterable[Record], total: int, budget: int = BUDGET) -> Browsable:
-    """Choose what the browser shows.
-
-    Args:
-        records: All of a run's.
-        total: How many there are.
-        budget: Bytes of JSON, about.
-    """
+    """Choose what the browser shows."""
     stride = max(1, -(-total * LEAST // budget))
     room = budget // max(1, -(-total // stride))
     shown = Browsable(of=total)

@@ -36,13 +36,7 @@ _OF_REWARDS = (calibration_plot, distribution_plot, step_plot)
 def render_html(
     results: Results, shown: Browsable, warn: Callable[[str], None] = lambda text: None
 ) -> str:
-    """Render ``report.html``.
-
-    Args:
-        results: The content of ``results.json``.
-        shown: The problems for the browser.
-        warn: Told of a picture that could not be drawn; the page is the same without it.
-    """
+    """Render ``report.html``."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 

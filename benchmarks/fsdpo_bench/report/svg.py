@@ -14,11 +14,6 @@ class Drawing:
     """Collects SVG elements; (0, 0) is the upper left corner.
 
     A ``style`` is a class of the page's style sheet; a ``tip`` shows while the pointer rests.
-
-    Args:
-        width: Of the drawing, in user units.
-        height: Of the drawing.
-        title: What it shows, for people who do not see it.
     """
 
     def __init__(self, width: float, height: float, title: str) -> None:

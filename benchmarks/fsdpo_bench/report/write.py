@@ -20,11 +20,6 @@ def write_report(
 ) -> dict[str, Any]:
     """Write ``results.json`` and the card, ``README.md``, then ``report.md`` and ``report.html``.
 
-    Args:
-        run: The directory.
-        budget: Bytes of problems and solutions in the page, about.
-        warn: Told of what the page lacks.
-
     Returns:
         The content of ``results.json``.
 

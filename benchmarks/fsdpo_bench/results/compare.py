@@ -69,7 +69,6 @@ class Comparison:
     """Two runs compared.
 
     Attributes:
-        deltas: By benchmark and decoder.
         changed: Problems whose verdict changed, for the first pair of decoders of each benchmark.
         notes: What a reader should know: problems left out, graders or prompts that differ.
     """

@@ -21,11 +21,8 @@ class Share:
     """A mean of values in [0, 1] with its denominator and its uncertainty.
 
     Attributes:
-        value: The mean; None for no problems.
         total: Sum of the values: the correct answers, if each is 0 or 1.
-        n: Problems.
         ci95: 95 % interval of the mean.
-        clusters: Independent clusters of problems; None if the problems are independent.
     """
 
     value: float | None
@@ -41,11 +38,7 @@ def share(
     """Return the mean of one value per problem, with a 95 % interval.
 
     Independent right-or-wrong values get Wilson's interval, others that of :func:`mean_interval`.
-
-    Args:
-        values: One per problem, in [0, 1].
-        clusters: The cluster of each problem; None if all are independent.
-        trials: Right-or-wrong samples that each value is made of; no value tells more than those.
+    Each is made of as many samples as there are ``trials``, and tells no more than those.
     """
     n, total = len(values), math.fsum(values)
     if not n:
@@ -100,12 +93,7 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
-    """Return the two-sided exact p-value for two systems on the same independent problems.
-
-    Args:
-        only_a: Problems that only the first solves.
-        only_b: Problems that only the second solves.
-    """
+    """Return the two-sided exact p-value for two systems on the same independent problems."""
     from scipy.special import bdtr
 
     return min(1.0, float(2 * bdtr(min(only_a, only_b), only_a + only_b, 0.5)))
@@ -139,9 +127,7 @@ def paired_interval(gains: Sequence[int], clusters: Sequence[Hashable] | None = 
     It has a width where no problem is decided differently: that many problems cannot show that
     none would be. Where problems come in clusters, counts are scaled to the effective sample size.
 
-    Args:
-        gains: For each problem 1 if only the second system is right, -1 if only the first is.
-        clusters: The cluster of each problem; None if all are independent.
+    A gain is 1 where only the second system is right, -1 where only the first is.
     """
     n, won, lost = len(gains), float(gains.count(1)), float(gains.count(-1))
     scale = 1.0

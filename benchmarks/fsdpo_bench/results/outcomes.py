@@ -22,9 +22,7 @@ class Decoded:
     Attributes:
         status: The grader's; ``timed_out`` counts as wrong, ``gold_unparsed`` does not count.
         correct: Whether it counts as correct; None if the problem does not count.
-        strict: The same without any tolerance.
         answer: As extracted; None if there is none.
-        cost: Tokens, PRM calls and seconds.
     """
 
     status: str
@@ -43,7 +41,6 @@ class Facts:
             ASDiv is there twice.
         cluster: The base problem it shares with others, if it does.
         groups: Its subject and level, where the benchmark has them.
-        decoded: By decoder.
         samples: Graded samples; 0 if the gold cannot be read.
         right: How many of them are correct.
     """

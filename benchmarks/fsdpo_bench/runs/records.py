@@ -64,10 +64,6 @@ def read_config(out: Path) -> dict[str, Any]:
 def read_records(out: Path, task: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the records of a run: benchmarks in its order, problems in the order of the source.
 
-    Args:
-        out: The run's directory.
-        task: Only of this benchmark.
-
     Raises:
         InputError: if there is no run, or it has no such benchmark.
     """

@@ -45,14 +45,8 @@ def regrade_run(
 ) -> None:
     """Write a new run with the verdicts and decisions of now.
 
-    Args:
-        source: A run.
-        out: Directory of the new one.
-        ks: Numbers of samples to decide among; as they were if empty.
-        aggregate: How step rewards become one number; as it was if None.
-        workers: Processes for grading; the cores at hand if None.
-        progress: Told of every batch.
-        resume: Whether to go on with what is in ``out``.
+    Without ``ks``, the numbers of samples to decide among, and without ``aggregate`` these are as
+    they were.
 
     Raises:
         InputError: if there is no run, or it has fewer samples than asked for.

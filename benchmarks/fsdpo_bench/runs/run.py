@@ -42,8 +42,6 @@ class RunSpec:
     """Everything that decides what a run contains; its digest is the run's identity.
 
     Attributes:
-        model: The policy, as resolved.
-        template: How it is asked.
         sampling: How it samples; ``n`` is ``max(1, plan.samples)``.
         engine: What runs it, and in which precision.
         segmenter: What a step is; full name.
@@ -111,16 +109,7 @@ def run(
 ) -> None:
     """Decode every problem that is owed, and keep the records.
 
-    Args:
-        spec: What to do.
-        parts: The benchmarks, each with the problems to decode.
-        make_sampler: Called only if something is owed: loading a model is slow.
-        make_scorer: Called only if something is owed and the plan needs rewards.
-        out: Run directory.
-        resume: Whether to go on with a run that is there.
-        batch: Problems per durable batch.
-        workers: Processes for grading; the cores at hand if None.
-        progress: Told of every batch.
+    Models are made only if something is owed: loading one is slow.
 
     Raises:
         RunMismatch: if ``out`` holds another run.

@@ -46,9 +46,7 @@ class _Job:
 def run_job(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Path:
     """Check the options, decode, and return the run's directory.
 
-    Args:
-        options: What to run.
-        warn: Told of what a reader of the results should know, before anything is decoded.
+    ``warn`` is told of what a reader of the results should know, before anything is decoded.
 
     Raises:
         InputError: if an option cannot be used.

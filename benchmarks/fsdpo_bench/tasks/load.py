@@ -23,10 +23,8 @@ class Loaded:
     """A benchmark in memory.
 
     Attributes:
-        task: Which one, with its count.
         problems: In the order of the source. ASDiv asks one question twice, so ids can repeat.
         ids: Their ids with the golds as the source has them: the keys of ``Task.notes``.
-        ref: Where they came from.
         digest: ``problems_digest`` of these ids.
         warnings: What a reader of the results should know.
     """
@@ -47,10 +45,8 @@ class Loaded:
 def load_task(task: Task, data: Path | None = None) -> Loaded:
     """Load all problems of a benchmark.
 
-    Args:
-        task: Which one.
-        data: Its file, or a directory with a folder or file for each benchmark; its own file of
-            rows, or the Hub, if None.
+    ``data`` is its file, or a directory with a folder or file for each benchmark. Without it, the
+    benchmark's own file of rows or the Hub has them.
 
     Raises:
         InputError: if it is not there, or has more or fewer rows than it should.

@@ -31,9 +31,7 @@ class GoldNote:
     """What is known better of one gold.
 
     Attributes:
-        why: The reason, for reports.
         gold: The gold to use; empty to keep the source's.
-        also: Other golds that are right as well.
     """
 
     why: str
@@ -47,21 +45,15 @@ class Task:
 
     Attributes:
         name: Its name on the command line, and its folder in a data directory.
-        title: Its name in tables.
         count: Problems it has; None if that is not known.
         digest: ``problems_digest`` of these problems, golds as the source has them; empty if not
             known.
         form: The ways its rows are written, tried in this order.
-        order: Where it stands in tables.
-        suites: The suites it belongs to.
         licence: Of its problems, as their publisher says.
-        source: Where its publisher has it.
         data: Its own file of rows; None where a directory or the Hub has them.
         files: Its files in a data directory that have other names than its own.
         hub: Its dataset on the Hub; None if no repository there is known to hold these rows.
-        hub_split: Split of that dataset.
         row: Brings a row to what the forms read; None says that it is no part of the benchmark.
-        read: Reads the rows of a file.
         make: Makes the problems, where they are not read from anywhere.
         drop: Texts that copies have inside the question and that are none of it.
         hint: What every question ends on, e.g. how the answer has to look.

@@ -49,7 +49,6 @@ class Report:
     Attributes:
         right: Golds that are right about themselves, and about nothing else that was tried.
         kinds: Golds by the kind they are read as.
-        findings: In the order of the rows.
         error: Why it could not be loaded; then all counts are zero.
     """
 
