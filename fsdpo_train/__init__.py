@@ -11,8 +11,10 @@ say before it ends goes to the logger ``fsdpo_train``; nothing is printed.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from fsdpo_data.core.errors import Unavailable
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
 
 if TYPE_CHECKING:
@@ -32,13 +34,20 @@ __all__ = [
     "train_sft",
 ]
 
-#: The rooms of the stages, which load torch only when a run starts.
+#: Packages of the extra ``train``.
+_NEEDED = ("torch", "transformers", "accelerate", "safetensors", "tokenizers")
+#: The rooms of the stages, which load torch: only when a run starts.
 _ROOMS = {"dpo": "preference", "prm": "prm", "sft": "sft"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if missing := [each for each in _NEEDED if find_spec(each) is None]:
+        raise Unavailable(
+            f"training needs {', '.join(missing)}. Install the extra 'train': pip install -e "
+            "'.[train]' in a checkout."
+        )
     stage = name.lower().removeprefix("train_").removesuffix("report")
     return getattr(import_module(f"fsdpo_train.{_ROOMS[stage]}.train"), name)
 

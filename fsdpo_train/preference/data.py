@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import torch
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_train.preference.groups import Group, collate_groups, to_table
 from fsdpo_train.preference.pairs import PromptPairs
 from fsdpo_train.preference.reference_store import ReferenceKey, reference_key
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
 
 
 @dataclass(slots=True)
@@ -148,9 +147,6 @@ class Collator:
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return a :class:`GroupBatch` as a dict, with ``reference_ST``."""
-        import numpy as np
-        import torch
-
         pairs: dict[int, list[tuple[int, int]]] = {}
         for row in rows:
             pairs.setdefault(row["group"], []).extend(row["pairs"])

@@ -16,14 +16,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded
 from fsdpo_train.trainer.batching import padded
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,6 @@ def collate_groups(
         eos: End-of-sequence id.
         dtype: Dtype of the additive mask: that of the attention scores.
     """
-    import torch
-
     solutions = [each for group in groups for each in group.solutions]
     shared = [group.solutions for group in groups] if share_prompt else [[s] for s in solutions]
     ids, positions, sources = zip(*map(_row, shared), strict=True)
@@ -161,8 +158,6 @@ def _branch_mask(groups: Sequence[Group], longest: int, dtype: torch.dtype) -> T
 
     What stands behind the end of a solution sees it, and is not seen; it means nothing.
     """
-    import torch
-
     n_prompt_S = torch.tensor([each.n_prompt for group in groups for each in group.solutions])
     width = int(n_prompt_S.max())
     prompt_SP = torch.arange(width) < n_prompt_S[:, None]
@@ -181,8 +176,6 @@ def _tree(groups: Sequence[Group], width: int, longest: int) -> dict[str, Tensor
         width: Tokens of a row.
         longest: Tokens of the longest solution.
     """
-    import torch
-
     prompts = [group.solutions[0].n_prompt for group in groups]
     place_RL = torch.zeros(len(groups), width, dtype=torch.long)  # padding finds anything
     branches: list[Tensor] = []

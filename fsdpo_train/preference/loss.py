@@ -24,12 +24,12 @@ differ in the weights w:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from fsdpo_train.config import WITHOUT_REWARDS, PreferenceSpec
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,6 @@ def preference_loss(
         from the reference to the policy, estimated on these samples of the reference) and
         ``alpha_entropy`` (of the step weights, 1 where they are uniform; NaN with single steps).
     """
-    import torch
-    from torch.nn.functional import logsigmoid
-
     mask_ST = solutions.step_ST >= 0
     logp_ST = logp_ST.masked_fill(~mask_ST, 0)
     ratio_ST = (logp_ST.detach() - solutions.reference_ST).masked_fill(~mask_ST, 0)
@@ -108,8 +105,6 @@ def step_weights(reward_SK: Tensor, mask_SK: Tensor, gamma: float, sign: int) ->
     Returns:
         Rows that sum to one; zero where there is no step.
     """
-    import torch
-
     score_SK = (sign * reward_SK).masked_fill(~mask_SK, -torch.inf)
     if gamma == float("inf"):
         best_SK = score_SK == score_SK.amax(-1, keepdim=True)
@@ -122,8 +117,6 @@ def _token_weights(
     ratio_ST: Tensor, solutions: Solutions, spec: PreferenceSpec, sign: int
 ) -> Tensor:
     """Return the weight of each token on one side of a pair, zero at padding."""
-    import torch
-
     mask_ST = solutions.step_ST >= 0
     if spec.loss in WITHOUT_REWARDS:
         return mask_ST.to(ratio_ST.dtype)
@@ -142,8 +135,6 @@ def _token_weights(
 
 def _rewards(solutions: Solutions) -> tuple[Tensor, Tensor]:
     """Return the rewards, zero where there is no step, and the mask of the steps."""
-    import torch
-
     n_steps_S = solutions.step_ST.amax(-1) + 1
     steps_K = torch.arange(solutions.reward_SK.shape[1], device=n_steps_S.device)
     mask_SK = steps_K < n_steps_S[:, None]
@@ -152,8 +143,6 @@ def _rewards(solutions: Solutions) -> tuple[Tensor, Tensor]:
 
 def _entropy(alpha_SK: Tensor) -> Tensor:
     """Return the mean entropy of the rows over that of uniform weights; one step has none."""
-    import torch
-
     entropy_S = torch.special.entr(alpha_SK).sum(-1)
     most_S = (alpha_SK > 0).sum(-1).log()
     return (entropy_S / most_S)[most_S > 0].mean()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import torch
 
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.identity import digest
@@ -16,9 +19,6 @@ from fsdpo_train.preference.groups import Group, collate_groups
 from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
 from fsdpo_train.trainer.deepspeed import whole_weights
 from fsdpo_train.trainer.models import load_model
-
-if TYPE_CHECKING:
-    import numpy as np
 
 #: Solutions in one file of the store: what a killed run computes again at most.
 _PER_FILE = 2048
@@ -114,8 +114,6 @@ def _values(
     model: Any, groups: Sequence[Group], tokenizer: Any, dtype: str, share_prompt: bool
 ) -> list[list[float]]:
     """Return the log-probabilities of every completion token, a list for each solution."""
-    import torch
-
     batch = collate_groups(
         groups,
         share_prompt=share_prompt,

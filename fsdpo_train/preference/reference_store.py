@@ -18,14 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fsdpo_data.core.errors import RunMismatch, StoreError
 from fsdpo_data.core.files import explained, publish, write_atomic
 from fsdpo_data.core.identity import digest, file_sha256
-
-if TYPE_CHECKING:
-    import numpy as np
 
 #: Name of the file that says whose log-probabilities a store holds.
 HEADER = "reference.json"

@@ -6,7 +6,9 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.logprobs import model_inputs, return_logprobs
@@ -23,10 +25,7 @@ from fsdpo_train.trainer.batching import filled
 from fsdpo_train.trainer.deepspeed import gathered
 from fsdpo_train.trainer.models import context_length, load_model, with_adapters, without_dropout
 from fsdpo_train.trainer.run import Report, finish, started
-from fsdpo_train.trainer.trainer import counting_trainer, run_trainer
-
-if TYPE_CHECKING:
-    import torch
+from fsdpo_train.trainer.trainer import CountingTrainer, run_trainer
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +95,54 @@ def _arguments(config: DpoConfig) -> Any:
     return arguments
 
 
+class PreferenceTrainer(CountingTrainer):
+    """A trainer of preference losses on prompt groups."""
+
+    def __init__(self, config: DpoConfig, **options: Any) -> None:
+        super().__init__(config, **options)
+        self.metric_sums = torch.zeros(len(METRICS), 2)
+
+    def items(self, batch: Mapping[str, Any]) -> int:
+        """Count the pairs."""
+        return len(batch["chosen_P"])
+
+    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        # The loader has put them on the device. Under DeepSpeed, transformers would also cast
+        # the reference log-probabilities to bfloat16.
+        return inputs
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], *_: Any, num_items_in_batch: Any = None
+    ) -> Any:
+        """Return the loss over the pairs of a batch."""
+        logp_N = model(**model_inputs(inputs))
+        logp_ST = to_table(logp_N, inputs["cell_N"], inputs["step_ST"].shape)
+        chosen_P, rejected_P = inputs["chosen_P"], inputs["rejected_P"]
+        if not len(chosen_P):  # a filler: the other processes wait for its gradients
+            return 0 * logp_N.sum()
+        solutions = Solutions(
+            *(inputs[name] for name in ("reference_ST", "step_ST", "ends_ST", "reward_SK"))
+        )
+        loss, metrics = preference_loss(logp_ST, solutions, chosen_P, rejected_P, self.stage_config)
+        self._count(metrics, len(chosen_P))
+        return self.share(loss, len(chosen_P), num_items_in_batch)
+
+    def _count(self, metrics: Mapping[str, torch.Tensor], pairs: int) -> None:
+        values = torch.stack([metrics[name].detach().float() for name in METRICS]).cpu()
+        there = values.isfinite()  # single steps have no entropy
+        self.metric_sums[:, 0] += pairs * values.masked_fill(~there, 0)
+        self.metric_sums[:, 1] += pairs * there
+
+    def log(self, logs: dict[str, float], *given: Any) -> None:
+        """Add what was measured since the last time."""
+        sums = self.accelerator.reduce(self.metric_sums.to(self.args.device)).tolist()
+        logs |= {
+            name: total / pairs for name, (total, pairs) in zip(METRICS, sums, strict=True) if pairs
+        }
+        self.metric_sums.zero_()
+        super().log(logs, *given)
+
+
 def _trainer(
     config: DpoConfig,
     arguments: Any,
@@ -105,8 +152,6 @@ def _trainer(
     reference: list[list[Any]],
     share_prompt: bool,
 ) -> Any:
-    import torch
-
     collator = Collator(
         data.groups,
         reference,
@@ -115,7 +160,7 @@ def _trainer(
         eos=tokenizer.eos_token_id,
         dtype=getattr(torch, config.dtype),
     )
-    return preference_trainer()(
+    return PreferenceTrainer(
         config,
         model=with_adapters(return_logprobs(model), config.lora, "CAUSAL_LM"),
         args=arguments,
@@ -123,61 +168,6 @@ def _trainer(
         processing_class=tokenizer,
         data_collator=collator,
     )
-
-
-def preference_trainer() -> Any:
-    """Return a ``transformers.Trainer`` of preference losses on prompt groups."""
-    import torch
-
-    class Trainer(counting_trainer()):  # type: ignore[misc]
-        def __init__(self, config: DpoConfig, **options: Any) -> None:
-            super().__init__(config, **options)
-            self.metric_sums = torch.zeros(len(METRICS), 2)
-
-        def items(self, batch: dict[str, Any]) -> int:
-            """Count the pairs."""
-            return len(batch["chosen_P"])
-
-        def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-            # The loader has put them on the device. Under DeepSpeed, transformers would also cast
-            # the reference log-probabilities to bfloat16.
-            return inputs
-
-        def compute_loss(
-            self, model: Any, inputs: dict[str, Any], *_: Any, num_items_in_batch: Any = None
-        ) -> Any:
-            logp_N = model(**model_inputs(inputs))
-            logp_ST = to_table(logp_N, inputs["cell_N"], inputs["step_ST"].shape)
-            chosen_P, rejected_P = inputs["chosen_P"], inputs["rejected_P"]
-            if not len(chosen_P):  # a filler: the other processes wait for its gradients
-                return 0 * logp_N.sum()
-            solutions = Solutions(
-                *(inputs[name] for name in ("reference_ST", "step_ST", "ends_ST", "reward_SK"))
-            )
-            loss, metrics = preference_loss(
-                logp_ST, solutions, chosen_P, rejected_P, self.stage_config
-            )
-            self._count(metrics, len(chosen_P))
-            return self.share(loss, len(chosen_P), num_items_in_batch)
-
-        def _count(self, metrics: Mapping[str, torch.Tensor], pairs: int) -> None:
-            values = torch.stack([metrics[name].detach().float() for name in METRICS]).cpu()
-            there = values.isfinite()  # single steps have no entropy
-            self.metric_sums[:, 0] += pairs * values.masked_fill(~there, 0)
-            self.metric_sums[:, 1] += pairs * there
-
-        def log(self, logs: dict[str, float], *given: Any) -> None:
-            """Add what was measured since the last time."""
-            sums = self.accelerator.reduce(self.metric_sums.to(self.args.device)).tolist()
-            logs |= {
-                name: total / pairs
-                for name, (total, pairs) in zip(METRICS, sums, strict=True)
-                if pairs
-            }
-            self.metric_sums.zero_()
-            super().log(logs, *given)
-
-    return Trainer
 
 
 def _tell(counts: Counter[str], share_prompt: bool) -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.engines.step_tokens import StepTokenizer
@@ -174,8 +176,6 @@ def prepare(
 
 def _every_token(row: dict[str, Any]) -> dict[str, Any]:
     """Give every token of a solution the label of its step."""
-    import numpy as np
-
     ends = [row["n_prompt"], *(readout + 1 for readout in row["readouts"])]
     readouts = np.arange(ends[0], ends[-1])
     return {**row, "readouts": readouts, "labels": np.repeat(row["labels"], np.diff(ends))}
@@ -184,8 +184,6 @@ def _every_token(row: dict[str, Any]) -> dict[str, Any]:
 def _encode(
     rows: Iterable[StepRow], encoder: StepTokenizer, max_length: int
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
-    import numpy as np
-
     found: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     for row in rows:

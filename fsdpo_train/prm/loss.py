@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 
 def prm_loss(
@@ -28,8 +26,6 @@ def prm_loss(
     Returns:
         The mean over solutions, a scalar of the logits' dtype (float32 for half precision).
     """
-    from torch.nn.functional import binary_cross_entropy_with_logits
-
     logit_BK = logit_BK.float() if logit_BK.element_size() < 4 else logit_BK
     label_BK = label_BK.to(logit_BK.dtype).masked_fill(~mask_BK, 0)
     loss_BK = binary_cross_entropy_with_logits(logit_BK, label_BK, reduction="none")

@@ -6,7 +6,9 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from fsdpo_data.core.statistics import auc, ranking_auc
 from fsdpo_data.engines.step_tokens import at_readouts
@@ -25,10 +27,7 @@ from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import filled
 from fsdpo_train.trainer.models import context_length, load_model, with_adapters
 from fsdpo_train.trainer.run import Report, finish, started
-from fsdpo_train.trainer.trainer import counting_trainer, run_trainer
-
-if TYPE_CHECKING:
-    import numpy as np
+from fsdpo_train.trainer.trainer import CountingTrainer, run_trainer
 
 log = logging.getLogger(__name__)
 
@@ -92,34 +91,48 @@ def _one_logit(architecture: Any) -> None:
     architecture.use_cache = False
 
 
+class PrmTrainer(CountingTrainer):
+    """A trainer of step rewards.
+
+    Args:
+        config: The options of the run.
+        class_weights: Weights of (wrong, right) steps.
+        options: Those of ``transformers.Trainer``.
+    """
+
+    def __init__(
+        self, config: PrmConfig, class_weights: tuple[float, float] | None, **options: Any
+    ) -> None:
+        super().__init__(config, **options)
+        self.class_weights = class_weights
+
+    def items(self, batch: Mapping[str, Any]) -> int:
+        """Count the solutions with a label."""
+        return int((batch["labels"] != NO_STEP).any(-1).sum())
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """Return the loss of a batch, or its logits too where it is measured on."""
+        readouts, labels = inputs["readouts"], inputs["labels"]
+        outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
+        logits, there = at_readouts(outputs.logits, readouts), labels != NO_STEP
+        reduce, weights = self.stage_config.reduce, self.class_weights
+        loss = prm_loss(logits, labels, there, reduce=reduce, class_weights=weights)
+        if not return_outputs:
+            return self.share(loss, len(labels), num_items_in_batch)
+        return loss, (None, logits.float().masked_fill(~there, NO_STEP))
+
+
 def _trainer(config: PrmConfig, arguments: Any, model: Any, tokenizer: Any, data: Prepared) -> Any:
-    weights = class_weights(data.train) if config.balance else None
     no_labels = [NO_STEP] * len(data.train[0]["labels"])
-
-    class Trainer(counting_trainer()):  # type: ignore[misc]
-        def items(self, batch: dict[str, Any]) -> int:
-            """Count the solutions with a label."""
-            return int((batch["labels"] != NO_STEP).any(-1).sum())
-
-        def compute_loss(
-            self,
-            model: Any,
-            inputs: dict[str, Any],
-            return_outputs: bool = False,
-            num_items_in_batch: Any = None,
-        ) -> Any:
-            readouts, labels = inputs["readouts"], inputs["labels"]
-            outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
-            logits = at_readouts(outputs.logits, readouts)
-            loss = prm_loss(
-                logits, labels, labels != NO_STEP, reduce=config.reduce, class_weights=weights
-            )
-            if not return_outputs:
-                return self.share(loss, len(labels), num_items_in_batch)
-            return loss, (None, logits.float().masked_fill(labels == NO_STEP, NO_STEP))
-
-    return Trainer(
+    return PrmTrainer(
         config,
+        class_weights(data.train) if config.balance else None,
         model=model,
         args=arguments,
         train_dataset=filled(data.train, arguments, labels=no_labels),
@@ -134,8 +147,6 @@ def _metrics(
     logits: np.ndarray, labels: np.ndarray, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
     """Return what the held-out problems say; a soft label counts as right from 0.5 up."""
-    import numpy as np
-
     there = labels != NO_STEP
     steps, targets = logits[there], labels[there] >= 0.5
     rewards = 1 / (1 + np.exp(-logits.clip(-80, 80)))  # beyond that a reward shows no change

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import transformers
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_train.trainer.batching import padded, token_batch
 from fsdpo_train.trainer.source import Source
-
-if TYPE_CHECKING:
-    import transformers
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +35,6 @@ def encode_rows(
     Raises:
         InputError: if there is no row, or none has a column.
     """
-    import numpy as np
-
     encoder = StepTokenizer(tokenizer)
     found: list[dict[str, Any]] = []
     columns: dict[str, None] = {}

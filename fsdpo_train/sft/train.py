@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
 from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.models.untrusted import load_error
 from fsdpo_train.config import SftConfig
@@ -16,7 +19,7 @@ from fsdpo_train.trainer.batching import filled
 from fsdpo_train.trainer.models import check_tokenizer, context_length, load_model, with_adapters
 from fsdpo_train.trainer.run import Report, finish, started
 from fsdpo_train.trainer.source import open_source
-from fsdpo_train.trainer.trainer import ordered_trainer, run_trainer
+from fsdpo_train.trainer.trainer import OrderedTrainer, run_trainer
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,6 @@ def train_sft(config: SftConfig) -> SftReport:
 
 def _start(config: SftConfig) -> tuple[Any, Any]:
     """Load the checkpoint, or draw random weights for the given architecture."""
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-
     if config.model is not None:
         return load_model(config.model, "AutoModelForCausalLM")
     source = Path(str(config.from_config))
@@ -95,7 +95,7 @@ def _trainer(
     tokenizer: Any,
     rows: Sequence[Mapping[str, Any]],
 ) -> Any:
-    return ordered_trainer()(
+    return OrderedTrainer(
         config,
         model=with_adapters(model, config.lora, "CAUSAL_LM"),
         args=arguments,

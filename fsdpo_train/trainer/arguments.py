@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from transformers import TrainingArguments
+from transformers.integrations import get_available_reporting_integrations
+from transformers.trainer_utils import SchedulerType
+
 from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.deepspeed import deepspeed_config, join_processes
@@ -16,11 +21,6 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
         InputError: if an option is unknown or options do not go together.
         Unavailable: if a tracker or DeepSpeed is not installed.
     """
-    import torch
-    from transformers import TrainingArguments
-    from transformers.integrations import get_available_reporting_integrations
-    from transformers.trainer_utils import SchedulerType
-
     schedules = [kind.value for kind in SchedulerType]
     if config.schedule not in schedules:
         raise InputError(

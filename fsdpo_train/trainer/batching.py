@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import torch
+from torch import Tensor
 
 #: Length groups are sorted inside pools of this many batches: little padding, much disorder.
 _POOL = 50
@@ -57,8 +57,6 @@ def filled(
 
 def padded(rows: Sequence[Any], fill: float) -> Tensor:
     """Return rows of numbers as one tensor, padded on the right; int64 if ``fill`` is whole."""
-    import torch
-
     dtype = torch.int64 if isinstance(fill, int) else torch.float32
     tensors = [torch.as_tensor(row, dtype=dtype) for row in rows]
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=fill)

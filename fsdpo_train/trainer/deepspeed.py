@@ -8,6 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from torch import distributed
+from transformers.integrations.deepspeed import (
+    set_hf_deepspeed_config,
+    unset_hf_deepspeed_config,
+)
+
 from fsdpo_train.config import DEEPSPEED_PRESETS
 
 
@@ -42,8 +48,6 @@ def join_processes(arguments: Any) -> None:
 
 def _leave_processes() -> None:
     """End the process group: its threads, still running, now and then abort a process that ends."""
-    from torch import distributed
-
     if distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
 
@@ -64,14 +68,12 @@ def gathered(model: Any) -> Iterator[None]:
 @contextmanager
 def whole_weights(arguments: Any) -> Iterator[None]:
     """Load a model whole, though ZeRO-3 would spread it over the processes that train it."""
-    from transformers.integrations import deepspeed
-
     config = getattr(arguments, "hf_deepspeed_config", None)
     if config is None:
         yield
         return
-    deepspeed.unset_hf_deepspeed_config()
+    unset_hf_deepspeed_config()
     try:
         yield
     finally:
-        deepspeed.set_hf_deepspeed_config(config)
+        set_hf_deepspeed_config(config)

@@ -9,15 +9,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 
-from fsdpo_data.core.errors import InputError, RunMismatch, StoreError, Unavailable
+from fsdpo_data.core.errors import InputError, RunMismatch, StoreError
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_train.config import TrainConfig
 
 LOCK = ".lock"
-#: Packages of the extra ``train``.
-_NEEDED = ("torch", "transformers", "accelerate", "safetensors", "tokenizers")
 #: What a start that ended before its first step may leave.
 _OWN = {LOCK, "reference"}
 
@@ -39,14 +36,7 @@ def claimed(config: TrainConfig, identity: Mapping[str, str]) -> Iterator[None]:
         InputError: if it holds other files, or a run and ``config.resume`` is off.
         RunMismatch: if it holds a run with other options.
         StoreError: if it cannot be written, or another process trains in it.
-        Unavailable: if a package that training needs is not installed.
     """
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise Unavailable(
-            f"training needs {', '.join(missing)}. Install the extra 'train': pip install -e "
-            "'.[train]' in a checkout."
-        )
     with ExitStack() as held:
         with explained(config.out, saved=0):
             config.out.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torch.nn.modules.dropout import _DropoutNd
+
 from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.models import checkpoints
 from fsdpo_data.models.resolve import resolve_weights
@@ -49,8 +51,6 @@ def load_model(
 
 def without_dropout(model: Any) -> Any:
     """Switch dropout off, in every module that has it, and return the model."""
-    from torch.nn.modules.dropout import _DropoutNd
-
     for module in model.modules():
         for name in vars(module):
             own = name == "p" and isinstance(module, _DropoutNd)

@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
+import transformers
+
 import fsdpo_data
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.dataset.run import MANIFEST
@@ -50,8 +52,6 @@ def started(config: TrainConfig, source: Source) -> Iterator[dict[str, str]]:
     if config.model is not None:
         identity["model"] = model_identity(config.model)
     with claimed(config, identity):
-        import transformers
-
         transformers.set_seed(config.seed)
         yield identity
 

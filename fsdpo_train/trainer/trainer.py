@@ -7,6 +7,9 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
+import transformers
+
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.batching import grouped_order
 from fsdpo_train.trainer.checkpoints import WRITING, last_whole, settle, settle_model, writing
@@ -18,85 +21,88 @@ log = logging.getLogger(__name__)
 CHECKPOINTS = "checkpoints"
 
 
-def ordered_trainer() -> Any:
-    """Return a ``transformers.Trainer``: data in :func:`grouped_order`, checkpoints whole."""
-    import torch
-    import transformers
+class Order(torch.utils.data.Sampler):  # type: ignore[misc]
+    """Rows in :func:`grouped_order`, fillers last.
 
-    class Order(torch.utils.data.Sampler):  # type: ignore[misc]
-        def __init__(self, rows: Sequence[Mapping[str, Any]], config: TrainConfig) -> None:
-            self.rows = len(rows)
-            # Fillers have none.
-            self.lengths = [row["length"] for row in rows if row["length"]]
-            self.config, self.epoch = config, 0
+    Args:
+        rows: The rows, each with a ``length``; that of fillers is 0.
+        config: The options of the run.
+    """
 
-        def set_epoch(self, epoch: int) -> None:
-            self.epoch = epoch
+    def __init__(self, rows: Sequence[Mapping[str, Any]], config: TrainConfig) -> None:
+        self.rows = len(rows)
+        self.lengths = [row["length"] for row in rows if row["length"]]
+        self.config, self.epoch = config, 0
 
-        def __len__(self) -> int:
-            return self.rows
+    def set_epoch(self, epoch: int) -> None:
+        """Take the order of another epoch."""
+        self.epoch = epoch
 
-        def __iter__(self) -> Iterator[int]:
-            size, group = self.config.batch_size, self.config.group_by_length
-            yield from grouped_order(self.lengths, size, self.config.seed, self.epoch, group)
-            yield from range(len(self.lengths), self.rows)
+    def __len__(self) -> int:
+        return self.rows
 
-    class Trainer(transformers.Trainer):  # type: ignore[misc]
-        def __init__(self, config: TrainConfig, **options: Any) -> None:
-            self.stage_config = config
-            self.use_cache = options["model"].config.use_cache
-            super().__init__(**options)
-
-        def _get_train_sampler(self, train_dataset: Any = None) -> Order:
-            return Order(self.train_dataset, self.stage_config)
-
-        def _run_epoch(self, **options: Any) -> None:
-            # The loop asks whether it is done behind a step only: a run that was stopped behind
-            # its last checkpoint would take one step too many.
-            if self.state.global_step < self.state.max_steps:
-                super()._run_epoch(**options)
-
-        def _get_output_dir(self, trial: Any) -> str:
-            return str(self.stage_config.out / CHECKPOINTS / WRITING)
-
-        def _save_checkpoint(self, model: Any, trial: Any) -> None:
-            folder = self.stage_config.out / CHECKPOINTS
-            with writing(folder):
-                super()._save_checkpoint(model, trial)
-                self.accelerator.wait_for_everyone()
-                if self.is_world_process_zero():
-                    name = f"checkpoint-{self.state.global_step}"
-                    settle(folder, name, self.stage_config.save_limit)
-                self.accelerator.wait_for_everyone()
-
-    return Trainer
+    def __iter__(self) -> Iterator[int]:
+        size, group = self.config.batch_size, self.config.group_by_length
+        yield from grouped_order(self.lengths, size, self.config.seed, self.epoch, group)
+        yield from range(len(self.lengths), self.rows)
 
 
-def counting_trainer() -> Any:
-    """Return an :func:`ordered_trainer` of losses that are means over the items of a step.
+class OrderedTrainer(transformers.Trainer):  # type: ignore[misc]
+    """A ``transformers.Trainer``: data in :class:`Order`, checkpoints whole."""
+
+    def __init__(self, config: TrainConfig, **options: Any) -> None:
+        self.stage_config: Any = config
+        self.use_cache = options["model"].config.use_cache
+        super().__init__(**options)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Order:
+        return Order(self.train_dataset, self.stage_config)
+
+    def _run_epoch(self, **options: Any) -> None:
+        # The loop asks whether it is done behind a step only: a run that was stopped behind
+        # its last checkpoint would take one step too many.
+        if self.state.global_step < self.state.max_steps:
+            super()._run_epoch(**options)
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return str(self.stage_config.out / CHECKPOINTS / WRITING)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        folder = self.stage_config.out / CHECKPOINTS
+        with writing(folder):
+            super()._save_checkpoint(model, trial)
+            self.accelerator.wait_for_everyone()
+            if self.is_world_process_zero():
+                name = f"checkpoint-{self.state.global_step}"
+                settle(folder, name, self.stage_config.save_limit)
+            self.accelerator.wait_for_everyone()
+
+
+class CountingTrainer(OrderedTrainer):
+    """A trainer of losses that are means over the items of a step.
 
     Batches of a step hold different numbers of items, and every item counts the same. Subclasses
     say how many (``items``) and return ``self.share`` of the mean over a batch.
     """
-    import torch
 
-    class Trainer(ordered_trainer()):  # type: ignore[misc]
-        def __init__(self, config: TrainConfig, **options: Any) -> None:
-            super().__init__(config, **options)
-            # With it and a count of items, no version of transformers divides by grad_accum.
-            self.model_accepts_loss_kwargs = True
+    def __init__(self, config: TrainConfig, **options: Any) -> None:
+        super().__init__(config, **options)
+        # With it and a count of items, no version of transformers divides by grad_accum.
+        self.model_accepts_loss_kwargs = True
 
-        def _get_num_items_in_batch(self, batch_samples: list[Any], device: Any) -> torch.Tensor:
-            """Count the items of one optimizer step, over all processes."""
-            items = torch.tensor(sum(self.items(batch) for batch in batch_samples))
-            return self.accelerator.gather(items.to(device)).sum()
+    def items(self, batch: Mapping[str, Any]) -> int:
+        """Count what the loss of a batch is the mean over."""
+        raise NotImplementedError
 
-        def share(self, loss: torch.Tensor, items: int, all_items: torch.Tensor) -> torch.Tensor:
-            """Return what the mean over ``items`` adds to the mean over all of the step."""
-            # Gradients are averaged over processes, so each takes its share times their number.
-            return loss * items * self.accelerator.num_processes / all_items
+    def _get_num_items_in_batch(self, batch_samples: list[Any], device: Any) -> torch.Tensor:
+        """Count the items of one optimizer step, over all processes."""
+        items = torch.tensor(sum(self.items(batch) for batch in batch_samples))
+        return self.accelerator.gather(items.to(device)).sum()
 
-    return Trainer
+    def share(self, loss: torch.Tensor, items: int, all_items: torch.Tensor) -> torch.Tensor:
+        """Return what the mean over ``items`` adds to the mean over all of the step."""
+        # Gradients are averaged over processes, so each takes its share times their number.
+        return loss * items * self.accelerator.num_processes / all_items
 
 
 def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, str]) -> None:
