@@ -85,9 +85,9 @@ def load_unscored(root: Path) -> list[ScoredSolution]:
     manifest = read_manifest(root)
     truth = {}
     for row in scan(manifest.paths(root, "problems")).collect().iter_rows(named=True):
-        metadata = json.loads(row.pop("metadata"))
+        key, metadata = row.pop("problem_id"), json.loads(row.pop("metadata"))
         if "nodes" in metadata and "world" in metadata:
-            truth[row.pop("problem_id")] = Problem(**row, metadata=metadata)
+            truth[key] = Problem(**row, metadata=metadata)
     rows = (
         scan(manifest.paths(root, "solutions"))
         .filter((pl.col("completions").list.len() > 0) & pl.col("outcome").is_in(GRADED))
