@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from fsdpo_data.core.nouns import GRADED
 from fsdpo_data.core.tables import Table
-from fsdpo_data.pairs.step_statistics import differing
+from fsdpo_data.pairs.statistics import differing
 
 Row = dict[str, Any]
 

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.core.rows import repeated, scan, some
+from fsdpo_data.pairs.first_error import StepPairSpec
 from fsdpo_data.pairs.lookup import SIDES, with_solutions
-from fsdpo_data.pairs.statistics import pair_statistics
-from fsdpo_data.pairs.step_statistics import broken_step_pairs, step_pair_statistics
+from fsdpo_data.pairs.statistics import (
+    differing,
+    pair_statistics,
+    step_pair_statistics,
+    step_rows,
+)
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from fsdpo_data.pairs.first_error import StepPairSpec
 
 #: What solutions say that pairs must agree with.
 _COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
@@ -49,7 +52,7 @@ def broken_pairs(
         if ids:
             yield f"{len(ids)} pairs {rule}: {some(ids)}"
     if steps:
-        yield from broken_step_pairs(pairs, spec.get("threshold", 0))
+        yield from _misplaced(pairs, spec.get("threshold", 0))
     if not any(broken.values()):
         yield from _statistics(pairs, solutions, spec, dict(told))
 
@@ -64,7 +67,9 @@ def _solution_rules(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
         **_side_rules("rejected"),
     }
     if spec.get("finished"):  # pairs of earlier releases did not ask for it
-        rules["join a solution that stopped on length"] = ~_both("finish_reason", "stop")
+        rules["join a solution that stopped on length"] = (
+            pl.col("chosen_finish_reason") != "stop"
+        ) | (pl.col("rejected_finish_reason") != "stop")
     if spec.get("require_outcome"):
         rules["prefer a solution that is not correct, or to one that is not incorrect"] = (
             pl.col("chosen_outcome") != "correct"
@@ -84,12 +89,6 @@ def _step_rules() -> dict[str, pl.Expr]:
         "reject a solution that stopped on length": pl.col("rejected_finish_reason") != "stop",
         "reject a solution that is not incorrect": _not_incorrect(),
     }
-
-
-def _both(column: str, value: str) -> pl.Expr:
-    import polars as pl
-
-    return (pl.col(f"chosen_{column}") == value) & (pl.col(f"rejected_{column}") == value)
 
 
 def _not_incorrect() -> pl.Expr:
@@ -117,23 +116,31 @@ def _side_rules(side: str) -> dict[str, pl.Expr]:
     }
 
 
+def _misplaced(pairs: Sequence[Path], threshold: float) -> Iterator[str]:
+    """Yield a line if the sides of pairs do not differ first at the first error."""
+    ids = []
+    for row in step_rows(pairs):
+        rewards = row["rejected_rewards"] or []
+        error = next((k for k, reward in enumerate(rewards) if reward < threshold), None)
+        if differing(row)[0] != error:
+            ids.append(row["rejected_id"])
+    if ids:
+        yield f"{len(ids)} pairs differ elsewhere than at the first step below {threshold}: " + (
+            ", ".join(ids[:3])
+        )
+
+
 def _statistics(
     pairs: Sequence[Path], solutions: Sequence[Path], spec: Mapping[str, Any], told: dict[str, Any]
 ) -> Iterator[str]:
     if spec.get("style") == "step-dpo":
-        told.pop(
-            "resampled", None
-        )  # counted from the continuations, which stay where they were made
-        counted = step_pair_statistics(pairs, solutions, _step_spec(spec))
+        # Counted from the continuations, which stay where they were made.
+        told.pop("resampled", None)
+        choice = StepPairSpec(spec.get("threshold", 0.5), spec.get("max_pairs"))
+        counted = step_pair_statistics(pairs, solutions, choice)
     else:
         counted = pair_statistics(pairs, solutions, spec.get("aggregate", "mean"))
         if not spec.get("finished"):
             del counted["solutions"]["truncated"]
     if counted != told:
         yield f"the pairs are {counted}, the manifest says {told}"
-
-
-def _step_spec(spec: Mapping[str, Any]) -> StepPairSpec:
-    from fsdpo_data.pairs.first_error import StepPairSpec
-
-    return StepPairSpec(spec.get("threshold", 0.5), spec.get("max_pairs"))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from fsdpo_data.core.nouns import FAILED, Solution
 from fsdpo_data.core.options import Option, Options
+
+#: What becomes of incorrect solutions; see :func:`first_errors`.
+FATES = ("incorrect", "truncated", "unscored", "no_error", "repeated", "over_limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,35 +73,22 @@ def first_errors(
         if solution.outcome not in FAILED:
             continue
         found["incorrect"] += 1
-        error = _first_error(solution, spec.threshold, found)
-        if error is not None:
-            problems.setdefault(solution.problem_id, []).append(error)
+        if solution.finish_reason != "stop":
+            found["truncated"] += 1
+        elif solution.step_rewards is None:
+            found["unscored"] += 1
+        else:
+            low = (k for k, reward in enumerate(solution.step_rewards) if reward < spec.threshold)
+            if (step := next(low, None)) is None:
+                found["no_error"] += 1
+            else:
+                errors = problems.setdefault(solution.problem_id, [])
+                errors.append(FirstError(solution, step))
     for errors in problems.values():
-        yield from _worst(errors, spec.max_pairs, found)
-
-
-def _first_error(solution: Solution, threshold: float, counts: Counter[str]) -> FirstError | None:
-    if solution.finish_reason != "stop":
-        counts["truncated"] += 1
-        return None
-    if solution.step_rewards is None:
-        counts["unscored"] += 1
-        return None
-    for step, reward in enumerate(solution.step_rewards):
-        if reward < threshold:
-            return FirstError(solution, step)
-    counts["no_error"] += 1
-    return None
-
-
-def _worst(
-    errors: Sequence[FirstError], limit: int | None, counts: Counter[str]
-) -> list[FirstError]:
-    """Return the different errors of a problem, the lowest rewards first."""
-    different: dict[str, FirstError] = {}
-    for error in sorted(errors, key=lambda each: each.reward):
-        different.setdefault(error.beginning + error.solution.completions[error.step], error)
-    kept = list(different.values())[:limit]
-    counts["repeated"] += len(errors) - len(different)
-    counts["over_limit"] += len(different) - len(kept)
-    return kept
+        different: dict[str, FirstError] = {}
+        for error in sorted(errors, key=lambda each: each.reward):
+            different.setdefault(error.beginning + error.solution.completions[error.step], error)
+        kept = list(different.values())[: spec.max_pairs]
+        found["repeated"] += len(errors) - len(different)
+        found["over_limit"] += len(different) - len(kept)
+        yield from kept

@@ -6,12 +6,15 @@ learns to be long. So both sides' lengths are always shown beside each other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from operator import gt, lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.core.rows import scan
+from fsdpo_data.pairs.first_error import FATES, StepPairSpec, first_errors
 from fsdpo_data.pairs.lookup import SIDES, with_solutions
 from fsdpo_data.steps.rewards import aggregated
 
@@ -82,15 +85,15 @@ def pair_statistics(
             "truncated": int(truncated.collect(engine="streaming").item()),
         },
         "margin": {
-            "mean": _mean(numbers["margin"]),
-            "min": _rounded(numbers["margin"].min()),
-            "median": _rounded(numbers["margin"].median()),
-            "max": _rounded(numbers["margin"].max()),
+            **{
+                name: _rounded(getattr(numbers["margin"], name)())
+                for name in ("mean", "min", "median", "max")
+            },
             "negative": int((numbers["margin"] < 0).sum()),
         },
         "length": {
             **{
-                f"{side}_{unit}": _mean(numbers[f"{side}_{unit}"])
+                f"{side}_{unit}": _rounded(numbers[f"{side}_{unit}"].mean())
                 for unit in ("tokens", "steps")
                 for side in SIDES
             },
@@ -100,8 +103,62 @@ def pair_statistics(
     }
 
 
-def _mean(values: pl.Series) -> float | None:
-    return _rounded(values.mean())
+def step_pair_statistics(
+    pairs: Sequence[Path], solutions: Sequence[Path], spec: StepPairSpec
+) -> dict[str, Any]:
+    """Describe pairs from the files they and their solutions are in.
+
+    Returns:
+        Plain values for the manifest: ``pairs``, ``problems``, ``solutions`` (incorrect ones by
+        what became of them; ``not_put_right`` had no right continuation), ``first_error`` (mean
+        number of the wrong step, from 1), and ``length``: characters of the two steps in which
+        the sides differ.
+    """
+    fates = Counter[str]()
+    asked = sum(1 for file in solutions for _ in first_errors(file, spec, fates))
+    used, places, chosen, rejected = set(), [], [], []
+    for row in step_rows(pairs):
+        place, right, wrong = differing(row)
+        used.add(row["problem_id"])
+        places.append(place + 1)
+        chosen.append(len(right))
+        rejected.append(len(wrong))
+    return {
+        "pairs": len(places),
+        "problems": {"used": len(used), **problem_counts(scan(solutions))},
+        "solutions": {
+            **{fate: fates[fate] for fate in FATES},
+            "not_put_right": asked - len(places),
+        },
+        "first_error": _rounded_mean(places),
+        "length": {
+            "chosen_characters": _rounded_mean(chosen),
+            "rejected_characters": _rounded_mean(rejected),
+            "chosen_longer": sum(map(gt, chosen, rejected)),
+            "chosen_shorter": sum(map(lt, chosen, rejected)),
+        },
+    }
+
+
+def differing(row: Mapping[str, Any]) -> tuple[int, str, str]:
+    """Return where the sides of a pair differ first, and the steps there; empty where one ends."""
+    chosen, rejected = row["chosen_steps"], row["rejected_steps"]
+    place = 0
+    while place < min(len(chosen), len(rejected)) and chosen[place] == rejected[place]:
+        place += 1
+    at = ["".join(steps[place : place + 1]) for steps in (chosen, rejected)]
+    return place, at[0], at[1]
+
+
+def step_rows(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    """Yield of each pair the steps of both sides, and the rewards of the rejected one."""
+    columns = ("problem_id", "rejected_id", "chosen_steps", "rejected_steps", "rejected_rewards")
+    for file in files:
+        yield from scan([file]).select(columns).collect().iter_rows(named=True)
+
+
+def _rounded_mean(values: Sequence[int]) -> float | None:
+    return round(sum(values) / len(values), 4) if values else None
 
 
 def _rounded(value: Any) -> float | None:

@@ -71,16 +71,21 @@ class Contamination:
 
     def counts(self) -> list[dict[str, Any]]:
         """Return of each benchmark how many questions are hit, and by how many problems."""
-        rows = list(self._rows())
-        return [
-            {
-                "name": each.name,
-                "revision": each.revision,
-                "questions": len(each.texts),
-                **_counted([row for row in rows if row["benchmark"] == each.name]),
-            }
-            for each in self.benchmarks
-        ]
+        told = []
+        for each in self.benchmarks:
+            rows = [row for row in self._rows() if row["benchmark"] == each.name]
+            told.append(
+                {
+                    "name": each.name,
+                    "revision": each.revision,
+                    "questions": len(each.texts),
+                    "hit": len({row["row"] for row in rows}),
+                    "problems": len({row["problem_id"] for row in rows}),
+                    "same": len({row["row"] for row in rows if row["same"]}),
+                    "same_answer": len({row["row"] for row in rows if row["same_answer"]}),
+                }
+            )
+        return told
 
     def summary(self) -> dict[str, Any]:
         """Return what the manifest of a dataset says of its problems, as JSON values."""
@@ -112,38 +117,26 @@ class Contamination:
             }
 
 
-def _counted(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Count questions hit, problems that hit them, and questions that are the same."""
-    return {
-        "hit": len({row["row"] for row in rows}),
-        "problems": len({row["problem_id"] for row in rows}),
-        "same": len({row["row"] for row in rows if row["same"]}),
-        "same_answer": len({row["row"] for row in rows if row["same_answer"]}),
-    }
-
-
+@dataclass(frozen=True)
 class DecontaminateStage(Stage):
     """Writes into a dataset's manifest and card which of its problems occur in benchmarks.
 
-    Args:
+    Attributes:
         found: What was found of the problems of that dataset.
     """
 
     name = "decontaminate"
 
-    def __init__(self, found: Contamination) -> None:
-        self._found = found
+    found: Contamination
 
     def spec(self) -> Mapping[str, Any]:
         """Return what the problems were held against, and how."""
-        against = [
-            {"name": each.name, "revision": each.revision} for each in self._found.benchmarks
-        ]
-        return {"n": self._found.n, "share": self._found.share, "benchmarks": against}
+        against = [{"name": each.name, "revision": each.revision} for each in self.found.benchmarks]
+        return {"n": self.found.n, "share": self.found.share, "benchmarks": against}
 
     def run(self, draft: Draft) -> None:
         """Record the result; no row changes."""
-        draft.manifest.contamination = parts.Contamination.of(self._found.summary())
+        draft.manifest.contamination = parts.Contamination.of(self.found.summary())
 
 
 def sealed_problems(root: Path) -> list[Problem]:
@@ -196,7 +189,9 @@ def read_benchmark(text: str) -> Benchmark:
     """
     name, equals, path = text.partition("=")
     if not equals or "/" in name:  # a path may hold the sign too
-        name, path = _named(Path(text)), text
+        path, whole = text, Path(text).expanduser().resolve()
+        of_folder = whole.stem in SPLITS and whole.parent != Path.home()
+        name = whole.parent.name if of_folder else whole.stem
     files = data_files(path, "test")
     texts = [found for file in files for found in _texts(file, name)]
     if not texts:
@@ -204,20 +199,12 @@ def read_benchmark(text: str) -> Benchmark:
     return Benchmark(name, files_revision(files), texts)
 
 
-def _named(path: Path) -> str:
-    whole = path.expanduser().resolve()
-    if whole.stem in SPLITS and whole.parent != Path.home():
-        return whole.parent.name
-    return whole.stem
-
-
 def _texts(file: Path, name: str) -> Iterator[Text]:
     for record in read_records(file):
         fields = record.fields
         if isinstance(fields.get("question"), dict):  # PRM800K
             fields = fields["question"]
-        question = _question(fields)
-        if question:
+        if question := _question(fields):
             yield Text(name, record.row, question, _answer(fields))
 
 
@@ -234,24 +221,6 @@ def _answer(fields: Mapping[str, Any]) -> str:
     if value is None:
         return last_boxed(str(fields.get("solution", ""))) or ""
     return str(value).rpartition("####")[2].strip()
-
-
-def write_outcome(
-    found: Contamination, report: str | Path | None, clean: str | Path | None
-) -> None:
-    """Write the report, and the problems that are left as rows for ``build``.
-
-    Raises:
-        StoreError: if the disk fails.
-    """
-    rows = "".join(json.dumps(each.row(), ensure_ascii=False) + "\n" for each in found.clean)
-    body = json.dumps(found.report(), indent=2, ensure_ascii=False) + "\n"
-    for target, text in ((report, body), (clean, rows)):
-        if target is not None:
-            path = Path(target)
-            with explained(path.parent, saved=0):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_atomic(path, text.encode())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,8 +269,19 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Cont
             value=options.out,
         )
     found = hold_against(training, options.against, n=options.ngram, share=options.overlap)
-    write_outcome(found, options.report, options.drop)
+    if options.report is not None:
+        _write(options.report, json.dumps(found.report(), indent=2, ensure_ascii=False) + "\n")
+    if options.drop is not None:
+        rows = (json.dumps(each.row(), ensure_ascii=False) for each in found.clean)
+        _write(options.drop, "".join(row + "\n" for row in rows))
     if options.out is not None:
         stages = [DecontaminateStage(found)]
         derive(Path(options.problems[0]), Path(options.out), stages, progress=progress)
     return found
+
+
+def _write(target: str | Path, text: str) -> None:
+    path = Path(target)
+    with explained(path.parent, saved=0):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, text.encode())

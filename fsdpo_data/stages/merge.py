@@ -29,8 +29,8 @@ from fsdpo_data.stages.score import ScoreOptions
 
 #: What a finished shard says about itself.
 SHARD = "shard.json"
-#: Bytes of completions appended at once.
-BLOCK = 1 << 24
+#: Lines appended at once.
+BLOCK = 256
 
 #: The commands that have shards.
 ShardedOptions = BuildOptions | LabelOptions | ScoreOptions
@@ -154,24 +154,20 @@ def _read(path: Path) -> _Shard:
 
 def _complete(shards: Sequence[_Shard]) -> list[_Shard]:
     """Return the shards in order; refuse them if they are not all, or not of one run."""
-    first = shards[0]
+    first, count = shards[0], shards[0].job.count
     for shard in shards:
-        if (shard.command, shard.config, shard.job.count) != (
-            first.command,
-            first.config,
-            first.job.count,
-        ):
+        if (shard.command, shard.config, shard.job.count) != (first.command, first.config, count):
             raise InputError(
                 f"it is not of the same run as {first.path}: they were started with other options.",
                 field="MergeOptions.shards",
                 value=str(shard.path),
             )
-    by_index = {shard.job.index: shard for shard in shards}
-    missing = [str(i) for i in range(1, first.job.count + 1) if i not in by_index]
-    if missing or len(by_index) != len(shards):
+    there = [shard.job.index for shard in shards]
+    missing = [str(i) for i in range(1, count + 1) if i not in there]
+    if missing or len(there) > count:
         what = f"shard {', '.join(missing)} is missing" if missing else "a shard is given twice"
-        raise InputError(f"{what}; expected each of 1/{first.job.count} to {first.job.count} once.")
-    return [by_index[index] for index in sorted(by_index)]
+        raise InputError(f"{what}; expected each of 1/{count} to {count} once.")
+    return sorted(shards, key=lambda shard: shard.job.index)
 
 
 def _bring(shard: Path, out: Path) -> None:
@@ -196,12 +192,11 @@ def _append(source: Path, target: Path) -> None:
         target.parent.mkdir(exist_ok=True)
     with LineFile.open(target, key) as lines, source.open("rb") as file:
         block: dict[str, bytes] = {}
-        size = 0
         for name, length in indexed(source, key):
             line = file.read(length)
-            if name is not None and name not in lines.spans and name not in block:
-                block[name], size = line, size + length
-            if size >= BLOCK:
+            if name is not None and name not in lines.spans:
+                block.setdefault(name, line)
+            if len(block) == BLOCK:
                 lines.append(block)
-                block, size = {}, 0
+                block = {}
         lines.append(block)

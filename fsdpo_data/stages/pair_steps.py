@@ -27,7 +27,7 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.parts import PairCounts
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.pairs.first_error import FirstError, StepPairSpec, first_errors
-from fsdpo_data.pairs.step_statistics import step_pair_statistics
+from fsdpo_data.pairs.statistics import step_pair_statistics
 from fsdpo_data.stages.continuations import Beginning, Continuer, beginning_id, judged
 from fsdpo_data.stages.grade import gold_answers
 from fsdpo_data.steps.segment import Segmenter, get_segmenter
