@@ -33,7 +33,7 @@ from fsdpo_bench.recorded.outputs import read_outputs
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import Completion
-from fsdpo_data.dataset.parquet import write_parquet
+from fsdpo_data.dataset.schema import write_parquet
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS
 from fsdpo_data.steps.segment import auto

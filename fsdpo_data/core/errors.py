@@ -64,12 +64,7 @@ def nearest(
 ) -> str:
     """Return a sentence with the known names that are most like one; empty if none is.
 
-    Args:
-        name: What was asked for.
-        known: What there is.
-        said: How the sentence begins.
-        most: Names at most.
-        cutoff: How alike they have to be, from 0 to 1.
+    ``said`` begins it; ``cutoff``, from 0 to 1, is how alike they have to be.
     """
     near = difflib.get_close_matches(name, list(known), n=most, cutoff=cutoff)
     return f" {said}: {', '.join(near)}." if near else ""

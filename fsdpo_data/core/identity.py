@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,12 @@ def canonical_json(value: Any) -> str:
         allow_nan=False,
         default=_as_plain,
     )
+
+
+def plain(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config as the plain JSON values that :func:`canonical_json` makes of it."""
+    made: dict[str, Any] = json.loads(canonical_json(value))
+    return made
 
 
 def _as_plain(value: Any) -> Any:

@@ -42,9 +42,7 @@ class LineFile:
     def open(cls, path: Path, key: Callable[[dict[str, Any]], str | None]) -> Iterator[LineFile]:
         """Open a file for appending; made if missing, a torn end cut off.
 
-        Args:
-            path: The file.
-            key: Names a line; None, or a missing or unfit field, for one that is owed again.
+        ``key`` names a line: None, or a missing or unfit field, for one that is owed again.
 
         Raises:
             StoreError: if the file cannot be written.
@@ -55,7 +53,15 @@ class LineFile:
         with file:
             lines = cls(path, file)
             with explained(path.parent, saved=0):
-                lines._index(key)
+                end = 0
+                for name, length in indexed(path, key):
+                    if name is None:
+                        lines.torn += 1
+                    else:
+                        lines.spans.setdefault(name, (end, length))
+                    end += length
+                file.truncate(end)  # appending starts on a fresh line
+                file.seek(end)
             yield lines
 
     def append(self, lines: Mapping[str, bytes]) -> None:
@@ -78,20 +84,6 @@ class LineFile:
         for key, line in lines.items():
             self.spans[key] = (start, len(line))
             start += len(line)
-
-    def _index(self, key: Callable[[dict[str, Any]], str | None]) -> None:
-        """Index the lines and cut a torn tail off, so that appending starts on a fresh line."""
-        end = 0
-        for name, length in indexed(self.path, key):
-            if name is None:
-                self.torn += 1
-            else:
-                self.spans.setdefault(name, (end, length))
-            if length == 0:
-                break
-            end += length
-        self._file.truncate(end)
-        self._file.seek(end)
 
 
 def encoded(record: Mapping[str, Any]) -> bytes:
@@ -122,11 +114,7 @@ def indexed(
     with path.open("rb") as file:
         for line in file:
             whole = line.endswith(b"\n")
-            yield (_key_of(line, key) if whole else None), (len(line) if whole else 0)
-
-
-def _key_of(line: bytes, key: Callable[[dict[str, Any]], str | None]) -> str | None:
-    try:
-        return key(orjson.loads(line))
-    except (ValueError, KeyError, TypeError):
-        return None
+            name = None
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                name = key(orjson.loads(line)) if whole else None
+            yield name, len(line) if whole else 0

@@ -26,33 +26,44 @@ SILENT = Progress()
 LOG_EVERY = 10.0
 
 
-class LineProgress(Progress):
-    """Progress for logs: one line per phase, and one every ten seconds."""
+class _Watched(Progress):
+    """Progress that knows its pace."""
 
-    def __init__(self) -> None:
-        self._name, self._total, self._done, self._tokens, self._there = "", 0, 0, 0, 0
-        self._started = self._spoke = time.monotonic()
+    def phase(self, name: str, total: int, done: int = 0) -> None:
+        self._name, self._total, self._tokens = name, total, 0
+        self._done = self._there = done
+        self._started = time.monotonic()
+
+    def advance(self, units: int, tokens: int = 0) -> None:
+        self._done += units
+        self._tokens += tokens
+
+    def _pace(self) -> tuple[float, str]:
+        """Return tokens per second, and the time left."""
+        seconds = time.monotonic() - self._started
+        left = time_left(seconds, self._done - self._there, self._total - self._there)
+        return self._tokens / seconds if seconds else 0.0, left
+
+
+class LineProgress(_Watched):
+    """Progress for logs: one line per phase, and one every ten seconds."""
 
     def phase(self, name: str, total: int, done: int = 0) -> None:
         """Begin a phase."""
-        self._name, self._total, self._tokens = name, total, 0
-        self._done = self._there = done
-        self._started = self._spoke = time.monotonic()
+        super().phase(name, total, done)
+        self._spoke = self._started
         there = f", {done} there already" if done else ""
         print(f"{name}: {total} to do{there}", file=sys.stderr, flush=True)
 
     def advance(self, units: int, tokens: int = 0) -> None:
         """Report finished units."""
-        self._done += units
-        self._tokens += tokens
-        now = time.monotonic()
-        if now - self._spoke < LOG_EVERY:
+        super().advance(units, tokens)
+        if time.monotonic() - self._spoke < LOG_EVERY:
             return
-        self._spoke = now
-        seconds = now - self._started
-        rate = f", {self._tokens / seconds:.0f} tokens/s" if self._tokens else ""
-        left = time_left(seconds, self._done - self._there, self._total - self._there)
-        told = f"{self._name}: {self._done}/{self._total}{rate}, {left}"
+        self._spoke = time.monotonic()
+        rate, left = self._pace()
+        speed = f", {rate:.0f} tokens/s" if self._tokens else ""
+        told = f"{self._name}: {self._done}/{self._total}{speed}, {left}"
         print(told, file=sys.stderr, flush=True)
 
 
@@ -61,33 +72,30 @@ def time_left(seconds: float, done: int, total: int) -> str:
     return f"{timedelta(seconds=round(seconds / done * (total - done)))} left" if done else ""
 
 
-class BarProgress(Progress):
+class BarProgress(_Watched):
     """Progress for terminals: a bar per phase, with tokens per second and the time left."""
 
     def __init__(self, bars: Any) -> None:
         self._bars = bars
         self._task: Any = None
-        self._tokens, self._started, self._done, self._there = 0, 0.0, 0, 0
 
     def phase(self, name: str, total: int, done: int = 0) -> None:
         """Begin a phase; the one before is complete."""
-        self._finish()
-        self._tokens, self._started, self._done, self._there = 0, time.monotonic(), 0, done
+        self.finish()
+        super().phase(name, total, done)
         self._task = self._bars.add_task(name, total=total, completed=done, note="")
 
     def advance(self, units: int, tokens: int = 0) -> None:
         """Report finished units."""
-        self._tokens += tokens
-        seconds = time.monotonic() - self._started
-        self._done += units
-        left = time_left(seconds, self._done, self._bars.tasks[self._task].total - self._there)
-        rate = f"{self._tokens / seconds:,.0f} tokens/s  " if self._tokens and seconds else ""
-        self._bars.update(self._task, advance=units, note=rate + left)
+        super().advance(units, tokens)
+        rate, left = self._pace()
+        note = f"{rate:,.0f} tokens/s  {left}" if rate else left
+        self._bars.update(self._task, advance=units, note=note)
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """End the last phase."""
         if self._task is not None:
-            total = self._bars.tasks[self._task].total
-            self._bars.update(self._task, completed=total)
+            self._bars.update(self._task, completed=self._total)
 
 
 @contextmanager
@@ -109,4 +117,4 @@ def progress() -> Iterator[Progress]:
     with rich.Progress(*columns, console=Console(stderr=True)) as bars:
         shown = BarProgress(bars)
         yield shown
-        shown._finish()
+        shown.finish()

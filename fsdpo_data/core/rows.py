@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import glob
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, nearest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,17 +61,13 @@ def data_files(name: str, split: str) -> list[Path]:
         if files:
             return files
         raise InputError(f"no file matches {name!r}. Quote the pattern, and check it with ls.")
-    raise InputError(f"no file {name!r}.{_beside(path)}")
-
-
-def _beside(path: Path) -> str:
-    """Name the nearest things that do exist, for a path that does not."""
     parent = path.parent
     while not parent.is_dir():
         path, parent = parent, parent.parent
-    names = sorted(entry.name for entry in parent.iterdir() if not entry.name.startswith("."))
-    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.4) or names[:3]
-    return f" Nearest in {parent}: {', '.join(near)}." if near else f" {parent} is empty."
+    there = sorted(entry.name for entry in parent.iterdir() if not entry.name.startswith("."))
+    said = f"Nearest in {parent}"
+    beside = f" {said}: {', '.join(there[:3])}." if there else f" {parent} is empty."
+    raise InputError(f"no file {name!r}.{nearest(path.name, there, said) or beside}")
 
 
 def _directory_files(path: Path, split: str) -> list[Path]:
@@ -83,7 +78,7 @@ def _directory_files(path: Path, split: str) -> list[Path]:
     for inner in (path / "problems", path / split):
         if inner.is_dir():
             return _directory_files(inner, split)
-    files = _with_suffix(path.iterdir()) or _with_suffix(path.rglob("*"))
+    files = _readable(path.iterdir()) or _readable(path.rglob("*"))
     named = {file: stated_split(file.relative_to(path)) for file in files}
     if any(named.values()):
         files = [file for file in files if named[file] == split]
@@ -96,7 +91,7 @@ def _directory_files(path: Path, split: str) -> list[Path]:
     return files
 
 
-def _with_suffix(paths: Iterable[Path]) -> list[Path]:
+def _readable(paths: Iterable[Path]) -> list[Path]:
     return sorted(
         path for path in paths if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
     )
@@ -117,12 +112,7 @@ def read_records(path: Path) -> Iterator[Record]:
     Raises:
         InputError: if the file as a whole cannot be read, or is of an unknown kind.
     """
-    readers = {
-        ".jsonl": _json_lines,
-        ".json": _json_file,
-        ".parquet": _parquet,
-        ".csv": _csv,
-    }
+    readers = dict(zip(SUFFIXES, (_json_lines, _json_file, _parquet, _csv), strict=True))
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise InputError(

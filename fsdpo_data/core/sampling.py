@@ -85,24 +85,13 @@ def sampling_id(model: ModelRef, template: str, sampling: SamplingSpec) -> str:
     """Digest who was asked and how.
 
     ``sampling.n`` is left out: sample 3 of 8 and sample 3 of 32 are the same sample.
-
-    Args:
-        model: The model as resolved.
-        template: Digest of the prompt template.
-        sampling: The sampling parameters.
     """
     how = {key: value for key, value in asdict(sampling).items() if key != "n"}
     return digest("sampling", ID_VERSION, model, template, how)
 
 
 def solution_id(problem_id: str, sampling: str, index: int) -> str:
-    """Return the id of sample ``index``: what was asked of whom, not what came back.
-
-    Args:
-        problem_id: The problem's content id.
-        sampling: Result of :func:`sampling_id`, computed once per run.
-        index: Position among the samples of the problem.
-    """
+    """Return the id of sample ``index``: what was asked of whom, not what came back."""
     return digest("solution", ID_VERSION, problem_id, sampling, index)
 
 

@@ -13,11 +13,7 @@ Row = TypeVar("Row")
 
 
 def read_table(module: str | Path) -> dict[str, Any]:
-    """Return what a TOML file says that lies beside a module, by default the one with its name.
-
-    Args:
-        module: The ``__file__`` of the module, or a path of another name beside it.
-    """
+    """Return what the TOML file beside a module says, or one of another name beside it."""
     return tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
 
 

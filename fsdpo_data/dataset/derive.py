@@ -7,7 +7,6 @@ stopped goes on, by ``resume``, with the first file that is not written yet.
 
 from __future__ import annotations
 
-import json
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.files import explained, whole
-from fsdpo_data.core.identity import canonical_json, digest
+from fsdpo_data.core.files import explained, whole, write_atomic
+from fsdpo_data.core.identity import digest, plain
 from fsdpo_data.core.job_shard import WHOLE, JobShard
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
+from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest, files_digest, read_manifest
-from fsdpo_data.dataset.parquet import write_parquet
 from fsdpo_data.dataset.parts import FileEntry, PairCounts, Spec
 from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, claim
-from fsdpo_data.dataset.seal import seal
-from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.dataset.schema import write_parquet
+from fsdpo_data.dataset.validate import check_files, check_invariants
 from fsdpo_data.engines.options import Resume
 
 if TYPE_CHECKING:
@@ -71,12 +70,13 @@ class Draft:
     ) -> None:
         """Rewrite every file of a config; those written before an interruption are kept.
 
+        No two stages of one draft may rewrite the same config.
+
         Args:
-            config: Config of the parent; no two stages of one draft may rewrite the same.
+            config: Config of the parent.
             phase: Name of the phase of progress, whose units are rows.
             change: Called with each file's table; the new one has as many rows, in their order.
-            advance: Tell ``progress`` of every finished file; a change that tells it of rows as it
-                does them turns this off.
+            advance: Tell ``progress`` of finished files; off for a change that does so by itself.
             shard: Which of the files.
         """
         import pyarrow.parquet as pq
@@ -223,10 +223,7 @@ def derive_shard(
 
 def plain_specs(stages: Sequence[Stage]) -> dict[str, Any]:
     """Return the specs of ``stages`` as plain JSON, by name."""
-    specs: dict[str, Any] = json.loads(
-        canonical_json({stage.name: dict(stage.spec()) for stage in stages})
-    )
-    return specs
+    return plain({stage.name: stage.spec() for stage in stages})
 
 
 def write_derived(source: Path, out: Path, stages: Sequence[Stage], progress: Progress) -> Manifest:
@@ -260,6 +257,21 @@ def _finish(draft: Draft, parent: Manifest, specs: Mapping[str, Any]) -> None:
     draft.progress.phase("validate", 1)
     seal(root, manifest)
     draft.progress.advance(1)
+
+
+def seal(root: Path, manifest: Manifest, *, saved: int = 0) -> None:
+    """Check the finished files in ``root``, write the card, and the manifest last of all.
+
+    Of ``saved`` problems the samples are safe there whatever happens, which errors say.
+
+    Raises:
+        SchemaError: if the files break an invariant.
+        StoreError: if the disk fails.
+    """
+    check_invariants(root, manifest)
+    with explained(root, saved=saved):
+        write_atomic(root / "README.md", dataset_card(root, manifest).encode())
+        write_atomic(root / MANIFEST, manifest.text().encode())
 
 
 def copy_file(file: Path, target: Path) -> None:

@@ -70,14 +70,7 @@ class Manifest(parts.Growing):
 def make_manifest(
     spec: Mapping[str, Any], files: list[FileEntry], tally: Tally, quarantined: Mapping[str, int]
 ) -> Manifest:
-    """Describe a dataset whose files are all in place.
-
-    Args:
-        spec: The run's config as in ``config.json``.
-        files: The one file of ``problems``, then those of ``solutions``.
-        tally: The counts over all solutions.
-        quarantined: Rejected input rows by reason.
-    """
+    """Describe a dataset whose files are all in place, that of ``problems`` first."""
     return Manifest(
         schema_version=SCHEMA_VERSION,
         digest=files_digest(files),

@@ -17,7 +17,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import RunMismatch, StoreError
 from fsdpo_data.core.files import explained, write_atomic
-from fsdpo_data.core.identity import canonical_json, digest
+from fsdpo_data.core.identity import digest, plain
 from fsdpo_data.core.log import LineFile, encoded, read_spans
 from fsdpo_data.core.sampling import Completion, is_completion
 
@@ -42,12 +42,9 @@ class RunDir:
     @classmethod
     @contextlib.contextmanager
     def open(cls, path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[RunDir]:
-        """Start a run in ``path``, or take up the one there.
+        """Start a run in ``path``, or take up the one there; see :func:`claim`.
 
-        Args:
-            path: Directory; made if missing.
-            config: The frozen spec as plain JSON; ``config["sampling"]["n"]`` samples a problem.
-            resume: Whether to go on with a run that has already started.
+        A problem has ``config["sampling"]["n"]`` samples.
 
         Raises:
             RunMismatch: if the directory holds a run and ``resume`` is off, or its config differs.
@@ -104,10 +101,7 @@ class RunDir:
 def claim(path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
     """Hold ``path`` for the run that ``config`` describes; no other process gets it meanwhile.
 
-    Args:
-        path: Directory; made if missing.
-        config: The frozen spec as plain JSON.
-        resume: Whether to go on with a run that has already started.
+    The directory is made if missing; ``resume`` goes on with a run that has started.
 
     Raises:
         RunMismatch: if the directory holds a run and ``resume`` is off, or its config differs.
@@ -130,7 +124,7 @@ def claim(path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[No
 
 def _check_config(path: Path, config: Mapping[str, Any], *, resume: bool) -> None:
     file = path / CONFIG
-    new = {"config_digest": digest(config), **json.loads(canonical_json(config))}
+    new = {"config_digest": digest(config), **plain(config)}
     if not file.exists():
         strangers = {entry.name for entry in path.iterdir()} - {".lock", f"{CONFIG}.tmp"}
         if strangers:

@@ -12,9 +12,8 @@ from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.nouns import GRADED, OUTCOMES
 from fsdpo_data.core.rows import repeated, scan, some
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.parquet import text_bytes
 from fsdpo_data.dataset.parts import FileEntry
-from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, VERSION_KEY, arrow_schema
+from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, VERSION_KEY, arrow_schema, text_bytes
 from fsdpo_data.pairs.checks import broken_pairs
 
 if TYPE_CHECKING:

@@ -32,11 +32,8 @@ def broken_pairs(
 ) -> Iterator[str]:
     """Yield a line for every invariant of the pairs that is broken.
 
-    Args:
-        pairs: The files of the ``pairs`` config.
-        solutions: The files of the ``solutions`` config.
-        spec: How the pairs were chosen.
-        told: What the manifest says of them.
+    The files are those of ``pairs`` and of ``solutions``; ``spec`` says how the pairs were chosen,
+    ``told`` what the manifest says of them.
     """
     steps = spec.get("style") == "step-dpo"
     rules = _step_rules() if steps else _solution_rules(spec)

@@ -22,15 +22,10 @@ def with_solutions(
 ) -> Iterator[pl.DataFrame]:
     """Yield the pairs of each file with columns of the solutions they name, in their order.
 
+    Column ``answer`` comes as ``chosen_answer`` and so on, null where there is no such solution.
+
     The solutions of a file of pairs are in the file of the same place, where stages put them, so
     that one is looked into first; the rest of the dataset only for what is not there.
-
-    Args:
-        pairs: The files of the ``pairs`` config.
-        solutions: The files of the ``solutions`` config.
-        columns: Columns of ``solutions``; ``answer`` comes as ``chosen_answer`` and so on, null
-            where there is no such solution.
-        sides: The sides that are solutions of the dataset.
     """
     import polars as pl
 

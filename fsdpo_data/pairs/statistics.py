@@ -50,11 +50,6 @@ def pair_statistics(
 ) -> dict[str, Any]:
     """Describe pairs from the files they and their solutions are in.
 
-    Args:
-        pairs: The files of the ``pairs`` config.
-        solutions: The files of the ``solutions`` config.
-        aggregate: The aggregate the pairs were ranked by; margins are differences of it.
-
     Returns:
         Plain values for the manifest; margins and lengths are over pairs. ``truncated`` solutions
         stopped on length and stand in no pair.

@@ -24,10 +24,9 @@ from fsdpo_data.core.log import Span, read_spans
 from fsdpo_data.core.nouns import Solution
 from fsdpo_data.core.sampling import solution_id
 from fsdpo_data.core.workers import worker_processes
-from fsdpo_data.dataset.parquet import text_bytes, write_parquet
 from fsdpo_data.dataset.parts import FileEntry
 from fsdpo_data.dataset.run import COMPLETIONS
-from fsdpo_data.dataset.schema import to_table
+from fsdpo_data.dataset.schema import text_bytes, to_table, write_parquet
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.steps.labels import outcome_labels
 from fsdpo_data.steps.segment import get_segmenter
@@ -64,9 +63,7 @@ def annotate(
 ) -> Iterator[tuple[FileEntry, Tally]]:
     """Write the shards, in order; yield each file and its counts.
 
-    Args:
-        tasks: One task per shard.
-        workers: Processes; the cores at hand if None. Small jobs run in this process.
+    Small jobs run in this process, whatever ``workers``; those are the cores at hand if None.
 
     Raises:
         StoreError: if the disk fails or a worker is killed (most often for want of memory).
@@ -91,12 +88,7 @@ def annotate(
 
 
 def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntry, Tally]:
-    """Segment, grade and label the samples of some problems, and write them as one file.
-
-    Args:
-        task: What to write.
-        grader: Does the grading; one of this process if None.
-    """
+    """Segment, grade and label the samples of some problems, and write them as one file."""
     _, segment = get_segmenter(task.segmenter)
     spans = [span for _, _, span in task.problems]
     records = list(read_spans(task.root / COMPLETIONS, spans))

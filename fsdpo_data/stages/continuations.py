@@ -42,12 +42,7 @@ def beginning_id(text: str) -> str:
 
 
 def beginnings(text: str, steps: Sequence[str]) -> Iterator[Beginning]:
-    """Yield (id, text to continue) behind every step but the last.
-
-    Args:
-        text: The prompt.
-        steps: The steps of a solution.
-    """
+    """Yield (id, text to continue) behind every step but the last of what follows a prompt."""
     for step in steps[:-1]:
         text += step
         yield beginning_id(text), text
@@ -95,11 +90,7 @@ class Continuer:
     ) -> Iterator[RunDir]:
         """Open the continuations in a folder of a new dataset, and sample what is owed of them.
 
-        Args:
-            draft: The dataset.
-            folder: Where in its directory they are kept.
-            wanted: Yields the beginnings; called twice, so that they need not be held.
-            shard: Which of them.
+        ``wanted`` yields the beginnings; it is called twice, so that they need not be held.
         """
         config = {"sampling": asdict(self.sampling), "model": asdict(self.model)}
         # The draft's directory is claimed: whatever is in the folder is of the same spec.
@@ -149,14 +140,8 @@ def judged(
 ) -> Iterator[list[tuple[dict[str, Any], Outcome]]]:
     """Grade the continuations of beginnings, each joined with what it continues.
 
-    Args:
-        run: Holds the continuations.
-        asked: Ids of beginnings, each with a solution that begins so.
-        golds: Gold answers by problem id.
-        grader: Does the grading.
-
-    Yields:
-        Of each beginning the continuations and what became of them.
+    ``asked`` has ids of beginnings, each with a solution that begins so, and ``golds`` answers by
+    problem id. Of each beginning come its continuations and what became of them.
     """
     keys = [key for key, _ in asked]
     responses = [
@@ -170,13 +155,7 @@ def judged(
 
 
 def continuation_sampling(manifest: Manifest, n: int, **changes: Any) -> SamplingSpec:
-    """Return how continuations are sampled: as the solutions were, but for what is changed.
-
-    Args:
-        manifest: Of the dataset whose solutions are continued.
-        n: Continuations per beginning.
-        changes: Fields of :class:`SamplingSpec`; those that are None are left as they were.
-    """
+    """Return how ``n`` continuations are sampled: as the solutions, but for changes not None."""
     sampled = manifest.spec.sampling.plain()
     spec = SamplingSpec(**{**sampled, "stop": tuple(sampled["stop"]), "n": n})
     return replace(spec, **{key: value for key, value in changes.items() if value is not None})

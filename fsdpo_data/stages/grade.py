@@ -36,12 +36,7 @@ if TYPE_CHECKING:
 
 
 class GradeStage(Stage):
-    """Replaces the verdicts of a dataset, and the labels that follow from them.
-
-    Args:
-        grader: Full name of the grader.
-        workers: Processes; the cores at hand if None.
-    """
+    """Replaces the verdicts of a dataset, and the labels that follow from them."""
 
     name = "grade"
 
@@ -109,12 +104,7 @@ def regraded(
 ) -> pa.Table:
     """Return a file's solutions with new verdicts and labels.
 
-    Args:
-        golds: Gold answers by problem id.
-        grader: Gives the verdicts.
-        tally: Is added the counts of this file.
-        changes: Is added (old outcome, new outcome) of this file.
-        table: The rows of ``solutions``.
+    Its counts are added to ``tally``, and its (old outcome, new outcome) to ``changes``.
     """
     solutions = [Solution(**row) for row in table.to_pylist()]
     verdicts = grader.grade([(golds[each.problem_id], each.text) for each in solutions])

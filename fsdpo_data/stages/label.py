@@ -129,14 +129,7 @@ def _wanted(files: list[Path]) -> Iterator[Beginning]:
 def with_rollouts(
     run: RunDir, golds: Mapping[str, str], grader: Grader, table: pa.Table
 ) -> pa.Table:
-    """Return a file's solutions with the counts of their steps.
-
-    Args:
-        run: Holds the continuations.
-        golds: Gold answers by problem id.
-        grader: Judges a beginning together with its continuation.
-        table: The rows of ``solutions``.
-    """
+    """Return a file's solutions with the counts of their steps."""
     solutions = [Solution(**row) for row in table.to_pylist()]
     asked = {
         key: each

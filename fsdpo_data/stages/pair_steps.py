@@ -40,11 +40,7 @@ FOLDER = "resampled"
 
 
 def check_scored(files: list[Path], name: Path) -> None:
-    """Refuse solutions without rewards.
-
-    Args:
-        files: The files of ``solutions``.
-        name: The dataset, for the message.
+    """Refuse solutions without rewards, of the dataset ``name``.
 
     Raises:
         InputError: if there are none.

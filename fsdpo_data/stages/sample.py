@@ -13,18 +13,16 @@ from typing import Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, write_atomic
-from fsdpo_data.core.identity import ModelRef, SourceRef, canonical_json, digest
+from fsdpo_data.core.identity import ModelRef, SourceRef, digest, plain
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec, sampling_id
-from fsdpo_data.dataset.derive import Stage, plain_specs, write_derived
+from fsdpo_data.dataset.derive import Stage, plain_specs, seal, write_derived
 from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
-from fsdpo_data.dataset.parquet import write_parquet
 from fsdpo_data.dataset.parts import FileEntry
 from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, RunDir, claim
-from fsdpo_data.dataset.schema import to_table
-from fsdpo_data.dataset.seal import seal
+from fsdpo_data.dataset.schema import to_table, write_parquet
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.samplers import Sampler, release
 from fsdpo_data.models.prompts import Template
@@ -66,8 +64,7 @@ class BuildSpec:
             "grader": self.grader,
             "labels": self.labels,
         }
-        plain: dict[str, Any] = json.loads(canonical_json(config))
-        return plain
+        return plain(config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,15 +183,8 @@ def sample_owed(
 ) -> None:
     """Sample what a run still owes, a durable batch at a time.
 
-    Args:
-        run: Where the samples are kept.
-        keys: All that it is to hold in the end, each once.
-        owed: Yields (key, prompt) of those that it does not hold yet.
-        sampling: How.
-        make_sampler: Called only if samples are owed.
-        batch: Prompts per durable batch.
-        phase: Name of the phase of progress.
-        progress: Told of every batch.
+    Of all ``keys`` that it is to hold in the end, ``owed`` yields those that it does not hold yet,
+    with their prompts. The sampler is only made if there are any.
     """
     there = sum(key in run.spans for key in keys)
     if there == len(keys):

@@ -161,11 +161,7 @@ class ScoreOptions(StageOptions, ScorerOptions):
 
 
 def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:
-    """Check the process reward model and the engine; the weights are loaded when they are needed.
-
-    Args:
-        prm: A directory or ``org/name[@revision]``.
-        options: How it runs.
+    """Check the process reward model and the engine; the weights are loaded when needed.
 
     Raises:
         InputError: if ``prm`` is no process reward model.

@@ -24,8 +24,7 @@ from fsdpo_data.engines.samplers.scripted import FixedSampler
 from fsdpo_data.engines.samplers.tokens import cut_at_stop
 from fsdpo_data.engines.scorers import SteppedText, TableScorer
 from fsdpo_data.steps.rewards import AGGREGATES
-from fsdpo_data.steps.segment import SEGMENTERS, newline
-from fsdpo_data.steps.stops import kept_of, step_stops
+from fsdpo_data.steps.segment import SEGMENTERS, kept_of, newline, step_stops
 
 CASES = 2_000
 

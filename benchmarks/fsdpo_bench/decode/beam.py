@@ -25,8 +25,7 @@ from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.steps.rewards import AGGREGATES
-from fsdpo_data.steps.segment import get_segmenter
-from fsdpo_data.steps.stops import kept_of, step_stops
+from fsdpo_data.steps.segment import get_segmenter, kept_of, step_stops
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ make-up, and with it the last bit of every number, is what it would have been.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +21,7 @@ from fsdpo_bench.runs.records import open_records, own_decoders, record_key
 from fsdpo_bench.tasks.judge import judge_groups
 from fsdpo_bench.tasks.load import Loaded
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.core.identity import ModelRef, canonical_json
+from fsdpo_data.core.identity import ModelRef, plain
 from fsdpo_data.core.log import encoded
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
@@ -73,8 +72,7 @@ class RunSpec:
             "beam": self.plan.beam_config(),
             "tasks": {part.task.name: _task_config(part) for part in parts},
         }
-        plain: dict[str, Any] = json.loads(canonical_json(config))
-        return plain
+        return plain(config)
 
 
 def _task_config(part: Loaded) -> dict[str, Any]:

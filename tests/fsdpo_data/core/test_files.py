@@ -11,7 +11,7 @@ import pytest
 
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.files import explained, whole, write_atomic
-from fsdpo_data.dataset.parquet import write_parquet
+from fsdpo_data.dataset.schema import write_parquet
 
 
 @pytest.fixture
