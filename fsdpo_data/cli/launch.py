@@ -22,13 +22,7 @@ DATA: Mapping[str, str] = _SCRIPTS["data"]
 def launch_script(
     scripts: Mapping[str, str], how: str, program: str, arguments: Sequence[str]
 ) -> str:
-    """Return the script that runs a command on more machines.
-
-    Args:
-        scripts: ``TRAIN`` or ``DATA``.
-        how: Which of them.
-        program: The command line, e.g. ``fsdpo-train``.
-        arguments: What follows it.
+    """Return the script that runs a command line on more machines: one of ``TRAIN`` or ``DATA``.
 
     Raises:
         InputError: if there is no such script, or it needs ``--out`` and has none.

@@ -130,10 +130,7 @@ def collate_groups(
 def to_table(value_N: Tensor, cell_N: Tensor, shape: Sequence[int]) -> Tensor:
     """Return values of completion tokens as a table of ``shape`` [S, T], zero at padding.
 
-    Args:
-        value_N: One value per token.
-        cell_N: Where each goes in the flattened table.
-        shape: S and T.
+    ``cell_N`` says where each goes in the flattened table.
     """
     empty = value_N.new_zeros(math.prod(shape))
     return empty.scatter(0, cell_N, value_N).view(*shape)
@@ -171,10 +168,7 @@ def _branch_mask(groups: Sequence[Group], longest: int, dtype: torch.dtype) -> T
 def _tree(groups: Sequence[Group], width: int, longest: int) -> dict[str, Tensor]:
     """Return where attention finds the tokens of each solution, and where rows find their outputs.
 
-    Args:
-        groups: One per row.
-        width: Tokens of a row.
-        longest: Tokens of the longest solution.
+    A group is a row of ``width`` tokens; ``longest`` are those of the longest solution.
     """
     prompts = [group.solutions[0].n_prompt for group in groups]
     place_RL = torch.zeros(len(groups), width, dtype=torch.long)  # padding finds anything

@@ -49,14 +49,7 @@ class ReferenceKey:
 def reference_key(
     made_by: Mapping[str, str], prompt: str, steps: Sequence[str], end: bool
 ) -> ReferenceKey:
-    """Return the key of a solution.
-
-    Args:
-        made_by: What :class:`ReferenceStore` is opened with.
-        prompt: The rendered prompt.
-        steps: The steps of the solution.
-        end: Whether an end-of-sequence token follows.
-    """
+    """Return the key of a solution in a store of ``made_by``; ``end``: whether EOS follows."""
     whole = digest("reference", dict(made_by), prompt, list(steps), end)
     return ReferenceKey(whole, digest(prompt), digest(list(steps), end))
 

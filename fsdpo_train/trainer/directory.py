@@ -26,11 +26,7 @@ def is_main_process() -> bool:
 
 @contextmanager
 def claimed(config: TrainConfig, identity: Mapping[str, str]) -> Iterator[None]:
-    """Hold ``config.out`` for a run; made if it is missing.
-
-    Args:
-        config: The options of the run.
-        identity: What decides its weights.
+    """Hold ``config.out``, made if it is missing, for the run whose weights ``identity`` decides.
 
     Raises:
         InputError: if it holds other files, or a run and ``config.resume`` is off.

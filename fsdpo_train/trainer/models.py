@@ -29,10 +29,7 @@ def load_model(
 ) -> tuple[Any, Any]:
     """Load a checkpoint and its tokenizer to train; the tokenizer gets a padding token.
 
-    Args:
-        name: A short name, a directory, or ``org/name[@revision]``.
-        auto_class: The ``AutoModelFor…`` to load it as.
-        configure: Changes the checkpoint's config before its weights are loaded.
+    ``configure`` changes the checkpoint's config before its weights are loaded.
 
     Raises:
         Unavailable: if there is no such model, or it cannot be loaded.
@@ -97,11 +94,7 @@ def context_length(config: TrainConfig, model: Any) -> int:
 def with_adapters(model: Any, rank: int, task: str, *, exclude: Sequence[str] = ()) -> Any:
     """Put LoRA adapters on every linear layer of ``model``, if ``rank`` is over 0.
 
-    Args:
-        model: The model; a vocabulary head is left alone.
-        rank: Rank of the adapters; their scale is twice that.
-        task: Task type, as peft names it.
-        exclude: Layers to leave out.
+    A vocabulary head is left alone, and so is ``exclude``; the adapters' scale is twice their rank.
 
     Raises:
         Unavailable: if peft is not installed.

@@ -65,8 +65,7 @@ def finish(
         kind: The stage's report.
         trainer: What has trained it.
         config: The options of the run.
-        identity: What decided the weights: the options with data and model by content, and what
-            else is worth telling.
+        identity: What decided the weights, and what else is worth telling.
         found: The fields of ``kind`` alone.
 
     Raises:
