@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal, get_args
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import digest
 from fsdpo_data.core.options import Option, Options
 
 #: Options that say where a run lives or what is watched, not what it computes.
@@ -109,11 +108,6 @@ class TrainConfig(Options):
         """Return the options that decide the trained weights, as text; what resuming compares."""
         fields = dataclasses.asdict(self)
         return {key: str(value) for key, value in fields.items() if key not in NOT_IDENTITY}
-
-    @property
-    def digest(self) -> str:
-        """Return the digest of :meth:`identity`."""
-        return digest(self.stage, self.identity())
 
 
 @dataclass(frozen=True)
