@@ -191,7 +191,7 @@ class Builder:
 class Cases:
     """A function by cases: (value, condition) pairs; None is the condition "otherwise"."""
 
-    branches: tuple[tuple[Value, Value | None], ...]
+    branches: tuple[Branch, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +235,9 @@ Value: TypeAlias = (
     | Moment
     | Text
 )
+
+#: A value and the condition under which it holds.
+Branch: TypeAlias = tuple[Value, Value | None]
 
 ONE = Num(Fraction(1))
 MINUS_ONE = Num(Fraction(-1))
@@ -357,6 +360,11 @@ def walk(value: Value) -> Iterator[Value]:
     elif is_node(value):
         for child in children(value):
             yield from walk(child)
+
+
+def spread(value: Value) -> tuple[Value, ...]:
+    """Return the values of a list without brackets, or the one value."""
+    return value.items if isinstance(value, Items) and not value.brackets else (value,)
 
 
 def has_variants(value: Value) -> bool:

@@ -94,28 +94,25 @@ def _to_shown_digits(left: Node, right: Node, budget: Budget) -> bool:
     exact = rational_value(other)
     if exact is not None:
         return agree(shown, Num(exact))
-    value = constant(other, budget)
-    if value is None or context().im(value) != 0:
-        return False
-    return stands_for(shown, fraction(value), exact=False)
+    value = _real(other, budget)
+    return value is not None and stands_for(shown, value, exact=False)
 
 
 def within(gold: Num, answer: Node, relative: Fraction, budget: Budget) -> bool:
     """The tolerant rule for a constant ``answer``; see ``rounds_to``."""
     if isinstance(answer, Num):
         return rounds_to(answer.value, gold, relative)
-    value = constant(answer, budget)
-    return (
-        value is not None
-        and context().im(value) == 0
-        and rounds_to(fraction(value), gold, relative)
-    )
+    value = _real(answer, budget)
+    return value is not None and rounds_to(value, gold, relative)
 
 
-def fraction(value: Real) -> Fraction:
-    """Return a real of 60 digits as a fraction."""
-    mp = context()
-    man, exp = mp.re(value).man_exp
+def _real(node: Node, budget: Budget) -> Fraction | None:
+    """Return a constant as a fraction good to 60 digits; None if it is no real number."""
+    found = None if symbols(node) else _constant(node)
+    if found is None or context().im(found[0]) != 0:
+        return None
+    budget.spend(found[2])
+    man, exp = context().re(found[0]).man_exp
     return Fraction(int(man)) * Fraction(2) ** int(exp) if abs(exp) < 100_000 else Fraction(0)
 
 
@@ -131,17 +128,6 @@ def _constant(node: Node) -> tuple[Real, Real, int] | None:
             continue
         return value, evaluator.scale, 100_000 - budget.left
     return None
-
-
-def constant(node: Node, budget: Budget) -> Real | None:
-    """Return the value of ``node`` if it is a constant that has one."""
-    if symbols(node):
-        return None
-    found = _constant(node)
-    if found is None:
-        return None
-    budget.spend(found[2])
-    return found[0]
 
 
 def _by_digits(left: Node, right: Node, budget: Budget) -> bool:
@@ -194,16 +180,13 @@ def close(left: Real, right: Real, scale: Real) -> bool:
 
 
 def _same_constant(left: Node, right: Node, budget: Budget) -> bool:
-    found: list[tuple[Real, Real, int] | None] = []
-    large = 0
+    found = []
     for node in (left, right):
-        try:
+        with suppress(TooLarge):
             found.append(_constant(node))
-        except TooLarge:
-            large += 1
-    if large == 2:
+    if not found:
         raise TooLarge("both sides")
-    if large or found[0] is None or found[1] is None:
+    if len(found) < 2 or found[0] is None or found[1] is None:
         return False
     (value, scale, cost), (other, other_scale, other_cost) = found[0], found[1]
     budget.spend(cost + other_cost)

@@ -12,6 +12,7 @@ from fsdpo_data.answers.comparing.reals import NotASet, real_set
 from fsdpo_data.answers.lexicon import units
 from fsdpo_data.answers.tree import (
     Based,
+    Branch,
     Builder,
     Call,
     Cases,
@@ -28,7 +29,6 @@ from fsdpo_data.answers.tree import (
     Relation,
     Sym,
     Text,
-    Unit,
     Value,
     both_values,
     divide,
@@ -79,25 +79,28 @@ class Comparison:
         return self._scalars(gold, answer)
 
     def _cases(self, gold: Value, answer: Value) -> bool:
-        """Compare two functions by cases, whose branches stand in any order."""
+        """Compare two functions by cases, whose branches stand in any order.
+
+        "Otherwise" stands for any condition that its own side does not name.
+        """
         if not (isinstance(gold, Cases) and isinstance(answer, Cases)):
             return False
-        left = list(gold.branches)
-        for value, condition in sorted(answer.branches, key=lambda branch: branch[1] is None):
-            found = [
-                branch
-                for branch in sorted(left, key=lambda branch: branch[1] is None)
-                if self.same(branch[0], value) and self._same_condition(branch[1], condition)
-            ]
-            if not found:
-                return False
-            left.remove(found[0])
-        return not left
+        left, right = ([when for _, when in each.branches if when] for each in (gold, answer))
 
-    def _same_condition(self, gold: Value | None, answer: Value | None) -> bool:
-        if gold is None or answer is None or gold == answer:
-            return True  # "otherwise" is what the other branches leave
-        return self.same(gold, answer)
+        def same_branch(one: Branch, other: Branch) -> bool:
+            if not self.same(one[0], other[0]):
+                return False
+            if one[1] and other[1]:
+                return self._same_condition(one[1], other[1])
+            named, taken = (one[1], right) if one[1] else (other[1], left)
+            return named is None or not any(self._same_condition(each, named) for each in taken)
+
+        return len(gold.branches) == len(answer.branches) and relations.same_members(
+            gold.branches, answer.branches, same_branch
+        )
+
+    def _same_condition(self, gold: Value, answer: Value) -> bool:
+        return gold == answer or self.same(gold, answer)
 
     def _scalars(self, gold: Value, answer: Value) -> bool:
         if isinstance(gold, Based) or isinstance(answer, Based):
@@ -108,7 +111,7 @@ class Comparison:
             return self._quantities(gold, answer)
         if isinstance(gold, Quantity) or isinstance(answer, Quantity):
             return self._measured(gold, answer)
-        return self._nodes(_node(gold), _node(answer))
+        return is_node(gold) and is_node(answer) and self._nodes(gold, answer)
 
     def _nodes(self, gold: Node, answer: Node) -> bool:
         if same_node(gold, answer, self.budget):
@@ -122,12 +125,11 @@ class Comparison:
 
     def _quantities(self, gold: Quantity, answer: Quantity) -> bool:
         size = units.ratio(answer.unit, gold.unit)
-        if (
-            size is None
-            or units.opposed(gold.unit, answer.unit)
-            or (self._listed and not _same_things(gold.unit, answer.unit))
-        ):
+        if size is None or units.opposed(gold.unit, answer.unit):
             return False
+        counted = not (gold.unit.dims or answer.unit.dims)
+        if self._listed and counted and gold.unit.label.lower() != answer.unit.label.lower():
+            return False  # "9 red and 5 blue" are not 5 red and 9 blue
         if size == 1:
             return self._nodes(gold.node, answer.node)
         return self._nodes(gold.node, multiply([_exactly(answer.node), Num(size)]))
@@ -135,20 +137,19 @@ class Comparison:
     def _measured(self, gold: Value, answer: Value) -> bool:
         """Compare a quantity with a value that states no unit."""
         quantity, other = (gold, answer) if isinstance(gold, Quantity) else (answer, gold)
-        node = _node(other)
-        if not isinstance(quantity, Quantity):
+        if not (isinstance(quantity, Quantity) and is_node(other)):
             return False
         if quantity.unit.dims == units.PERCENT.dims:
-            return self._percentage(quantity, node, quantity is gold)
+            return self._percentage(quantity, other, quantity is gold)
         if quantity.unit.dims == units.PLACE and quantity.unit.label != "th":
             return False  # "seventh grade" is not 7
         if quantity.unit.dims == units.PART:
             whole = multiply([_exactly(quantity.node), Num(quantity.unit.factor)])
-            return self._nodes(whole, node)
-        if self._nodes(quantity.node, node):
+            return self._nodes(whole, other)
+        if self._nodes(quantity.node, other):
             return True
-        in_radians = quantity.unit == units.DEGREE and Const("pi") in walk(node)
-        return in_radians and self._nodes(Call("deg", (quantity.node,)), node)
+        in_radians = quantity.unit == units.DEGREE and Const("pi") in walk(other)
+        return in_radians and self._nodes(Call("deg", (quantity.node,)), other)
 
     def _percentage(self, percentage: Quantity, other: Node, is_gold: bool) -> bool:
         """Compare a percentage, which is its value, with a number.
@@ -166,11 +167,9 @@ class Comparison:
 
     def _ratios(self, gold: Value, answer: Value) -> bool:
         first, second = _parts(gold), _parts(answer)
-        if len(first) != len(second):
-            return False
-        if len(first) == 1:
+        if len(first) == len(second) == 1:
             return self._nodes(first[0], second[0])
-        return all(
+        return len(first) == len(second) > 1 and all(
             self._nodes(divide(first[0], a), divide(second[0], b))
             for a, b in zip(first[1:], second[1:], strict=True)
         )
@@ -245,7 +244,8 @@ class Comparison:
             return self._relations(gold, answer)
         if not _is_statement(gold):
             said = relations.assigned(answer)
-            return said is not None and self._said(gold, answer, said)
+            rounded = isinstance(answer, Relation) and "~" in answer.ops
+            return said is not None and (any if rounded else all)(self.same(gold, x) for x in said)
         if not _is_statement(answer):
             said = relations.assigned(gold) if relations.names_value(gold) else None
             return said is not None and self.same(said[-1], answer)
@@ -253,12 +253,6 @@ class Comparison:
             if said is not None and self.same(other, said[-1]):
                 return True
         return relations.same_structure(gold, answer, self)
-
-    def _said(self, gold: Value, answer: Value, said: tuple[Value, ...]) -> bool:
-        """Compare a gold with the value that ``x = ...`` gives."""
-        if isinstance(answer, Relation) and "~" in answer.ops:
-            return any(self.same(gold, part) for part in said)
-        return all(self.same(gold, part) for part in said)
 
     def _as_sets(self, gold: Value, answer: Value) -> bool:
         try:
@@ -304,11 +298,6 @@ class Comparison:
         return sign == -1 and relations.FLIPPED.get(gold.ops[0]) == answer.ops[0]
 
 
-def _same_things(left: Unit, right: Unit) -> bool:
-    """Whether two names of counted things are the same: "9 red and 5 blue"."""
-    return bool(left.dims or right.dims) or left.label.lower() == right.label.lower()
-
-
 def _expanded(value: Value) -> Value:
     values = both_values(value)
     return value if len(values) == 1 else Items("", values)
@@ -318,29 +307,21 @@ def _exactly(node: Node) -> Node:
     return Num(node.value) if isinstance(node, Num) else node
 
 
-def _node(value: Value) -> Node:
-    if not is_node(value):
-        raise TypeError(f"{type(value).__name__} is no expression")
-    return value
-
-
 def _parts(value: Value) -> tuple[Node, ...]:
     """Return the parts of a ratio; a ratio of two is its quotient."""
     if isinstance(value, Ratio):
-        if len(value.parts) == 2:
-            return (divide(*value.parts),)
-        return value.parts
-    return (value.node if isinstance(value, Quantity) else _node(value),)
+        return (divide(*value.parts),) if len(value.parts) == 2 else value.parts
+    node = value.node if isinstance(value, Quantity) else value
+    return (node,) if is_node(node) else ()
 
 
 def _is_statement(value: Value) -> bool:
     if isinstance(value, Items) and value.brackets == "":
-        return any(isinstance(item, Member) or _is_inequality(item) for item in value.items)
+        return any(
+            isinstance(item, Member) or (isinstance(item, Relation) and item.ops != ("=",))
+            for item in value.items
+        )
     return isinstance(value, _STATEMENTS) or (isinstance(value, Sym) and value.name == "RR")
-
-
-def _is_inequality(value: Value) -> bool:
-    return isinstance(value, Relation) and value.ops != ("=",)
 
 
 def _brackets_agree(left: str, right: str, length: int) -> bool:
@@ -355,17 +336,17 @@ def _brackets_agree(left: str, right: str, length: int) -> bool:
 def _rows(value: Value) -> tuple[tuple[Value, ...], ...] | None:
     if isinstance(value, Matrix):
         return value.rows
-    if isinstance(value, Items) and value.brackets in ("()", "[]", ""):
-        if all(isinstance(item, Items) and item.brackets in ("()", "[]") for item in value.items):
-            return tuple(item.items for item in value.items if isinstance(item, Items))
+    if not isinstance(value, Items) or value.brackets not in ("()", "[]", ""):
+        return None
+    tuples = [item for item in value.items if isinstance(item, Items)]
+    if len(tuples) < len(value.items) or any(row.brackets not in ("()", "[]") for row in tuples):
         return (value.items,)
-    return None
+    return tuple(row.items for row in tuples)
 
 
 def _flat(rows: tuple[tuple[Value, ...], ...]) -> tuple[tuple[Value, ...], ...]:
-    if all(len(row) == 1 for row in rows):
-        return (tuple(row[0] for row in rows),)
-    return rows
+    """Return a column as a row."""
+    return rows if any(len(row) > 1 for row in rows) else (tuple(row[0] for row in rows),)
 
 
 def _values(items: Items) -> tuple[Value, ...]:
@@ -379,11 +360,7 @@ def _values(items: Items) -> tuple[Value, ...]:
 
 def _in_order_of_names(items: tuple[Value, ...]) -> tuple[Value, ...]:
     """Return the values of ``y = 2, x = 1`` in the order of the names, other values as is."""
-    named = [
-        (item.parts[0].name, item.parts[-1])
-        for item in items
-        if isinstance(item, Relation) and isinstance(item.parts[0], Sym) and item.ops == ("=",)
-    ]
-    if len(named) != len(items) or len({name for name, _ in named}) != len(items):
+    named = relations.assignments(Items("", items))
+    if not named:
         return items
-    return tuple(value for _, value in sorted(named, key=lambda pair: pair[0]))
+    return tuple(named[name] for name in sorted(named))

@@ -33,6 +33,7 @@ from fsdpo_data.answers.tree import (
     both_values,
     is_node,
     multiply,
+    spread,
     substitute,
     walk,
 )
@@ -104,12 +105,9 @@ def _parts(value: Value) -> tuple[Value, ...]:
     if isinstance(value, Join) and value.op in ("and", "or"):
         return value.parts
     if isinstance(value, Items) and value.brackets in ("", "{}"):
-        return tuple(part for item in value.items for part in _inner(item))
+        listed = (spread(item) for item in value.items)
+        return tuple(part for items in listed for part in items)
     return (value,)
-
-
-def _inner(item: Value) -> tuple[Value, ...]:
-    return item.items if isinstance(item, Items) and item.brackets == "" else (item,)
 
 
 def _is_domain(part: Value) -> bool:

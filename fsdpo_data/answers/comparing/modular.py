@@ -11,7 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 from hashlib import blake2b
-from math import prod
+from math import factorial, prod
 
 from fsdpo_data.answers.budget import Budget, TooLarge
 from fsdpo_data.answers.tree import Add, Call, Const, Div, Mul, Node, Num, PlusMinus, Pow, Sym
@@ -20,6 +20,10 @@ from fsdpo_data.answers.tree import Add, Call, Const, Div, Mul, Node, Num, PlusM
 PRIMES = (2305843009213693921, 2305843009213693693)
 #: Longest product that a factorial or a binomial coefficient is multiplied out to.
 MAX_FACTORS = 20_000
+#: Largest factorial that is written out as an exponent.
+MAX_FACTORIAL = 1_000
+#: Most terms or factors of a number that is worked out.
+MAX_PARTS = 50
 #: Largest exponent, in bits.
 MAX_EXPONENT_BITS = 20_000
 
@@ -69,8 +73,10 @@ class Residues:
                 return self._power(node)
             case Sym():
                 return _residue(f"{node.name} {self.point}", self.prime)
+            case Const("i"):
+                return _root_of_minus_one(self.prime)
             case Const():
-                return self._constant(node.name)
+                return _residue(f"constant {node.name}", self.prime)
             case Call():
                 return self._call(node)
             case PlusMinus():
@@ -80,11 +86,6 @@ class Residues:
         if residue % self.prime == 0:
             raise Undefined("division by zero")
         return pow(residue, -1, self.prime)
-
-    def _constant(self, name: str) -> int:
-        if name == "i":
-            return _root_of_minus_one(self.prime)
-        return _residue(f"constant {name}", self.prime)
 
     def _power(self, node: Pow) -> int:
         exponent = integer_value(node.exponent)
@@ -97,7 +98,7 @@ class Residues:
 
     def _call(self, node: Call) -> int:
         if node.name == "deg":
-            degree = self._constant("pi") * self._inverse(180)
+            degree = self.value(Const("pi")) * self._inverse(180)
             return self.value(node.args[0]) * degree % self.prime
         if node.name in ("factorial", "binom", "perm"):
             counts = [integer_value(arg) for arg in node.args]
@@ -133,33 +134,25 @@ def integer_value(node: Node) -> int | None:
     Raises:
         TooLarge: It is an integer out of bounds.
     """
-    if isinstance(node, Num):
-        return int(node.value) if node.value.denominator == 1 else None
-    if isinstance(node, Mul):
-        factors = [integer_value(factor) for factor in node.factors]
-        result = 1
-        for factor in factors:
-            if factor is None:
+    match node:
+        case Num() if node.value.denominator == 1:
+            return int(node.value)
+        case Mul():
+            factors = [integer_value(factor) for factor in node.factors]
+            known = [factor for factor in factors if factor is not None]
+            return prod(known) if len(known) == len(factors) else None
+        case Pow():
+            base, exponent = integer_value(node.base), integer_value(node.exponent)
+            if base is None or exponent is None or exponent < 0:
                 return None
-            result *= factor
-        return result
-    if isinstance(node, Pow):
-        base, exponent = integer_value(node.base), integer_value(node.exponent)
-        if base is None or exponent is None or exponent < 0:
-            return None
-        if abs(base) > 1 and base.bit_length() * exponent > MAX_EXPONENT_BITS:
-            raise TooLarge("exponent")
-        return int(base**exponent)
-    if isinstance(node, Call) and node.name == "factorial":
-        n = integer_value(node.args[0])
-        if n is None or n < 0:
-            return None
-        if n > 1_000:
-            raise TooLarge("factorial")
-        result = 1
-        for factor in range(2, n + 1):
-            result *= factor
-        return result
+            if abs(base) > 1 and base.bit_length() * exponent > MAX_EXPONENT_BITS:
+                raise TooLarge("exponent")
+            return int(base**exponent)
+        case Call("factorial", (inner,)):
+            n = integer_value(inner)
+            if n is not None and n > MAX_FACTORIAL:
+                raise TooLarge("factorial")
+            return None if n is None or n < 0 else factorial(n)
     return None
 
 
@@ -170,13 +163,12 @@ def rational_value(node: Node) -> Fraction | None:
             return node.value
         case Add() | Mul():
             parts = node.terms if isinstance(node, Add) else node.factors
-            values = [rational_value(part) for part in parts]
+            values = [rational_value(part) for part in parts[:MAX_PARTS]]
             known = [value for value in values if value is not None]
-            if len(known) < len(values) or len(known) > 50:
+            if len(known) < len(parts):
                 return None
-            return (
-                sum(known, Fraction(0)) if isinstance(node, Add) else prod(known, start=Fraction(1))
-            )
+            whole = sum if isinstance(node, Add) else prod
+            return whole(known, start=Fraction(isinstance(node, Mul)))
         case Div():
             top, bottom = rational_value(node.top), rational_value(node.bottom)
             return None if top is None or not bottom else top / bottom

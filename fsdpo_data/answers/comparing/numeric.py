@@ -108,19 +108,16 @@ class Evaluator:
             case Sym():
                 bound = self._bound.get(node.name)
                 return _symbol(node.name, self.point) if bound is None else bound
+            case Const("i"):
+                return self.mp.mpc(0, 1)
+            case Const("inf"):
+                raise Undefined("infinity")
             case Const():
-                return self._constant(node.name)
+                return +(self.mp.pi if node.name == "pi" else self.mp.e)
             case Call():
                 return self._call(node)
             case PlusMinus():
                 raise Undefined("two values")
-
-    def _constant(self, name: str) -> Real:
-        if name == "i":
-            return self.mp.mpc(0, 1)
-        if name == "inf":
-            raise Undefined("infinity")
-        return +(self.mp.pi if name == "pi" else self.mp.e)
 
     def power(self, base: Real, exponent: Real) -> Real:
         """Return ``base`` to ``exponent``; odd roots of negative numbers are real."""

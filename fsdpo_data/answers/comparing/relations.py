@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fsdpo_data.answers.comparing.numeric import OPERATORS, is_unknown, symbols
 from fsdpo_data.answers.lexicon.units import ratio
@@ -32,6 +32,8 @@ from fsdpo_data.answers.tree import (
 
 if TYPE_CHECKING:
     from fsdpo_data.answers.comparing.compare import Comparison
+
+Each = TypeVar("Each")
 
 FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "->": "<-",
            "sub": "sup", "sup": "sub", "sub=": "sup=", "sup=": "sub="}  # fmt: skip
@@ -85,15 +87,12 @@ def _finite(value: Member | Builder) -> tuple[Value, ...] | None:
     if isinstance(value, Member):
         listed = isinstance(value.right, Items) and value.right.brackets == "{}"
         return (value.right,) if listed and not value.negated else None
-    given = [_given(part, value.head) for part in value.conditions]
-    known = [part for part in given if part is not None]
-    return (Items("{}", tuple(known)),) if len(known) == len(given) > 0 else None
-
-
-def _given(condition: Value, head: Value) -> Value | None:
-    if isinstance(condition, Relation) and condition.ops == ("=",) and condition.parts[0] == head:
-        return condition.parts[1]
-    return None
+    given = tuple(
+        part.parts[1]
+        for part in value.conditions
+        if isinstance(part, Relation) and part.ops == ("=",) and part.parts[0] == value.head
+    )
+    return (Items("{}", given),) if len(given) == len(value.conditions) > 0 else None
 
 
 def names_value(value: Value) -> bool:
@@ -180,27 +179,22 @@ def _argument(head: Value) -> str:
 
 def differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | None:
     """Return left side minus right side of both, None where a side or a unit forbids it."""
-    units = [_unit(relation) for relation in (gold, answer)]
-    if units[0] and units[1] and ratio(units[0], units[1]) != 1:
-        return None
     found: list[Node] = []
+    units: list[Unit] = []
     for relation in (gold, answer):
-        left, right = (_bare(part) for part in relation.parts[:2])
+        measured = [part for part in relation.parts if isinstance(part, Quantity)]
+        units.extend(part.unit for part in measured[:1])
+        left, right = (
+            part.node if isinstance(part, Quantity) else part for part in relation.parts[:2]
+        )
         if not is_node(left) or not is_node(right):
             return None
         found.append(add([left, negate(right)]))
-    segments = [_segments(node) for node in found]
-    if segments[0] and segments[1]:
-        return segments[0], segments[1]
-    return found[0], found[1]
-
-
-def _bare(part: Value) -> Value:
-    return part.node if isinstance(part, Quantity) else part
-
-
-def _unit(relation: Relation) -> Unit | None:
-    return next((part.unit for part in relation.parts if isinstance(part, Quantity)), None)
+    if len(units) == 2 and ratio(*units) != 1:
+        return None
+    one, other = found
+    segments = _segments(one), _segments(other)
+    return (segments[0], segments[1]) if segments[0] and segments[1] else (one, other)
 
 
 def _segments(node: Node) -> Node | None:
@@ -250,17 +244,11 @@ def _without_arguments(node: Node) -> Node:
 
 def same_chain(gold: Relation, answer: Relation, comparison: Comparison) -> bool:
     """Whether ``a < b < c`` and ``c > b > a`` say the same."""
-    if len(gold.parts) != len(answer.parts):
-        return False
-    for parts, ops in ((answer.parts, answer.ops), _turned(answer)):
-        if gold.ops == ops and all(map(comparison.same, gold.parts, parts)):
-            return True
-    return False
-
-
-def _turned(relation: Relation) -> tuple[tuple[Value, ...], tuple[str, ...]]:
-    ops = tuple(FLIPPED.get(op, op) for op in reversed(relation.ops))
-    return tuple(reversed(relation.parts)), ops
+    turned = tuple(FLIPPED.get(op, op) for op in reversed(answer.ops))
+    return len(gold.parts) == len(answer.parts) and any(
+        gold.ops == ops and all(map(comparison.same, gold.parts, parts))
+        for parts, ops in ((answer.parts, answer.ops), (answer.parts[::-1], turned))
+    )
 
 
 def same_structure(gold: Value, answer: Value, comparison: Comparison) -> bool:
@@ -295,8 +283,8 @@ def _statements(value: Join | Items) -> tuple[Value, ...]:
 
 
 def same_members(
-    gold: Sequence[Value], answer: Sequence[Value], same: Callable[[Value, Value], bool]
+    gold: Sequence[Each], answer: Sequence[Each], same: Callable[[Each, Each], bool]
 ) -> bool:
-    """Whether each value of one side is among those of the other; how often does not matter."""
+    """Whether each member of one side is among those of the other; how often does not matter."""
     met = [[same(one, other) for other in answer] for one in gold]
     return all(map(any, met)) and all(map(any, zip(*met, strict=True)))

@@ -150,12 +150,7 @@ class CommandParser(NameParser):
             self.tokens[self.at : self.at + 1] = [
                 Token("num", digits, number=exact(digits)) for digits in (first, rest)
             ]
-        if token.kind == "word" and not token.upright and len(token.text) > 1:
-            rest = token.text[1:]
-            self.tokens[self.at : self.at + 1] = [
-                Token("let", token.text[0]),
-                Token("let" if len(rest) == 1 else "word", rest),
-            ]
+        self.split_word()
         return as_node(self.primary())
 
     def fraction(self) -> Node:
@@ -190,12 +185,8 @@ class CommandParser(NameParser):
         if self.accept("["):
             degree = as_node(self.value())
             self.expect("]")
-        if self.sign() == "{" or self.peek().kind == "cmd" or self.sign() == "(":
-            inner = as_node(self.primary())
-        elif self.peek().kind == "num":
-            inner = self.take().number or exact("0")
-        else:
-            inner = self._argument()
+        number = self.take().number if self.peek().kind == "num" else None
+        inner = self._argument() if number is None else number
         return Call("root", (inner, degree or exact("2")))
 
     def _accented(self, name: str) -> Value:
@@ -240,7 +231,9 @@ class CommandParser(NameParser):
         if self.accept("["):
             return self.arguments("]")
         factors = [as_node(self.factor())]
-        while self.juxtaposed() and not self._function_ahead():
+        while self.juxtaposed() and not (
+            self.peek().kind in ("cmd", "word") and self.peek().text in FUNCTIONS
+        ):
             if self.sign() == "(" and not isinstance(factors[-1], Num):
                 break  # "\\sin x (y + 1)" is a product
             factors.append(as_node(self.power()))
@@ -249,10 +242,6 @@ class CommandParser(NameParser):
             self.at += 1
             argument = divide(argument, as_node(self.power()))
         return (argument,)
-
-    def _function_ahead(self) -> bool:
-        token = self.peek()
-        return token.kind in ("cmd", "word") and token.text in FUNCTIONS
 
     def bracket(self, opener: str) -> Value:
         """Read on after an opening bracket or bar."""

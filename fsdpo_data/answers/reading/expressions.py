@@ -21,7 +21,7 @@ from fsdpo_data.answers.lexicon.vocabulary import (
 )
 from fsdpo_data.answers.reading.commands import CommandParser
 from fsdpo_data.answers.reading.lex import Token, Unreadable
-from fsdpo_data.answers.reading.names import as_node
+from fsdpo_data.answers.reading.names import as_node, is_number_set
 from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
     Call,
@@ -44,7 +44,6 @@ from fsdpo_data.answers.tree import (
 _OPENERS = frozenset(("frac", "sqrt", "surd", "cbrt", "qdrt", "binom", "lfloor", "lceil", "mathbb"))
 #: Most exponents, factorials and primes behind one operand.
 MAX_POSTFIX = 20
-_SETS = frozenset(("RR", "ZZ", "QQ", "NN", "CC"))
 
 
 class ExpressionParser(CommandParser):
@@ -57,7 +56,7 @@ class ExpressionParser(CommandParser):
     def sum(self) -> Value:
         """Read ``a + b - c``; a value that is no expression is returned as it is."""
         first = self._term(self.accept("+", "-", "pm", "mp"))
-        if not _is_number_like(first):
+        if not is_node(first) or is_number_set(first):
             return first
         terms = [as_node(first)]
         while sign := self.accept("+", "-", "pm", "mp"):
@@ -387,8 +386,3 @@ def scaled(factor: Node, matrix: Value) -> Value:
     return Matrix(
         tuple(tuple(multiply([factor, as_node(entry)]) for entry in row) for row in matrix.rows)
     )
-
-
-def _is_number_like(value: Value) -> bool:
-    """Whether one can calculate with ``value``; not with lists or the set of all reals."""
-    return is_node(value) and not (isinstance(value, Sym) and value.name in _SETS)

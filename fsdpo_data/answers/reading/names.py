@@ -297,6 +297,11 @@ class NameParser(Cursor):
         return Num(number)
 
 
+def is_number_set(value: Value) -> bool:
+    """Whether ``value`` is the set of all reals or integers, a name that is no number."""
+    return isinstance(value, Sym) and value.name in ("RR", "ZZ", "QQ", "NN", "CC")
+
+
 def as_node(value: Value) -> Node:
     """Return ``value`` as an expression.
 

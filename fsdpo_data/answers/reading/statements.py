@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.reading.lex import Unreadable
-from fsdpo_data.answers.reading.names import as_node
+from fsdpo_data.answers.reading.names import as_node, is_number_set
 from fsdpo_data.answers.reading.quantities import QuantityParser
 from fsdpo_data.answers.tree import (
     ONE,
@@ -28,6 +28,7 @@ from fsdpo_data.answers.tree import (
     is_node,
     multiply,
     negate,
+    spread,
     substitute,
     walk,
 )
@@ -41,7 +42,6 @@ _RELATIONS = {
 _SET_OPS = {"cup": "union", "cap": "intersection", "setminus": "minus"}
 _SET_WORDS = {"union": "union", "intersection": "intersection", "intersect": "intersection",
               "except": "minus"}  # fmt: skip
-_SETS = frozenset(("RR", "ZZ", "QQ", "NN", "CC"))
 #: Words before a value that change nothing about it.
 _LEADING = sorted(
     names(
@@ -79,7 +79,7 @@ class AnswerParser(QuantityParser):
             return parts[0]
         if all(map(_is_statement, parts)) or (logical and all(map(_is_formula, parts))):
             return Join("or", tuple(parts))
-        return Items("", tuple(item for part in parts for item in _spread(part)))
+        return Items("", tuple(item for part in parts for item in spread(part)))
 
     def _list(self) -> Value:
         items = [self._item()]
@@ -99,12 +99,9 @@ class AnswerParser(QuantityParser):
     _last_separator = ""
 
     def _separator(self) -> bool:
-        start = self.at
         if self.accept(",", ";"):
             self._last_separator = ","
             if self.word() == "or":
-                self.at = start
-                self._skip_comma_before_or()
                 return False
             self.accept_word("and")
             self.accept("&")
@@ -115,9 +112,6 @@ class AnswerParser(QuantityParser):
             self._last_separator = self.tokens[self.at - 1].text
             return True
         return False
-
-    def _skip_comma_before_or(self) -> None:
-        self.at += 1
 
     def _item(self) -> Value:
         """Read one value or a chain of relations."""
@@ -131,7 +125,10 @@ class AnswerParser(QuantityParser):
             parts.append(self._operand())
         if ops:
             return Relation(tuple(parts), tuple(ops))
-        if self.accept("in") or self._in_set():
+        if self.word() == "in" and self.sign(1) in ("(", "[", "lset", "mathbb", "]"):
+            self.at += 1
+            return Member(parts[0], self._set_operand())
+        if self.accept("in"):
             return Member(parts[0], self._set_operand())
         if self.accept("notin"):
             return Member(parts[0], self._set_operand(), negated=True)
@@ -144,12 +141,6 @@ class AnswerParser(QuantityParser):
             self.at += 1
             return self._number_set(token.text * 2)
         return self._operand()
-
-    def _in_set(self) -> bool:
-        if self.word() == "in" and self.sign(1) in ("(", "[", "lset", "mathbb", "]"):
-            self.at += 1
-            return True
-        return False
 
     def _operand(self) -> Value:
         """Read sets joined by union, intersection and difference."""
@@ -176,13 +167,12 @@ class AnswerParser(QuantityParser):
         if not is_node(first):
             return first
         parts = [as_node(first)]
-        while (self.sign() == ":" and not self.bars_close) or self._ratio_word():
+        while (self.sign() == ":" and not self.bars_close) or (
+            self.word() == "to" and self.peek().kind == "word"
+        ):
             self.at += 1
             parts.append(as_node(self.sum()))
         return Ratio(tuple(parts)) if len(parts) > 1 else first
-
-    def _ratio_word(self) -> bool:
-        return self.word() == "to" and self.peek().kind == "word"
 
     def bracket(self, opener: str) -> Value:
         """Read what stands in brackets; set braces hold a list or a set-builder."""
@@ -205,9 +195,9 @@ class AnswerParser(QuantityParser):
         if self.accept("|", ":", ";"):
             conditions = self.inside(bars_close=False)
             self.expect("rset", "}")
-            return Builder(head, tuple(_spread(conditions)))
+            return Builder(head, tuple(spread(conditions)))
         self.expect("rset", "}")
-        return Items("{}", tuple(_spread(head)))
+        return Items("{}", tuple(spread(head)))
 
     def primary(self) -> Value:
         """Read a matrix or what an expression begins with."""
@@ -338,11 +328,5 @@ def _distributed(items: tuple[Value, ...]) -> tuple[Value, ...]:
     return tuple(Relation(pair, ("=",)) for pair in zip(heads, values, strict=True))
 
 
-def _spread(value: Value) -> tuple[Value, ...]:
-    return value.items if isinstance(value, Items) and not value.brackets else (value,)
-
-
 def _is_set(value: Value) -> bool:
-    return (isinstance(value, Sym) and value.name in _SETS) or (
-        isinstance(value, Items | Builder | Join) and not is_node(value)
-    )
+    return isinstance(value, Items | Builder | Join) or is_number_set(value)
