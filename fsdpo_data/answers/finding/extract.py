@@ -110,7 +110,8 @@ def is_marked(rule: str) -> bool:
 
 def own_part(response: str) -> str:
     """Return the end of a response, without what follows a finished answer as another problem."""
-    text = _plain(_end_of(response))
+    text = _end_of(response).replace("\r\n", "\n").replace("\r", "\n")
+    text = text if text.isascii() else _UNSEEN.sub("", text)
     thought = text.rfind("</think>")
     if thought >= 0 and text[thought + 8 :].strip():
         text = text[thought + 8 :]
@@ -121,13 +122,6 @@ def own_part(response: str) -> str:
         if not part and (find_boxes(before) or first_announced(before)):
             return before
     return text
-
-
-def _plain(text: str) -> str:
-    """Give lines one kind of end, and drop characters that nobody sees."""
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text if text.isascii() else _UNSEEN.sub("", text)
 
 
 def _end_of(response: str) -> str:

@@ -103,7 +103,9 @@ def _marker(text: str, at: int, trigger: str) -> tuple[str, int] | None:
     if trigger == "####":
         return None if "#" in (before[-1:], text[at + 4 : at + 5]) else ("hash", at + 4)
     if trigger == "A:":
-        return ("label", at + 2) if _starts_line(before) else None
+        line = before[before.rfind("\n") + 1 :]
+        starts = not line.strip(" \t*") and ("\n" in before or len(before) < _BEFORE)
+        return ("label", at + 2) if starts else None
     if trigger == "答案":
         chinese = _CHINESE.match(text, at)
         return ("label", chinese.end()) if chinese else None
@@ -111,12 +113,6 @@ def _marker(text: str, at: int, trigger: str) -> tuple[str, int] | None:
         word = before[:-1].rstrip().lower()
         return ("choice", at + 8) if word.endswith(("correct", "right")) else None
     return _answer_marker(text, at, before)
-
-
-def _starts_line(before: str) -> bool:
-    """Whether what stands before a marker is the start of its line; item marks do not count."""
-    whole = "\n" in before or len(before) < _BEFORE
-    return whole and not before[before.rfind("\n") + 1 :].strip(" \t*")
 
 
 def _answer_marker(text: str, at: int, before: str) -> tuple[str, int] | None:

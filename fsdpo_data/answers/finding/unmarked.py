@@ -85,7 +85,7 @@ def _named(statement: str) -> str | None:
 def _values(statement: str) -> list[re.Match[str]]:
     """List formulas, and numbers outside of formulas, in order."""
     formulas = list(_MATHS.finditer(statement))
-    numbers = _NUMBER.finditer(_MATHS.sub(_blank, statement) if formulas else statement)
+    numbers = _NUMBER.finditer(_MATHS.sub(lambda formula: "\0" * len(formula[0]), statement))
     values = sorted([*formulas, *numbers], key=re.Match.start)
     # "3 possible values of $n$" does not end on n; "therefore it is $n$" does.
     return [
@@ -93,10 +93,6 @@ def _values(statement: str) -> list[re.Match[str]]:
         for each in values
         if not _LETTER.fullmatch(_content(each)) or _SAYS.search(statement, 0, each.start())
     ]
-
-
-def _blank(formula: re.Match[str]) -> str:
-    return "\0" * len(formula.group())
 
 
 def _content(value: re.Match[str]) -> str:
@@ -149,19 +145,18 @@ def _either(between: str, after: str) -> bool:
 
 def last_sentence(text: str) -> str:
     """Return the last sentence that says something about the problem."""
-    lines = [line.strip() for line in ending(text, _NEAR).splitlines() if line.strip()]
-    for line in reversed(lines[-20:]):
-        for sentence in reversed(_sentences(line)):
-            if not _PLEASANTRY.match(sentence):
-                return sentence
-    return ""
+    said = (each for each in _sentences(text, 20) if not _PLEASANTRY.match(each))
+    return next(said, "")
 
 
-def _sentences(line: str) -> list[str]:
-    ends = [match.end() for match in SENTENCE_END.finditer(line)]
-    cuts = [0, *ends, len(line)]
-    parts = [line[start:end].strip() for start, end in pairwise(cuts)]
-    return [part for part in parts if part]
+def _sentences(text: str, lines: int = 40) -> Iterator[str]:
+    """Yield the sentences of the last lines without the numbers of steps, the last one first."""
+    for line in reversed(ending(text, _NEAR).splitlines()[-lines:]):
+        number = _NUMBERED.match(line)
+        line = line[number.end() :] if number else line
+        cuts = [0, *(match.end() for match in SENTENCE_END.finditer(line)), len(line)]
+        parts = [line[start:end].strip() for start, end in pairwise(cuts)]
+        yield from reversed([part for part in parts if part])
 
 
 def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
@@ -188,20 +183,13 @@ def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     display = _closing_display(stripped)
     if display is not None:
         return display, "last-maths"
-    for said in _sentences_from_the_end(text):
+    for said in _sentences(text):
         said = _main(_AGAIN.split(said, maxsplit=1)[0])
         values = _values(said)
         if values:
             answer, rule = _settled(said, values)
             return (answer, rule) if answer else (sentence, "last-sentence")
     return (sentence, "last-sentence") if sentence else (None, "none")
-
-
-def _sentences_from_the_end(text: str) -> Iterator[str]:
-    """Yield the last sentences, without the numbers of steps and items, the last one first."""
-    for line in reversed(ending(text, _NEAR).splitlines()[-40:]):
-        number = _NUMBERED.match(line)
-        yield from reversed(_sentences(line[number.end() :] if number else line))
 
 
 _BOLD = re.compile(r"\*\*([^*\n]{1,60})\*\*")

@@ -25,7 +25,7 @@ def _build() -> dict[str, Unit]:
         derived = _TOLD["derived"].get(dimension, {"of": {dimension: 1}, "size": "1"})
         dims, scale = tuple(derived["of"].items()), _factor(derived["size"])
         for size, names in sizes.items():
-            for name in names.split():
+            for name in (each.replace("_", " ") for each in names.split()):
                 unit = Unit(name, dims, _factor(size) * scale)
                 units[name] = unit
                 if len(name) > 2 and not name.endswith("s"):
@@ -37,6 +37,8 @@ def _build() -> dict[str, Unit]:
 UNITS = _build()
 PERCENT, DOLLAR, CENT, DEGREE = UNITS["%"], UNITS["$"], UNITS["cent"], UNITS["°"]
 SIGNS = {sign: UNITS[name] for sign, name in _TOLD["signs"].items()}
+#: Units by the signs and commands that stand after a number.
+MARKS = SIGNS | {sign: UNITS[name] for sign, name in _TOLD["marks"].items()}
 #: Currencies by the codes that stand before a number.
 CURRENCIES = {code: UNITS[name] for code, name in _TOLD["currencies"].items()}
 

@@ -30,6 +30,8 @@ ACCENTS = names(_TOLD["accents"])
 FUNCTION_LETTERS = frozenset("fghFGH")
 #: Words that join or compare; never letters to multiply.
 KEYWORDS = names(_TOLD["keywords"])
+#: Words that are never the name of what was counted.
+NO_NOUNS = names(_TOLD["no_nouns"])
 #: Words that are one subscript.
 SCRIPT_WORDS = names(_TOLD["subscripts"])
 ORDINAL_MARKS = names("st nd rd th")

@@ -93,8 +93,10 @@ def _cardinal(words: Sequence[str]) -> tuple[int, int]:
     total, group, used = 0, 0, 0
     last: int | None = None
     for index, word in enumerate(words):
-        if word in SMALL and _may_follow(SMALL[word], last):
-            last = SMALL[word]
+        size = SMALL.get(word, -1)
+        after_tens = last is not None and 20 <= last < 100 and 0 < size < 10
+        if size >= 0 and (last is None or last >= 100 or after_tens):
+            last = size
             group += last
         elif word in SCALES and last is not None:
             last = SCALES[word]
@@ -108,11 +110,6 @@ def _cardinal(words: Sequence[str]) -> tuple[int, int]:
             break
         used = index + 1
     return total + group, used
-
-
-def _may_follow(size: int, last: int | None) -> bool:
-    """Whether "five" may follow what came before: nothing, "twenty", "hundred"."""
-    return last is None or last >= 100 or (20 <= last < 100 and 0 < size < 10)
 
 
 _MONTHS = {

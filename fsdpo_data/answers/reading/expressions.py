@@ -83,8 +83,9 @@ class ExpressionParser(CommandParser):
             return first
         factors = [as_node(first)]
         divisors: list[Node] = []
+        vectors = any(token.text in ("vec", "overrightarrow") for token in self.tokens)
         while True:
-            if self._vectors() and self.accept("times"):
+            if vectors and self.accept("times"):  # their order matters
                 factors = [Call("cross", (multiply(factors), as_node(self.factor())))]
             elif self.accept("*", "times", "cdot") or self._accept_cross():
                 factors.append(as_node(self.factor()))
@@ -92,7 +93,7 @@ class ExpressionParser(CommandParser):
                 self.sign() in ("/", "div") and self.word(1) not in ("", "x") and self.unit_ahead(1)
             ):
                 break
-            elif self.accept("/", "div") or self._accept_out_of():
+            elif self.accept("/", "div") or self._accept_words("out", "of"):
                 divisors.append(as_node(self.factor()))
             elif self._accept_mod():
                 factors = [remainder(multiply(factors), as_node(self.factor()))]
@@ -105,18 +106,11 @@ class ExpressionParser(CommandParser):
         product = multiply(factors)
         return divide(product, multiply(divisors)) if divisors else product
 
-    def _vectors(self) -> bool:
-        """Whether a product of vectors may follow: its order matters."""
-        return self.sign() == "times" and any(
-            token.text in ("vec", "overrightarrow") for token in self.tokens
-        )
-
-    def _accept_out_of(self) -> bool:
-        """Step over the words of "5 out of 6"."""
-        if self.word() == "out" and self.word(1) == "of":
-            self.at += 2
-            return True
-        return False
+    def _accept_words(self, *words: str) -> bool:
+        if any(self.word(ahead) != word for ahead, word in enumerate(words)):
+            return False
+        self.at += len(words)
+        return True
 
     def _accept_mod(self) -> bool:
         """Step over the word of "5 mod 3", a remainder; in a congruence it names the modulus."""
@@ -128,12 +122,8 @@ class ExpressionParser(CommandParser):
 
     def _accept_cross(self) -> bool:
         """Step over the x of "3.8 x 10^5"."""
-        if self.word() == "x" and self.peek(1).kind == "num" and self.at:
-            before = self.tokens[self.at - 1]
-            if before.kind == "num":
-                self.at += 1
-                return True
-        return False
+        between = self.peek(1).kind == "num" and self.peek(-1).kind == "num"
+        return between and bool(self.accept_word("x"))
 
     def juxtaposed(self) -> bool:
         """Whether the next token begins a further factor."""
@@ -152,7 +142,12 @@ class ExpressionParser(CommandParser):
                 return False
             if token.upright and token.text.lower() in FUNCTIONS:
                 return True
-            return not token.upright and not self._is_noun(token) and self._multiplies(token.text)
+            if token.upright or (token.space == 1 and token.text.lower() in SHORT_NOUNS):
+                return False  # "32 CDs"
+            if self.letter_units or is_known(token.text):
+                return is_known(token.text)
+            named = token.text.lower() in KEYWORDS or unit_named(token.text) is not None
+            return not named and not is_texty(token.text)
         if token.kind == "op":
             if token.text == "(":
                 if self.word(1) == "mod" or self.sign(1) in ("mod", "bmod"):
@@ -165,7 +160,10 @@ class ExpressionParser(CommandParser):
             return False
         if token.text in ("mu", "micro", "Omega") and self._unit_letter(token.text):
             return False
-        return token.kind == "cmd" and self._begins_factor(token.text)
+        if token.text == "|":
+            return not self.bars_close
+        begins = (SYMBOLS, FUNCTIONS, CONSTANTS, ACCENTS, _OPENERS)
+        return token.kind == "cmd" and any(token.text in known for known in begins)
 
     def _degrees_before(self) -> bool:
         before = [token.text for token in self.tokens[max(self.at - 2, 0) : self.at]]
@@ -178,11 +176,6 @@ class ExpressionParser(CommandParser):
             return self.letter_units
         unit = following.text == "Omega" or unit_named(following.text) is not None
         return unit and (name == "micro" or following.upright or self.letter_units)
-
-    def _begins_factor(self, name: str) -> bool:
-        if name == "|":
-            return not self.bars_close
-        return any(name in known for known in (SYMBOLS, FUNCTIONS, CONSTANTS, ACCENTS, _OPENERS))
 
     def letter_is_unit(self, token: Token) -> bool:
         """Whether a letter after a number is a unit, not a variable."""
@@ -199,18 +192,6 @@ class ExpressionParser(CommandParser):
             )
         # "5 m": a number and a letter in plain text.
         return token.space == 1 and len(self.tokens) == 2 and self.tokens[0].kind == "num"
-
-    def _is_noun(self, token: Token) -> bool:
-        """Whether a word after a number names what was counted: "32 CDs"."""
-        if self.letter_units:
-            return not is_known(token.text)
-        return token.space == 1 and token.text.lower() in SHORT_NOUNS
-
-    def _multiplies(self, word: str) -> bool:
-        """Whether ``word`` is a function, a constant, or letters to multiply."""
-        if is_known(word):
-            return True
-        return word.lower() not in KEYWORDS and unit_named(word) is None and not is_texty(word)
 
     def unit_in_brackets(self) -> bool:
         """Whether "(apples)" follows: words in brackets at the end, after a number."""

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.units import (
     DEGREE,
+    MARKS,
     PART,
     SIGNS,
     UNITS,
@@ -17,7 +18,7 @@ from fsdpo_data.answers.lexicon.units import (
     raised,
     unit_named,
 )
-from fsdpo_data.answers.lexicon.vocabulary import KEYWORDS
+from fsdpo_data.answers.lexicon.vocabulary import KEYWORDS, NO_NOUNS
 from fsdpo_data.answers.lexicon.words import is_number_word, part_named
 from fsdpo_data.answers.reading.expressions import ExpressionParser, remainder
 from fsdpo_data.answers.reading.lex import Unreadable
@@ -26,18 +27,9 @@ from fsdpo_data.answers.tree import Call, Node, Num, Quantity, Unit, Value, add,
 
 #: Most words that may name what was counted.
 MAX_WORDS = 8
-_TWO_WORDS = {
-    ("electron", "volt"): "eV",
-    ("light", "year"): "ly",
-    ("astronomical", "unit"): "au",
-}
-_MARKS = {'"': "inch", "'": "foot"}
 _SQUARES = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 #: Words that would change what the number before them means.
-_NO_NOUN = (KEYWORDS - {"in", "of", "per", "from", "over", "by"}) | {
-    "minus", "plus", "but", "except", "than", "approximately", "mod", "half", "base",
-    "equals", "because", "since", "so", "cannot", "maybe", "either", "neither", "then",
-}  # fmt: skip
+_NO_NOUN = (KEYWORDS - {"in", "of", "per", "from", "over", "by"}) | NO_NOUNS
 
 
 class QuantityParser(ExpressionParser):
@@ -64,7 +56,6 @@ class QuantityParser(ExpressionParser):
         return self._compound(measured)
 
     def _currency_since(self, before: Unit | None) -> Unit | None:
-        """Return the currency sign met since ``before`` was put aside, and put it back."""
         found, self.currency = self.currency, before
         return found
 
@@ -122,14 +113,10 @@ class QuantityParser(ExpressionParser):
         unit = self._unit_product()
         if unit is not None:
             return qualified(unit, self._trailing_words())
-        return self._part() or self._counted()
-
-    def _part(self) -> Unit | None:
-        """Read the "thirds" of "5 thirds"."""
         size = part_named(self.word()) if self.word().endswith("s") else None
         if size is None or not self.peek().space or self.peek(1).kind != "eof":
-            return None
-        return Unit(self.take().text.lower(), PART, Fraction(1, size))
+            return self._counted()
+        return Unit(self.take().text.lower(), PART, Fraction(1, size))  # "5 thirds"
 
     def _unit_product(self) -> Unit | None:
         """Read ``km/h``, ``N m``, ``square feet per hour``."""
@@ -156,7 +143,10 @@ class QuantityParser(ExpressionParser):
 
     def _unit_atom(self) -> Unit | None:
         start = self.at
-        power = self._square()
+        power = 1
+        if self.word() in ("square", "sq", "cubic", "cu"):
+            power = _SQUARES[self.take().text.lower()]
+            self.accept(".")
         unit = self._unit_word()
         if unit is None:
             self.at = start
@@ -175,14 +165,6 @@ class QuantityParser(ExpressionParser):
         self.accept(".")
         return raised(unit, power) if power != 1 else unit
 
-    def _square(self) -> int:
-        if self.word() in ("square", "sq", "cubic", "cu"):
-            power = _SQUARES[self.word()]
-            self.at += 1
-            self.accept(".")
-            return power
-        return 1
-
     def _unit_word(self) -> Unit | None:
         token = self.peek()
         if token.kind in ("op", "cmd"):
@@ -192,9 +174,10 @@ class QuantityParser(ExpressionParser):
         if token.text == "per" and self.word(1) == "cent":
             self.at += 2
             return SIGNS["%"]
-        if (token.text.lower(), self.word(1).rstrip("s")) in _TWO_WORDS:
+        pair = f"{token.text.lower()} {self.word(1).rstrip('s')}"
+        if pair in UNITS:
             self.at += 2
-            return UNITS[_TWO_WORDS[token.text.lower(), self.tokens[self.at - 1].text.rstrip("s")]]
+            return UNITS[pair]
         if token.text == "in":
             following = self.peek(1)
             alone = following.kind == "eof" or following.text in ("^", ".", ",", ")", "*", "/")
@@ -229,21 +212,15 @@ class QuantityParser(ExpressionParser):
         if sign == "circ":
             self.at += 1
             return self._degrees()
-        if sign in SIGNS:
+        if sign in MARKS:
             self.at += 1
-            return SIGNS[sign]
-        if sign in _MARKS:
-            self.at += 1
-            return UNITS[_MARKS[sign]]
+            return MARKS[sign]
         if sign == "frac":
             return self._unit_fraction()
-        if sign in ("Omega", "AA"):
-            self.at += 1
-            return UNITS["ohm" if sign == "Omega" else "angstrom"]
         if sign in ("mu", "micro"):
             self.at += 1
             inner = self._unit_word()
-            return None if inner is None else _micro(inner)
+            return inner and Unit("µ" + inner.label, inner.dims, inner.factor / 10**6)
         return None
 
     def _unit_fraction(self) -> Unit | None:
@@ -332,10 +309,6 @@ def compound(parts: tuple[Value, ...]) -> Quantity | None:
         whole = Quantity(add([whole.node, multiply([part.node, Num(size)])]), whole.unit)
         last = part
     return whole if isinstance(whole, Quantity) and len(parts) > 1 else None
-
-
-def _micro(unit: Unit) -> Unit:
-    return Unit("µ" + unit.label, unit.dims, unit.factor / 10**6)
 
 
 def _measured(node: Node, unit: Unit | None) -> Value:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from fsdpo_data.answers.lexicon.words import read_moment
+from fsdpo_data.answers.lexicon.words import SMALL, read_moment
 from fsdpo_data.answers.reading.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.reading.lex import Unreadable, tokenize
-from fsdpo_data.answers.reading.prose import plain_text, plain_words, reals_except, spell_relations
+from fsdpo_data.answers.reading.prose import (
+    phrase,
+    plain_text,
+    plain_words,
+    reals_except,
+    spell_relations,
+)
 from fsdpo_data.answers.reading.quantities import compound
-from fsdpo_data.answers.reading.special import plain_text_for_time, read_special
 from fsdpo_data.answers.reading.statements import AnswerParser
-from fsdpo_data.answers.tree import Items, Num, Ratio, Relation, Text, Value
+from fsdpo_data.answers.tree import Based, Items, Num, Ratio, Relation, Text, Value
 
 #: Longest answer that is read; the longest gold of any benchmark has 250 characters.
 MAX_READ = 2_500
@@ -46,6 +51,14 @@ _DOMAIN = re.compile(
 _PLACES = re.compile(r"\(\d{1,2}\)(?:(?:[\s,;]|and)*\(\d{1,2}\))+")
 _OTHER_CASE = re.compile(r"\b(?:or|and|otherwise|else|not)\b")
 
+_BASED = re.compile(
+    r"\(?(?P<sign>-?)\(?(?P<digits>[0-9A-Za-z]+(?:\.[0-9A-Za-z]+)?)\)?"
+    r"(?:_\(?(?:base)?|\(?(?:in)?base-?)(?P<base>\d{1,2}|[a-z]+)\)?\)?"
+)
+_NUMERALS = re.compile(r"[\d.]+").fullmatch
+#: Longest text that is looked at.
+MAX_SPECIAL = 120
+
 
 def read(text: str) -> Value:
     """Read an answer as it was written; what no grammar fits is ``Text``."""
@@ -61,7 +74,7 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
     """
     if len(cleaned) > MAX_READ:
         return Text((cleaned,))
-    value = read_special(cleaned)
+    value = _read_special(cleaned)
     if value is not None:
         return value
     if "in" in cleaned:
@@ -76,6 +89,41 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
         except Unreadable:
             continue
     return Text(plain_words(cleaned))
+
+
+def _read_special(text: str) -> Value | None:
+    """Read what has a grammar of its own: times, dates, number bases, set phrases."""
+    if len(text) > MAX_SPECIAL:
+        return None
+    words = plain_words(text)
+    known = phrase(words)
+    if known is not None:
+        return known
+    if any(c.isalpha() for c in text):
+        moment = read_moment(" ".join(_text_of_time(text).split()))
+        if moment is not None:
+            return moment
+    if "_" in text or "base" in text:
+        based = _BASED.fullmatch(re.sub(r"[\s,]|\\\\", "", plain_text(text)))
+        if based is not None:
+            return _based(based)
+    return None
+
+
+def _text_of_time(text: str) -> str:
+    """Return ``text`` without the commands around words."""
+    return re.sub(r"\\(?:text|mbox|mathrm|textbf|boxed|fbox)\s*\{|[{}]|\\[,;:! ]|~", " ", text)
+
+
+def _based(match: re.Match[str]) -> Value | None:
+    named = match["base"]
+    base = int(named) if named.isdigit() else SMALL.get(named, 0)
+    digits = match["digits"].upper()
+    if not 2 <= base <= 36 or not any(c.isdigit() for c in digits):
+        return None
+    if any(int(c) >= base for c in digits if c.isdigit()) or (base < 11 and not _NUMERALS(digits)):
+        return None
+    return Based(match["sign"] + (digits.lstrip("0") or "0"), base)
 
 
 def _domain(match: re.Match[str]) -> str:
@@ -94,7 +142,7 @@ def _without_label(text: str) -> str:
 def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
     """Return ``value`` and what else its text may mean: "5:45" a time, "70,110" a list."""
     if isinstance(value, Ratio) and len(value.parts) in (2, 3):
-        moment = read_moment(plain_text_for_time(cleaned))
+        moment = read_moment(_text_of_time(cleaned))
         return (value,) if moment is None else (value, moment)
     if isinstance(value, Num):
         match = _LIST.fullmatch(cleaned)
