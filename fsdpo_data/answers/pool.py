@@ -181,10 +181,7 @@ def grade_all(
 def pooled(make: Callable[[], Grader], pairs: int, workers: int | None = None) -> Iterator[Grader]:
     """Give a grader for so many pairs: in this process if they are few, else in several.
 
-    Args:
-        make: Makes the grader; must be importable in other processes.
-        pairs: What there is to grade.
-        workers: Processes; the cores at hand if None.
+    ``make`` must be importable in other processes; without ``workers``, each core gets one.
     """
     workers = workers or len(os.sched_getaffinity(0))
     if workers == 1 or pairs < WORTH_A_POOL:

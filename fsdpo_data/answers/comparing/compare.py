@@ -44,12 +44,7 @@ _STATEMENTS = (Relation, Member, Join, Builder)
 
 
 class Comparison:
-    """Compares one gold with one answer within one budget.
-
-    Args:
-        budget: Counts operations.
-        tolerance: Relative error that numbers may have, or None.
-    """
+    """Compares one gold with one answer within one budget."""
 
     def __init__(self, budget: Budget, tolerance: float | None = None) -> None:
         self.budget = budget
@@ -185,7 +180,9 @@ class Comparison:
         if left in _ORDERED or right in _ORDERED:
             if not _brackets_agree(left, right, len(gold.items)):
                 return False
-            return self._in_order(gold.items, _in_order_of_names(answer.items))
+            named = relations.assignments(answer)
+            values = tuple(named[name] for name in sorted(named))  # "y = 2, x = 1" for (1, 2)
+            return self._in_order(gold.items, values or answer.items)
         names = relations.assignments(gold), relations.assignments(answer)
         if names[0] and names[1] and names[0].keys() == names[1].keys():
             return all(self.same(value, names[1][name]) for name, value in names[0].items())
@@ -356,11 +353,3 @@ def _values(items: Items) -> tuple[Value, ...]:
         said = relations.assigned(item)
         found.extend(both_values(item if said is None else said[-1]))
     return tuple(found)
-
-
-def _in_order_of_names(items: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Return the values of ``y = 2, x = 1`` in the order of the names, other values as is."""
-    named = relations.assignments(Items("", items))
-    if not named:
-        return items
-    return tuple(named[name] for name in sorted(named))

@@ -33,12 +33,7 @@ class Undefined(ArithmeticError):
 
 
 class Residues:
-    """Evaluates trees modulo one prime at one point.
-
-    Args:
-        prime: The modulus.
-        point: Which of the fixed points the symbols take.
-        budget: Counts operations.
+    """Evaluates trees modulo one prime, with symbols at one of the fixed points.
 
     Attributes:
         exact: Whether everything so far was a rational function.

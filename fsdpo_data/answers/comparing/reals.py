@@ -144,14 +144,7 @@ def _without_unit(value: Value) -> tuple[Value, Unit | None]:
 def _interval(
     low: Node, high: Node, closed: bool | tuple[bool, bool], budget: Budget
 ) -> tuple[Cut, ...]:
-    """Return the cuts of an interval, none if it is empty.
-
-    Args:
-        low: Its left end.
-        high: Its right end.
-        closed: Whether its ends belong to it, both of them or each.
-        budget: Counts operations.
-    """
+    """Return the cuts of an interval, none if it is empty; its ends are closed both, or each."""
     low_closed, high_closed = closed if isinstance(closed, tuple) else (closed, closed)
     left, right = _cut(low, not low_closed, budget), _cut(high, high_closed, budget)
     if _equal(left.key, right.key):

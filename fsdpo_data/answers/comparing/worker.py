@@ -11,79 +11,65 @@ import resource
 import sys
 from typing import Any
 
+import sympy
+
 #: Bytes of memory it may have, and processor seconds for all its questions.
 MEMORY = 1 << 30
+
+_CIRCULAR = ("sin", "cos", "tan", "cot", "sec", "csc")
+
+
+_TRIG = tuple(a + name + h for a in ("", "a") for name in _CIRCULAR for h in ("", "h"))
+#: What each function of ours makes.
+_MAKERS: dict[str, Any] = {name: getattr(sympy, name) for name in _TRIG} | {
+    "Add": sympy.Add, "Mul": sympy.Mul, "Div": lambda a, b: a / b, "Pow": sympy.Pow,
+    "root": lambda a, b: a ** (1 / b), "abs": sympy.Abs, "ln": sympy.log,
+    "log": lambda a, base=10: sympy.log(a, base), "lg": lambda a: sympy.log(a, 10),
+    "factorial": sympy.factorial, "binom": sympy.binomial, "factorial2": sympy.factorial2,
+    "deg": lambda a: a * sympy.pi / 180, "floor": sympy.floor, "ceil": sympy.ceiling,
+    "sgn": sympy.sign, "max": sympy.Max, "min": sympy.Min,
+}  # fmt: skip
+_CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "inf": sympy.oo}
+_OPERATORS = {"sum": sympy.Sum, "prod": sympy.Product, "int": sympy.Integral, "lim": sympy.Limit}
 
 
 def equal(left: list[Any], right: list[Any]) -> bool:
     """Whether two encoded expressions are equal, by everything that sympy knows."""
-    import sympy
-
     difference = (built(left) - built(right)).doit()
-    if difference.has(sympy.Sum, sympy.Product, sympy.Integral, sympy.Limit):
+    if difference.has(*_OPERATORS.values()):
         difference = sympy.simplify(difference)
     return bool(difference == 0 or sympy.simplify(difference) == 0)
 
 
 def built(node: list[Any]) -> Any:
     """Build the sympy expression of an encoded one."""
-    import sympy
-
     name, *parts = node
     if name == "Num":
         return sympy.Rational(*parts)
     if name == "Sym":
         whole = parts[0] in ("n", "m", "k") or parts[0].startswith("#")
-        return (
-            sympy.Symbol(parts[0], integer=True, positive=True)
-            if whole
-            else sympy.Symbol(parts[0], positive=True)
-        )
+        return sympy.Symbol(parts[0], positive=True, integer=whole or None)
     if name == "Const":
-        return {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "inf": sympy.oo}[parts[0]]
-    if name in ("sum", "prod", "int", "lim"):
+        return _CONSTANTS[parts[0]]
+    if name in _OPERATORS:
         return _operator(name, parts)
-    arguments = [built(part) for part in parts]
-    makers: dict[str, Any] = {
-        "Add": sympy.Add, "Mul": sympy.Mul, "Div": lambda a, b: a / b, "Pow": sympy.Pow,
-        "root": lambda a, b: a ** (1 / b), "abs": sympy.Abs, "ln": sympy.log, "log": _log,
-        "lg": lambda a: sympy.log(a, 10), "factorial": sympy.factorial, "binom": sympy.binomial,
-        "factorial2": sympy.factorial2, "deg": lambda a: a * sympy.pi / 180,
-        "floor": sympy.floor, "ceil": sympy.ceiling, "sgn": sympy.sign,
-        "max": sympy.Max, "min": sympy.Min,
-    }  # fmt: skip
-    for function in ("sin", "cos", "tan", "cot", "sec", "csc"):
-        for end in ("", "h"):
-            makers[function + end] = getattr(sympy, function + end)
-            makers["a" + function + end] = getattr(sympy, "a" + function + end)
-    return makers[name](*arguments)
-
-
-def _log(argument: Any, base: Any = 10) -> Any:
-    import sympy
-
-    return sympy.log(argument, base)
+    return _MAKERS[name](*map(built, parts))
 
 
 def _operator(name: str, parts: list[Any]) -> Any:
     """Build a sum, product, integral or limit over its bound variable."""
-    import sympy
-
-    *ends, body = (built(part) for part in parts[1:])
+    *ends, body = map(built, parts[1:])
     listed = name in ("sum", "prod")
     variable = sympy.Dummy(integer=True) if listed else sympy.Dummy(real=True)
     body = body.xreplace({built(parts[0]): variable})
     if name == "lim":
         return sympy.Limit(body, variable, ends[0])
-    made = {"sum": sympy.Sum, "prod": sympy.Product, "int": sympy.Integral}[name]
-    return made(body, (variable, *ends))
+    return _OPERATORS[name](body, (variable, *ends))
 
 
 def main() -> None:
     """Answer questions, one a line, until there are no more."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    import sympy  # noqa: F401
-
     print(end="0", flush=True)
     for line in sys.stdin:
         try:

@@ -43,12 +43,7 @@ def goes_on(text: str) -> bool:
 
 
 def is_supposed(before: str, marker: str) -> bool:
-    """Whether an announced answer is one of another problem, or a guess that was dropped.
-
-    Args:
-        before: The text in front of the marker, from the start of its line.
-        marker: The words that announce it.
-    """
+    """Whether an announced answer is one of another problem, or a guess that was dropped."""
     would = "would" in marker.lower() and _SUPPOSES.search(before) is not None
     return would or _TENTATIVE.search(before) is not None
 

@@ -130,15 +130,10 @@ def _end_of(response: str) -> str:
         far = max(response.rfind("\\boxed"), response.rfind("\\fbox"))
         if far >= 0:
             text = response[far : far + TAIL]
-    return _first_turn(text).rstrip()
-
-
-def _first_turn(text: str) -> str:
-    """Cut a text at the first token that ends a turn, unless nothing comes before it."""
-    if "</s>" not in text and "<|" not in text and "<｜" not in text:
-        return text
-    ends = [text.find(token) for token in _END_TOKENS]
-    return text[: min((end for end in ends if text[: max(end, 0)].strip()), default=len(text))]
+    if "</s>" in text or "<|" in text or "<｜" in text:  # unless nothing comes before it
+        ends = [text.find(token) for token in _END_TOKENS]
+        text = text[: min((end for end in ends if text[: max(end, 0)].strip()), default=None)]
+    return text.rstrip()
 
 
 def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:

@@ -160,12 +160,7 @@ def _sentences(text: str, lines: int = 40) -> Iterator[str]:
 
 
 def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
-    """Return the answer that a text without markers gives, and by which rule.
-
-    Args:
-        text: The response.
-        sentence: Its ``last_sentence``.
-    """
+    """Return the answer that a text without markers gives, and by which rule."""
     stripped = text.strip()
     if _NOTHING.fullmatch(stripped):
         return None, "none"

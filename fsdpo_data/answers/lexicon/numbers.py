@@ -103,12 +103,9 @@ def agree(left: Num, right: Num) -> bool:
 
 
 def stands_for(shown: Num, value: Fraction, exact: bool) -> bool:
-    """Whether the decimal ``shown`` is ``value`` rounded or cut to the digits it shows.
+    """Whether a decimal is ``value`` rounded or cut to its digits.
 
-    Args:
-        shown: The decimal.
-        value: What it may stand for.
-        exact: Whether ``value`` is written exactly, not as another decimal.
+    ``exact`` says that the value is written exactly, not as another decimal.
     """
     if shown.places is None:
         return False
@@ -147,10 +144,7 @@ def _recurs(value: Fraction) -> bool:
 def rounds_to(number: Fraction, gold: Num, relative: Fraction) -> bool:
     """The tolerant rule: ``number`` rounds to the gold at its digits, or is close relatively.
 
-    Args:
-        number: The value to judge.
-        gold: The gold with the digits it shows; an exact gold shows all its digits.
-        relative: Largest relative error accepted.
+    An exact gold shows all its digits.
     """
     if gold.places is not None and abs(number - gold.value) <= last_place(gold) / 2:
         return True

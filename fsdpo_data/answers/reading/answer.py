@@ -19,11 +19,7 @@ _SPACE = re.compile(r"(?<=[A-Za-z0-9.])\s+(?=[A-Za-z0-9.])|\s+|\\[!]|\\(?:left|r
 
 
 class Answer:
-    """One bare answer; a gold is one, too.
-
-    Args:
-        text: The answer as it was written.
-    """
+    """One bare answer; a gold is one, too."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -30,6 +30,7 @@ from fsdpo_data.answers.tree import (
     multiply,
     negate,
     rebuild,
+    spread,
 )
 
 _CLOSERS = {"(": (")", "]"), "[": ("]", ")", "["), "]": ("[", "]"), "langle": ("rangle",)}
@@ -250,7 +251,12 @@ class CommandParser(NameParser):
             self.expect("|")
             return Call("abs", (inner,))
         if opener == "{":
-            return self._braced()
+            if self.sign() == "}":
+                raise Unreadable("an empty group")
+            group = self.inside(bars_close=False)
+            self.expect("}")
+            unbracketed = isinstance(group, Items) and not group.brackets
+            return Items("{}", spread(group)) if unbracketed else group
         if opener == "_":
             return self._choose()
         if opener not in _CLOSERS:
@@ -269,13 +275,6 @@ class CommandParser(NameParser):
             raise Unreadable("a subscript of nothing")
         self.at += 2
         return Call("binom", (top, self.script()))
-
-    def _braced(self) -> Value:
-        inner = self.inside(bars_close=False)
-        self.expect("}")
-        if isinstance(inner, Items) and not inner.brackets:
-            return Items("{}", inner.items)
-        return inner
 
     def inside(self, bars_close: bool) -> Value:
         """Read what stands in brackets in which ``|`` closes, or not."""

@@ -15,12 +15,7 @@ MAX_NODES = 2_000
 
 
 class Cursor:
-    """Walks over tokens.
-
-    Args:
-        tokens: What to read.
-        letter_units: Whether a letter such as ``m`` after a number is a unit.
-    """
+    """Walks over tokens; with ``letter_units``, an m after a number is a unit."""
 
     def __init__(self, tokens: list[Token], letter_units: bool = False) -> None:
         self.tokens = tokens

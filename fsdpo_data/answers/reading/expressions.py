@@ -93,7 +93,8 @@ class ExpressionParser(CommandParser):
                 self.sign() in ("/", "div") and self.word(1) not in ("", "x") and self.unit_ahead(1)
             ):
                 break
-            elif self.accept("/", "div") or self._accept_words("out", "of"):
+            elif self.accept("/", "div") or (self.word(1) == "of" and self.accept_word("out")):
+                self.accept_word("of")
                 divisors.append(as_node(self.factor()))
             elif self._accept_mod():
                 factors = [remainder(multiply(factors), as_node(self.factor()))]
@@ -105,12 +106,6 @@ class ExpressionParser(CommandParser):
                 break
         product = multiply(factors)
         return divide(product, multiply(divisors)) if divisors else product
-
-    def _accept_words(self, *words: str) -> bool:
-        if any(self.word(ahead) != word for ahead, word in enumerate(words)):
-            return False
-        self.at += len(words)
-        return True
 
     def _accept_mod(self) -> bool:
         """Step over the word of "5 mod 3", a remainder; in a congruence it names the modulus."""

@@ -27,6 +27,7 @@ _WRAPPER = re.compile(
 )
 _SPACING = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
 _PLAIN = re.compile(r"\\?[A-Za-z]+|\d+(?:\.\d+)?|[^\sA-Za-z\d]")
+_PLURAL = re.compile(r"(?<=...)(?<!s)s$")
 _IGNORED = frozenset("'\"().,;:{}$!?*`[]")
 _FILLERS = names("the a an is are was were it they their its both there on due")
 
@@ -67,15 +68,11 @@ def plain_words(text: str) -> tuple[str, ...]:
         for word, following in zip(words, [*words[1:], ""], strict=False)
         if word.lower() not in _FILLERS or (word == "A" and len(following) < 2)
     ]
-    stems = tuple(_stem(word.lower()) for word in kept or words)
+    stems = tuple(
+        "equal" if word == "same" else _PLURAL.sub("", word)
+        for word in map(str.lower, kept or words)
+    )
     return ("neither",) if stems[:1] == ("neither",) and "nor" in stems else stems
-
-
-def _stem(word: str) -> str:
-    """Drop the plural of a longer word."""
-    if len(word) > 3 and word.endswith("s") and not word.endswith("ss"):
-        return word[:-1]
-    return "equal" if word == "same" else word
 
 
 _BY_WORDS = {
@@ -119,6 +116,7 @@ _CHOICE = re.compile(
     r"(?P<open>\()? ?(?P<letter>[A-Za-z]) ?(?P<close>\))?(?P<stop>[.:)]?)(?P<rest>.*)",
     re.S | re.I,
 )
+_LETTER = re.compile(r"[(). ]*([A-Z])[(). ]*")
 _ROMAN = re.compile("[IVX]{2,}")
 _LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:[\s,;&()]|and)*[A-Z]\)?)*")
 
@@ -129,24 +127,21 @@ def plain_text(text: str) -> str:
 
 
 def same_words(left: str, right: str, *are_text: bool) -> bool:
-    """Compare as words: choices, lists of choices, names.
+    """Compare two plain texts as words: choices, lists of choices, names.
 
-    Args:
-        left: The gold's ``plain_text``.
-        right: The answer's.
-        are_text: Whether each could be read as words only.
+    ``are_text`` says of each whether it could be read as words only.
     """
     if len(left) > MAX_WORDS_LENGTH or len(right) > MAX_WORDS_LENGTH:
         return False
-    choice = choice_letter(left)
-    if choice and choice == _chosen(right):
+    choice = _LETTER.fullmatch(left)
+    if choice and choice[1] == _chosen(right):
         return True
     if _SPACES.sub("", left) == _SPACES.sub("", right) and "=" in left and "\\" not in left:
         return True
     if _ROMAN.fullmatch(left) and left == right.upper():
         return True
     if _LETTERS.fullmatch(left) and _LETTERS.fullmatch(right):
-        if _separated(left) or _separated(right):
+        if not (left.isalpha() and right.isalpha()):
             return bool(_letter_set(left)) and _letter_set(left) == _letter_set(right)
         return left == right
     if not any(are_text):
@@ -204,12 +199,6 @@ _SIGNS = re.compile(r"[\[\]<>=^_\\+*|]|\([^)]*$|^[^(]*\)")
 _NAMED = re.compile(r"[A-Z][a-z]{2,} (?:[A-Z]|[IVX]+|\d{1,2})")
 
 
-def choice_letter(text: str) -> str:
-    """Return the letter if ``text`` is a choice such as "(C)"."""
-    bare = text.strip("(). ")
-    return bare if len(bare) == 1 and bare.isascii() and bare.isupper() else ""
-
-
 def _chosen(text: str) -> str:
     """Return the letter that an answer chooses: "(C) 42", "option C", "c)"."""
     match = _CHOICE.fullmatch(text)
@@ -224,10 +213,6 @@ def _chosen(text: str) -> str:
     if re.search(r"\([A-Z]\)|^[A-Z][.)]|\b(?:or|and) [A-Z]\b", rest):
         return ""
     return letter.upper()
-
-
-def _separated(text: str) -> bool:
-    return not text.isalpha()
 
 
 def _letter_set(text: str) -> frozenset[str]:

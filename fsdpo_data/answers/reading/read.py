@@ -66,12 +66,7 @@ def read(text: str) -> Value:
 
 
 def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
-    """Read the result of ``clean``.
-
-    Args:
-        cleaned: The answer in plain ASCII LaTeX.
-        letter_units: Whether a letter such as ``m`` after a number is a unit.
-    """
+    """Read the result of ``clean``; with ``letter_units``, an m after a number is a unit."""
     if len(cleaned) > MAX_READ:
         return Text((cleaned,))
     value = _read_special(cleaned)
@@ -82,7 +77,8 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
     left_out = reals_except(cleaned)
     if left_out is not None:
         cleaned = f"\\mathbb{{R}} \\setminus \\{{ {left_out} \\}}"
-    for part in (cleaned, _without_label(cleaned)):
+    label = _LABEL.fullmatch(plain_text(cleaned) if len(cleaned) < MAX_LABELLED else "")
+    for part in (cleaned, label[1].strip() if label else ""):
         try:
             if part:
                 return AnswerParser(tokenize(spell_relations(part)), letter_units).answer()
@@ -131,12 +127,6 @@ def _domain(match: re.Match[str]) -> str:
     numbers = match["set"] or match["set2"] or "Z"
     name = match["name"] or match["name3"]
     return f" , {name} \\in \\mathbb{{{numbers}}}{(match['part'] or '').strip()}"
-
-
-def _without_label(text: str) -> str:
-    """Return what follows the words that name a value, "" if there are none."""
-    match = _LABEL.fullmatch(plain_text(text) if len(text) < MAX_LABELLED else "")
-    return match[1].strip() if match else ""
 
 
 def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:

@@ -176,16 +176,10 @@ class AnswerParser(QuantityParser):
 
     def bracket(self, opener: str) -> Value:
         """Read what stands in brackets; set braces hold a list or a set-builder."""
-        if opener == "lset":
+        builder = opener == "{" and self.peek().kind == "let" and self.sign(1) in ("|", ":")
+        if opener == "lset" or builder:  # "{x | x > 2}" has no backslashes
             return self._set()
         return super().bracket(opener)
-
-    def _braced(self) -> Value:
-        if self.sign() == "}":
-            raise Unreadable("an empty group")
-        if self.peek().kind == "let" and self.sign(1) in ("|", ":"):
-            return self._set()  # "{x | x > 2}" without backslashes
-        return super()._braced()
 
     def _set(self) -> Value:
         """Read ``{1, 2}`` or ``{x | x > 2}``."""
