@@ -15,29 +15,26 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
+_REASONS = {
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is used up; free some space",
+    errno.EROFS: "the file system is read-only; choose another `out`",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "permission denied; choose another `out`"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "a file is in the way; choose another `out`"),
+}
+
+
 @contextlib.contextmanager
-def explained(path: Path, *, saved: int) -> Iterator[None]:
+def explained(path: Path, *, saved: int = 0) -> Iterator[None]:
     """Turn an operating-system error under ``path`` into a message with a way out."""
-    reasons = {
-        errno.ENOSPC: "the disk is full; free some space",
-        errno.EDQUOT: "the disk quota is used up; free some space",
-        errno.EROFS: "the file system is read-only; choose another `out`",
-        errno.EACCES: "permission denied; choose another `out`",
-        errno.EPERM: "permission denied; choose another `out`",
-        errno.ENOTDIR: "a file is in the way; choose another `out`",
-        errno.EEXIST: "a file is in the way; choose another `out`",
-    }
     try:
         yield
     except StoreError:
         raise
     except OSError as error:
-        reason = reasons.get(error.errno or 0, error.strerror or str(error))
-        kept = (
-            f" {saved} problems are safe there; then run again with `resume=True`."
-            if saved
-            else "."
-        )
+        reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
+        safe = f" {saved} problems are safe there; then run again with `resume=True`."
+        kept = safe if saved else "."
         raise StoreError(f"Cannot write to {error.filename or path}: {reason}{kept}") from error
 
 

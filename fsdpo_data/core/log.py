@@ -47,12 +47,12 @@ class LineFile:
         Raises:
             StoreError: if the file cannot be written.
         """
-        with explained(path.parent, saved=0):
+        with explained(path.parent):
             # Unbuffered: what a full disk refused must not be tried again when it is closed.
             file = path.open("ab", buffering=0)
         with file:
             lines = cls(path, file)
-            with explained(path.parent, saved=0):
+            with explained(path.parent):
                 end = 0
                 for name, length in indexed(path, key):
                     if name is None:

@@ -99,9 +99,9 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
     """Spell an Arrow type as ``datasets`` spells it in a card."""
     import pyarrow as pa
 
-    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+    if pa.types.is_list(kind):
+        if not pa.types.is_struct(kind.value_type):
+            return {"list": _feature(kind.value_type)["dtype"]}
         fields = kind.value_type.fields
         return {"list": [{"name": each.name, **_feature(each.type)} for each in fields]}
-    if pa.types.is_list(kind):
-        return {"list": _feature(kind.value_type)["dtype"]}
     return {"dtype": {"float": "float32", "bool": "bool"}.get(str(kind), str(kind))}

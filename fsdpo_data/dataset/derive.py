@@ -280,7 +280,7 @@ def copy_file(file: Path, target: Path) -> None:
     Raises:
         StoreError: if the disk fails.
     """
-    with explained(target.parent, saved=0):
+    with explained(target.parent):
         target.parent.mkdir(exist_ok=True)
         with file.open("rb") as source, whole(target) as copy:
             shutil.copyfileobj(source, copy)

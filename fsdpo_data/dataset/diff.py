@@ -75,15 +75,16 @@ def diff(first: Path, second: Path) -> dict[str, Difference]:
 
 
 def _difference(config: str, first: Sequence[Path], second: Sequence[Path]) -> Difference:
-    changes = list(_CHANGES[config])
     old, new = (_hashed(files, config) for files in (first, second))
     both = old.join(new, on="id", suffix="_new")
-    differs = [int((both[change] != both[f"{change}_new"]).sum()) for change in changes]
     return Difference(
         added=new.height - both.height,
         removed=old.height - both.height,
         kept=both.height,
-        changed=dict(zip(changes, differs, strict=True)),
+        changed={
+            change: int((both[change] != both[f"{change}_new"]).sum())
+            for change in _CHANGES[config]
+        },
     )
 
 

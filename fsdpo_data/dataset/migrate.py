@@ -45,12 +45,12 @@ def migrate(
     if out.exists():
         raise InputError("it exists already. Choose a new directory.", field="out", value=out)
     draft = out.with_name(f".{out.name}.partial")
-    with explained(out, saved=0):
+    with explained(out):
         shutil.rmtree(draft, ignore_errors=True)
         shutil.copytree(root, draft)
     for step in range(version, target):
         migrations[step](draft)
     validate(draft)
-    with explained(out, saved=0):
+    with explained(out):
         draft.rename(out)
     return version

@@ -107,7 +107,7 @@ def claim(path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[No
         RunMismatch: if the directory holds a run and ``resume`` is off, or its config differs.
         StoreError: if the directory cannot be written or another process is writing to it.
     """
-    with explained(path, saved=0):
+    with explained(path):
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / ".lock").open("ab")
     with lock:

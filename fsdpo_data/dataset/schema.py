@@ -80,7 +80,7 @@ def write_parquet(table: pa.Table, target: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with explained(target.parent, saved=0):
+    with explained(target.parent):
         # In memory first: where a disk is full, Arrow's own files abort the process.
         written = pa.BufferOutputStream()
         pq.write_table(

@@ -53,7 +53,7 @@ def export(root: Path, name: str, out: Path) -> Exported:
     rows = _converted(_rows(root, manifest, form.config), form, found.left_out)
     if name == "trl-sft":
         rows = distinct(rows)
-    with explained(out, saved=0):
+    with explained(out):
         out.mkdir(parents=True, exist_ok=True)
         for path, value in form.extra.items():
             write_atomic(out / path, json.dumps(value, indent=2).encode() + b"\n")

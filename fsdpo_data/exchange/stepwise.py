@@ -194,7 +194,7 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
     if out.suffix != ".jsonl" or out.exists():
         raise InputError("expected a new file ending in .jsonl.", field="out", value=out)
     style, found = get_template(template), Imported()
-    with explained(out.parent, saved=0):
+    with explained(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
         with whole(out) as file:
             for record in read_records(source):

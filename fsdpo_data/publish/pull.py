@@ -33,7 +33,7 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
         raise InputError(f"{text!r} is no dataset on the Hub: expected org/name or org/name@tag.")
     commit = resolve_commit(repo)
     partial = out.with_name(f".{out.name}.partial")
-    with explained(out, saved=0):
+    with explained(out):
         partial.mkdir(parents=True, exist_ok=True)
     try:
         _fetch(repo, MANIFEST, commit, partial)
@@ -55,7 +55,7 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
     _fetch(repo, "README.md", commit, partial)
     progress.phase("validate", 1)
     validate(partial)
-    with explained(out, saved=0):
+    with explained(out):
         shutil.rmtree(partial / ".cache")
         partial.rename(out)
     progress.advance(1)

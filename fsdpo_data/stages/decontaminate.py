@@ -282,6 +282,6 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Cont
 
 def _write(target: str | Path, text: str) -> None:
     path = Path(target)
-    with explained(path.parent, saved=0):
+    with explained(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text.encode())

@@ -61,15 +61,7 @@ class MergeOptions(Options):
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """A finished shard on disk.
-
-    Attributes:
-        path: Its directory.
-        job: Which shard.
-        command: What made it.
-        options: The options of that command.
-        config: What it is a shard of.
-    """
+    """A finished shard on disk: which one, what made it, and what it is a shard of."""
 
     path: Path
     job: JobShard
@@ -92,13 +84,11 @@ def run_shard(options: ShardedOptions, progress: Progress) -> Path:
         source, stage = Path(options.data), options.stage()
         derive_shard(source, out, stage, job, resume=options.resume, progress=progress)
     command = next(name for name, kind in _KINDS.items() if kind is type(options))
-    given = {
-        key: value
-        for key, value in asdict(options).items()
-        if key not in ("out", "shard", "resume")
-    }
+    given = asdict(options)
+    for of_this_job in ("out", "shard", "resume"):
+        del given[of_this_job]
     told = {"shard": str(job), "command": command, "options": given}
-    with explained(out, saved=0):
+    with explained(out):
         write_atomic(out / SHARD, json.dumps(told, indent=2, default=str).encode() + b"\n")
     return out
 
@@ -188,7 +178,7 @@ def _append(source: Path, target: Path) -> None:
     def key(record: dict[str, Any]) -> str | None:
         return str(record["problem_id"])
 
-    with explained(target.parent, saved=0):
+    with explained(target.parent):
         target.parent.mkdir(exist_ok=True)
     with LineFile.open(target, key) as lines, source.open("rb") as file:
         block: dict[str, bytes] = {}

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 CHUNK = 4096
 
 
+@dataclass
 class ScoreStage(Stage):
     """Writes ``step_rewards``.
 
-    Args:
+    Attributes:
         prm: The process reward model, as resolved.
         engine: What runs it, and in which precision; part of the dataset's spec.
         make_scorer: Called only if solutions are owed: loading a model is slow.
@@ -40,17 +41,14 @@ class ScoreStage(Stage):
 
     name = "score"
 
-    def __init__(
-        self, prm: ModelRef, engine: Mapping[str, str], make_scorer: Callable[[], Scorer]
-    ) -> None:
-        self._prm = prm
-        self._engine = engine
-        self._make_scorer = make_scorer
-        self._scorer: Scorer | None = None
+    prm: ModelRef
+    engine: Mapping[str, str]
+    make_scorer: Callable[[], Scorer]
+    _scorer: Scorer | None = None
 
     def spec(self) -> Mapping[str, Any]:
         """Return which model scores, and how it is run."""
-        return {"prm": asdict(self._prm), "engine": dict(self._engine)}
+        return {"prm": asdict(self.prm), "engine": dict(self.engine)}
 
     def run_shard(self, draft: Draft, shard: JobShard) -> None:
         """Score some of the files of solutions.
@@ -66,9 +64,8 @@ class ScoreStage(Stage):
                 field="ScoreOptions.shard",
                 value=str(shard),
             )
-        draft.rewrite(
-            "solutions", "score", partial(self._rewarded, draft), advance=False, shard=shard
-        )
+        change = partial(self._rewarded, draft)
+        draft.rewrite("solutions", "score", change, advance=False, shard=shard)
 
     def run(self, draft: Draft) -> None:
         """Score every file of solutions; pairs made of other rewards are left out."""
@@ -82,8 +79,7 @@ class ScoreStage(Stage):
     def _rewarded(self, draft: Draft, table: pa.Table) -> pa.Table:
         import pyarrow as pa
 
-        if self._scorer is None:
-            self._scorer = self._make_scorer()
+        self._scorer = self._scorer or self.make_scorer()
         rewards: list[list[float] | None] = []
         columns = table.select(["prompt", "completions"])
         for start in range(0, table.num_rows, CHUNK):
@@ -98,48 +94,42 @@ class ScoreStage(Stage):
 
 
 def reward_statistics(files: list[Path]) -> Rewards:
-    """Describe the rewards in files of solutions.
+    """Describe the rewards in files of solutions; unscored ones are longer than the model reads.
 
-    Returns:
-        ``scored`` solutions, ``unscored`` ones (longer than the model reads), mean rewards of
-        correct and incorrect solutions, and by the mean and the min of the steps the chance that a
-        correct solution ranks above an incorrect one of the same problem.
+    The ranking, by the mean and the min of the steps, is the chance that a correct solution stands
+    above an incorrect one of the same problem.
     """
     import polars as pl
 
-    solutions = scan(files).select(
-        "problem_id",
-        "outcome",
-        n_rewards=pl.col("step_rewards").list.len(),
-        mean=aggregated("step_rewards", "mean"),
-        min=aggregated("step_rewards", "min"),
+    rows = (
+        scan(files)
+        .select(
+            "problem_id",
+            "outcome",
+            n_rewards=pl.col("step_rewards").list.len(),
+            mean=aggregated("step_rewards", "mean"),
+            min=aggregated("step_rewards", "min"),
+        )
+        .collect()
     )
-    rows = solutions.collect()
     graded = rows.filter((pl.col("n_rewards") > 0) & pl.col("outcome").is_in(GRADED))
-    right = (graded["outcome"] == "correct").to_list()
-    rankings = {
-        how: ranking_auc(graded["problem_id"].to_list(), graded[how].to_list(), right)
-        for how in ("mean", "min")
-    }
-    means = graded.group_by(pl.col("outcome") == "correct").agg(pl.col("mean").mean())
-    by_outcome = dict(means.iter_rows())
+    right = graded["outcome"] == "correct"
+    problems, flags = graded["problem_id"].to_list(), right.to_list()
+    ranked = {}
+    for how in ("mean", "min"):
+        found = ranking_auc(problems, graded[how].to_list(), flags)
+        interval = [round(bound, 4) for bound in found.ci95] if found.ci95 else None
+        ranked[how] = Ranked(value=_rounded(found.value), problems=found.problems, ci95=interval)
     return Rewards(
         scored=rows["n_rewards"].count(),
         unscored=rows["n_rewards"].null_count(),
-        mean_correct=_rounded(by_outcome.get(True)),
-        mean_incorrect=_rounded(by_outcome.get(False)),
-        ranking_auc={
-            how: Ranked(
-                value=_rounded(found.value),
-                problems=found.problems,
-                ci95=[round(bound, 4) for bound in found.ci95] if found.ci95 else None,
-            )
-            for how, found in rankings.items()
-        },
+        mean_correct=_rounded(graded.filter(right)["mean"].mean()),
+        mean_incorrect=_rounded(graded.filter(~right)["mean"].mean()),
+        ranking_auc=ranked,
     )
 
 
-def _rounded(value: float | None) -> float | None:
+def _rounded(value: Any) -> float | None:
     return None if value is None else round(value, 4)
 
 

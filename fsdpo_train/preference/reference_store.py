@@ -68,7 +68,7 @@ class ReferenceStore:
 
     def __init__(self, folder: Path, made_by: Mapping[str, str]) -> None:
         self.folder = folder
-        with explained(folder, saved=0):
+        with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
         header = folder / HEADER
         if not header.exists():
@@ -140,7 +140,7 @@ class ReferenceStore:
         body = io.BytesIO()
         table.write_parquet(body)
         data = body.getvalue()
-        with explained(self.folder, saved=0):
+        with explained(self.folder):
             write_atomic(self.folder / f"{sha256(data).hexdigest()[:_NAME]}.parquet", data)
 
     def _files(self) -> list[Path]:

@@ -33,7 +33,7 @@ def writing(folder: Path) -> Iterator[Path]:
     from safetensors import SafetensorError
 
     place = folder / WRITING
-    with explained(folder, saved=0):
+    with explained(folder):
         try:
             yield place
         except (RuntimeError, SafetensorError) as error:  # of torch, which hides the reason

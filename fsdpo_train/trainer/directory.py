@@ -34,7 +34,7 @@ def claimed(config: TrainConfig, identity: Mapping[str, str]) -> Iterator[None]:
         StoreError: if it cannot be written, or another process trains in it.
     """
     with ExitStack() as held:
-        with explained(config.out, saved=0):
+        with explained(config.out):
             config.out.mkdir(parents=True, exist_ok=True)
             if is_main_process():
                 _lock(config, held)
@@ -80,5 +80,5 @@ def _check(config: TrainConfig, identity: Mapping[str, str]) -> None:
 def write_state(config: TrainConfig, identity: Mapping[str, str]) -> None:
     """Make the directory this run's."""
     body = json.dumps(dict(identity), indent=2) + "\n"
-    with explained(config.out, saved=0):
+    with explained(config.out):
         write_atomic(config.out / f"{config.stage}.json", body.encode())

@@ -105,7 +105,7 @@ def _write_card(config: TrainConfig, identity: Mapping[str, str], report: Report
         manifest=read_manifest(config.data).plain() if sealed else None,
         processes=(world, local),
     )
-    with explained(config.out, saved=0):
+    with explained(config.out):
         write_atomic(config.out / "README.md", model_card(run).encode())
 
 

@@ -42,5 +42,5 @@ def write_report(
 
 def _write(file: Path, text: str) -> None:
     """Write a file whole or not at all; a lone surrogate in a name is no reason to fail."""
-    with explained(file, saved=0):
+    with explained(file):
         write_atomic(file, text.encode("utf-8", "backslashreplace"))

@@ -29,7 +29,7 @@ def test_a_full_disk_is_named_with_the_file_and_leaves_nothing(tmp_path: Path) -
         file = tmp_path / "out.parquet"
         with (
             pytest.raises(StoreError, match=f"Cannot write to {file}: the disk is full"),
-            explained(tmp_path, saved=0),
+            explained(tmp_path),
         ):
             write(file)
         assert not list(tmp_path.iterdir())
