@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,34 @@ def auc(scores: Sequence[float], right: Sequence[bool]) -> float | None:
         wrong_below += tied_wrong
         at = end
     return wins / (n_right * n_wrong)
+
+
+def auc_interval(
+    problems: Sequence[Hashable], scores: Sequence[float], right: Sequence[bool]
+) -> tuple[float, float] | None:
+    """Return a 95 % interval of :func:`auc`; problems are the independent units.
+
+    The variance is that of clustered placements (Obuchowski 1997); the interval is Wilson's at the
+    sample size that it stands for, as :func:`mean_interval`'s. None for fewer than two problems, or
+    where all items are of one kind.
+    """
+    area = auc(scores, right)
+    if area is None or len(set(problems)) < 2:
+        return None
+    above, below = (
+        sorted(s for s, good in zip(scores, right, strict=True) if good is kind)
+        for kind in (True, False)
+    )
+    parts: dict[Hashable, float] = defaultdict(float)
+    for problem, score, good in zip(problems, scores, right, strict=True):
+        others = below if good else above
+        under = (bisect_left(others, score) + bisect_right(others, score)) / (2 * len(others))
+        won = under if good else 1 - under
+        parts[problem] += (won - area) / (len(above) if good else len(below))
+    groups = [(area + len(parts) * part, 1.0) for part in parts.values()]
+    size = effective_size(groups, area * (1 - area), len(right))
+    low, high = wilson_interval(size * area, size) or (0.0, 1.0)
+    return low, high
 
 
 def ranking_auc(

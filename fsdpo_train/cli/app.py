@@ -35,6 +35,13 @@ def prm(config: PrmConfig) -> None:
     report = fsdpo_train.train_prm(config)
     _tell(f"{report.out}: {report.steps} steps, final loss {report.loss:.4f}")
     _tell(f"held out: {_numbers(report.held_out) or 'nothing'}")
+    if report.no_better_than_chance and report.auc_ci95:
+        low, high = report.auc_ci95
+        _tell(
+            f"warning: auc {report.held_out['auc']:.3f} [{low:.3f}, {high:.3f}] on held-out "
+            "problems: it tells right steps from wrong ones no better than chance. Train longer, "
+            "or on more problems, before its rewards are used."
+        )
 
 
 @command(app, DpoConfig, examples=_EXAMPLES["dpo"], launch=TRAIN)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fsdpo_data.core.statistics import auc, ranking_auc
+from fsdpo_data.core.statistics import auc, auc_interval, ranking_auc
 from fsdpo_data.engines.step_tokens import at_readouts
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.data import (
@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 
 #: Prefix of the held-out numbers in logs.
 HELD_OUT = "held_out"
-#: What is measured on held-out problems beside the loss.
-METRICS = ("accuracy", "auc", "ranking_auc")
+#: What is measured on held-out problems.
+METRICS = ("loss", "accuracy", "auc", "ranking_auc")
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,14 @@ class PrmReport(Report):
         counts: What it was trained on; see :class:`~fsdpo_train.prm.data.Prepared`.
         held_out: ``loss``, ``accuracy`` and ``auc`` over steps, ``ranking_auc`` of right over
             wrong solutions within a problem; empty if nothing was held out.
+        auc_ci95: 95 % interval of ``auc``, problems being the independent units; None if unknown.
+        no_better_than_chance: Whether that interval holds one half, or is below it.
     """
 
     counts: Counter[str]
     held_out: dict[str, float]
+    auc_ci95: tuple[float, float] | None
+    no_better_than_chance: bool
 
 
 def train_prm(config: PrmConfig) -> PrmReport:
@@ -77,10 +81,18 @@ def train_prm(config: PrmConfig) -> PrmReport:
         trainer = _trainer(config, arguments, model, tokenizer, data)
         run_trainer(trainer, config, identity)
         measured = trainer.evaluate(metric_key_prefix=HELD_OUT) if data.held_out else {}
-        prefixed = {name: f"{HELD_OUT}_{name}" for name in ("loss", *METRICS)}
-        held_out = {name: measured[key] for name, key in prefixed.items() if key in measured}
-        told = {**identity, **source.said}
-        return finish(PrmReport, trainer, config, told, counts=data.counts, held_out=held_out)
+        named = {name.removeprefix(f"{HELD_OUT}_"): value for name, value in measured.items()}
+        interval = (named["auc_low"], named["auc_high"]) if "auc_low" in named else None
+        return finish(
+            PrmReport,
+            trainer,
+            config,
+            {**identity, **source.said},
+            counts=data.counts,
+            held_out={name: named[name] for name in METRICS if name in named},
+            auc_ci95=interval,
+            no_better_than_chance=interval is not None and interval[0] <= 0.5,
+        )
 
 
 def _one_logit(architecture: Any) -> None:
@@ -152,9 +164,13 @@ def _metrics(
     rewards = 1 / (1 + np.exp(-logits.clip(-80, 80)))  # beyond that a reward shows no change
     means = [float(row[mask].mean()) for row, mask in zip(rewards, there, strict=True)]
     problems, right = zip(*((row["problem"], row["right"]) for row in rows), strict=True)
+    of_steps = np.repeat(problems, there.sum(-1)).tolist(), steps.tolist(), targets.tolist()
+    low, high = auc_interval(*of_steps) or (None, None)
     measured = {
         "accuracy": float(((steps >= 0) == targets).mean()),
-        "auc": auc(steps.tolist(), targets.tolist()),
+        "auc": auc(*of_steps[1:]),
+        "auc_low": low,
+        "auc_high": high,
         "ranking_auc": ranking_auc(problems, means, right).value,
     }
     return {name: value for name, value in measured.items() if value is not None}

@@ -393,3 +393,21 @@ def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "2 steps, final loss" in result.output and "ranking_auc" in result.output
     assert json.loads((tmp_path / "prm/prm.json").read_text())["reduce"] == "mean"
+
+
+@pytest.mark.parametrize("taught", [False, True])
+def test_rewards_no_better_than_chance_are_warned_of(
+    taught: bool, policy: Path, data: Path, tmp_path: Path
+) -> None:
+    from typer.testing import CliRunner
+
+    from fsdpo_train.cli.app import app
+
+    out = tmp_path / "prm"
+    learning = ["--lr", "3e-3", "--epochs", 8] if taught else ["--lr", "1e-9", "--max-steps", 1]
+    given = ["prm", data, "--out", out, "--model", policy, "--held-out", 0.3, "--grad-accum", 1]
+    said = CliRunner().invoke(app, [str(each) for each in (*given, *learning)]).output
+    card = (out / "README.md").read_text()
+    assert "The 95 % interval of `auc` is [" in card
+    assert ("no better than chance" in card) is not taught
+    assert ("warning: auc 0." in said and "no better than chance" in said) is not taught

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from fsdpo_data.core.statistics import auc, mean_interval, ranking_auc
+from fsdpo_data.core.statistics import auc, auc_interval, mean_interval, ranking_auc
 
 
 def test_auc_is_the_share_of_ordered_pairs() -> None:
@@ -63,3 +63,28 @@ def test_the_interval_of_a_mean_is_near_students_where_that_is_fine() -> None:
     found = mean_interval([(value, 1) for value in values], 50)
     assert found == pytest.approx((0.5 - 0.0282, 0.5 + 0.0282), abs=1e-3)
     assert mean_interval([]) is None
+
+
+def test_the_interval_of_a_pooled_auc_covers_it_though_steps_of_a_problem_are_alike() -> None:
+    def drawn(rng: random.Random, problems: int) -> tuple[list[int], list[float], list[bool]]:
+        rows = []
+        for problem in range(problems):
+            ease = rng.gauss(0, 1)
+            for _ in range(6):
+                good = rng.random() < 0.3 + 0.4 * (ease > 0)
+                rows.append((problem, ease + rng.gauss(0.8 * good, 1), good))
+        found, scores, right = map(list, zip(*rows, strict=True))
+        return found, scores, right
+
+    true = auc(*drawn(random.Random(0), 5000)[1:])
+    intervals = [auc_interval(*drawn(random.Random(seed), 30)) for seed in range(1, 301)]
+    assert all(0 <= low < high <= 1 for low, high in filter(None, intervals))
+    held = sum(low <= true <= high for low, high in filter(None, intervals)) / len(intervals)
+    assert 0.91 <= held <= 0.99
+
+
+def test_a_perfect_auc_on_few_problems_has_an_interval_and_one_problem_has_none() -> None:
+    low, high = auc_interval([1, 1, 2, 2], [0.9, 0.1, 0.8, 0.2], [True, False] * 2) or (1, 1)
+    assert low < 0.6 and high == 1
+    assert auc_interval([1, 1], [0.9, 0.1], [True, False]) is None
+    assert auc_interval([1, 2], [0.9, 0.1], [True, True]) is None
