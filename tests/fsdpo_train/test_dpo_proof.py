@@ -79,7 +79,7 @@ def test_published_pairs_train_to_the_losses_of_the_local_ones(
     folder: Path, tmp_path: Path
 ) -> None:
     dataset = paired_dataset(tmp_path, problems=6)
-    main = "import sys\nfrom {0} import main\nsys.argv = {1!r}\nmain()\n"
+    main = "import sys\nfrom {0}.cli.app import main\nsys.argv = {1!r}\nmain()\n"
     with running_hub() as hub:
         env = client_env(hub.url, tmp_path / "home", HF_TOKEN=TOKEN, PYTHONWARNINGS="default")
         push = main.format("fsdpo_data", ["fsdpo-data", "push", str(dataset), "o/r"])

@@ -79,9 +79,8 @@ def test_trl_trains_on_exports(
 def commands(hub: HubServer, home: Path, *listed: list[str]) -> None:
     """Run command lines, each in a fresh process of its own."""
     for module, *arguments in listed:
-        code = (
-            f"import sys; from {module}.cli import main; sys.argv = {[module, *arguments]}; main()"
-        )
+        argv = [module, *arguments]
+        code = f"import sys; from {module}.cli.app import main; sys.argv = {argv}; main()"
         env = client_env(hub.url, home, HF_TOKEN=TOKEN, OMP_NUM_THREADS="1")
         ran = run_client(code, {**env, "PYTHONWARNINGS": "default"})
         assert ran.returncode == 0, ran.stderr[-3000:]
@@ -101,7 +100,7 @@ def test_from_problems_to_training_on_what_was_published(hub: HubServer, tmp_pat
     built, prm, scored, pairs = (str(tmp_path / name) for name in ("a", "prm", "b", "c"))
     home = tmp_path / "home"
     build = f"build --limit 16 --samples 6 --max-tokens 160 --engine transformers --out {built}"
-    train = f"prm --data {built} --model tiny --batch-size 16 --held-out 0 --out {prm}"
+    train = f"prm {built} --model tiny --batch-size 16 --held-out 0 --out {prm}"
     commands(
         hub,
         home,

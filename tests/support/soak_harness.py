@@ -55,13 +55,15 @@ def _start(case: Case, inputs: Inputs, out: Path, kill: Moment | None = None) ->
     return ran
 
 
-def soak(case: Case, inputs: Inputs, folder: Path, minutes: float, seed: int) -> Counter[str]:
-    """Run cycles for so many minutes; tell of them on stderr."""
+def soak(
+    case: Case, inputs: Inputs, folder: Path, minutes: float, cycles: int, seed: int
+) -> Counter[str]:
+    """Run cycles for so many minutes, and so many at least; tell of them on stderr."""
     rng, out, total = random.Random(seed), folder / "soaked", Counter[str]()
     started = time.monotonic()
     whole = _start(case, inputs, out)
     first, seconds = digests(out), whole.seen["end"]
-    while not total["cycles"] or time.monotonic() - started < 60 * minutes:
+    while total["cycles"] < cycles or time.monotonic() - started < 60 * minutes:
         shutil.rmtree(out)
         total += cycle(case, inputs, out, seconds, rng)
         total["differing"] += digests(out) != first
@@ -74,6 +76,7 @@ def main() -> None:
     """Make the inputs, soak, and print the counts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--cycles", type=int, default=1, help="At least so many.")
     parser.add_argument("--problems", type=int, default=6000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -81,7 +84,7 @@ def main() -> None:
         inputs = Inputs(Path(name), options.problems)
         inputs.record("many", options.problems)
         case = all_cases(inputs)["build"]
-        total = soak(case, inputs, Path(name), options.minutes, options.seed)
+        total = soak(case, inputs, Path(name), options.minutes, options.cycles, options.seed)
         inputs.hub.stop()
     counts = {"cycles": 0, "kills": 0, **dict.fromkeys(FAULTS, 0), **total}
     print(", ".join(f"{count} {name}" for name, count in counts.items()))
