@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
+#: The file in the folder of a run that the process holds which works there.
+LOCK = ".lock"
+
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space",
     errno.EDQUOT: "the disk quota is used up; free some space",
@@ -36,6 +39,35 @@ def explained(path: Path, *, saved: int = 0) -> Iterator[None]:
         safe = f" {saved} problems are safe there; then run again with `resume=True`."
         kept = safe if saved else "."
         raise StoreError(f"Cannot write to {error.filename or path}: {reason}{kept}") from error
+
+
+@contextlib.contextmanager
+def held(folder: Path, doing: str = "writing to this run", *, alone: bool = True) -> Iterator[None]:
+    """Make a folder if it is missing, and keep other processes out of it meanwhile.
+
+    Args:
+        folder: The folder of a run, of whatever kind.
+        doing: What another process is told to be doing there.
+        alone: Off for the helpers of the process that holds it.
+
+    Raises:
+        StoreError: if it cannot be written, or another process holds it.
+    """
+    from filelock import FileLock, Timeout
+
+    with contextlib.ExitStack() as stack:
+        with explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                if alone:
+                    stack.enter_context(FileLock(folder / LOCK, blocking=False))
+            except Timeout:
+                raise StoreError(
+                    f"another process is {doing}. Wait for it to end, or choose another `out`.",
+                    field="out",
+                    value=str(folder),
+                ) from None
+        yield
 
 
 @contextlib.contextmanager

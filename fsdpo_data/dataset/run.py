@@ -9,14 +9,13 @@ existence means that the dataset is complete ("sealed").
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import RunMismatch, StoreError
-from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.files import LOCK, held, write_atomic
 from fsdpo_data.core.identity import digest, plain
 from fsdpo_data.core.log import LineFile, encoded, read_spans
 from fsdpo_data.core.sampling import Completion, is_completion
@@ -107,17 +106,7 @@ def claim(path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[No
         RunMismatch: if the directory holds a run and ``resume`` is off, or its config differs.
         StoreError: if the directory cannot be written or another process is writing to it.
     """
-    with explained(path):
-        path.mkdir(parents=True, exist_ok=True)
-        lock = (path / ".lock").open("ab")
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreError(
-                f"{path}: another process is writing to this run. Wait for it to end, or choose "
-                "another `out`."
-            ) from None
+    with held(path):
         _check_config(path, config, resume=resume)
         yield
 
@@ -126,7 +115,7 @@ def _check_config(path: Path, config: Mapping[str, Any], *, resume: bool) -> Non
     file = path / CONFIG
     new = {"config_digest": digest(config), **plain(config)}
     if not file.exists():
-        strangers = {entry.name for entry in path.iterdir()} - {".lock", f"{CONFIG}.tmp"}
+        strangers = {entry.name for entry in path.iterdir()} - {LOCK, f"{CONFIG}.tmp"}
         if strangers:
             raise RunMismatch(
                 f"{path} holds other files ({', '.join(sorted(strangers)[:3])}) and no run. "

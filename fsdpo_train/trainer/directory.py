@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
-from fsdpo_data.core.errors import InputError, RunMismatch, StoreError
-from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.errors import InputError, RunMismatch
+from fsdpo_data.core.files import LOCK, explained, held, write_atomic
 from fsdpo_train.config import TrainConfig
 
-LOCK = ".lock"
 #: What a start that ended before its first step may leave.
 _OWN = {LOCK, "reference"}
 
@@ -33,26 +32,9 @@ def claimed(config: TrainConfig, identity: Mapping[str, str]) -> Iterator[None]:
         RunMismatch: if it holds a run with other options.
         StoreError: if it cannot be written, or another process trains in it.
     """
-    with ExitStack() as held:
-        with explained(config.out):
-            config.out.mkdir(parents=True, exist_ok=True)
-            if is_main_process():
-                _lock(config, held)
+    with held(config.out, "training there", alone=is_main_process()):
         _check(config, identity)
         yield
-
-
-def _lock(config: TrainConfig, held: ExitStack) -> None:
-    from filelock import FileLock, Timeout
-
-    try:
-        held.enter_context(FileLock(config.out / LOCK, blocking=False))
-    except Timeout:
-        raise StoreError(
-            "another process is training there. Wait for it to end, or choose another directory.",
-            field="out",
-            value=str(config.out),
-        ) from None
 
 
 def _check(config: TrainConfig, identity: Mapping[str, str]) -> None:
