@@ -122,9 +122,14 @@ class Draft:
 
 
 class Stage(Protocol):
-    """One step from dataset to dataset."""
+    """One step from dataset to dataset.
 
-    name: str
+    Attributes:
+        part: The part of the manifest's spec that it decides. Stages that take each other's place,
+            such as those that write pairs, decide the same.
+    """
+
+    part: str
 
     def spec(self) -> Mapping[str, Any]:
         """Return everything that decides what the stage writes, as plain values."""
@@ -222,8 +227,8 @@ def derive_shard(
 
 
 def plain_specs(stages: Sequence[Stage]) -> dict[str, Any]:
-    """Return the specs of ``stages`` as plain JSON, by name."""
-    return plain({stage.name: stage.spec() for stage in stages})
+    """Return the specs of ``stages`` as plain JSON, by the part that each decides."""
+    return plain({stage.part: stage.spec() for stage in stages})
 
 
 def write_derived(source: Path, out: Path, stages: Sequence[Stage], progress: Progress) -> Manifest:

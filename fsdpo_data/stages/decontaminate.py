@@ -125,7 +125,7 @@ class DecontaminateStage(Stage):
         found: What was found of the problems of that dataset.
     """
 
-    name = "decontaminate"
+    part = "decontaminate"
 
     found: Contamination
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class GradeStage(Stage):
     """Replaces the verdicts of a dataset, and the labels that follow from them."""
 
-    name = "grade"
+    part = "grade"
 
     def __init__(self, grader: str, workers: int | None = None) -> None:
         self._make = partial(get_grader, grader)

@@ -51,7 +51,7 @@ class LabelStage(Stage):
         workers: Processes that grade; the cores at hand if None.
     """
 
-    name = "label"
+    part = "label"
 
     continuer: Continuer
     workers: int | None = None

@@ -34,7 +34,7 @@ _FULL, _STEPS = "Whole solutions", "Single steps"
 class PairStage(Stage):
     """Adds the ``pairs`` config to a dataset with step rewards."""
 
-    name = "pair"
+    part = "pair"
 
     choice: PairSpec
 

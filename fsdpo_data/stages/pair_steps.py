@@ -65,7 +65,7 @@ class StepPairStage(Stage):
         workers: Processes that grade; the cores at hand if None.
     """
 
-    name = "pair"
+    part = "pair"
 
     choice: StepPairSpec
     continuer: Continuer

@@ -39,7 +39,7 @@ class ScoreStage(Stage):
         make_scorer: Called only if solutions are owed: loading a model is slow.
     """
 
-    name = "score"
+    part = "score"
 
     prm: ModelRef
     engine: Mapping[str, str]

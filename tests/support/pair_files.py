@@ -17,7 +17,7 @@ from fsdpo_data.dataset.schema import arrow_schema
 class Rewards:
     """A stage that sets the rewards of every solution by a table of texts."""
 
-    name = "score"
+    part = "score"
 
     def __init__(self, table: dict[str, Sequence[float] | None]) -> None:
         self.table = table

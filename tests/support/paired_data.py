@@ -31,7 +31,7 @@ class MadeUpRewards:
         salt: Other salts give other rewards.
     """
 
-    name = "score"
+    part = "score"
 
     def __init__(self, salt: str = "") -> None:
         self.salt = salt

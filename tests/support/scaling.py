@@ -100,7 +100,7 @@ def write_inputs(folder: Path, problems: int) -> None:
 class MadeUpRewards:
     """A stage that makes rewards up: scoring takes a model, whose memory is another matter."""
 
-    name = "score"
+    part = "score"
 
     def spec(self) -> dict[str, object]:
         """Return what a score stage says of its model."""

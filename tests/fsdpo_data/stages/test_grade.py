@@ -153,7 +153,7 @@ def test_stopped_halfway_it_ends_in_the_same_bytes(
 class Scores:
     """A stage that gives every step a reward, or Monte-Carlo counts."""
 
-    name = "score"
+    part = "score"
 
     def __init__(self, column: str, value: Any) -> None:
         self.column, self.value = column, value
