@@ -23,7 +23,7 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
         InputError: if an option cannot be used.
         Unavailable: if a library, a GPU, a model or the Hub is not here.
     """
-    from fsdpo_bench.report.write import write_report
+    from fsdpo_bench.report.render import write_report
     from fsdpo_bench.runs.start import run_job
 
     return write_report(run_job(options, warn), warn=warn)

@@ -3,7 +3,7 @@
     python benchmarks/perf/build.py [--problems 10000] [--samples 32] [--outputs DIR]
 
 Replays recorded completions through `fsdpo-data build --engine scripted` (read, segment, grade,
-label, write parquet, validate, seal) and prints the time of each part and the peak of the
+label, write parquet, validate, seal) and prints the time of each phase and the peak of the
 processes' private memory. With `--outputs` (a directory of published model outputs:
 `openai_gsm8k/`, `qwen_math_cot/`) the texts are real ones, repeated; without it they are
 demonstrations of the embedded world.
@@ -11,32 +11,24 @@ demonstrations of the embedded world.
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
 from fsdpo_bench.recorded.outputs import read_outputs
 
-from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import Completion
-from fsdpo_data.dataset.schema import write_parquet
 from fsdpo_data.models.resolve import resolve
-from fsdpo_data.stages.annotate import SHARD_SOLUTIONS
-from fsdpo_data.steps.segment import auto
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 from scaling import watch
@@ -45,7 +37,7 @@ Base = tuple[str, str, list[str]]  # question, gold, responses
 
 
 def main(problems: int = 10_000, samples: int = 32, outputs: Path | None = None) -> None:
-    """Time a build of recorded completions, and its parts."""
+    """Time a build of recorded completions, by phases."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         base = list(real(outputs) if outputs else embedded())
@@ -58,9 +50,6 @@ def main(problems: int = 10_000, samples: int = 32, outputs: Path | None = None)
             print(f"  {phase:<10} {spent:6.1f} s")
         print(f"  {'all':<10} {seconds:6.1f} s   {solutions / seconds:,.0f} solutions/s")
         print(f"  peak private memory {peak / 1e9:.2f} GB over all processes")
-        print("one shard, in one process:")
-        for part, spent in inside(folder).items():
-            print(f"  {part:<10} {spent:6.2f} s")
 
 
 def real(outputs: Path) -> Iterator[Base]:
@@ -102,32 +91,6 @@ def write_inputs(folder: Path, base: list[Base], problems: int, samples: int) ->
                 "completions": [asdict(Completion(text, "stop", len(text) // 4)) for text in texts],
             }
             recorded.write(orjson.dumps(record) + b"\n")
-
-
-def inside(folder: Path) -> dict[str, float]:
-    """Time the parts of annotating, each alone, on one shard's worth of records."""
-    with (folder / "recorded.jsonl").open("rb") as file:
-        lines = [line for line, _ in zip(file, range(SHARD_SOLUTIONS // 32), strict=False)]
-    golds = [json.loads(line)["answer"] for line in (folder / "problems.jsonl").open()]
-    spent: dict[str, float] = {}
-
-    def timed(name: str, work: Callable[[], Any]) -> Any:
-        started = time.perf_counter()
-        result = work()
-        spent[name] = time.perf_counter() - started
-        return result
-
-    records = timed("parse", lambda: [orjson.loads(line) for line in lines])
-    texts = [[each["text"] for each in record["completions"]] for record in records]
-    timed("segment", lambda: [auto(text) for group in texts for text in group])
-    grader = get_grader()
-    pairs = [(gold, text) for gold, group in zip(golds, texts, strict=False) for text in group]
-    timed("grade", lambda: grader.grade(pairs))
-    table = pq.read_table(min((folder / "out" / "solutions").iterdir()))
-    rows = table.to_pylist()
-    timed("table", lambda: pa.Table.from_pylist(rows, schema=table.schema))
-    timed("parquet", lambda: write_parquet(table, folder / "shard.parquet"))
-    return spent
 
 
 def timed_build(folder: Path, samples: int) -> tuple[float, int, dict[str, float]]:

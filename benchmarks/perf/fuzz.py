@@ -1,9 +1,7 @@
 """Change bytes and values in every kind of file that is read: is it refused, or read, or fatal?
 
-The harness stands with the proofs, in ``tests/support/fuzz_harness.py``; so does what is counted.
+The harness stands with the proofs: ``tests/support/fuzz_harness.py``.
 """
-
-from __future__ import annotations
 
 import sys
 from pathlib import Path

@@ -1,9 +1,7 @@
 """Kill every command that writes, fill its disk, start it again: is anything lost?
 
-The harness stands with the proofs, in ``tests/support/kill_harness.py``; so does what is counted.
+The harness stands with the proofs: ``tests/support/kill_harness.py``.
 """
-
-from __future__ import annotations
 
 import sys
 from pathlib import Path

@@ -1,9 +1,7 @@
 """Build, kill, go on, validate, over and over: does anything wear out?
 
-The harness stands with the proofs, in ``tests/support/soak_harness.py``; so does what is counted.
+The harness stands with the proofs: ``tests/support/soak_harness.py``.
 """
-
-from __future__ import annotations
 
 import sys
 from pathlib import Path

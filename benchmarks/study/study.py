@@ -24,9 +24,18 @@ from pathlib import Path
 
 from commands import Commands, Data
 from figure import Panel, Point, write_figure
-from measure import Measured, estimate, stacked
+from measure import (
+    Final,
+    Measured,
+    Swept,
+    estimate,
+    final_rows,
+    print_rows,
+    stacked,
+    sweep_rows,
+    write_rows,
+)
 from plan import CHOSEN, DEMO, GAMMA, METHODS, STUDY, Policy
-from tables import Final, Swept, final_rows, print_rows, sweep_rows, write_rows
 
 FILES = ("sweep.csv", "final.csv", "figure.svg")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bench_runs import HOSTILE, config, make_records, write_run
 from browser import MISSING, Browser, available, chromium
-from fsdpo_bench.report.write import write_report
+from fsdpo_bench.report.render import write_report
 
 pytestmark = [
     pytest.mark.proof,

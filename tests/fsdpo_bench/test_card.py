@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from bench_runs import config, make_records, write_run
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.report.write import write_report
+from fsdpo_bench.report.render import write_report
 from fsdpo_bench.results.summary import summarise
 from fsdpo_cards import benchmark_card
 from fsdpo_cards.commands import measure

@@ -14,10 +14,8 @@ import pytest
 from bench_runs import HOSTILE, QWEN, config, make_records, qwen_run, write_run
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.browse import browsable, explain
-from fsdpo_bench.report.plots import _apart
-from fsdpo_bench.report.render import render_html
-from fsdpo_bench.report.svg import Axis
-from fsdpo_bench.report.write import write_report
+from fsdpo_bench.report.plots import Axis, _apart
+from fsdpo_bench.report.render import render_html, write_report
 from fsdpo_bench.results.summary import summarise
 from typer.testing import CliRunner
 

@@ -19,11 +19,11 @@ from fakes import Judge, Writer
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import Plan, make_plan
-from fsdpo_bench.prm.tokenizer import check_tokenizer
-from fsdpo_bench.report.write import write_report
+from fsdpo_bench.report.render import write_report
 from fsdpo_bench.runs.records import read_config, read_records, record_file
 from fsdpo_bench.runs.regrade import regrade_run
 from fsdpo_bench.runs.run import RunSpec, limited, run
+from fsdpo_bench.runs.start import check_tokenizer
 from fsdpo_bench.tasks.judge import judge
 from fsdpo_bench.tasks.load import Loaded, load_task
 from fsdpo_bench.tasks.table import shelf

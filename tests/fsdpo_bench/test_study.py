@@ -13,10 +13,9 @@ pytest.importorskip("matplotlib")
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "study"))
 
 from figure import Panel, Point, write_figure  # noqa: E402
-from measure import Estimate, Measured, against, estimate  # noqa: E402
+from measure import Estimate, Measured, against, estimate, final_rows, sweep_rows, write_rows  # noqa: E402  # noqa: E402
 from plan import CHOSEN, METHODS, STUDY, Policy  # noqa: E402
 from study import best  # noqa: E402
-from tables import final_rows, sweep_rows, write_rows  # noqa: E402
 
 
 def random_runs(seeds: int, problems: int, spread: float) -> list[Measured]:

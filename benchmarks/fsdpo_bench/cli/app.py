@@ -48,7 +48,7 @@ def _warn(text: str) -> None:
 def _finish(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
     """Report on a run whose records are complete, and say what to do next."""
     from fsdpo_bench.cli.show import print_results
-    from fsdpo_bench.report.write import write_report
+    from fsdpo_bench.report.render import write_report
 
     results = write_report(out, int(megabytes * 1_000_000), _warn)
     if as_json:
@@ -66,7 +66,7 @@ def _print_json(value: Any) -> None:
 @command(app, InspectOptions, examples=_EXAMPLES["inspect"])
 def inspect(options: InspectOptions) -> None:
     """Show problems of a run."""
-    from fsdpo_bench.cli.show_run import matching, print_records
+    from fsdpo_bench.cli.show import matching, print_records
 
     found = matching(options)
     if options.as_json:
@@ -128,8 +128,7 @@ def _grade_run(run: Path, options: GradeOptions) -> None:
 
 def _grade_file(file: Path, options: GradeOptions, tolerance: float | None) -> None:
     from fsdpo_bench.cli.show import print_disputed, print_series
-    from fsdpo_bench.recorded.outputs import read_outputs
-    from fsdpo_bench.recorded.score import by_series, score
+    from fsdpo_bench.recorded.outputs import by_series, read_outputs, score
 
     scored = score(read_outputs(file), tolerance, options.workers)
     series = by_series(scored)

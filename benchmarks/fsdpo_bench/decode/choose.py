@@ -1,11 +1,20 @@
-"""Choose one of K samples: by vote, by weighted vote, by reward. All are given as plain values."""
+"""Choose one of K samples: by vote, by weighted vote, by reward; then say what was decided.
+
+What is decided is worked out of rows as they are kept, so that a run can be decided again without
+its model.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from fsdpo_bench.decode.plan import Plan, sampled_name
+from fsdpo_bench.decode.solution import Cost, Solution, value
+from fsdpo_bench.tasks.judge import Judged
+from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.comparing.equal import equivalent
 
 Agreements = Mapping[str, frozenset[str]]
@@ -77,3 +86,94 @@ def best(values: Sequence[float | None]) -> int:
     """
     ranks = [-math.inf if value is None else value for value in values]
     return ranks.index(max(ranks))
+
+
+Row = dict[str, Any]
+
+#: What is said of a verdict; ``strict`` only where the benchmark has a tolerance.
+VERDICT = ("answer", "correct", "status", "rule", "strict")
+
+
+def solution_row(solution: Solution) -> Row:
+    """Return a solution as it is kept, its verdict aside."""
+    return {
+        "text": solution.text,
+        "steps": list(solution.steps),
+        "finish_reason": solution.finish_reason,
+        "n_tokens": solution.n_tokens,
+        "seconds": round(solution.seconds, 6),
+        "rewards": None if solution.rewards is None else list(solution.rewards),
+        "scoring_seconds": round(solution.scoring_seconds, 6),
+    }
+
+
+def verdict_row(task: Task, judged: Judged) -> Row:
+    """Return a verdict as it is kept; ``correct`` is None where the gold cannot be read."""
+    row: Row = {
+        "answer": judged.verdict.answer,
+        "correct": _is_right(judged.verdict.status),
+        "status": judged.verdict.status,
+        "rule": judged.verdict.rule,
+    }
+    return row if task.tolerance is None else row | {"strict": _is_right(judged.strict.status)}
+
+
+def _is_right(status: str) -> bool | None:
+    return None if status == "gold_unparsed" else status == "correct"
+
+
+def decided(
+    plan: Plan, names: Sequence[str], samples: Sequence[Row], own: Mapping[str, tuple[Row, Row]]
+) -> Row:
+    """Return what a record says of its solutions: samples, and every decoder's answer and cost.
+
+    ``names`` are those of all results, in their order; ``own`` has the solution and the cost of
+    decoders that make their own.
+    """
+    entries, costs = _of_samples(plan, samples) if samples else ({}, {})
+    for name, (row, cost) in own.items():
+        entries[name], costs[name] = _entry(row, None), cost
+    return {
+        "samples": list(samples),
+        "decoded": {name: entries[name] for name in names},
+        "cost": {name: costs[name] for name in names},
+    }
+
+
+def _entry(row: Row, sample: int | None) -> Row:
+    """Return what a decoder decided: one of the samples, or a solution of its own."""
+    found: Row = {key: row[key] for key in VERDICT if key in row}
+    return found | {"sample": sample} | ({"solution": row} if sample is None else {})
+
+
+def _of_samples(plan: Plan, rows: Sequence[Row]) -> tuple[dict[str, Row], dict[str, Row]]:
+    """Choose with every decoder of the plan that chooses, at every K; return entries and costs."""
+    answers = [row["answer"] for row in rows]
+    agree = agreements(answers)
+    values = [value(row["rewards"], plan.aggregate) for row in rows]
+    chosen: Mapping[str, Callable[[int], int]] = {
+        "sc": lambda k: majority(answer_classes(answers[:k], agree)),
+        "weighted": lambda k: weighted_majority(answer_classes(answers[:k], agree), values[:k]),
+        "bon": lambda k: best(values[:k]),
+    }
+    entries, costs = {}, {}
+    for decoder in (each for each in chosen if each in plan.decoders):
+        for k in plan.ks:
+            name = sampled_name(decoder, k, plan.aggregate)
+            index = chosen[decoder](k)
+            entries[name] = _entry(rows[index], index)
+            costs[name] = cost_row(_spent(rows[:k], scored=decoder != "sc"))
+    return entries, costs
+
+
+def _spent(rows: Sequence[Row], *, scored: bool) -> Cost:
+    total = Cost()
+    for row in rows:
+        seconds = row["seconds"] + (row["scoring_seconds"] if scored else 0.0)
+        total += Cost(row["n_tokens"], int(scored), seconds)
+    return total
+
+
+def cost_row(cost: Cost) -> Row:
+    """Return a cost as it is kept."""
+    return {"tokens": cost.tokens, "prm_calls": cost.prm_calls, "seconds": round(cost.seconds, 6)}

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.decode.decide import Row, decided, verdict_row
+from fsdpo_bench.decode.choose import Row, decided, verdict_row
 from fsdpo_bench.decode.plan import Plan
 from fsdpo_bench.runs.records import (
     open_records,

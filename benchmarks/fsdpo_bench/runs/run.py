@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.decode.beam import beam_search
-from fsdpo_bench.decode.decide import cost_row, decided, solution_row, verdict_row
+from fsdpo_bench.decode.choose import cost_row, decided, solution_row, verdict_row
 from fsdpo_bench.decode.plan import Plan, beam_name
 from fsdpo_bench.decode.solution import Cost, Solution, draw, greedy, with_rewards
 from fsdpo_bench.runs.records import open_records, own_decoders, record_key

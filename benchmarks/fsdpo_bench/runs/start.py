@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.decode.plan import Plan
-from fsdpo_bench.prm.tokenizer import check_tokenizer
 from fsdpo_bench.recorded.replay import QUESTION, Recording, read_recording
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.run import RunSpec, limited, run
@@ -25,7 +24,9 @@ from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.registry import ENGINES, scorer_beside
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
-from fsdpo_data.models.resolve import ResolvedModel, resolve
+from fsdpo_data.models.checkpoints import load_config
+from fsdpo_data.models.prompts import load_tokenizer
+from fsdpo_data.models.resolve import ResolvedModel, Weights, resolve
 from fsdpo_data.steps.segment import get_segmenter
 
 #: Share of a GPU's memory that vLLM may take for the policy where a reward model needs some too.
@@ -177,3 +178,31 @@ def _sampling(options: RunOptions, plan: Plan) -> SamplingSpec:
 def _default_out(job: _Job) -> Path:
     name = re.sub(r"[^\w.-]+", "-", job.spec.model.name).strip("-.") or "model"
     return Path("runs") / f"bench-{name}-{digest(job.spec.config(job.parts))[:8]}"
+
+
+def check_tokenizer(prm: Weights, policy: Weights, warn: Callable[[str], None]) -> None:
+    """Refuse a process reward model whose tokenizer is not the one of its weights.
+
+    One that merely differs from the policy's is fine (rewards are read off text), but seldom
+    meant, so it is said.
+
+    Raises:
+        InputError: if its tokenizer has ids that its embedding does not.
+    """
+    tokenizer = load_tokenizer(prm.path, prm.commit)
+    vocabulary = tokenizer.get_vocab()
+    size = load_config(prm).vocab_size
+    highest = max(vocabulary.values())
+    if highest >= size:
+        raise InputError(
+            f"its tokenizer has ids up to {highest}, its weights know {size}. This is not the "
+            "tokenizer it was trained with: copy the tokenizer files of the model it was trained "
+            "from into its directory.",
+            field="prm",
+            value=str(prm.path),
+        )
+    if vocabulary != load_tokenizer(policy.path, policy.commit).get_vocab():
+        warn(
+            f"the reward model {prm.ref.name} has another vocabulary than {policy.ref.name}; it "
+            "was most likely trained on another model's solutions"
+        )
