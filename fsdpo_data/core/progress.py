@@ -29,6 +29,8 @@ LOG_EVERY = 10.0
 class _Watched(Progress):
     """Progress that knows its pace."""
 
+    _name, _total, _done = "start", 0, 0
+
     def phase(self, name: str, total: int, done: int = 0) -> None:
         self._name, self._total, self._tokens = name, total, 0
         self._done = self._there = done
@@ -100,7 +102,17 @@ class BarProgress(_Watched):
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Show progress on stderr: bars on a terminal, lines elsewhere."""
+    """Show progress on stderr: bars on a terminal, lines elsewhere; the count, too, if stopped."""
+    with _shown() as shown:
+        try:
+            yield shown
+        except KeyboardInterrupt:
+            print(f"\n{shown._name}: {shown._done} of {shown._total} are done", file=sys.stderr)
+            raise
+
+
+@contextmanager
+def _shown() -> Iterator[_Watched]:
     if not sys.stderr.isatty():
         yield LineProgress()
         return

@@ -57,7 +57,7 @@ class Host:
 
     @property
     def batch_size(self) -> int:
-        """Prompts per durable batch, all copies together.
+        """Prompts sampled at a time, all copies together.
 
         Raises:
             InputError: if the cluster has no room for as many as are asked for.

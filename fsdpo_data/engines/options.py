@@ -91,7 +91,7 @@ class SamplerOptions(EngineOptions):
 
     Attributes:
         replay: Recorded completions, for `scripted`.
-        batch_size: Prompts per durable batch.
+        batch_size: Prompts sampled at a time.
         workers: Processes that grade.
         seed: Sample i depends on seed, prompt and i, and on nothing else.
         resume: Go on with the run in `out`.

@@ -11,16 +11,16 @@ import math
 import os
 import socket
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError, InputError, install
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.registry import engine_error
-from fsdpo_data.engines.samplers import release
+from fsdpo_data.engines.samplers import Finished, StreamingSampler, release, stream
 from fsdpo_data.engines.scorers import SteppedText
 
 #: Times a copy that died is started again, and the call it died in with it.
@@ -73,7 +73,7 @@ class Placement:
         return count
 
 
-class Copies:
+class Copies(StreamingSampler):
     """A sampler or a scorer whose copies share every batch.
 
     Each copy is an actor that loads the engine when it is first called: ``load`` travels to it.
@@ -97,7 +97,7 @@ class Copies:
             FsdpoError: that a copy raised.
             Unavailable: if a copy died more often than it is started again.
         """
-        size = math.ceil(len(items) / len(self._actors)) or 1
+        size = self._share(items)
         parts = [items[start : start + size] for start in range(0, len(items), size)]
         calls = [
             actor.call.remote(method, part, *more)
@@ -105,9 +105,26 @@ class Copies:
         ]
         return [result for part in _gather(calls) for result in part]
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        """Sample ``spec.n`` completions for each prompt; seconds are those of the copy."""
-        return self.spread("sample", prompts, spec)
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+        """Yield ``spec.n`` completions of each prompt as its copy does; seconds are the copy's."""
+        import ray
+
+        size = self._share(prompts)
+        waiting = {}
+        for actor, start in zip(self._actors, range(0, len(prompts), size), strict=False):
+            part = prompts[start : start + size]
+            waiting[actor.stream.options(num_returns="streaming").remote(part, spec)] = start
+        while waiting:
+            for copy in ray.wait(list(waiting), fetch_local=False)[0]:
+                try:
+                    ((place, completions),) = _gather([next(copy)])
+                    yield waiting[copy] + place, completions
+                except StopIteration:
+                    del waiting[copy]
+
+    def _share(self, items: Sequence[Any]) -> int:
+        """Return how many of the items a copy gets."""
+        return math.ceil(len(items) / len(self._actors)) or 1
 
     def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
         """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
@@ -129,6 +146,9 @@ class _Copy:
 
     def call(self, method: str, *arguments: Any) -> Any:
         return getattr(self._engine, method)(*arguments)
+
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+        yield from stream(self._engine, prompts, spec)
 
     def close(self) -> None:
         if "_engine" in self.__dict__:

@@ -24,7 +24,7 @@ class Engine:
     scorer: str = ""  #: The same of its scorer.
     needs: tuple[str, ...] = ()  #: Packages that it imports.
     install: str = ""  #: How to get them, or what to take instead.
-    #: Prompts per durable batch. vLLM runs at its best with thousands of sequences.
+    #: Prompts sampled at a time. vLLM runs at its best with thousands of sequences.
     batch_size: int = 256
 
     def load_class(self, role: Role) -> Any:

@@ -1,4 +1,4 @@
-"""Continuations of unfinished solutions: sampled in durable batches, each beginning once.
+"""Continuations of unfinished solutions: sampled in batches, each beginning once.
 
 The unit that survives a stop is a beginning with its N continuations, one line of a
 :class:`~fsdpo_data.dataset.run.RunDir` inside the directory of the dataset they are for.
@@ -57,7 +57,7 @@ class Continuer:
         sampling: How; ``n`` is the number of continuations.
         engine: What runs it, and in which precision; part of the dataset's spec.
         make_sampler: Called only if continuations are owed: loading a model is slow.
-        batch: Beginnings per durable batch.
+        batch: Beginnings sampled at a time.
     """
 
     model: ModelRef

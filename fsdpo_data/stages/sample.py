@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,14 +18,14 @@ from fsdpo_data.core.identity import ModelRef, SourceRef, digest, plain
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import SamplingSpec, sampling_id
+from fsdpo_data.core.sampling import Completion, SamplingSpec, sampling_id
 from fsdpo_data.dataset.derive import Stage, plain_specs, seal, write_derived
 from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
 from fsdpo_data.dataset.parts import FileEntry
 from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, RunDir, claim
 from fsdpo_data.dataset.schema import to_table, write_parquet
 from fsdpo_data.dataset.tally import Tally
-from fsdpo_data.engines.samplers import Sampler, release
+from fsdpo_data.engines.samplers import Sampler, release, stream
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
@@ -32,6 +33,8 @@ from fsdpo_data.steps.labels import OUTCOME_LABELS
 
 #: Folder of the sampled dataset inside the directory of a run with further stages.
 BUILD = "build"
+#: Seconds after which finished prompts are written, if their batch is not finished before.
+SAVE_EVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class Build:
         spec: What to do.
         source: The problems, with what was quarantined on the way.
         make_sampler: Called only if samples are owed: loading a model is slow.
-        batch: Problems per durable batch.
+        batch: Problems sampled at a time.
         workers: Processes for grading; the cores at hand if None.
     """
 
@@ -181,7 +184,7 @@ def sample_owed(
     phase: str,
     progress: Progress,
 ) -> None:
-    """Sample what a run still owes, a durable batch at a time.
+    """Sample what a run still owes, a batch at a time; what is finished is soon on disk.
 
     Of all ``keys`` that it is to hold in the end, ``owed`` yields those that it does not hold yet,
     with their prompts. The sampler is only made if there are any.
@@ -192,16 +195,25 @@ def sample_owed(
     progress.phase("load", 1)
     sampler = make_sampler()
     progress.phase(phase, len(keys), done=there)
-    while chunk := dict(islice(owed, batch)):
-        results = sampler.sample(list(chunk.values()), sampling)
-        run.append(
-            [
-                (key, prompt, completions)
-                for (key, prompt), completions in zip(chunk.items(), results, strict=True)
-            ]
-        )
-        tokens = sum(each.n_tokens for completions in results for each in completions)
-        progress.advance(len(chunk), tokens)
+    finished: list[tuple[str, str, Sequence[Completion]]] = []
+    while chunk := list(islice(owed, batch)):
+        saved = time.monotonic()
+        try:
+            for place, completions in stream(sampler, [prompt for _, prompt in chunk], sampling):
+                finished.append((*chunk[place], completions))
+                progress.advance(1, sum(each.n_tokens for each in completions))
+                if time.monotonic() - saved > SAVE_EVERY:
+                    _save(run, finished)
+                    saved = time.monotonic()
+        finally:  # what came before a Ctrl-C or a dead server, too
+            _save(run, finished)
+
+
+def _save(run: RunDir, finished: list[tuple[str, str, Sequence[Completion]]]) -> None:
+    records = finished.copy()
+    finished.clear()  # first: what a Ctrl-C tears is owed again, and not written twice
+    if records:
+        run.append(records)
 
 
 def _seal(run: RunDir, job: Build, progress: Progress) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from fsdpo_data.core.identity import ModelRef
@@ -17,6 +17,32 @@ class Sampler(Protocol):
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         """Sample ``spec.n`` completions for each prompt."""
         ...
+
+
+#: The place of a prompt among those asked for, and its completions.
+Finished = tuple[int, list[Completion]]
+
+
+class StreamingSampler:
+    """A sampler that finishes one prompt before the other; ``sample`` waits for all."""
+
+    model: ModelRef
+
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+        """Yield the completions of each prompt when it is finished, in any order."""
+        raise NotImplementedError
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        """Sample ``spec.n`` completions for each prompt."""
+        found = dict(self.stream(prompts, spec))
+        return [found[place] for place in range(len(prompts))]
+
+
+def stream(sampler: Sampler, prompts: Sequence[str], spec: SamplingSpec) -> Iterable[Finished]:
+    """Return the prompts as they are finished; samplers that do not stream finish all at once."""
+    if isinstance(sampler, StreamingSampler):
+        return sampler.stream(prompts, spec)
+    return enumerate(sampler.sample(prompts, spec))
 
 
 def release(sampler: Sampler) -> None:

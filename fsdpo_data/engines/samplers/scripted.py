@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import orjson
@@ -13,11 +13,12 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec, is_completion
 from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.engines.samplers import Finished, StreamingSampler
 from fsdpo_data.engines.samplers.tokens import cut_at_stop
 from fsdpo_data.models.resolve import Weights
 
 
-class ScriptedSampler:
+class ScriptedSampler(StreamingSampler):
     """Replays the ``completions.jsonl`` of an earlier run, matched by prompt.
 
     The file holds one ``{"prompt": …, "completions": […]}`` a line. It is indexed once and read
@@ -30,14 +31,15 @@ class ScriptedSampler:
         self._file = Path(options.replay)
         self._spans = _index(self._file)
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        """Return the first ``spec.n`` recorded completions of each prompt.
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+        """Yield the first ``spec.n`` recorded completions of each prompt.
 
         Raises:
             InputError: for a prompt that was not recorded, or not often enough.
         """
         with self._file.open("rb") as file:
-            return [self._replay(file.fileno(), prompt, spec.n) for prompt in prompts]
+            for place, prompt in enumerate(prompts):
+                yield place, self._replay(file.fileno(), prompt, spec.n)
 
     def _replay(self, file: int, prompt: str, n: int) -> list[Completion]:
         span = self._spans.get(_key(prompt))

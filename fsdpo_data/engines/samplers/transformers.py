@@ -7,7 +7,8 @@ on (seed, prompt, index) and not on what happens to share its batch.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -18,6 +19,7 @@ from transformers.cache_utils import DynamicLayer
 
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
+from fsdpo_data.engines.samplers import Finished, StreamingSampler
 from fsdpo_data.engines.samplers.tokens import CompletionDecoder, cut_at_stop, encode_prompt, padded
 from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
 from fsdpo_data.models.resolve import Weights
@@ -32,7 +34,7 @@ BATCH_SIZE = {"cuda": 256, "cpu": 32}
 ROUND = 128
 
 
-class TransformersSampler:
+class TransformersSampler(StreamingSampler):
     """Samples with ``AutoModelForCausalLM``, by default as many together as is fastest.
 
     Raises:
@@ -58,23 +60,26 @@ class TransformersSampler:
         pad = self._tokenizer.pad_token_id
         self._pad: int = self._eos[0] if pad is None else pad
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        """Sample ``spec.n`` completions for each prompt, longest prompts first."""
-        empty = Completion("", "length", 0)
-        results = [[empty] * spec.n for _ in prompts]
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+        """Yield ``spec.n`` completions of each prompt when the last is there, longest first."""
         requests: list[Request] = []
-        for position, prompt in enumerate(prompts):
+        for place, prompt in enumerate(prompts):
             ids = encode_prompt(self._tokenizer, prompt)
             room = min(spec.max_tokens, self._context - len(ids))
-            if room > 0:  # else the prompt fills the context: an empty, truncated completion
-                requests += [(position, ids, index, room) for index in range(spec.n)]
+            requests += [(place, ids, index, room) for index in range(spec.n) if room > 0]
+            if room <= 0:  # the prompt fills the context: empty, truncated completions
+                yield place, [Completion("", "length", 0)] * spec.n
         requests.sort(key=lambda request: -len(request[1]))
+        found: defaultdict[int, list[Completion]] = defaultdict(list)
         for start in range(0, len(requests), self._batch_size):
             batch = requests[start : start + self._batch_size]
             seeds = [spec.prompt_seed(prompts[request[0]]) + request[2] for request in batch]
-            for request, completion in zip(batch, self._decode(batch, seeds, spec), strict=True):
-                results[request[0]][request[2]] = completion
-        return results
+            for (place, *_), completion in zip(
+                batch, self._decode(batch, seeds, spec), strict=True
+            ):
+                found[place].append(completion)
+                if len(found[place]) == spec.n:
+                    yield place, found.pop(place)
 
     def _decode(
         self, batch: Sequence[Request], seeds: Sequence[int], spec: SamplingSpec

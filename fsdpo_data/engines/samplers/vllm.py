@@ -6,12 +6,14 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 from fsdpo_data.core.errors import install
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.registry import engine_error
+from fsdpo_data.engines.samplers import Finished, StreamingSampler
 from fsdpo_data.engines.samplers.tokens import encode_prompt
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import Weights
@@ -22,7 +24,7 @@ from fsdpo_data.models.untrusted import load_error
 SECONDS_TO_END = 60
 
 
-class VllmSampler:
+class VllmSampler(StreamingSampler):
     """Samples with ``vllm.LLM``: prefix caching on, all prompts of a call in one batch.
 
     Raises:
@@ -33,38 +35,38 @@ class VllmSampler:
         self.model = weights.ref
         self._llm = start_engine(weights, options, enable_prefix_caching=True)
         self._params = import_vllm().SamplingParams
+        self._final_only = import_module("vllm.sampling_params").RequestOutputKind.FINAL_ONLY
         self._tokenizer = self._llm.get_tokenizer()
         self._context: int = self._llm.model_config.max_model_len
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        """Sample ``spec.n`` completions for each prompt in one batch.
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+        """Sample all prompts in one batch; yield ``spec.n`` completions of each as they come.
 
         Raises:
             Unavailable: if the engine dies.
         """
-        started = time.perf_counter()
-        ids = [encode_prompt(self._tokenizer, prompt) for prompt in prompts]
-        fits = [position for position, each in enumerate(ids) if len(each) < self._context]
-        tokens = [{"prompt_token_ids": ids[position]} for position in fits]
-        params = [self._sampling_params(prompts[position], spec) for position in fits]
-        with alive("sampling"):
-            outputs = self._llm.generate(tokens, params, use_tqdm=False)
-        seconds = (time.perf_counter() - started) / max(1, len(fits) * spec.n)
-        # A prompt that fills the context gets empty, truncated completions.
-        results = [[Completion("", "length", 0)] * spec.n for _ in prompts]
-        for position, output in zip(fits, outputs, strict=True):
-            results[position] = [
-                Completion(
-                    each.text,
-                    "length" if each.finish_reason == "length" else "stop",
-                    len(each.token_ids),
-                    seconds,
-                    # A token's id where a token ended it.
-                    each.stop_reason if isinstance(each.stop_reason, str) else None,
+        engine = self._llm.llm_engine
+        since = time.perf_counter()
+        for place, prompt in enumerate(prompts):
+            ids = encode_prompt(self._tokenizer, prompt)
+            if len(ids) < self._context:
+                params = self._sampling_params(prompt, spec)
+                with alive("sampling"):
+                    engine.add_request(str(place), {"prompt_token_ids": ids}, params)
+            else:  # a prompt that fills the context gets empty, truncated completions
+                yield place, [Completion("", "length", 0)] * spec.n
+        while engine.has_unfinished_requests():
+            with alive("sampling"):
+                finished = [output for output in engine.step() if output.finished]
+            now = time.perf_counter()
+            # The time since the last prompts were finished is shared by those that are now.
+            seconds = (now - since) / max(1, len(finished) * spec.n)
+            since = now if finished else since
+            for output in finished:
+                yield (
+                    int(output.request_id),
+                    [_completion(each, seconds) for each in output.outputs],
                 )
-                for each in output.outputs
-            ]
-        return results
 
     def close(self) -> None:
         """End the engine's processes, which give its memory back.
@@ -83,7 +85,15 @@ class VllmSampler:
             max_tokens=spec.max_tokens,
             stop=list(spec.stop) or None,
             seed=None if spec.temperature == 0 else spec.prompt_seed(prompt),
+            output_kind=self._final_only,
         )
+
+
+def _completion(output: Any, seconds: float) -> Completion:
+    reason: FinishReason = "length" if output.finish_reason == "length" else "stop"
+    # A token's id where a token ended it.
+    stop = output.stop_reason if isinstance(output.stop_reason, str) else None
+    return Completion(output.text, reason, len(output.token_ids), seconds, stop)
 
 
 def import_vllm() -> Any:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ from random_model import save_random_prm
 
 from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.load import Host
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
-from fsdpo_data.engines.ray import Placement
+from fsdpo_data.engines.ray import Copies, Placement
+from fsdpo_data.engines.samplers import Finished, StreamingSampler
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.stages.pipeline import BuildOptions
 
@@ -121,6 +123,16 @@ class Squares:
         return [number**power for number in numbers]
 
 
+class Slow(StreamingSampler):
+    """An engine that finishes its prompts from the last to the first, and fails at ``!``."""
+
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+        for place in reversed(range(len(prompts))):
+            if prompts[place] == "!":
+                raise InputError("!: expected a word.")
+            yield place, [Completion(prompts[place].upper(), "stop", 1)] * spec.n
+
+
 @pytest.fixture(scope="module")
 def local_ray() -> Iterator[None]:
     """Start Ray here, with workers that find this file."""
@@ -152,8 +164,6 @@ class TestCopies:
     def test_a_copy_that_dies_is_started_again(self, tmp_path: Path) -> None:
         from functools import partial
 
-        from fsdpo_data.engines.ray import Copies
-
         copies = Copies(REF, partial(Squares, str(tmp_path / "died")), Placement(actors=2))
         assert copies.spread("sample", range(7), 2) == [0, 1, 4, 9, 16, 25, 36]
         assert (tmp_path / "died").exists()
@@ -164,6 +174,23 @@ class TestCopies:
         with pytest.raises(Unavailable, match="a copy of the model died 4 times") as error:
             copies.spread("sample", [1, 2, -2], 2)
         assert "resume the run" in str(error.value)
+        copies._kill()
+
+    def test_prompts_arrive_as_they_are_finished(self) -> None:
+        copies = Copies(REF, Slow, Placement(actors=2))
+        found = list(copies.stream(["a", "b", "c"], SamplingSpec(n=2)))
+        assert sorted(place for place, _ in found) == [0, 1, 2]
+        places = [place for place, _ in found]
+        assert places.index(1) < places.index(0)  # before its copy was done
+        samples = copies.sample(["a", "b", "c"], SamplingSpec(n=2))
+        assert [[each.text for each in some] for some in samples] == [
+            ["A"] * 2,
+            ["B"] * 2,
+            ["C"] * 2,
+        ]
+        assert copies.sample(["a"], SamplingSpec(n=1))[0][0].text == "A"  # fewer than copies
+        with pytest.raises(InputError, match="!: expected a word"):
+            copies.sample(["a", "!"], SamplingSpec(n=1))
         copies._kill()
 
 

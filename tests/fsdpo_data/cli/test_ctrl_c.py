@@ -1,0 +1,72 @@
+"""Ctrl-C in the middle of a batch: the count, the command to go on with, and nothing is lost."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import orjson
+from hashes import hashes
+from helpers import TEXTS, build_spec
+
+#: Runs the command line with a sampler that takes its time.
+SLOW = """
+import sys, time
+from fsdpo_data.engines.samplers.scripted import ScriptedSampler
+replay = ScriptedSampler._replay
+def slow(self, *asked):
+    time.sleep(self.slow)
+    return replay(self, *asked)
+ScriptedSampler.slow, ScriptedSampler._replay = float(sys.argv.pop(1)), slow
+from fsdpo_data.cli.app import main
+main()
+"""
+
+
+def write_inputs(folder: Path, count: int) -> None:
+    problems, recorded = folder / "problems.jsonl", folder / "recorded.jsonl"
+    template = build_spec().template
+    with problems.open("wb") as questions, recorded.open("wb") as answers:
+        for index in range(count):
+            question = f"What is 20 + 22, the {index}th time?"
+            completions = [
+                {"text": f"{text} ({index})", "finish_reason": "stop", "n_tokens": 9, "seconds": 0}
+                for text in TEXTS[:2]
+            ]
+            questions.write(orjson.dumps({"question": question, "answer": "42"}) + b"\n")
+            record = {"prompt": template.render(question), "completions": completions}
+            answers.write(orjson.dumps(record) + b"\n")
+
+
+def command(folder: Path, out: str, seconds: float, *more: str) -> list[str]:
+    line = [sys.executable, "-c", SLOW, str(seconds), "build", "--samples", "2"]
+    line += ["--problems", str(folder / "problems.jsonl"), "--engine", "scripted"]
+    line += ["--replay", str(folder / "recorded.jsonl"), "--workers", "1"]
+    return [*line, "--out", str(folder / out), *more]
+
+
+def test_what_came_before_a_ctrl_c_is_kept_and_counted(tmp_path: Path) -> None:
+    write_inputs(tmp_path, 40)
+    assert subprocess.run(command(tmp_path, "whole", 0), capture_output=True).returncode == 0
+    line = command(tmp_path, "stopped", 0.2)  # one batch, of eight seconds
+    child = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    log = tmp_path / "stopped/completions.jsonl"
+    while not (log.exists() and log.stat().st_size):
+        assert child.poll() is None, child.stderr.read()
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    said = child.communicate()[1]
+    assert child.returncode == 130 and "Traceback" not in said
+    saved = len(log.read_bytes().splitlines())
+    assert 0 < saved < 40
+    assert f"sample: {saved} of 40 are done" in said
+    assert f"--out {tmp_path / 'stopped'} --resume\n" in said
+    again = subprocess.run(
+        command(tmp_path, "stopped", 0, "--resume"), capture_output=True, text=True
+    )
+    assert again.returncode == 0 and f"{saved} there already" in again.stderr
+    assert hashes(tmp_path / "stopped") == hashes(tmp_path / "whole")
