@@ -56,6 +56,7 @@ def test_every_command_line_has_the_same_words(package: str) -> None:
     assert shown(package, "--version").startswith("fsdpo ")
     text = shown(package, "-h")
     assert "--install-completion" in text and "--version" in text
+    assert "<bool>" not in text
 
 
 @pytest.mark.parametrize(("package", "name"), list(commands()))

@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from fsdpo_data import __version__
+from fsdpo_data.cli.help import HelpGroup
 from fsdpo_data.core.errors import FsdpoError
 
 
@@ -19,6 +20,7 @@ def new_app(name: str, help: str) -> typer.Typer:
     app = typer.Typer(
         name=name,
         help=help,
+        cls=HelpGroup,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode="markdown",

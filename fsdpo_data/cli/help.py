@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from typer.core import TyperArgument, TyperCommand
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,6 +13,17 @@ if TYPE_CHECKING:
 
 #: Width of the column of flags, unless one is longer.
 FLAGS = 34
+
+
+class HelpGroup(TyperGroup):
+    """A command line whose switches are shown without a type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options of the command line itself, all of them switches."""
+        found = super().get_params(ctx)
+        for each in found:
+            each.metavar = ""
+        return found
 
 
 class HelpCommand(TyperCommand):

@@ -223,6 +223,15 @@ def test_parquet_is_read(tmp_path):
     assert [row for _, row in rows_of(tmp_path / "rows.parquet").rows()][3] == ROWS[3]
 
 
+def test_a_file_is_trained_on_without_the_hubs_cache(architecture, data, tmp_path, monkeypatch):
+    """A cache that could not be written was told as a mistake in the data."""
+    import datasets
+
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "file/cache")
+    assert sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1)).rows == 64
+
+
 @pytest.mark.parametrize("given", [{}, {"model": "tiny", "from_config": "x"}])
 def test_exactly_one_start_is_expected(tmp_path, given):
     with pytest.raises(InputError, match="expected exactly one"):
