@@ -65,7 +65,7 @@ class BuildOptions(SamplerOptions):
     limit: Annotated[int | None, Option(min=1)] = None
     out: Annotated[str | Path | None, Option(default="runs/MODEL-DIGEST")] = None
     prm: str | None = None
-    top: Annotated[int, Option(min=1)] = 4
+    top: Annotated[int | None, Option(min=1, default="4")] = None
     split: Annotated[str, Option(panel="Asking")] = "train"
     template: Annotated[str | None, Option(panel="Asking", default="the model's own")] = None
     temperature: Annotated[float, Option(panel="Asking")] = 0.8
@@ -99,13 +99,20 @@ class BuildOptions(SamplerOptions):
 
     def stages(self) -> list[Stage]:
         """Return what follows the samples: with a PRM, rewards and pairs."""
+        if self.prm is None and self.top is not None:
+            raise InputError(
+                "pairs are chosen by step rewards. Give `prm` too, or leave it out.",
+                field="BuildOptions.top",
+                value=self.top,
+            )
         if self.prm is None:
             return []
         engine = "auto" if self.engine == "scripted" else self.engine
         score = ScorerOptions(
             engine=engine, device=self.device, dtype=self.dtype, actors=self.actors
         )
-        return [make_score_stage(self.prm, score), PairStage(PairSpec(top=self.top))]
+        spec = PairSpec() if self.top is None else PairSpec(top=self.top)
+        return [make_score_stage(self.prm, score), PairStage(spec)]
 
 
 def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest]:

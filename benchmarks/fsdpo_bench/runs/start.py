@@ -90,6 +90,7 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
             field="decoder",
             value=",".join(plan.decoders),
         )
+    _refuse_needless(options.prm, plan.needs_prm)
     model = resolve(options.model, options.template)
     # The reward model stands beside the policy on its GPU; by itself, vLLM leaves it no room.
     # Under Ray each has GPUs of its own.
@@ -110,6 +111,16 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
     loaded = [load_task(task, options.data) for task in tasks]
     parts = [limited(each, options.limit, options.seed) for each in loaded]
     return _Job(spec, parts, lambda: host.load("sampler", model), load_scorer, host.batch_size)
+
+
+def _refuse_needless(prm: str | None, needed: bool) -> None:
+    if prm is not None and not needed:
+        raise InputError(
+            "no step reward is asked for. Choose a decoder that ranks by them (weighted, bon, "
+            "sbs), or leave it out.",
+            field="prm",
+            value=prm,
+        )
 
 
 def _no_scorer() -> Scorer:
@@ -149,6 +160,7 @@ def _recorded(options: RunOptions, recording: Recording) -> _Job:
             field="decoder",
             value="sbs",
         )
+    _refuse_needless(options.prm, needed=False)  # responses that are ranked have their rewards
     recording.check(max(1, plan.samples), rewards=plan.needs_prm)
     found = [recording.of_task(load_task(task, options.data)) for task in tasks]
     parts = [limited(part, options.limit, options.seed) for part in found or [recording.loaded()]]

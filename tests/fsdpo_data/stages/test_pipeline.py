@@ -101,3 +101,6 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert validate(tmp_path / "out").plain()["spec"]["score"]["prm"]["name"] == "prm"
     code, _, err = command(capsys, "build", "--prm", str(tmp_path / "policy"))
     assert code == 1 and "Expected …ForTokenClassification" in err
+    code, _, err = command(capsys, "build", "--top", "2", "--out", str(tmp_path / "unpaired"))
+    assert code == 1 and "--top 2: pairs are chosen by step rewards. Give --prm too" in err
+    assert not (tmp_path / "unpaired").exists()
