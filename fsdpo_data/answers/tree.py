@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from typing import TypeAlias, TypeGuard
+from operator import attrgetter
+from typing import Any, TypeAlias, TypeGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class PlusMinus:
 
 
 Node: TypeAlias = Num | Sym | Const | Add | Mul | Div | Pow | Call | PlusMinus
-NODES = (Num, Sym, Const, Add, Mul, Div, Pow, Call, PlusMinus)
+NODES = frozenset((Num, Sym, Const, Add, Mul, Div, Pow, Call, PlusMinus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,26 +244,27 @@ ONE = Num(Fraction(1))
 MINUS_ONE = Num(Fraction(-1))
 
 
+_PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    Add: attrgetter("terms"),
+    Mul: attrgetter("factors"),
+    Div: attrgetter("top", "bottom"),
+    Pow: attrgetter("base", "exponent"),
+    Call: attrgetter("args"),
+    PlusMinus: lambda value: (value.node,),
+    Quantity: lambda value: (value.node,),
+    Items: attrgetter("items"),
+}
+
+
 def is_node(value: Value) -> TypeGuard[Node]:
     """Whether ``value`` is an expression."""
-    return isinstance(value, NODES)
+    return type(value) in NODES
 
 
 def children(node: Node) -> tuple[Node, ...]:
     """Return the direct subexpressions of ``node``."""
-    if isinstance(node, Add):
-        return node.terms
-    if isinstance(node, Mul):
-        return node.factors
-    if isinstance(node, Div):
-        return (node.top, node.bottom)
-    if isinstance(node, Pow):
-        return (node.base, node.exponent)
-    if isinstance(node, Call):
-        return node.args
-    if isinstance(node, PlusMinus):
-        return (node.node,)
-    return ()
+    parts = _PARTS.get(type(node))
+    return parts(node) if parts else ()
 
 
 def negate(node: Node) -> Node:
@@ -351,15 +353,13 @@ def substitute(node: Node, values: Mapping[str, Node]) -> Node:
 
 def walk(value: Value) -> Iterator[Value]:
     """Yield ``value`` and what it is made of: subexpressions, items, numbers of units."""
-    yield value
-    if isinstance(value, Quantity):
-        yield from walk(value.node)
-    elif isinstance(value, Items):
-        for item in value.items:
-            yield from walk(item)
-    elif is_node(value):
-        for child in children(value):
-            yield from walk(child)
+    owed = [value]
+    while owed:
+        part = owed.pop()
+        yield part
+        parts = _PARTS.get(type(part))
+        if parts:
+            owed.extend(parts(part))
 
 
 def spread(value: Value) -> tuple[Value, ...]:

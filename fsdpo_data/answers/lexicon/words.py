@@ -129,6 +129,8 @@ _DATE = re.compile(
     r"(?:,?\s+(?P<year2>\d{4}))?",
     re.I,
 )
+#: What a text that is a moment holds somewhere.
+MAY_BE_MOMENT = re.compile(rf":|[ap]\.?\s?m\b|clock|noon|midday|midnight|(?:{_MONTH})", re.I)
 _WEEKDAY = re.compile(r"(?:mon|tues|wednes|thurs|fri|satur|sun)day,?\s+", re.I)
 
 

@@ -15,7 +15,7 @@ from fsdpo_data.answers.tree import Num, Quantity, Value
 #: Longest text that is kept for the next time it is met, and how many are.
 _MAX_KEPT, _KEPT = 400, 8_192
 _DECIMAL_COMMA = re.compile(r"(-?)(\d+),(\d{1,2}|\d{4,15})")
-_SPACE = re.compile(r"(?<=[A-Za-z0-9.])\s+(?=[A-Za-z0-9.])|\s+|\\[!]|\\(?:left|right)(?![A-Za-z])")
+_DROPPED = re.compile(r"(?<![A-Za-z0-9])\s|\s(?![A-Za-z0-9])|\\!|\\(?:left|right)(?![A-Za-z])")
 
 
 class Answer:
@@ -48,7 +48,7 @@ class Answer:
             value = self.number.value
             return f"{value.numerator:x}/{value.denominator:x}"
         text = self.cleaned.replace("dfrac", "frac").replace("tfrac", "frac")
-        return _SPACE.sub(lambda gap: " " if gap.group().isspace() and _between(gap) else "", text)
+        return _DROPPED.sub("", " ".join(text.split()))
 
     @cached_property
     def value(self) -> Value:
@@ -75,12 +75,6 @@ class Answer:
     def form(self) -> str:
         """Its normal form: how it was read."""
         return show(self.value)
-
-
-def _between(gap: re.Match[str]) -> bool:
-    """Whether a gap keeps two words or numbers apart."""
-    before, after = gap.string[: gap.start()][-1:], gap.string[gap.end() :][:1]
-    return before.isalnum() and after.isalnum()
 
 
 _read_short = lru_cache(_KEPT)(Answer)

@@ -10,6 +10,8 @@ from fsdpo_data.answers.tree import Node, Value
 
 #: Deepest nesting that is read; every level may cost seventeen stack frames.
 MAX_DEPTH = 40
+_SIGNS = frozenset(("op", "cmd"))
+_ENDS = frozenset(("+", ",", ";", ")", "=", "}", "<", ">", "le", "ge"))
 #: Most operands of one answer.
 MAX_NODES = 2_000
 
@@ -51,16 +53,17 @@ class Cursor:
 
     def sign(self, ahead: int = 0) -> str:
         """Return the next sign or command, or "" if the next token is neither."""
-        token = self.peek(ahead)
-        return token.text if token.kind in ("op", "cmd") else ""
+        index = self.at + ahead  # asked most of all: without a call of peek
+        token = self.tokens[index] if 0 <= index < len(self.tokens) else EOF
+        return token.text if token.kind in _SIGNS else ""
 
     def accept(self, *signs: str) -> str:
         """Step over the next token if it is one of ``signs``; return it or ""."""
         found = self.sign()
-        if found and found in signs:
-            self.at += 1
-            return found
-        return ""
+        if found not in signs:
+            return ""
+        self.at += 1
+        return found
 
     def expect(self, *signs: str) -> str:
         """Step over one of ``signs``.
@@ -81,14 +84,18 @@ class Cursor:
     def accept_word(self, *words: str) -> str:
         """Step over the next token if it is one of ``words``; return it or ""."""
         found = self.word()
-        if found and found in words:
-            self.at += 1
-            return found
-        return ""
+        if found not in words:
+            return ""
+        self.at += 1
+        return found
 
     def at_end(self) -> bool:
         """Whether all tokens are read."""
         return self.at >= len(self.tokens)
+
+    def ends(self) -> bool:
+        """Whether a sign follows that ends a product with its unit, or nothing at all."""
+        return self.sign() in _ENDS or self.at_end()
 
     def count(self) -> None:
         """Count one operand.

@@ -83,9 +83,8 @@ class ExpressionParser(CommandParser):
             return first
         factors = [as_node(first)]
         divisors: list[Node] = []
-        vectors = any(token.text in ("vec", "overrightarrow") for token in self.tokens)
-        while True:
-            if vectors and self.accept("times"):  # their order matters
+        while not self.ends():
+            if self._vectors() and self.accept("times"):
                 factors = [Call("cross", (multiply(factors), as_node(self.factor())))]
             elif self.accept("*", "times", "cdot") or self._accept_cross():
                 factors.append(as_node(self.factor()))
@@ -106,6 +105,12 @@ class ExpressionParser(CommandParser):
                 break
         product = multiply(factors)
         return divide(product, multiply(divisors)) if divisors else product
+
+    def _vectors(self) -> bool:
+        """Whether a product of vectors may follow: its order matters."""
+        return self.sign() == "times" and any(
+            token.text in ("vec", "overrightarrow") for token in self.tokens
+        )
 
     def _accept_mod(self) -> bool:
         """Step over the word of "5 mod 3", a remainder; in a congruence it names the modulus."""

@@ -23,7 +23,7 @@ class Unreadable(ValueError):
     """The text is not an answer this grammar knows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Token:
     r"""One token.
 

@@ -25,6 +25,7 @@ _WRAPPER = re.compile(
     r"\\(?:text|mbox|hbox|mathrm|textbf|textit|textrm|textsf|mathbf|boldsymbol|emph|left|right"
     r"|displaystyle|boxed|fbox|operatorname)(?![A-Za-z])"
 )
+_BRACES = str.maketrans("{}$", "   ")
 _SPACING = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
 _PLAIN = re.compile(r"\\?[A-Za-z]+|\d+(?:\.\d+)?|[^\sA-Za-z\d]")
 _PLURAL = re.compile(r"(?<=...)(?<!s)s$")
@@ -106,8 +107,9 @@ _MULTIPLES = re.compile(
 
 def reals_except(text: str) -> str | None:
     """Return what "all real numbers except 2" leaves out."""
-    plain = " ".join(_SPACING.sub(" ", _WRAPPER.sub(" ", text)).split())
-    match = _EXCEPT.fullmatch(plain.strip())
+    if "all real" not in text:
+        return None
+    match = _EXCEPT.fullmatch(" ".join(_SPACING.sub(" ", _WRAPPER.sub(" ", text)).split()))
     return match["rest"] if match else None
 
 
@@ -123,7 +125,9 @@ _LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:[\s,;&()]|and)*[A-Z]\)?)*")
 
 def plain_text(text: str) -> str:
     """Return ``text`` without LaTeX wrappers, in single spaces."""
-    return " ".join(re.sub(r"[{}$]", " ", _SPACING.sub(" ", _WRAPPER.sub(" ", text))).split())
+    if "\\" in text or "~" in text:
+        text = _SPACING.sub(" ", _WRAPPER.sub(" ", text))
+    return " ".join(text.translate(_BRACES).split())
 
 
 def same_words(left: str, right: str, *are_text: bool) -> bool:

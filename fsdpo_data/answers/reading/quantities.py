@@ -93,6 +93,8 @@ class QuantityParser(ExpressionParser):
 
     def _unit(self, node: Node) -> Unit | None:
         """Read a unit, or the name of what was counted; None if there is none."""
+        if self.ends():
+            return None
         start = self.at
         modulus = self._modulus()
         if modulus is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from fsdpo_data.answers.lexicon.words import SMALL, read_moment
+from fsdpo_data.answers.lexicon.words import MAY_BE_MOMENT, SMALL, read_moment
 from fsdpo_data.answers.reading.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.reading.lex import Unreadable, tokenize
 from fsdpo_data.answers.reading.prose import (
@@ -95,7 +95,7 @@ def _read_special(text: str) -> Value | None:
     known = phrase(words)
     if known is not None:
         return known
-    if any(c.isalpha() for c in text):
+    if any(map(str.isalpha, text)) and MAY_BE_MOMENT.search(text):
         moment = read_moment(" ".join(_text_of_time(text).split()))
         if moment is not None:
             return moment
