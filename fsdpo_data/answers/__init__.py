@@ -1,12 +1,15 @@
-"""The Grader seam: (gold, response) pairs in, verdicts out. Never raises on model text."""
+"""The Grader seam: golds with responses in, verdicts out. Never raises on model text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from fsdpo_data.core.nouns import Outcome
+
+#: A gold answer, a response to it and, where it is known, why the response ended.
+Item: TypeAlias = tuple[str, str] | tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,6 @@ class Grader(Protocol):
 
     version: str
 
-    def grade(self, items: Sequence[tuple[str, str]]) -> list[Verdict]:
-        """Grade (gold, response) pairs, in order."""
+    def grade(self, items: Sequence[Item]) -> list[Verdict]:
+        """Grade responses, in order; one that was cut off states no more than it marks."""
         ...

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from fsdpo_data.answers import Verdict
+from fsdpo_data.answers import Item, Verdict
 from fsdpo_data.answers.comparing.equal import STRICT, Options, equivalent, is_words
 from fsdpo_data.answers.finding.extract import extract
 from fsdpo_data.answers.lexicon.vocabulary import names
@@ -16,6 +16,9 @@ from fsdpo_data.answers.reading.clean import clean
 from fsdpo_data.answers.reading.prose import plain_text
 from fsdpo_data.answers.tree import Moment, Text
 
+#: What the grader is called in manifests. A change of what is right changes the number; math@1
+#: overlooked a factor of 100 before a sign of percent, and took the last number of a text cut off.
+NAME = "math@2"
 #: Longest gold, in words, that is looked for.
 MAX_WORDS = 6
 _WORD = re.compile(r"[A-Za-z0-9]+(?:'[a-z]+)?")
@@ -37,11 +40,18 @@ def read_gold(text: str) -> Gold:
     return read_answer(text)
 
 
-def grade(gold: Gold, response: str, options: Options = STRICT) -> Verdict:
-    """Judge one response; never raises on text."""
+def grade(gold: Gold, response: str, options: Options = STRICT, cut_off: bool = False) -> Verdict:
+    """Judge one response; never raises on text.
+
+    One that was ``cut_off`` at its length has the answer that it marks, in a box or by its words,
+    and no other: whatever stands last in it is not what it would have concluded.
+    """
     if not gold.text.strip():
         return Verdict("gold_unparsed", None, "empty-gold")
     found = extract(response)
+    thinking = "<think>" in response and "</think>" not in response
+    if cut_off and (found.strict is None or thinking):
+        return Verdict("no_answer", None, "cut-off")
     if found.answer is None:
         return Verdict("no_answer", None, found.rule)
     verdict = equivalent(gold, found.answer, options)
@@ -64,12 +74,15 @@ class MathGrader:
 
     def __init__(self, tolerance: float | None = None) -> None:
         self.options = Options(tolerance)
-        self.version = "math@1" if tolerance is None else f"math@1+tolerance={tolerance:g}"
+        self.version = NAME if tolerance is None else f"{NAME}+tolerance={tolerance:g}"
 
-    def grade(self, items: Sequence[tuple[str, str]]) -> list[Verdict]:
-        """Grade (gold, response) pairs, in order; each gold is read once."""
-        golds = {text: read_gold(text) for text in dict.fromkeys(gold for gold, _ in items)}
-        return [grade(golds[text], answer, self.options) for text, answer in items]
+    def grade(self, items: Sequence[Item]) -> list[Verdict]:
+        """Grade responses, in order; each gold is read once."""
+        golds = {text: read_gold(text) for text in dict.fromkeys(item[0] for item in items)}
+        return [
+            grade(golds[gold], response, self.options, cut_off=ended == ["length"])
+            for gold, response, *ended in items
+        ]
 
 
 def _states(gold: Answer, sentence: str) -> bool:

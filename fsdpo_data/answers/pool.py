@@ -19,11 +19,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Self
 
-from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers import Grader, Item, Verdict
 from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.core.workers import SPAWN, end_with_parent
-
-Pair = tuple[str, str]
 
 #: Pairs sent to a worker at once.
 CHUNK = 200
@@ -78,7 +76,7 @@ class GraderPool:
             _stop(worker)
         self._workers = []
 
-    def grade(self, items: Sequence[Pair]) -> list[Verdict]:
+    def grade(self, items: Sequence[Item]) -> list[Verdict]:
         """Grade (gold, response) pairs, in order."""
         spans = (range(at, min(at + CHUNK, len(items))) for at in range(0, len(items), CHUNK))
         owed = deque(spans)
@@ -91,7 +89,7 @@ class GraderPool:
                 self._receive(index, owed, verdicts)
         return verdicts
 
-    def _send(self, worker: _Worker, span: range, items: Sequence[Pair]) -> None:
+    def _send(self, worker: _Worker, span: range, items: Sequence[Item]) -> None:
         _await_start(worker)
         worker.span = span
         worker.deadline = time.monotonic() + self._seconds
@@ -170,7 +168,7 @@ def _work(pipe: Connection, make: Callable[[], Grader]) -> None:
 
 
 def grade_all(
-    make: Callable[[], Grader], items: Sequence[Pair], workers: int | None = None
+    make: Callable[[], Grader], items: Sequence[Item], workers: int | None = None
 ) -> list[Verdict]:
     """Grade (gold, response) pairs, in order; on all cores if they are many."""
     with pooled(make, len(items), workers) as grader:

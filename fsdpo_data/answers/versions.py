@@ -11,7 +11,7 @@ _TOLERANCE = re.compile(r"0(\.\d+)?")
 
 
 def get_grader(version: str | None = None) -> Grader:
-    """Return the grader of that full name, e.g. ``math@1`` or ``math@1+tolerance=0.01``.
+    """Return the grader of that full name, e.g. ``math@2`` or ``math@2+tolerance=0.01``.
 
     Raises:
         SchemaError: if this release has no such grader.
@@ -23,6 +23,7 @@ def get_grader(version: str | None = None) -> Grader:
     if name != strict.version or (plus and not _TOLERANCE.fullmatch(tolerance)):
         raise SchemaError(
             f"grader {version!r} is not in this release, which has {strict.version} and, for "
-            f"numbers within 1 %, {strict.version}+tolerance=0.01."
+            f"numbers within 1 %, {strict.version}+tolerance=0.01. What an older one graded can be "
+            "read as it is; to go on from it, grade it again, with `fsdpo-data grade`."
         )
     return MathGrader(float(tolerance)) if plus else strict

@@ -93,7 +93,7 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntr
     spans = [span for _, _, span in task.problems]
     records = list(read_spans(task.root / COMPLETIONS, spans))
     responses = [
-        (gold, sample["text"])
+        (gold, sample["text"], sample["finish_reason"])
         for (_, gold, _), record in zip(task.problems, records, strict=True)
         for sample in record["completions"]
     ]

@@ -145,7 +145,11 @@ def judged(
     """
     keys = [key for key, _ in asked]
     responses = [
-        (golds[solution.problem_id], record["prompt"][len(solution.prompt) :] + each["text"])
+        (
+            golds[solution.problem_id],
+            record["prompt"][len(solution.prompt) :] + each["text"],
+            each["finish_reason"],
+        )
         for (_, solution), record in zip(asked, run.records(keys), strict=True)
         for each in record["completions"]
     ]

@@ -107,7 +107,9 @@ def regraded(
     Its counts are added to ``tally``, and its (old outcome, new outcome) to ``changes``.
     """
     solutions = [Solution(**row) for row in table.to_pylist()]
-    verdicts = grader.grade([(golds[each.problem_id], each.text) for each in solutions])
+    verdicts = grader.grade(
+        [(golds[each.problem_id], each.text, each.finish_reason) for each in solutions]
+    )
     both = list(zip(solutions, verdicts, strict=True))
     changes.update((solution.outcome, verdict.status) for solution, verdict in both)
     for _, group in groupby(both, key=lambda each: each[0].problem_id):

@@ -61,9 +61,10 @@ class LabelStage(Stage):
         return self.continuer.spec()
 
     def check(self, source: Path, manifest: Manifest) -> None:
-        """Refuse a dataset without labelled solutions of two steps or more."""
+        """Refuse a dataset of an older grader, or without labelled solutions of two steps."""
         import polars as pl
 
+        get_grader(manifest.spec.grader)
         steps = pl.col("completions").list.len()
         solutions = scan(manifest.paths(source, "solutions"))
         worth = solutions.filter(pl.col("labels").is_not_null() & (steps > 1))

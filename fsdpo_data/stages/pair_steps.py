@@ -76,7 +76,8 @@ class StepPairStage(Stage):
         return {"style": "step-dpo", **asdict(self.choice), **self.continuer.spec()}
 
     def check(self, source: Path, manifest: Manifest) -> None:
-        """Refuse a dataset that has no rewards, or in which no error is found."""
+        """Refuse a dataset of an older grader, without rewards, or in which no error is found."""
+        get_grader(manifest.spec.grader)
         files = manifest.paths(source, "solutions")
         check_scored(files, source)
         counts = Counter[str]()

@@ -117,7 +117,7 @@ def test_what_else_differs_is_said(tmp_path: Path) -> None:
     first, second = two_runs(tmp_path, grader="math@0", template={"name": "problem@1"})
     notes = compare_runs(first, second, Wanted()).notes
     assert notes == [
-        "the graders differ: math@1 and math@0",
+        "the graders differ: math@2 and math@0",
         "the prompt templates differ: alpaca@1 and problem@1",
     ]
 

@@ -39,7 +39,7 @@ def build_spec(n: int = 4, **changes: Any) -> BuildSpec:
         "engine": "scripted",
         "dtype": "auto",
         "segmenter": "auto@1",
-        "grader": "math@1",
+        "grader": "math@2",
     }
     return BuildSpec(**settings)
 

@@ -297,3 +297,10 @@ def test_odd_calls_and_powers_have_a_verdict(gold: str, answer: str, status: str
 def test_a_list_of_points_is_no_union_of_intervals() -> None:
     assert equivalent("(1,3),(2,4)", "(1,4),(2,3)").status == "incorrect"
     assert equivalent("(3,3),(4,4)", "(5,5),(6,6)").status == "incorrect"
+
+
+def test_otherwise_stands_only_for_what_its_own_side_leaves() -> None:
+    cases = r"f(x) = \begin{{cases}} {} & x > 1 \\ {} & \text{{otherwise}} \end{{cases}}"
+    gold = cases.format("x + 1", "2")
+    assert equivalent(gold, cases.format("x + 1", "2")).status == "correct"
+    assert equivalent(gold, cases.format("2", "x + 1")).status == "incorrect"

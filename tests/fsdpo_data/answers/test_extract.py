@@ -356,3 +356,27 @@ def test_a_gold_is_read_once_and_graded_against_often(monkeypatch):
     statuses = [grade(gold, response).status for response in responses]
     assert statuses == ["correct", "correct", "incorrect"]
     assert seen.count(gold.cleaned) == 1
+
+
+@pytest.mark.parametrize(
+    ("response", "status", "rule"),
+    [
+        ("So there are 5 left.\nNow we add 7", "no_answer", "cut-off"),
+        ("So the sum is $7$.", "no_answer", "cut-off"),
+        ("Thus $\\boxed{7", "no_answer", "cut-off"),
+        ("<think>\nPerhaps \\boxed{7}. But let me check", "no_answer", "cut-off"),
+        ("It is $\\boxed{7}$.\n\nQuestion: What is 3 + 4? 3 + 4", "correct", "boxed/number"),
+        ("#### 7\n\nQuestion: What is 3 + 4? 3 + 4", "correct", "hash/number"),
+    ],
+)
+def test_a_response_cut_off_states_no_more_than_it_marks(
+    response: str, status: str, rule: str
+) -> None:
+    [cut_off] = MathGrader().grade([("7", response, "length")])
+    assert (cut_off.status, cut_off.rule) == (status, rule)
+    [whole] = MathGrader().grade([("7", response, "stop")])
+    assert whole == MathGrader().grade([("7", response)])[0]
+
+
+def test_a_text_that_ends_may_state_its_answer_without_a_mark() -> None:
+    assert MathGrader().grade([("7", "So the sum is $7$.", "stop")])[0].status == "correct"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from helpers import problem_set, small_build
 
-from fsdpo_data.answers import Verdict
+from fsdpo_data.answers import Item, Verdict
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.pool import CHUNK, LOST, GraderPool, grade_all
 from fsdpo_data.core.errors import Unavailable
@@ -22,8 +22,8 @@ class Fragile:
 
     version = "fragile@1"
 
-    def grade(self, items: Sequence[tuple[str, str]]) -> list[Verdict]:
-        for _, response in items:
+    def grade(self, items: Sequence[Item]) -> list[Verdict]:
+        for _, response, *_ in items:
             if response == "kill":
                 os.kill(os.getpid(), 9)
             elif response == "hang":
@@ -32,7 +32,7 @@ class Fragile:
                 bytearray(1 << 60)
             elif response == "raise":
                 raise RuntimeError
-        return [Verdict("correct", response, "ok") for _, response in items]
+        return [Verdict("correct", response, "ok") for _, response, *_ in items]
 
 
 def pairs(count: int, **special: int) -> list[tuple[str, str]]:
@@ -104,7 +104,7 @@ def test_one_large_shard_is_graded_by_all_workers(
     used: list[int] = []
 
     class Watched(GraderPool):
-        def grade(self, items: Sequence[tuple[str, str]]) -> list[Verdict]:
+        def grade(self, items: Sequence[Item]) -> list[Verdict]:
             used.append(self._count)
             return super().grade(items)
 

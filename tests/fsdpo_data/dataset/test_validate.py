@@ -189,7 +189,7 @@ def test_a_manifest_names_files_of_its_dataset_only(dataset: Path, path: str) ->
     out = dataset.parent / "work" / "out"
     for attempt in (
         lambda: validate(dataset),
-        lambda: derive(dataset, out, [GradeStage("math@1")], progress=LineProgress()),
+        lambda: derive(dataset, out, [GradeStage("math@2")], progress=LineProgress()),
     ):
         with pytest.raises(SchemaError, match=r"names a file .* which is none of a dataset"):
             attempt()

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers import TEXTS, build_spec, problem_set, small_build
 
-from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers import Grader, Item, Verdict
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.cli.app import main
 from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError
@@ -34,8 +34,8 @@ class OldGrader:
 
     version = "math@0"
 
-    def grade(self, items: Sequence[tuple[str, str]]) -> list[Verdict]:
-        return [Verdict("incorrect" if text else "no_answer", "?", "old") for _, text in items]
+    def grade(self, items: Sequence[Item]) -> list[Verdict]:
+        return [Verdict("incorrect" if text else "no_answer", "?", "old") for _, text, *_ in items]
 
 
 def old_grader(version: str | None = None) -> Grader:

@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 from helpers import RIGHT, WRONG, problem_set, small_build
 
-from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.errors import InputError, SchemaError, Unavailable
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
@@ -19,6 +20,7 @@ from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.stages.continuations import Continuer, continuation_sampling
+from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.label import LabelOptions, LabelStage
 
 END = "Step 2: So it is {}. The answer is: {}"
@@ -206,3 +208,17 @@ def test_another_model_must_be_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     arguments = ["label", str(tmp_path / "run"), "--rollouts", "2", "--out", str(tmp_path / "mc")]
     code, _, err = run(capsys, *arguments)
     assert code == 1 and "was sampled from tiny at sha256:0" in err and "--model" in err
+
+
+def test_a_dataset_of_an_older_grader_is_read_but_graded_again_before_it_is_labelled(
+    tmp_path: Path,
+) -> None:
+    """Counts by today's rules beside verdicts by others would disagree without a model's doing."""
+    old, sampler = Path(__file__).parents[2] / "data/schema-1", Continues()
+    assert validate(old).spec.grader == "math@1"
+    with pytest.raises(SchemaError, match=r"'math@1' .* grade it again, with `fsdpo-data grade`"):
+        labelled(old, tmp_path / "mc", sampler)
+    assert sampler.asked == [] and not (tmp_path / "mc").exists()
+    again = GradeStage(get_grader().version, workers=1)
+    derive(old, tmp_path / "new", [again], progress=LineProgress())
+    assert labelled(tmp_path / "new", tmp_path / "mc")["spec"]["grader"] == get_grader().version
