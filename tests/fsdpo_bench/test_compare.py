@@ -114,7 +114,8 @@ def test_a_problem_that_does_not_count_in_one_run_counts_in_neither(tmp_path: Pa
 
 
 def test_what_else_differs_is_said(tmp_path: Path) -> None:
-    first, second = two_runs(tmp_path, grader="math@0", template={"name": "problem@1"})
+    template = {"name": "problem@1", "digest": "beeffeed"}
+    first, second = two_runs(tmp_path, grader="math@0", template=template)
     notes = compare_runs(first, second, Wanted()).notes
     assert notes == [
         "the graders differ: math@2 and math@0",

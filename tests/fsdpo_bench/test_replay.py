@@ -148,6 +148,7 @@ def plain(texts: list[str], **more: Any) -> list[dict[str, Any]]:
         ),
         (plain(["4"]), ["--decoder", "bon", "--k", "1"], "holds no reward for row 1"),
         (plain(["4"]), ["--decoder", "sbs"], "recorded responses cannot be continued"),
+        (plain(["4"]), ["--data", "nowhere"], "--data nowhere: responses are graded by the golds"),
         (plain(["4"]), ["--series", "gpt"], "--series gpt: .* has no names"),
         ([{"answer": "4", "response": "4"}], [], "row 1: the question is missing"),
     ],

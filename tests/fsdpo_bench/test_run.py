@@ -295,6 +295,10 @@ def test_show_filters_by_id_verdict_and_level(tmp_path: Path) -> None:
         (["run", "--task", "math", "--model", "tiny", "--data", "/nowhere"], "holds no MATH"),
         (["run", "--suite", "smoke"], "--model: missing"),
         (["run", "--suite", "smoke", "--model", "tiny", "--decoder", "bom"], "Nearest: bon"),
+        (
+            ["run", "--suite", "smoke", "--model", "tiny", "--decoder", ""],
+            "--decoder : expected some",
+        ),
         (["run", "--suite", "smoke", "--model", "tiny", "--decoder", "sc", "--k", "0"], "--k 0"),
         (["run", "--suite", "smoke", "--model", "tiny", "--decoder", "bon"], "--prm"),
         (["run", "--suite", "smoke", "--model", "tiny", "--prm", "p"], "--prm p: no step reward"),
@@ -407,6 +411,48 @@ def test_killed_and_started_again_it_ends_in_the_same_records(tmp_path: Path) ->
     assert subprocess.run(bench(tmp_path / "whole"), **quiet).returncode == 0
     assert records(out) == records(tmp_path / "whole")
     assert len(records(out)) == 40
+
+
+def test_a_regrading_that_was_broken_off_goes_on(tmp_path: Path) -> None:
+    out = small_run(tmp_path / "run")
+    whole = regraded(out, tmp_path / "whole")
+    file = record_file(regraded(out, tmp_path / "again"), "embedded")
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:2]) + b'{"torn')
+    with pytest.raises(RunMismatch, match="resume=True"):
+        regraded(out, tmp_path / "again")
+    regrade_run(out, tmp_path / "again", (), None, 1, LineProgress(), resume=True)
+    assert file.read_bytes() == record_file(whole, "embedded").read_bytes()
+
+
+@pytest.mark.proof
+def test_a_regrading_that_was_killed_ends_in_the_same_records(tmp_path: Path) -> None:
+    parts = [limited(load_task(shelf()["embedded"]), 400)]
+    out = small_run(tmp_path / "run", parts, batch=400)
+    line = [sys.executable, "-m", "fsdpo_bench", "grade", str(out), "--workers", "1", "--out"]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    child = subprocess.Popen([*line, str(tmp_path / "killed")], start_new_session=True, **quiet)
+    file, until = record_file(tmp_path / "killed", "embedded"), time.monotonic() + 120
+    while time.monotonic() < until and not (file.exists() and file.stat().st_size):
+        time.sleep(0.005)
+    os.killpg(child.pid, signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+    assert 0 < len(records(tmp_path / "killed")) < 400
+    assert subprocess.run([*line, str(tmp_path / "killed"), "--resume"], **quiet).returncode == 0
+    assert records(tmp_path / "killed") == records(regraded(out, tmp_path / "whole"))
+
+
+def test_a_benchmark_of_ones_own_from_an_empty_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"question": "1 + 1?", "answer": 2}, {"question": "2 + 2?", "answer": "4"}]
+    Path("my.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    line = ["run", "--task", "my.jsonl", "--model", "tiny", "--engine", "transformers"]
+    done = ran(*line, "--max-tokens", "8", "--json")
+    assert done.exit_code == 0, done.output
+    results = json.loads(done.stdout[done.stdout.index("{") :])
+    assert results["tasks"]["my"]["decoders"]["greedy"]["n"] == 2
+    assert Path("runs").is_dir()
 
 
 @pytest.mark.parametrize("name", ["run", "inspect", "diff", "grade", "report", "prm", "validate"])

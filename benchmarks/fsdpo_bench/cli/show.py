@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 from functools import partial
 
 from fsdpo_bench.cli.options import InspectOptions
-from fsdpo_bench.runs.records import read_config, read_records
+from fsdpo_bench.runs.records import own_decoders, read_config, read_records
 from fsdpo_data.core.errors import InputError, nearest
 
 
@@ -293,9 +293,11 @@ def matching(wanted: InspectOptions) -> Iterator[dict[str, Any]]:
 
 
 def _passes(record: Mapping[str, Any], wanted: InspectOptions, decoder: str) -> bool:
-    metadata = record["metadata"]
+    metadata, decided = record["metadata"], record["decoded"].get(decoder)
+    if decided is None:
+        return False
     pairs = (
-        (wanted.outcome, record["decoded"][decoder]["status"]),
+        (wanted.outcome, decided["status"]),
         (wanted.subject, metadata.get("subject")),
         (wanted.level, metadata.get("level")),
     )
@@ -320,15 +322,15 @@ def _print_record(record: Mapping[str, Any], samples: int) -> None:
     facets = ", ".join(f"{key} {value}" for key, value in record["metadata"].items())
     head = f"{record['task']} row {record['row']}  {record['problem_id']}"
     Console().print(Rule(plain(f"{head}  {facets}"), align="left"))
+    own = own_decoders(record)
     _say(record["question"])
     _say(f"gold: {record['gold']}\n", "bold")
     for name, found in record["decoded"].items():
-        which = "" if found["sample"] is None else f"  (sample {found['sample']})"
+        which = "" if name in own else f"  (sample {found['sample']})"
         said = f"{name}: {found['answer']}  {found['status']} ({found['rule']}){which}"
         _say(said, _STYLES[found["correct"]])
-    for name, found in record["decoded"].items():
-        if found["sample"] is None:
-            _print_solution(name, found["solution"])
+    for name in own:
+        _print_solution(name, record["decoded"][name]["solution"])
     for index, row in enumerate(record["samples"][:samples]):
         _print_solution(f"sample {index}", row)
     _say("")

@@ -169,7 +169,7 @@ def _of_samples(plan: Plan, rows: Sequence[Row]) -> tuple[dict[str, Row], dict[s
 def _spent(rows: Sequence[Row], *, scored: bool) -> Cost:
     total = Cost()
     for row in rows:
-        seconds = row["seconds"] + (row["scoring_seconds"] if scored else 0.0)
+        seconds = row["seconds"] + (row.get("scoring_seconds", 0.0) if scored else 0.0)
         total += Cost(row["n_tokens"], int(scored), seconds)
     return total
 

@@ -92,7 +92,7 @@ def make_plan(
         InputError: for a name that is none.
     """
     names = [name.strip() for each in decoders for name in each.split(",") if name.strip()]
-    for name in names:
+    for name in names or [""]:
         if name not in DECODERS:
             known = "; ".join(f"{key} ({says})" for key, says in DECODERS.items())
             near = nearest(name, DECODERS)

@@ -1,4 +1,7 @@
-"""The records of a run: one line per problem, with everything that was decoded of it."""
+"""The records of a run: one line per problem, with everything that was decoded of it.
+
+What is read is checked here, once, against the models below, and stays as it was written.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,170 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fsdpo_bench.tasks.table import shelf
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.log import LineFile, indexed, read_spans
+from fsdpo_data.core.nouns import Outcome
 from fsdpo_data.dataset.run import CONFIG
 
 #: Folder of the records in a run directory, one file per benchmark.
 RECORDS = "records"
 
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-def record_key(record: dict[str, Any]) -> str:
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Answer(_Model):
+    """An answer with its verdict; ``correct`` is None where the gold cannot be read."""
+
+    answer: str | None
+    correct: bool | None
+    status: Outcome
+    rule: str
+
+
+class _Solution(_Answer):
+    text: str
+    steps: list[str]
+    finish_reason: str
+    n_tokens: Count
+    seconds: Seconds
+    scoring_seconds: Seconds = 0.0
+    rewards: list[Annotated[float, Field(ge=0, le=1)]] | None
+
+    @model_validator(mode="after")
+    def _one_reward_per_step(self) -> Self:
+        if self.rewards and len(self.rewards) != len(self.steps):
+            raise ValueError(f"{len(self.rewards)} rewards of {len(self.steps)} steps")
+        return self
+
+
+class _Entry(_Answer):
+    """What a decoder decided: one of the samples, or a solution of its own."""
+
+    sample: Count | None = None
+    solution: _Solution | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.sample is None) == (self.solution is None):
+            raise ValueError("expected a sample or a solution")
+        return self
+
+
+class _Spent(_Model):
+    tokens: Count
+    prm_calls: Count
+    seconds: Seconds
+
+
+class _Metadata(_Model):
+    """What of a problem's metadata has a meaning here; groups are anything."""
+
+    also: list[str] = []
+
+
+class _Record(_Model):
+    task: str
+    row: Count
+    problem_id: str
+    question: str
+    gold: str
+    metadata: _Metadata
+    prompt: str
+    samples: list[_Solution]
+    decoded: dict[str, _Entry]
+    cost: dict[str, _Spent]
+
+
+class _Named(_Model):
+    name: str
+    revision: str
+
+
+class _Source(_Named):
+    split: str
+
+
+class _TaskConfig(_Model):
+    title: str
+    problems: Count
+    rows: Count | None
+    digest: str
+    tolerance: float | None
+    source: _Source
+
+
+class _Engine(_Model):
+    name: str
+    dtype: str = "auto"
+
+
+class _Sampling(_Model):
+    n: Count
+    temperature: Seconds
+    top_p: Seconds
+    max_tokens: Count
+    seed: Count
+    stop: list[str] = []
+
+
+class _Template(_Model):
+    name: str
+    digest: str
+
+
+class _Beam(_Model):
+    first_keep: str
+    aggregate: str
+    max_steps: Count
+    step_tokens: Count
+
+
+class _Config(_Model):
+    """What a run is; tasks by their names, which name files."""
+
+    kind: Literal["bench"]
+    config_digest: str
+    model: _Named
+    template: _Template
+    sampling: _Sampling
+    engine: _Engine
+    segmenter: str
+    grader: str
+    prm: _Named | None
+    decoders: Annotated[list[str], Field(min_length=1)]
+    beam: _Beam | None
+    tasks: dict[Annotated[str, Field(pattern=r"^[^/\x00]+$")], _TaskConfig]
+
+
+def _check(model: type[_Model], value: Any, where: str) -> None:
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        raise InputError(
+            f"{where}: {place}: {first['msg']}. Expected what `fsdpo-bench run` wrote."
+        ) from None
+
+
+def record_key(record: Mapping[str, Any]) -> str:
     """Name a record by its problem and its row: ASDiv asks one question twice."""
-    return f"{record['problem_id']}/{record['row']}"
+    return f"{record['problem_id']}/{int(record['row'])}"
 
 
 def own_decoders(record: Mapping[str, Any]) -> list[str]:
     """Name the decoders that made solutions of their own of a problem."""
-    return [name for name, found in record["decoded"].items() if found["sample"] is None]
+    return [name for name, found in record["decoded"].items() if found.get("sample") is None]
 
 
 def record_file(out: Path, task: str) -> Path:
@@ -48,14 +196,15 @@ def read_config(out: Path) -> dict[str, Any]:
         InputError: if there is no run of ``fsdpo-bench`` in ``out``.
     """
     try:
-        config = json.loads((out / CONFIG).read_text())
-    except (OSError, ValueError):
-        config = {}
-    if config.get("kind") != "bench":
+        config = json.loads((out / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict) or config.get("kind") != "bench":
         raise InputError(
             f"{out}: expected a directory that `fsdpo-bench run` wrote, with {CONFIG} and "
             f"{RECORDS}/."
         )
+    _check(_Config, config, str(out / CONFIG))
     ranks = {name: rank for rank, name in enumerate(shelf())}
     names = sorted(config["tasks"], key=lambda name: ranks.get(name, len(ranks)))
     return {**config, "tasks": {name: config["tasks"][name] for name in names}}
@@ -65,17 +214,17 @@ def read_records(out: Path, task: str | None = None) -> Iterator[dict[str, Any]]
     """Yield the records of a run: benchmarks in its order, problems in the order of the source.
 
     Raises:
-        InputError: if there is no run, or it has no such benchmark.
+        InputError: if there is no run, it has no such benchmark, or a record was changed.
     """
     tasks = list(read_config(out)["tasks"])
     if task is not None and task not in tasks:
         raise InputError(f"{out} has no records of {task!r}: expected one of {', '.join(tasks)}.")
     for name in [task] if task else tasks:
         if record_file(out, name).exists():
-            yield from _in_order(record_file(out, name))
+            yield from _in_order(record_file(out, name), name)
 
 
-def _in_order(path: Path) -> Iterator[dict[str, Any]]:
+def _in_order(path: Path, task: str) -> Iterator[dict[str, Any]]:
     spans: dict[str, tuple[int, int]] = {}
     start = 0
     for key, length in indexed(path, record_key):
@@ -83,4 +232,8 @@ def _in_order(path: Path) -> Iterator[dict[str, Any]]:
             spans.setdefault(key, (start, length))
         start += length
     keys = sorted(spans, key=lambda key: int(key.rpartition("/")[2]))
-    yield from read_spans(path, [spans[key] for key in keys])
+    for record in read_spans(path, [spans[key] for key in keys]):
+        _check(_Record, record, f"{path}, problem {record_key(record)}")
+        if record["task"] != task:
+            raise InputError(f"{path}: a record of {record['task']!r}, expected {task!r}.")
+        yield record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -30,7 +31,7 @@ from fsdpo_data.steps.rewards import check_aggregate
 #: Problems graded at a time.
 CHUNK = 256
 
-_SAMPLED = re.compile(r"(sc|weighted|bon)@(\d+)(?::(\w+))?")
+_SAMPLED = re.compile(r"(sc|weighted|bon)@([1-9]\d{0,8})(?::(\w+))?")
 
 
 def regrade_run(
@@ -90,7 +91,8 @@ def _plan(source: Path, old: Mapping[str, Any], ks: Sequence[int], aggregate: st
 
 def _config(old: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     own = [name for name in old["decoders"] if not _SAMPLED.fullmatch(name)]
-    kept = {key: value for key, value in old.items() if key != "config_digest"}
+    kept: dict[str, Any] = json.loads(encoded(old))  # without lone surrogates
+    del kept["config_digest"]
     return kept | {
         "grader": MathGrader().version,
         "decoders": sorted([*plan.names, *own], key="greedy".__ne__),  # greedy stands first
@@ -113,10 +115,15 @@ def _regraded(
     regraded = []
     judged = judge_groups(task, groups, workers)
     for record, found, verdicts in zip(records, solutions, judged, strict=True):
+        own, n = own_decoders(record), len(record["samples"])
+        asked = [name for name in names if not _SAMPLED.fullmatch(name)]
+        if {*asked} != {*own} or not {*own} <= {*record["cost"]} or n < max(plan.ks, default=0):
+            raise InputError(
+                f"problem {record['problem_id']} of {record['task']} lacks what the run's config "
+                "says of it. Expected what `fsdpo-bench run` wrote."
+            )
         rows = [row | verdict_row(task, new) for row, new in zip(found, verdicts, strict=True)]
-        n = len(record["samples"])
-        own = zip(own_decoders(record), rows[n:], strict=True)
-        made = {name: (row, record["cost"][name]) for name, row in own}
+        made = {name: (row, record["cost"][name]) for name, row in zip(own, rows[n:], strict=True)}
         regraded.append(record | decided(plan, names, rows[:n], made))
     return regraded
 

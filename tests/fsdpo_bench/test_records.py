@@ -1,0 +1,69 @@
+"""What is read of a run is checked: an edited record or config is refused, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from bench_runs import config, make_records, write_run
+from fsdpo_bench.cli.app import app
+from fsdpo_bench.runs.records import read_config, read_records
+from fuzz_harness import mutated
+from typer.testing import CliRunner
+
+from fsdpo_data.core.errors import FsdpoError, InputError
+
+TASKS = {"math": 4, "ocw": 3}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bench")
+    return write_run(folder / "run", config(TASKS), make_records(TASKS))
+
+
+@pytest.mark.parametrize("name", ["config.json", "records/math.jsonl"])
+@pytest.mark.parametrize("verb", ["report", "inspect", "diff", "grade"])
+def test_whatever_is_edited_ends_in_a_message(
+    run: Path, tmp_path: Path, name: str, verb: str
+) -> None:
+    rng, file = random.Random(f"{name} {verb}"), tmp_path / "run" / name
+    shutil.copytree(run, tmp_path / "run")
+    line = [verb, str(tmp_path / "run"), *([str(run)] if verb == "diff" else [])]
+    line += ["--workers", "1"] if verb == "grade" else []
+    for number in range(60):
+        file.write_bytes(mutated((run / name).read_bytes(), rng))
+        out = ["--out", str(tmp_path / f"again-{number}")] if verb == "grade" else []
+        error = CliRunner().invoke(app, [*line, *out]).exception
+        assert error is None or isinstance(error, FsdpoError), (number, file.read_bytes()[:3000])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"samples": [{}]}, r"math\.jsonl, problem math0000/0: samples\.0\.answer: Field required"),
+        ({"gold": 5}, "gold: Input should be a valid string"),
+        ({"task": "ocw"}, "a record of 'ocw', expected 'math'"),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_named(
+    run: Path, tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    file = tmp_path / "run/records/math.jsonl"
+    first, *rest = file.read_text().splitlines(keepends=True)
+    file.write_text(json.dumps(json.loads(first) | change) + "\n" + "".join(rest))
+    with pytest.raises(InputError, match=message):
+        list(read_records(tmp_path / "run"))
+
+
+def test_no_benchmark_of_a_config_leads_out_of_the_run(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    told = read_config(run)
+    told["tasks"] = {"../../evil": told["tasks"]["math"]}
+    (tmp_path / "run/config.json").write_text(json.dumps(told))
+    with pytest.raises(InputError, match=r"tasks\.\.\./\.\./evil"):
+        read_config(tmp_path / "run")
