@@ -28,8 +28,9 @@ class Options:
     """How answers are compared.
 
     Attributes:
-        tolerance: None for strict comparison. Otherwise a prediction also agrees with a number
-            if it rounds to it at the gold's digits or has at most this relative error.
+        tolerance: None for strict comparison. Otherwise a prediction also agrees with a number if
+            it rounds to it at the digits that the gold shows, or has at most this relative error;
+            0 allows for digits only.
     """
 
     tolerance: float | None = None

@@ -304,3 +304,19 @@ def test_otherwise_stands_only_for_what_its_own_side_leaves() -> None:
     gold = cases.format("x + 1", "2")
     assert equivalent(gold, cases.format("x + 1", "2")).status == "correct"
     assert equivalent(gold, cases.format("2", "x + 1")).status == "incorrect"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [
+        ("0.022", "0.0219", True),
+        ("0.022", "0.0214", False),
+        ("4.33", "\\frac{13}{3}", True),
+        ("$5.7 \\mathrm{hr}$", "5.68 \\text{ hours}", True),
+        ("5", "5.2", False),
+        ("145", "145.3", False),
+    ],
+)
+def test_without_an_error_the_tolerant_rule_is_that_of_the_digits_shown(gold, answer, right):
+    assert equivalent(gold, answer).status == "incorrect"
+    assert (equivalent(gold, answer, Options(0.0)).status == "correct") == right
