@@ -58,6 +58,9 @@ def grade(gold: Gold, response: str, options: Options = STRICT, cut_off: bool = 
     in_words = not found.rule.startswith("boxed") and is_words(found.answer)
     if verdict.status == "incorrect" and found.value is not None and in_words:
         verdict = equivalent(gold, found.value, options)
+    exclaimed = f"{found.answer}!"
+    if verdict.status == "incorrect" and response.rstrip(" *$\n").endswith(exclaimed):
+        verdict = equivalent(gold, exclaimed, options)  # "So there are 26!" may mean the factorial
     if verdict.status == "incorrect" and found.sentence and _states(gold, found.sentence):
         rule = f"{found.rule}/sentence"
         return Verdict("correct", found.answer, rule, verdict.gold_form, found.sentence)

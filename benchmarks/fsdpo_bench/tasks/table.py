@@ -60,9 +60,9 @@ class Task:
         missing_golds: Problems without a gold; they are never counted.
         notes: What is known better of single golds, by problem id.
         defects: What else is known to be odd in public copies.
-        tolerance: Relative error that a numeric answer may have, beside what the digits of a decimal
-            gold leave open; 0 for golds that are rounded. Both numbers are reported, the tolerant
-            one first. None for none.
+        tolerance: Relative error that a numeric answer may have, beside what the digits of a gold
+            leave open; 0 for golds that are rounded. Both numbers are reported, the tolerant one
+            first. None for none.
         metric: What it is reported by: ``greedy``, or ``avg@8`` for few problems.
         cluster: The field that problems on one base problem share; statistics need it.
         groups: What reports break numbers down by, and the fields that say it in some form.

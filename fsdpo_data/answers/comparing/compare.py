@@ -64,6 +64,7 @@ class Comparison:
             return True
         if isinstance(gold, Moment) or isinstance(answer, Moment):
             return same_moment(gold, answer)
+        gold, answer = relations.unrestricted(gold), relations.unrestricted(answer)
         if _is_statement(gold) or _is_statement(answer):
             return self._statements(gold, answer)
         if isinstance(gold, Cases) or isinstance(answer, Cases):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from fsdpo_data.answers.comparing.numeric import OPERATORS, is_unknown, symbols
+from fsdpo_data.answers.budget import Budget
+from fsdpo_data.answers.comparing.modular import Undefined
+from fsdpo_data.answers.comparing.numeric import OPERATORS, Evaluator, is_unknown, symbols
 from fsdpo_data.answers.lexicon.units import ratio
 from fsdpo_data.answers.lexicon.vocabulary import TRIG
 from fsdpo_data.answers.tree import (
@@ -23,6 +25,7 @@ from fsdpo_data.answers.tree import (
     Unit,
     Value,
     add,
+    both_values,
     is_node,
     negate,
     rebuild,
@@ -175,6 +178,32 @@ def _argument(head: Value) -> str:
     if isinstance(head, Call) and len(head.args) == 1 and isinstance(head.args[0], Sym):
         return head.args[0].name
     return ""
+
+
+def unrestricted(value: Value) -> Value:
+    """Return the 1/x of ``1/x, x != 0``: where it has no value, nobody needs to say so."""
+    if not (isinstance(value, Items) and value.brackets == "" and len(value.items) > 1):
+        return value
+    said, *holes = value.items
+    body = said.parts[-1] if isinstance(said, Relation) and said.ops == ("=",) else said
+    return said if is_node(body) and all(_is_hole(body, each) for each in holes) else value
+
+
+def _is_hole(body: Node, condition: Value) -> bool:
+    """Whether a condition ``x != 0`` leaves out only where an expression has no value."""
+    if not isinstance(condition, Relation) or condition.ops != ("!=",):
+        return False
+    name, place = condition.parts
+    if not (isinstance(name, Sym) and name.name in symbols(body)):
+        return False
+    for each in both_values(place):
+        try:
+            if is_node(each):
+                Evaluator(0, Budget(10_000)).value(substitute(body, {name.name: each}))
+            return False
+        except Undefined:
+            continue
+    return True
 
 
 def differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | None:

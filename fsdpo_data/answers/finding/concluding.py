@@ -17,6 +17,7 @@ _GIVES_UP = _SAID["gives_up"]
 _SUPPOSES = re.compile(r"\b(?:if|unless|suppose|had|were|were\s+to|without)\b[^.\n]*$", re.I)
 _TENTATIVE = re.compile(r"\b(?:thought|guess(?:ed)?|assumed|initially|at\s+first)\b[^.\n]*$", re.I)
 _GOES_ON = _SAID["goes_on"]
+_BEGINS = _SAID["begins"]
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 
 
@@ -37,9 +38,10 @@ def gives_up(text: str) -> bool:
     return _GIVES_UP.search(text, max(len(text) - _LAST, 0)) is not None
 
 
-def goes_on(text: str) -> bool:
-    """Whether a text stops in the middle of a sentence."""
-    return _GOES_ON.search(text[-40:].rstrip("*$ \n")) is not None
+def goes_on(text: str, sentence: str) -> bool:
+    """Whether a text stops in the middle of its last sentence, or on one that only begins."""
+    stops = _GOES_ON.search(text[-40:].rstrip("*$ \n")) is not None
+    return stops or _BEGINS.match(sentence) is not None
 
 
 def is_supposed(before: str, marker: str) -> bool:

@@ -94,7 +94,7 @@ def extract(response: str) -> Extraction:
             return Extraction(listed, said.rule)
         return Extraction(said.answer, said.rule, value=settled_value(said.answer))
     sentence = last_sentence(text)
-    if not cut_off and sentence and goes_on(text):
+    if not cut_off and sentence and goes_on(text, sentence):
         return Extraction(None, "none")
     if not cut_off and sentence and gives_up(text):
         return Extraction(sentence, "last-sentence", sentence=sentence)

@@ -19,7 +19,7 @@ _NEAR = 4_000
 _WHOLE = 300
 
 _NUMBER = _SAID["number"]
-_MATHS = re.compile(r"\$\$?([^$\n]{1,400})\$\$?|\\\(([^\n]{1,400}?)\\\)|\\\[([^\]]{1,400}?)\\\]")
+_MATHS = _SAID["maths"]
 _COUNT = re.compile(r"(?<![\w.,^_])\d[\d,.]{0,20} *$")
 _LATEX = re.compile(r"\\(?![$%!,;])")
 _HAS_WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")

@@ -11,6 +11,7 @@ from fsdpo_data.answers.tree import Node, Value
 #: Deepest nesting that is read; every level may cost seventeen stack frames.
 MAX_DEPTH = 40
 _SIGNS = frozenset(("op", "cmd"))
+_COMPARES = frozenset(("<", ">", "le", "ge", "=", "ne", "in"))
 _ENDS = frozenset(("+", ",", ";", ")", "=", "}", "<", ">", "le", "ge"))
 #: Most operands of one answer.
 MAX_NODES = 2_000
@@ -96,6 +97,14 @@ class Cursor:
     def ends(self) -> bool:
         """Whether a sign follows that ends a product with its unit, or nothing at all."""
         return self.sign() in _ENDS or self.at_end()
+
+    def condition_ahead(self) -> bool:
+        """Whether "otherwise" follows, or "if" with a comparison."""
+        word = self.word()
+        return word in ("otherwise", "else") or (
+            word in ("if", "for", "when", "where")
+            and any(self.sign(ahead) in _COMPARES for ahead in range(2, 5))
+        )
 
     def count(self) -> None:
         """Count one operand.

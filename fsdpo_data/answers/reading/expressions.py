@@ -140,6 +140,8 @@ class ExpressionParser(CommandParser):
         if token.kind == "word":
             if token.text in ("min", "max") and self.sign(1) not in ("(", "{"):
                 return False
+            if self.condition_ahead():
+                return False
             if token.upright and token.text.lower() in FUNCTIONS:
                 return True
             if token.upright or (token.space == 1 and token.text.lower() in SHORT_NOUNS):

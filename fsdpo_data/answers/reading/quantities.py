@@ -273,6 +273,8 @@ class QuantityParser(ExpressionParser):
         return noun(" ".join(words))
 
     def _take_noun_word(self, words: list[str]) -> bool:
+        if self.condition_ahead():
+            return False
         token = self.peek()
         hyphenated = self.sign(1) == "-" and self.peek(2).kind == "word"
         if token.kind == "word" or (token.kind == "let" and (words or hyphenated)):

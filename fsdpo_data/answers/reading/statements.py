@@ -88,8 +88,9 @@ class AnswerParser(QuantityParser):
             following = self._item()
             items.append(following)
             joined = joined and self._last_separator != ","
-        if len(items) == 1:
-            return items[0]
+        cases = _joined_cases(items)
+        if cases is not None or len(items) == 1:
+            return cases or items[0]
         if joined and all(map(_is_statement, items)):
             return Join("and", tuple(items))
         if self._last_separator == "wedge" and all(map(_is_formula, items)):
@@ -114,7 +115,11 @@ class AnswerParser(QuantityParser):
         return False
 
     def _item(self) -> Value:
-        """Read one value or a chain of relations."""
+        """Read one value or a chain of relations, and the condition under which it holds."""
+        value = self._statement()
+        return self._branch(value, prose=True) if self.condition_ahead() else value
+
+    def _statement(self) -> Value:
         while self.accept_word(*_LEADING):
             pass
         parts = [self._operand()]
@@ -177,6 +182,9 @@ class AnswerParser(QuantityParser):
     def bracket(self, opener: str) -> Value:
         """Read what stands in brackets; set braces hold a list or a set-builder."""
         builder = opener == "{" and self.peek().kind == "let" and self.sign(1) in ("|", ":")
+        if opener == "lset" and self.peek().text == "array":
+            self.take()
+            return self._system()
         if opener == "lset" or builder:  # "{x | x > 2}" has no backslashes
             return self._set()
         return super().bracket(opener)
@@ -202,35 +210,44 @@ class AnswerParser(QuantityParser):
     def _system(self) -> Value:
         r"""Read the equations, or the branches, of ``\begin{cases} … \end{cases}``."""
         items: list[Value] = []
-        conditions: list[Value | None] = []
         while self.peek().kind != "end":
-            items.append(self._item())
-            self.accept(",", ";")
-            if self.accept("&"):
-                conditions.append(self._branch_condition())
+            value = self._item()
+            comma = self.accept(",", ";")
+            ends = self.sign() == "\\" or self.peek().kind == "end"
+            if self.accept("&") or (comma and not ends and not isinstance(value, Relation)):
+                value = self._branch(value, prose=False)
+            items.append(value)
             if not self.accept("\\"):
                 break
             self.accept("&")
-        if self.take().kind != "end" or (conditions and len(conditions) < len(items)):
+        if self.take().kind != "end":
             raise Unreadable("a system with cases")
-        if conditions:
-            return Cases(tuple(zip(items, conditions, strict=True)))
-        return Items("", tuple(items))
+        return _joined_cases(items) or Items("", tuple(items))
 
-    def _branch_condition(self) -> Value | None:
-        """Read when a branch holds; what is no relation is words, "otherwise" is None."""
-        self.accept_word("if", "for", "when", "where")
-        start, depth = self.at, self.depth
-        if self.accept_word("otherwise", "else"):
+    def _branch(self, value: Value, prose: bool) -> Value:
+        """Read on after a value that holds under a condition; "otherwise" is None."""
+        condition = None if self.accept_word("otherwise", "else") else self._condition(prose)
+        if not prose:
             self.accept(".")
-            return None
+        if isinstance(value, Relation) and value.ops == ("=",):
+            return Relation((value.parts[0], Cases(((value.parts[1], condition),))), ("=",))
+        return Cases(((value, condition),))
+
+    def _condition(self, prose: bool) -> Value:
+        """Read when a branch holds; in an environment, what is no relation is words."""
+        self.accept_word("if", "for", "when", "where")
+        self.accept("&")
+        start, depth = self.at, self.depth
         try:
-            condition = self._item()
+            condition = self._statement()
+            if prose:
+                return condition
             self.accept(",", ";", ".")
             if self.sign() == "\\" or self.peek().kind == "end":
                 return condition
         except Unreadable:
-            pass
+            if prose:
+                raise
         self.at, self.depth = start, depth
         words: list[str] = []
         while self.sign() != "\\" and self.peek().kind not in ("end", "eof"):
@@ -260,6 +277,23 @@ class AnswerParser(QuantityParser):
         if name == "vmatrix":
             return _determinant([[as_node(entry) for entry in each] for each in rows])
         return Matrix(tuple(rows))
+
+
+def _joined_cases(items: list[Value]) -> Value | None:
+    """Return values under conditions as one function by cases; None if there are no conditions.
+
+    Raises:
+        Unreadable: Some hold under conditions and some do not, or there is one only.
+    """
+    heads = {item.parts[0] for item in items if isinstance(item, Relation)}
+    bodies = [item.parts[-1] if isinstance(item, Relation) else item for item in items]
+    branches = [branch for each in bodies if isinstance(each, Cases) for branch in each.branches]
+    if not branches:
+        return None
+    if len(branches) == 1 or len(heads) > 1 or not all(isinstance(x, Cases) for x in bodies):
+        raise Unreadable("a value under a condition")
+    cases = Cases(tuple(branches))
+    return Relation((heads.pop(), cases), ("=",)) if heads else cases
 
 
 #: Largest determinant that is written out.
