@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
+
+#: What a manifest says of what nobody has stated, such as how a recording was sampled.
+UNKNOWN: Final = "unknown"
 
 FinishReason = Literal["stop", "length"]
 
@@ -20,14 +23,14 @@ class Completion:
         text: What the model wrote, special tokens and stop string removed, else untouched.
         finish_reason: ``stop`` (end-of-sequence or a stop string) or ``length`` (ran into
             ``max_tokens``: truncated).
-        n_tokens: Tokens generated, end-of-sequence included.
+        n_tokens: Tokens generated, end-of-sequence included; 0 where a recording does not say.
         seconds: This completion's share of the sampler's wall-clock time.
         stop_string: The stop string that ended it; None if it ended by itself or on length.
     """
 
     text: str
     finish_reason: FinishReason
-    n_tokens: int
+    n_tokens: int = 0
     seconds: float = 0.0
     stop_string: str | None = None
 

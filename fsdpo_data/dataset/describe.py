@@ -41,11 +41,12 @@ def _derived(manifest: Manifest) -> dict[str, Any]:
     statistics, labels = manifest.statistics, manifest.labels
     solutions = max(1, manifest.rows.solutions)
     positive = labels.get("positive", 0)
-    rate = statistics.tokens_per_second
+    rate, tokens = statistics.tokens_per_second, manifest.cost.tokens
     facts = {
         "positive": _share(positive, positive + labels.get("negative", 0)),
         "truncated": statistics.truncated / solutions,
         "unique": statistics.unique_solutions / solutions,
+        "tokens": f"{tokens:,}" if isinstance(tokens, int) else tokens,
         "rate": f"  ({rate:,.0f} tokens/s)" if rate else "",
         "step_pairs": manifest.pairs and manifest.pairs.resampled,
         "whole_pairs": manifest.pairs and not manifest.pairs.resampled,

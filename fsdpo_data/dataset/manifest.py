@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError, field_validator
 from fsdpo_data import __version__
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import digest
+from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.dataset import parts
 from fsdpo_data.dataset.parts import FileEntry
 from fsdpo_data.dataset.run import CONFIG, MANIFEST
@@ -81,7 +82,11 @@ def make_manifest(
         quarantined=dict(sorted(quarantined.items())),
         **tally.counts(),
         statistics=tally.statistics(),
-        cost=parts.Cost(tokens=tally.tokens, prm_calls=0, seconds=round(tally.seconds, 3)),
+        cost=parts.Cost(
+            tokens=UNKNOWN if tally.uncounted else tally.tokens,
+            prm_calls=0,
+            seconds=round(tally.seconds, 3),
+        ),
         files=files,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -22,6 +22,8 @@ from fsdpo_data.dataset.schema import CONFIGS
 #: A whole number stays one: 1 and 1.0 have different digests.
 Number = int | float
 Interval = list[Number] | None
+#: What a recording may not say.
+Unknown = Literal["unknown"]
 
 
 class Part(BaseModel):
@@ -69,12 +71,12 @@ class Engine(Part):
 class Sampling(Part):
     """A :class:`~fsdpo_data.core.sampling.SamplingSpec`."""
 
-    max_tokens: int
+    max_tokens: int | Unknown
     n: int
-    seed: int
+    seed: int | Unknown
     stop: list[str]
-    temperature: Number
-    top_p: Number
+    temperature: Number | Unknown
+    top_p: Number | Unknown
 
 
 class ScoreSpec(Part):
@@ -164,7 +166,7 @@ class Statistics(Part):
 class Cost(Part):
     """What the dataset has cost, over all its stages."""
 
-    tokens: int
+    tokens: int | Unknown
     prm_calls: int
     seconds: Number
 
@@ -237,7 +239,7 @@ class Rollouts(Spent):
     steps: int
     mean: Number | None
     disagree: int
-    tokens_of_outcomes: int
+    tokens_of_outcomes: int | Unknown
 
 
 class PairCounts(Part):

@@ -25,6 +25,7 @@ class Tally:
         labels: Steps by label (``positive``, ``negative``, ``unlabelled``).
         solutions: Solutions.
         tokens: Tokens generated.
+        uncounted: Solutions whose tokens nobody has counted.
         seconds: Wall-clock seconds of the sampler.
         truncated: Solutions cut at ``max_tokens``.
         unique: Different texts, counted within each problem.
@@ -36,6 +37,7 @@ class Tally:
     labels: Counter[str] = field(default_factory=Counter)
     solutions: int = 0
     tokens: int = 0
+    uncounted: int = 0
     seconds: float = 0.0
     truncated: int = 0
     unique: int = 0
@@ -49,6 +51,7 @@ class Tally:
     def add_samples(self, samples: Sequence[Mapping[str, Any]]) -> None:
         """Add what sampling the solutions of one problem took."""
         self.tokens += sum(sample["n_tokens"] for sample in samples)
+        self.uncounted += sum(not s["n_tokens"] and bool(s["text"].strip()) for s in samples)
         self.seconds += sum(sample["seconds"] for sample in samples)
         self.truncated += sum(sample["finish_reason"] == "length" for sample in samples)
         self.unique += len({sample["text"] for sample in samples})

@@ -19,7 +19,7 @@ from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
 from fsdpo_data.core.job_shard import WHOLE, JobShard
 from fsdpo_data.core.nouns import Outcome, Solution
 from fsdpo_data.core.options import Option
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec
 from fsdpo_data.dataset.derive import Draft, StageOptions
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.parts import Spent
@@ -122,7 +122,8 @@ class Continuer:
             tokens=tokens,
             seconds=round(seconds, 3),
         )
-        manifest.cost.tokens += spent.tokens
+        if isinstance(manifest.cost.tokens, int):
+            manifest.cost.tokens += spent.tokens
         manifest.cost.seconds = round(manifest.cost.seconds + spent.seconds, 3)
         return spent
 
@@ -160,8 +161,9 @@ def judged(
 
 def continuation_sampling(manifest: Manifest, n: int, **changes: Any) -> SamplingSpec:
     """Return how ``n`` continuations are sampled: as the solutions, but for changes not None."""
-    sampled = manifest.spec.sampling.plain()
-    spec = SamplingSpec(**{**sampled, "stop": tuple(sampled["stop"]), "n": n})
+    sampled = manifest.spec.sampling.plain() | {"n": n}
+    known = {key: value for key, value in sampled.items() if value != UNKNOWN}
+    spec = SamplingSpec(**{**known, "stop": tuple(known["stop"])})
     return replace(spec, **{key: value for key, value in changes.items() if value is not None})
 
 
@@ -206,6 +208,8 @@ class ContinueOptions(StageOptions, SamplerOptions):
     def _who_continues(self, manifest: Manifest) -> Weights:
         """Resolve the model; unless it is named, it must be the one that sampled the solutions."""
         sampled = manifest.spec.model
+        if self.replay is not None and self.model is None:
+            return Weights(ModelRef(sampled.name, sampled.revision), "")
         model = resolve_weights(self.model or sampled.name)
         if model.ref.revision != sampled.revision:
             found = f"{model.ref.name} at {model.ref.revision}"

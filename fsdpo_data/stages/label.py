@@ -159,11 +159,13 @@ def _counted(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> Sol
 
 def cost_line(rollouts: Rollouts) -> str:
     """Return what the labels cost, for a person."""
-    ratio = rollouts.tokens / max(1, rollouts.tokens_of_outcomes)
+    sampled, ratio = rollouts.tokens_of_outcomes, ""
+    if isinstance(sampled, int):
+        ratio = f", {rollouts.tokens / max(1, sampled):.1f} times what sampling the solutions took"
     return (
         f"N={rollouts.n}: {rollouts.continuations:,} continuations of "
-        f"{rollouts.beginnings:,} beginnings, {rollouts.tokens:,} tokens, {ratio:.1f} times "
-        "what sampling the solutions took; the outcome labels of N=1 took no more"
+        f"{rollouts.beginnings:,} beginnings, {rollouts.tokens:,} tokens{ratio}; the outcome "
+        "labels of N=1 took no more"
     )
 
 

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import digest
+from fsdpo_data.core.identity import ModelRef, digest, file_sha256
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec
 from fsdpo_data.dataset.derive import Stage, plain_specs
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.engines.load import Host
@@ -32,6 +32,9 @@ from fsdpo_data.steps.segment import get_segmenter
 
 log = logging.getLogger(__name__)
 
+#: Fields of a :class:`SamplingSpec` that are options of the same name.
+_SAMPLING = ("temperature", "top_p", "max_tokens")
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions(SamplerOptions):
@@ -41,6 +44,7 @@ class BuildOptions(SamplerOptions):
 
     Attributes:
         model: Short name (`fsdpo-data models`), `org/name[@revision]` on the Hub, or a directory.
+        model_name: Who wrote what is replayed, in your words, if no `--model` did.
         problems: `embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`,
             or a file or directory; may be given several times.
         samples: Solutions per problem (the paper's M).
@@ -59,7 +63,7 @@ class BuildOptions(SamplerOptions):
         shard: Sample one of N shares of the problems; `fsdpo-data merge` puts the shards together.
     """
 
-    model: str = "tiny"
+    model: Annotated[str | None, Option(default="tiny")] = None
     problems: Sequence[str] = ("embedded",)
     samples: Annotated[int, Option(sets="n")] = 32
     limit: Annotated[int | None, Option(min=1)] = None
@@ -68,12 +72,13 @@ class BuildOptions(SamplerOptions):
     top: Annotated[int | None, Option(min=1, default="4")] = None
     split: Annotated[str, Option(panel="Asking")] = "train"
     template: Annotated[str | None, Option(panel="Asking", default="the model's own")] = None
-    temperature: Annotated[float, Option(panel="Asking")] = 0.8
-    top_p: Annotated[float, Option(panel="Asking")] = 1.0
-    max_tokens: Annotated[int, Option(panel="Asking")] = 1024
+    temperature: Annotated[float | None, Option(panel="Asking", default="0.8")] = None
+    top_p: Annotated[float | None, Option(panel="Asking", default="1.0")] = None
+    max_tokens: Annotated[int | None, Option(panel="Asking", default="1024")] = None
     segmenter: Annotated[str, Option(panel="Asking")] = "auto"
     tensor_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
     data_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
+    model_name: Annotated[str | None, Option(panel="Engine", default="unknown")] = None
     shard: Shard = None
 
     @property
@@ -86,16 +91,28 @@ class BuildOptions(SamplerOptions):
         asked = {name: size for name, size in sizes.items() if size != 1}
         return asked | super().engine_args
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model_name is not None and self.replay is None:
+            raise InputError(
+                "a model is called by its own name. It goes with `replay=FILE`.",
+                field="BuildOptions.model_name",
+                value=self.model_name,
+            )
+
     @property
     def sampling(self) -> SamplingSpec:
         """Return how to sample, but for the model's stop strings."""
-        return SamplingSpec(
-            n=self.samples,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            max_tokens=self.max_tokens,
-            seed=self.seed,
-        )
+        stated = {name: getattr(self, name) for name in _SAMPLING}
+        known = {name: value for name, value in stated.items() if value is not None}
+        return SamplingSpec(n=self.samples, seed=self.seed, **known)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Return what a replay does not say of how it was sampled, and nobody has stated."""
+        if self.replay is None:
+            return ()
+        return ("seed", *(name for name in _SAMPLING if getattr(self, name) is None))
 
     def stages(self) -> list[Stage]:
         """Return what follows the samples: with a PRM, rewards and pairs."""
@@ -153,7 +170,7 @@ def _prepared(options: BuildOptions) -> Build:
     """Resolve model, problems and engine; the weights are loaded when they are needed."""
     _check_device(options)
     sampling, (segmenter, _) = options.sampling, get_segmenter(options.segmenter)
-    model = resolve(options.model, options.template)
+    model = resolve(options.model or "tiny", options.template)
     source = load_problems(
         options.problems, split=options.split, limit=options.limit, seed=options.seed
     )
@@ -161,7 +178,7 @@ def _prepared(options: BuildOptions) -> Build:
         log.warning(warning)
     host = Host.pick(options)
     spec = BuildSpec(
-        model=model.ref,
+        model=_author(options, model.ref),
         sources=tuple(source.refs),
         template=model.template,
         sampling=replace(sampling, stop=model.template.stop),
@@ -169,9 +186,17 @@ def _prepared(options: BuildOptions) -> Build:
         dtype=options.dtype,
         segmenter=segmenter,
         grader=get_grader().version,
+        unknown=options.unknown,
     )
     batch = options.batch_size or host.batch_size
     return Build(spec, source, lambda: host.load("sampler", model), batch, options.workers)
+
+
+def _author(options: BuildOptions, model: ModelRef) -> ModelRef:
+    """Return who writes the solutions; of a replay, who wrote them, as far as that is stated."""
+    if options.replay is None or (options.model is not None and options.model_name is None):
+        return model
+    return ModelRef(options.model_name or UNKNOWN, f"sha256:{file_sha256(Path(options.replay))}")
 
 
 def _check_device(options: BuildOptions) -> None:

@@ -18,7 +18,7 @@ from fsdpo_data.core.identity import ModelRef, SourceRef, digest, plain
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import Completion, SamplingSpec, sampling_id
+from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec, sampling_id
 from fsdpo_data.dataset.derive import Stage, plain_specs, seal, write_derived
 from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
 from fsdpo_data.dataset.parts import FileEntry
@@ -39,7 +39,10 @@ SAVE_EVERY = 1.0
 
 @dataclass(frozen=True, slots=True)
 class BuildSpec:
-    """Everything that decides what a build contains; its digest is the run's identity."""
+    """Everything that decides what a build contains; its digest is the run's identity.
+
+    Of a replay, ``unknown`` are the fields of ``sampling`` that nobody has stated.
+    """
 
     model: ModelRef
     sources: tuple[SourceRef, ...]
@@ -50,6 +53,7 @@ class BuildSpec:
     segmenter: str
     grader: str
     labels: str = OUTCOME_LABELS
+    unknown: tuple[str, ...] = ()
 
     def config(self, problems: Sequence[Problem]) -> dict[str, Any]:
         """Return the spec as plain JSON, with the digest of the problems it is run on."""
@@ -61,7 +65,7 @@ class BuildSpec:
                 "digest": digest([problem.id for problem in problems]),
             },
             "template": {"name": self.template.name, "digest": self.template.digest},
-            "sampling": self.sampling,
+            "sampling": asdict(self.sampling) | dict.fromkeys(self.unknown, UNKNOWN),
             "engine": {"name": self.engine, "dtype": self.dtype},
             "segmenter": self.segmenter,
             "grader": self.grader,

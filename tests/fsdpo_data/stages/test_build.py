@@ -8,13 +8,16 @@ from typing import Any
 
 import polars as pl
 import pytest
+from command_line import run
 from hashes import hashes
-from helpers import SILENT, TEXTS, build_spec, fixed_sampler, problem_set, small_build
+from helpers import RIGHT, SILENT, TEXTS, WRONG, build_spec, fixed_sampler, problem_set, small_build
 
 from fsdpo_data.core.errors import RunMismatch, StoreError
+from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.statistics import clustered_interval, wilson_interval
 from fsdpo_data.dataset.run import COMPLETIONS, MANIFEST
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.models.prompts import get_template
 
 
 def test_what_a_build_holds(tmp_path: Path) -> None:
@@ -181,3 +184,45 @@ def test_fixed_sampler_is_a_sampler() -> None:
     prompt = build_spec().template.render(source.problems[0].question)
     texts = [each.text for each in fixed_sampler(source).sample([prompt], SamplingSpec(n=2))[0]]
     assert texts == list(TEXTS[:2])
+
+
+def replayed(folder: Path, *more: str) -> list[str]:
+    """Write what another model said, and return the command that seals it."""
+    problems, recorded = folder / "problems.jsonl", folder / "said.jsonl"
+    problems.write_text('{"question": "20 + 22?", "answer": "42"}\n')
+    said = [{"text": RIGHT, "finish_reason": "stop"}, {"text": WRONG, "finish_reason": "stop"}]
+    prompt = get_template("problem").render("20 + 22?")
+    recorded.write_text(json.dumps({"prompt": prompt, "completions": said}) + "\n")
+    how = ["--template", "problem", "--samples", "2", "--engine", "scripted"]
+    where = ["--replay", str(recorded), "--out", str(folder / "out")]
+    return ["build", "--problems", str(problems), *how, *where, *more]
+
+
+def test_a_replay_says_where_its_completions_come_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = replayed(tmp_path, "--model-name", "Another 7B", "--temperature", "0.6")
+    code, out, err = run(capsys, *line)
+    assert code == 0, err
+    manifest = validate(tmp_path / "out").plain()
+    assert manifest["spec"]["model"] == {
+        "name": "Another 7B",
+        "revision": f"sha256:{file_sha256(tmp_path / 'said.jsonl')}",
+    }
+    told = {"temperature": 0.6, **dict.fromkeys(("top_p", "max_tokens", "seed"), "unknown")}
+    assert {name: manifest["spec"]["sampling"][name] for name in told} == told
+    assert manifest["cost"]["tokens"] == "unknown"
+    assert "Another 7B" in out and "tiny" not in out and "unknown" in out
+    card = (tmp_path / "out/README.md").read_text()
+    assert "tiny" not in card and "top-p unknown" in card and "temperature 0.6" in card
+    assert "--model-name 'Another 7B'" in card and "--top-p" not in card
+
+
+def test_a_replay_of_nobody_is_of_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, *replayed(tmp_path))[0] == 0
+    spec = validate(tmp_path / "out").plain()["spec"]
+    assert spec["model"]["name"] == spec["sampling"]["temperature"] == "unknown"
+    code, _, err = run(capsys, "build", "--model-name", "me", "--out", str(tmp_path / "none"))
+    assert code == 1 and "--model-name me" in err and "--replay FILE" in err
