@@ -11,6 +11,7 @@ import pytest
 from preference_data import preference_rows
 from prm_data import write_rows
 from random_model import save_random_model
+from training import killed_at
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
@@ -117,29 +118,13 @@ def test_pairs_scattered_over_one_batch_are_the_groups(
 
 
 def test_a_run_killed_and_resumed_ends_in_the_same_weights(
-    policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    policy: Path, data: Path, tmp_path: Path
 ) -> None:
     expected = dpo.train_dpo(config(policy, data, tmp_path / "whole", save_every=2))
 
-    class Killed(Exception):
-        pass
-
-    class Kill(transformers.TrainerCallback):
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            if state.global_step == 5:  # past the checkpoint at 4, in the second epoch
-                raise Killed
-
-    real = dpo._trainer
-
-    def doomed(*given: Any) -> Any:
-        trainer = real(*given)
-        trainer.add_callback(Kill)
-        return trainer
-
     part = tmp_path / "part"
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(dpo, "_trainer", doomed)
-        dpo.train_dpo(config(policy, data, part, save_every=2))
+    # Past the checkpoint at 4, in the second epoch.
+    killed_at(5, dpo, lambda: dpo.train_dpo(config(policy, data, part, save_every=2)))
     resumed = dpo.train_dpo(config(policy, data, part, save_every=2, resume=True))
     assert resumed.loss == expected.loss and resumed.metrics == expected.metrics
     assert largest_difference(part, tmp_path / "whole") == 0

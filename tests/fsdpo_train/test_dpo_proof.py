@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +14,7 @@ from paired_data import paired_dataset
 from preference_data import preference_rows
 from prm_data import write_rows
 from random_model import save_random_model
+from training import kill_once, python
 
 pytestmark = pytest.mark.proof
 
@@ -40,17 +37,6 @@ def command(folder: Path, data: Path | str, out: Path, *options: object) -> list
     return ["-m", "fsdpo_train", "dpo", *map(str, every)]
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
-
-
-def run(*arguments: str) -> None:
-    ran = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, env=environment(), timeout=900
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-
-
 def losses(out: Path) -> list[float]:
     state = json.loads((out / f"checkpoints/checkpoint-{STEPS}/trainer_state.json").read_text())
     return [entry["loss"] for entry in state["log_history"] if "loss" in entry]
@@ -62,10 +48,10 @@ def test_two_processes_train_to_the_losses_of_one(folder: Path, preset: str) -> 
     import transformers
 
     data, one, many = folder / "pairs.jsonl", folder / f"one-{preset}", folder / preset
-    run(*command(folder, data, one, "--batch-size", 4))
+    python(*command(folder, data, one, "--batch-size", 4))
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     options = ["--batch-size", 2, "--deepspeed", preset, "--gradient-checkpointing"]
-    run(*torchrun, *command(folder, data, many, *options))
+    python(*torchrun, *command(folder, data, many, *options))
     # Float32 sums in another order; after some steps of Adam they have not drifted apart.
     assert losses(many) == pytest.approx(losses(one), abs=2e-4)
     alone, together = (
@@ -123,7 +109,7 @@ def test_dpo_is_the_sigmoid_loss_of_trl(folder: Path, tmp_path: Path) -> None:
     """Whole batches, step after step: equal losses mean equal gradients before them."""
     data = write_rows(tmp_path / "pairs.jsonl", preference_rows())
     ours = tmp_path / "ours"
-    run(*command(folder, data, ours, "--loss", "dpo", "--batch-size", 6))
+    python(*command(folder, data, ours, "--loss", "dpo", "--batch-size", 6))
     theirs = TRL.format(
         data=str(data), policy=str(folder / "policy"), out=str(tmp_path / "theirs"), steps=STEPS
     )
@@ -133,26 +119,10 @@ def test_dpo_is_the_sigmoid_loss_of_trl(folder: Path, tmp_path: Path) -> None:
     assert losses(ours)[-1] < 0.5
 
 
-def kill_once(arguments: Sequence[str], there: Path) -> None:
-    """Start a command and kill it as soon as ``there`` exists."""
-    process = subprocess.Popen(
-        [sys.executable, *arguments],
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 600
-    while not there.exists():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-
-
 def test_killed_while_it_trains_it_resumes_to_the_same_weights(folder: Path) -> None:
     data, whole, part = folder / "pairs.jsonl", folder / "whole", folder / "part"
     every = ["--epochs", 4, "--save-every", 2, "--max-steps", 12]
-    run(*command(folder, data, whole, *every))
+    python(*command(folder, data, whole, *every))
     # Once while the reference is being kept, once behind a checkpoint.
     kill_once(command(folder, data, part, *every), part / "reference")
     kill_once(
@@ -160,7 +130,7 @@ def test_killed_while_it_trains_it_resumes_to_the_same_weights(folder: Path) -> 
         part / "checkpoints/checkpoint-4/trainer_state.json",
     )
     assert not (part / "config.json").exists()
-    run(*command(folder, data, part, *every, "--resume"))
+    python(*command(folder, data, part, *every, "--resume"))
     histories = [
         json.loads((out / "checkpoints/checkpoint-12/trainer_state.json").read_text())[
             "log_history"

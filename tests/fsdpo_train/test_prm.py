@@ -13,6 +13,7 @@ import pytest
 from helpers import problem_set, small_build
 from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model
+from training import killed_at
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
@@ -264,29 +265,13 @@ def test_accumulation_matches_one_large_batch(policy: Path, data: Path, tmp_path
 
 
 def test_a_run_killed_and_resumed_ends_in_the_same_weights(
-    policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    policy: Path, data: Path, tmp_path: Path
 ) -> None:
     expected = prm.train_prm(config(policy, data, tmp_path / "whole", save_every=5))
 
-    class Killed(Exception):
-        pass
-
-    class Kill(transformers.TrainerCallback):
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            if state.global_step == 13:  # past the checkpoint at 10, in the second epoch
-                raise Killed
-
-    real = prm._trainer
-
-    def doomed(*given: Any) -> Any:
-        trainer = real(*given)
-        trainer.add_callback(Kill)
-        return trainer
-
     part = tmp_path / "part"
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(prm, "_trainer", doomed)
-        prm.train_prm(config(policy, data, part, save_every=5))
+    # Past the checkpoint at 10, in the second epoch.
+    killed_at(13, prm, lambda: prm.train_prm(config(policy, data, part, save_every=5)))
     assert not (part / "model.safetensors").exists()
     resumed = prm.train_prm(config(policy, data, part, save_every=5, resume=True))
     assert resumed.loss == expected.loss and resumed.held_out == expected.held_out

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model, save_random_prm
+from training import kill_once, python
 
 STEPS = 12
 
@@ -35,18 +31,6 @@ def command(folder: Path, out: Path, *options: str) -> list[str]:
     return ["-m", "fsdpo_train", "prm", *map(str, [*given, *fixed]), *options]
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
-
-
-def run(*arguments: str) -> str:
-    ran = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, env=environment(), timeout=900
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return ran.stdout
-
-
 def losses(out: Path) -> list[float]:
     state = json.loads((out / f"checkpoints/checkpoint-{STEPS}/trainer_state.json").read_text())
     return [entry["loss"] for entry in state["log_history"] if "loss" in entry]
@@ -59,10 +43,10 @@ def test_two_processes_train_to_the_losses_of_one(folder: Path, preset: str) -> 
 
     saving = ["--save-every", str(STEPS)]
     one = folder / f"one-{preset}"
-    run(*command(folder, one, "--batch-size", "8", *saving))
+    python(*command(folder, one, "--batch-size", "8", *saving))
     many = folder / preset
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    run(*torchrun, *command(folder, many, "--batch-size", "4", "--deepspeed", preset, *saving))
+    python(*torchrun, *command(folder, many, "--batch-size", "4", "--deepspeed", preset, *saving))
     # Float32 sums in another order; after twelve steps of Adam they have not drifted apart.
     assert losses(many) == pytest.approx(losses(one), abs=2e-4)
     alone, together = (
@@ -77,21 +61,10 @@ def test_two_processes_train_to_the_losses_of_one(folder: Path, preset: str) -> 
 def test_killed_at_any_step_it_resumes_to_the_same_loss(folder: Path) -> None:
     every: list[Any] = ["--batch-size", "8", "--save-every", "4"]
     whole, part = folder / "whole", folder / "part"
-    run(*command(folder, whole, *every))
-    process = subprocess.Popen(
-        [sys.executable, *command(folder, part, *every)],
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 600
-    while not (part / "checkpoints/checkpoint-4/trainer_state.json").exists():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    python(*command(folder, whole, *every))
+    kill_once(command(folder, part, *every), part / "checkpoints/checkpoint-4/trainer_state.json")
     assert not (part / "model.safetensors").exists()
-    told = run(*command(folder, part, *every, "--resume"))
+    told = python(*command(folder, part, *every, "--resume"))
     assert losses(part) == losses(whole)
     assert f"{STEPS} steps" in told
     ours, theirs = ((each / "model.safetensors").read_bytes() for each in (part, whole))

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 import real_tokenizers
+from training import killed_at
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
@@ -135,31 +136,13 @@ def test_rows_over_the_context_are_counted_never_cut(architecture, data, tmp_pat
     assert "dropped 1 of 67 rows: longer than 128 tokens" in caplog.text
 
 
-def test_a_run_killed_and_resumed_ends_in_the_same_weights(
-    architecture, data, tmp_path, monkeypatch
-):
+def test_a_run_killed_and_resumed_ends_in_the_same_weights(architecture, data, tmp_path):
     whole = config(architecture, data, tmp_path / "whole", save_every=5)
     part = config(architecture, data, tmp_path / "part", save_every=5)
     expected = sft.train_sft(whole)
 
-    class Killed(Exception):
-        pass
-
-    class Kill(transformers.TrainerCallback):
-        def on_step_end(self, args, state, control, **kwargs):
-            if state.global_step == 12:  # past the checkpoint at 10, in the second epoch
-                raise Killed
-
-    real = sft._trainer
-
-    def doomed(*args):
-        trainer = real(*args)
-        trainer.add_callback(Kill)
-        return trainer
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(sft, "_trainer", doomed)
-        sft.train_sft(part)
+    # Past the checkpoint at 10, in the second epoch.
+    killed_at(12, sft, lambda: sft.train_sft(part))
     resumed = sft.train_sft(
         config(architecture, data, tmp_path / "part", save_every=5, resume=True)
     )

@@ -13,11 +13,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import run
 from helpers import TEXTS, build_spec, problem_set, small_build
 
 from fsdpo_data.answers import Grader, Item, Verdict
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.cli.app import main
 from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive
@@ -220,16 +220,6 @@ def test_a_grader_is_found_by_its_full_name() -> None:
     for wrong in ("math@0", f"{strict}+tolerance=x", f"{strict}+tolerance=", "x"):
         with pytest.raises(SchemaError, match="is not in this release"):
             get_grader(wrong)
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["fsdpo-data", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            main()
-    out, err = capsys.readouterr()
-    assert "Traceback" not in out + err
-    return int(caught.value.code or 0), out, err
 
 
 def test_the_command_prints_old_against_new(

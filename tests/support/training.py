@@ -1,0 +1,69 @@
+"""Training runs: killed at a step, or started as processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+
+class Killed(Exception):
+    """Stands for whatever ends a run between two steps."""
+
+
+def killed_at(step: int, stage: ModuleType, run: Any) -> None:
+    """Call ``run``, which trains by ``stage``, and end it after so many optimizer steps."""
+    import transformers
+
+    class Kill(transformers.TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step == step:
+                raise Killed
+
+    real = stage._trainer
+
+    def doomed(*given: Any) -> Any:
+        trainer = real(*given)
+        trainer.add_callback(Kill)
+        return trainer
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(stage, "_trainer", doomed)
+        run()
+
+
+def environment() -> dict[str, str]:
+    """Return that of a training process on this machine's processors."""
+    return {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
+
+
+def python(*arguments: str) -> str:
+    """Run a Python of its own to its end; return what it printed."""
+    line = [sys.executable, *arguments]
+    ran = subprocess.run(line, capture_output=True, text=True, env=environment(), timeout=900)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return ran.stdout
+
+
+def kill_once(arguments: Sequence[str], there: Path) -> None:
+    """Start a Python of its own and kill it as soon as ``there`` exists."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 600
+    while not there.exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
