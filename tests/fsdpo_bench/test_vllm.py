@@ -46,7 +46,7 @@ def text(record: dict[str, Any]) -> str:
 
 def test_every_decoder_beside_a_reward_model(tmp_path: Path) -> None:
     prm = save_random_prm(tmp_path / "prm", CHECKPOINT)
-    plan = {"decode": ("greedy,sc,weighted,bon,sbs",), "k": (2,), "b1": 2, "prm": str(prm)}
+    plan = {"decoder": ("greedy,sc,weighted,bon,sbs",), "k": (2,), "b1": 2, "prm": str(prm)}
     found = decoded(tmp_path / "run", "vllm", limit=4, max_tokens=128, **plan)
     for record in found:
         search = record["decoded"]["sbs@2,1"]["solution"]
