@@ -70,6 +70,18 @@ def test_a_number_is_wrong_where_a_question_cannot_be_answered(newer: Path) -> N
     assert len(kinds) == 8 and len({p.metadata["cluster"] for p in whole.problems}) == 300
 
 
+def test_the_error_that_one_row_allows_is_for_that_row_alone(newer: Path) -> None:
+    whole = loaded(newer, "olympiadbench")
+    [noted] = [p for p in whole.problems if "gold_tolerance" in p.metadata]
+    other = next(p for p in whole.problems if p.answer.isdecimal() and len(p.answer) > 2)
+    near = str(int(other.answer) + 1)
+    said = [(noted, r"\boxed{4.3}"), (noted, r"\boxed{4.31}"), (other, rf"\boxed{{{near}}}")]
+    judged = judge(whole.task, said)
+    assert [each.verdict.status for each in judged] == ["correct", "incorrect", "incorrect"]
+    assert judged[0].strict.status == "incorrect"
+    assert whole.task.facets(noted.metadata)["gold_tolerance"] == noted.metadata["gold_tolerance"]
+
+
 def test_every_value_of_a_gold_with_several_is_needed(newer: Path) -> None:
     whole = loaded(newer, "math_perturb_hard")
     problem = next(p for p in whole.problems if p.answer == "0 or 4")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Metadata by which accuracy is not broken down.
-NO_GROUPS = ("cluster", "also")
+from fsdpo_bench.tasks.table import MEANT
+
 #: What a decoder costs, as summed over problems.
 COSTS = ("tokens", "prm_calls", "seconds")
 
@@ -69,7 +69,7 @@ def read_facts(records: Iterable[Record]) -> dict[str, list[Facts]]:
 
 def groups_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Return the groups that a problem belongs to, such as its subject and level."""
-    return {name: str(value) for name, value in metadata.items() if name not in NO_GROUPS}
+    return {name: str(value) for name, value in metadata.items() if name not in MEANT}
 
 
 def _facts(record: Record, key: tuple[str, int]) -> Facts:

@@ -78,6 +78,7 @@ class _Metadata(_Model):
     """What of a problem's metadata has a meaning here; groups are anything."""
 
     also: list[str] = []
+    gold_tolerance: float | None = None
 
 
 class _Record(_Model):

@@ -41,8 +41,14 @@ def judge_groups(
 def judge(task: Task, items: Items, workers: int | None = None) -> list[Judged]:
     """Judge (problem, response) pairs, in order; few of them in this process."""
     strict = _grade(MathGrader, items, workers)
-    tolerant = partial(MathGrader, task.tolerance)
-    counted = strict if task.tolerance is None else _grade(tolerant, items, workers)
+    counted = list(strict)
+    allowed = [problem.metadata.get("gold_tolerance", task.tolerance) for problem, _ in items]
+    for tolerance in {*allowed} - {None}:
+        places = [place for place, each in enumerate(allowed) if each == tolerance]
+        tolerant = partial(MathGrader, tolerance)
+        graded = _grade(tolerant, [items[place] for place in places], workers)
+        for place, verdict in zip(places, graded, strict=True):
+            counted[place] = verdict
     return list(map(Judged, counted, strict))
 
 

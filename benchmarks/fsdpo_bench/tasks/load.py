@@ -113,6 +113,8 @@ def _with_note(task: Task, problem: Problem) -> Problem:
     if note is None:
         return problem
     metadata = {**problem.metadata, "also": list(note.also), "gold_note": note.why}
+    if note.tolerance is not None:
+        metadata["gold_tolerance"] = note.tolerance
     return replace(problem, answer=note.gold or problem.answer, metadata=metadata)
 
 

@@ -22,6 +22,8 @@ SHELF = Path(__file__).parent / "shelf"
 #: Decimal places of numeric golds: AddSub's original has binary noise (0.6666666666666666), the
 #: form of the MAWPS collection has it rounded.
 GOLD_PLACES = 10
+#: Metadata with a meaning to grading and statistics, by which nothing is broken down.
+MEANT = ("cluster", "also", "gold_tolerance")
 
 Fields = Mapping[str, Any]
 
@@ -32,11 +34,13 @@ class GoldNote:
 
     Attributes:
         gold: The gold to use; empty to keep the source's.
+        tolerance: Relative error that the source allows for this gold alone.
     """
 
     why: str
     gold: str = ""
     also: Sequence[str] = ()
+    tolerance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ class Task:
             value = next((metadata[name] for name in names if name in metadata), None)
             if value is not None:
                 found[group] = str(value).removeprefix("Level ")
-        return found | {key: metadata[key] for key in ("cluster", "also") if metadata.get(key)}
+        return found | {key: metadata[key] for key in MEANT if metadata.get(key)}
 
 
 _HOOKS = ("row", "read", "make")
