@@ -72,14 +72,10 @@ def _picked() -> Any:
     return Picked
 
 
-def check_architecture(model: Any) -> None:
-    """Refuse a model whose logits are more than its head on its last hidden states.
+def head_error(model: Any) -> float:
+    """Return by how much a model's logits differ from its head on its last hidden states.
 
-    Some architectures scale or cap their logits outside the head, where
-    :func:`return_logprobs` would not see it.
-
-    Raises:
-        InputError: if that is so.
+    Some architectures scale or cap their logits outside the head; 0 is told of the others.
     """
     import torch
 
@@ -90,7 +86,16 @@ def check_architecture(model: Any) -> None:
         hidden = decoder_of(model)(input_ids=ids, use_cache=False).last_hidden_state
         found = model.get_output_embeddings()(hidden)
     error = float((found - expected).abs().max())
-    if error > _ROUNDING * max(1.0, float(expected.abs().max())):
+    return error if error > _ROUNDING * max(1.0, float(expected.abs().max())) else 0.0
+
+
+def check_architecture(model: Any) -> None:
+    """Refuse a model with a :func:`head_error`, which :func:`return_logprobs` would not see.
+
+    Raises:
+        InputError: if it has one.
+    """
+    if error := head_error(model):
         raise InputError(
             f"{type(model).__name__} changes its logits after the vocabulary head (by up to "
             f"{error:.3g}; soft caps and logit scales do). Preference training reads the head "
@@ -98,33 +103,30 @@ def check_architecture(model: Any) -> None:
         )
 
 
-def return_logprobs(model: Any) -> Any:
+def return_logprobs(model: Any, *, share_prompts: bool = True, plain_head: bool = True) -> Any:
     """Make ``model(**batch)`` return log π of the batch's completion tokens, shape [N].
 
     The forward pass is replaced, rather than walked around, because DistributedDataParallel,
     DeepSpeed and autocast act on calls of the whole model. The model is changed, and returned.
+
+    Args:
+        model: A causal language model.
+        share_prompts: Whether batches may hold prompts once for several solutions.
+        plain_head: Whether it has no :func:`head_error`; otherwise all logits are computed.
     """
-    model.forward = MethodType(_logprobs, model)
-    use_tree_attention(model)
+    model.forward = MethodType(_logprobs if plain_head else _logprobs_of_logits, model)
+    if share_prompts:
+        use_tree_attention(model)
     return model
 
 
-def _logprobs(
-    self: Any,
-    input_ids: Tensor,
-    position_ids: Tensor,
-    attention_mask: Tensor,
-    source_N: Tensor,
-    target_N: Tensor,
-    **tree: Tensor,
-) -> Tensor:
-    hidden_RLD = decoder_of(self)(
-        input_ids=input_ids,
-        position_ids=position_ids,
-        attention_mask=attention_mask,
-        use_cache=False,
-        **tree,
-    ).last_hidden_state
+def _logprobs_of_logits(self: Any, source_N: Tensor, target_N: Tensor, **inputs: Tensor) -> Tensor:
+    logits_RLV = type(self).forward(self, **inputs, use_cache=False).logits
+    return token_logprobs(logits_RLV.flatten(0, 1)[source_N], target_N, lambda each: each)
+
+
+def _logprobs(self: Any, source_N: Tensor, target_N: Tensor, **inputs: Tensor) -> Tensor:
+    hidden_RLD = decoder_of(self)(**inputs, use_cache=False).last_hidden_state
     head = self.get_output_embeddings()
     return token_logprobs(hidden_RLD.flatten(0, 1)[source_N], target_N, head)
 

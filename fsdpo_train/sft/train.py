@@ -11,15 +11,17 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.engines.logprobs import head_error, return_logprobs
 from fsdpo_data.models.untrusted import load_error
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.data import COLUMNS, IGNORE, collate, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import filled
+from fsdpo_train.trainer.deepspeed import gathered
 from fsdpo_train.trainer.models import check_tokenizer, context_length, load_model, with_adapters
 from fsdpo_train.trainer.run import Report, finish, started
 from fsdpo_train.trainer.source import open_source
-from fsdpo_train.trainer.trainer import OrderedTrainer, run_trainer
+from fsdpo_train.trainer.trainer import CountingTrainer, run_trainer
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,29 @@ def _start(config: SftConfig) -> tuple[Any, Any]:
     return model, tokenizer
 
 
+class SftTrainer(CountingTrainer):
+    """A trainer of completions: every token with a label counts the same."""
+
+    def items(self, batch: Mapping[str, Any]) -> int:
+        """Count the tokens with a label that something predicts."""
+        return int((batch["labels"][:, 1:] != IGNORE).sum())
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], *_: Any, num_items_in_batch: Any = None
+    ) -> Any:
+        """Return the cross-entropy of a batch, whose logits are never there all at once."""
+        ids, next_BT = inputs["input_ids"], inputs["labels"].roll(-1, 1)
+        next_BT[:, -1] = IGNORE
+        source_N = (next_BT != IGNORE).flatten().nonzero().squeeze(-1)
+        target_N = next_BT.flatten()[source_N]
+        items = len(source_N)
+        if not items:  # a filler: the other processes wait for its gradients
+            source_N, target_N = torch.zeros_like(ids[0, :1]), ids[0, :1]
+        given = {"input_ids": ids, "attention_mask": inputs["attention_mask"]}
+        logp_N = model(**given, source_N=source_N, target_N=target_N)
+        return self.share(-logp_N.mean(), items, num_items_in_batch)
+
+
 def _trainer(
     config: SftConfig,
     arguments: Any,
@@ -95,7 +120,10 @@ def _trainer(
     tokenizer: Any,
     rows: Sequence[Mapping[str, Any]],
 ) -> Any:
-    return OrderedTrainer(
+    with gathered(model):
+        plain = not head_error(model)
+    model = return_logprobs(model, share_prompts=False, plain_head=plain)
+    return SftTrainer(
         config,
         model=with_adapters(model, config.lora, "CAUSAL_LM"),
         args=arguments,

@@ -298,3 +298,36 @@ def test_a_completion_has_the_ids_that_the_whole_text_has(name, shared):
         same = StepTokenizer(tok).encode("### Response:", [completion], end=True)
         assert ids == same.ids
         assert found["labels"].tolist() == [sft_data.IGNORE] * same.n_prompt + ids[same.n_prompt :]
+
+
+@pytest.mark.parametrize("capped", [False, True])
+def test_the_loss_is_that_of_all_logits(architecture, tmp_path, capped):
+    """A model that caps its logits behind the head is trained by all of them."""
+    from types import SimpleNamespace
+
+    settings = transformers.Gemma2Config if capped else transformers.LlamaConfig
+    size = dict(vocab_size=300, hidden_size=32, intermediate_size=32, num_hidden_layers=1)
+    heads = dict(num_attention_heads=2, num_key_value_heads=1, head_dim=16, pad_token_id=1)
+    model = transformers.AutoModelForCausalLM.from_config(settings(**size, **heads)).double()
+    if capped:
+        model.lm_head.weight.data *= 100
+    ids = torch.randint(2, 300, (3, 20))
+    labels = ids.masked_fill(torch.arange(20) < torch.tensor([[5], [9], [1]]), sft_data.IGNORE)
+    labels[1, 15:] = sft_data.IGNORE
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
+    logits = model(ids).logits[:, :-1]
+    expected = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=sft_data.IGNORE
+    )
+    expected.backward()
+    gradients = [each.grad.clone() for each in model.parameters()]
+    model.zero_grad()
+    assert bool(sft.head_error(model)) is capped
+    sft.return_logprobs(model, share_prompts=False, plain_head=not capped)
+    items = sft.SftTrainer.items(None, batch)
+    trainer = SimpleNamespace(share=lambda loss, items, total: loss * items / total)
+    found = sft.SftTrainer.compute_loss(trainer, model, batch, num_items_in_batch=items)
+    found.backward()
+    assert found.item() == pytest.approx(expected.item(), abs=1e-12)
+    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+        assert torch.allclose(parameter.grad, gradient, atol=1e-12)
