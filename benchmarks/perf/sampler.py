@@ -32,10 +32,7 @@ from fsdpo_data.stages.sample import Build, BuildSpec, sample_problems
 
 
 def main(
-    problems: int = 256,
-    samples: int = 32,
-    batch: int = ENGINES["vllm"].batch_size,
-    rounds: int = 3,
+    problems: int = 256, samples: int = 32, batch: int = ENGINES["vllm"].batch_size, rounds: int = 3
 ) -> None:
     """Time a build's sampling, and the engine alone, in turns."""
     model = resolve("tiny")

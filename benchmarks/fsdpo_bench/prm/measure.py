@@ -7,12 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.prm.first_error import (
-    FirstErrors,
-    measure_first_errors,
-    read_judged,
-    score_judged,
-)
+from fsdpo_bench.prm.first_error import FirstErrors, measure_first_errors, read_judged, score_judged
 from fsdpo_bench.prm.truth import ScoredSolution, load_scored, load_unscored, report
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.scorers import Scorer, SteppedText

@@ -8,13 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fsdpo_bench.results.intervals import Share, macro, pass_at_k, share
-from fsdpo_bench.results.outcomes import (
-    COSTS,
-    Facts,
-    Record,
-    clusters_of,
-    read_facts,
-)
+from fsdpo_bench.results.outcomes import COSTS, Facts, Record, clusters_of, read_facts
 from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.statistics import Ranking, ranking_auc
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate

@@ -94,12 +94,7 @@ class RunOptions(SamplerOptions):
         default = ("greedy", "sc") if wanted else ("greedy",)
         beams = [
             BeamSpec(
-                self.b1,
-                b2,
-                self.max_steps,
-                self.step_tokens,
-                self.first_keep,
-                self.beam_aggregate,
+                self.b1, b2, self.max_steps, self.step_tokens, self.first_keep, self.beam_aggregate
             )
             for b2 in self.b2
         ]
