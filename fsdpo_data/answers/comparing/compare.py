@@ -4,43 +4,19 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparing import families, reals, relations
 from fsdpo_data.answers.comparing.agree import constant_ratio, parameter_ratio, same_node, within
 from fsdpo_data.answers.comparing.moments import same_digits, same_moment
 from fsdpo_data.answers.comparing.reals import NotASet, real_set
 from fsdpo_data.answers.lexicon import units
-from fsdpo_data.answers.tree import (
-    Based,
-    Branch,
-    Builder,
-    Call,
-    Cases,
-    Const,
-    Items,
-    Join,
-    Matrix,
-    Member,
-    Moment,
-    Node,
-    Num,
-    Quantity,
-    Ratio,
-    Relation,
-    Sym,
-    Text,
-    Value,
-    both_values,
-    divide,
-    is_node,
-    multiply,
-    walk,
-)
+from fsdpo_data.answers.tree import Node, Value
 
 #: Longest lists that are compared.
 MAX_ITEMS = 200
 _ORDERED = ("()", "[]", "(]", "[)")
-_STATEMENTS = (Relation, Member, Join, Builder)
+_STATEMENTS = (tree.Relation, tree.Member, tree.Join, tree.Builder)
 
 
 class Comparison:
@@ -58,19 +34,21 @@ class Comparison:
             OutOfBudget: Deciding takes too many operations.
             TooLarge: Both sides are too large to be calculated with.
         """
-        if isinstance(gold, Text) or isinstance(answer, Text):
+        if isinstance(gold, tree.Text) or isinstance(answer, tree.Text):
             return False  # words were compared as words
         if gold == answer:
             return True
-        if isinstance(gold, Moment) or isinstance(answer, Moment):
+        if isinstance(gold, tree.Moment) or isinstance(answer, tree.Moment):
             return same_moment(gold, answer)
         gold, answer = relations.unrestricted(gold), relations.unrestricted(answer)
         if _is_statement(gold) or _is_statement(answer):
             return self._statements(gold, answer)
-        if isinstance(gold, Cases) or isinstance(answer, Cases):
+        if isinstance(gold, tree.Cases) or isinstance(answer, tree.Cases):
             return self._cases(gold, answer)
         gold, answer = _expanded(gold), _expanded(answer)
-        if isinstance(gold, Items | Matrix) or isinstance(answer, Items | Matrix):
+        if isinstance(gold, tree.Items | tree.Matrix) or isinstance(
+            answer, tree.Items | tree.Matrix
+        ):
             return self._collections(gold, answer)
         return self._scalars(gold, answer)
 
@@ -79,11 +57,11 @@ class Comparison:
 
         "Otherwise" stands for any condition that its own side does not name.
         """
-        if not (isinstance(gold, Cases) and isinstance(answer, Cases)):
+        if not (isinstance(gold, tree.Cases) and isinstance(answer, tree.Cases)):
             return False
         left, right = ([when for _, when in each.branches if when] for each in (gold, answer))
 
-        def same_branch(one: Branch, other: Branch) -> bool:
+        def same_branch(one: tree.Branch, other: tree.Branch) -> bool:
             if not self.same(one[0], other[0]):
                 return False
             if one[1] and other[1]:
@@ -99,27 +77,27 @@ class Comparison:
         return gold == answer or self.same(gold, answer)
 
     def _scalars(self, gold: Value, answer: Value) -> bool:
-        if isinstance(gold, Based) or isinstance(answer, Based):
+        if isinstance(gold, tree.Based) or isinstance(answer, tree.Based):
             return same_digits(gold, answer)
-        if isinstance(gold, Ratio) or isinstance(answer, Ratio):
+        if isinstance(gold, tree.Ratio) or isinstance(answer, tree.Ratio):
             return self._ratios(gold, answer)
-        if isinstance(gold, Quantity) and isinstance(answer, Quantity):
+        if isinstance(gold, tree.Quantity) and isinstance(answer, tree.Quantity):
             return self._quantities(gold, answer)
-        if isinstance(gold, Quantity) or isinstance(answer, Quantity):
+        if isinstance(gold, tree.Quantity) or isinstance(answer, tree.Quantity):
             return self._measured(gold, answer)
-        return is_node(gold) and is_node(answer) and self._nodes(gold, answer)
+        return tree.is_node(gold) and tree.is_node(answer) and self._nodes(gold, answer)
 
     def _nodes(self, gold: Node, answer: Node) -> bool:
         if same_node(gold, answer, self.budget):
             return True
-        if isinstance(gold, Num):
+        if isinstance(gold, tree.Num):
             tolerance = self.tolerance
             return tolerance is not None and within(gold, answer, tolerance, self.budget)
         return families.same_up_to_constants(gold, answer, self.budget) or families.same_family(
             gold, answer, self
         )
 
-    def _quantities(self, gold: Quantity, answer: Quantity) -> bool:
+    def _quantities(self, gold: tree.Quantity, answer: tree.Quantity) -> bool:
         size = units.ratio(answer.unit, gold.unit)
         if size is None or units.opposed(gold.unit, answer.unit):
             return False
@@ -128,52 +106,54 @@ class Comparison:
             return False  # "9 red and 5 blue" are not 5 red and 9 blue
         if size == 1:
             return self._nodes(gold.node, answer.node)
-        return self._nodes(gold.node, multiply([_exactly(answer.node), Num(size)]))
+        return self._nodes(gold.node, tree.multiply([_exactly(answer.node), tree.Num(size)]))
 
     def _measured(self, gold: Value, answer: Value) -> bool:
         """Compare a quantity with a value that states no unit."""
-        quantity, other = (gold, answer) if isinstance(gold, Quantity) else (answer, gold)
-        if not (isinstance(quantity, Quantity) and is_node(other)):
+        quantity, other = (gold, answer) if isinstance(gold, tree.Quantity) else (answer, gold)
+        if not (isinstance(quantity, tree.Quantity) and tree.is_node(other)):
             return False
         if quantity.unit.dims == units.PERCENT.dims:
             return self._percentage(quantity, other, quantity is gold)
         if quantity.unit.dims == units.PLACE and quantity.unit.label != "th":
             return False  # "seventh grade" is not 7
         if quantity.unit.dims == units.PART:
-            whole = multiply([_exactly(quantity.node), Num(quantity.unit.factor)])
+            whole = tree.multiply([_exactly(quantity.node), tree.Num(quantity.unit.factor)])
             return self._nodes(whole, other)
         if self._nodes(quantity.node, other):
             return True
-        in_radians = quantity.unit == units.DEGREE and Const("pi") in walk(other)
-        return in_radians and self._nodes(Call("deg", (quantity.node,)), other)
+        in_radians = quantity.unit == units.DEGREE and tree.Const("pi") in tree.walk(other)
+        return in_radians and self._nodes(tree.Call("deg", (quantity.node,)), other)
 
-    def _percentage(self, percentage: Quantity, other: Node, is_gold: bool) -> bool:
+    def _percentage(self, percentage: tree.Quantity, other: Node, is_gold: bool) -> bool:
         """Compare a percentage, which is its value, with a number.
 
         A missing sign is forgiven only where the question was asked in percent: the gold has the
         sign, or it is 1 or more.
         """
-        value = other.value if isinstance(other, Num) else Fraction(0)
+        value = other.value if isinstance(other, tree.Num) else Fraction(0)
         asked = is_gold or abs(value) >= 1
         if asked and self._nodes(percentage.node, other):
             return True
         if abs(value) > 1 and value.denominator == 1:
             return False  # 18 is a count, or 18 of a hundred; nobody writes it as 1800 %
-        return self._nodes(multiply([_exactly(percentage.node), Num(Fraction(1, 100))]), other)
+        return self._nodes(
+            tree.multiply([_exactly(percentage.node), tree.Num(Fraction(1, 100))]), other
+        )
 
     def _ratios(self, gold: Value, answer: Value) -> bool:
         first, second = _parts(gold), _parts(answer)
         if len(first) == len(second) == 1:
             return self._nodes(first[0], second[0])
         return len(first) == len(second) > 1 and all(
-            self._nodes(divide(first[0], a), divide(second[0], b))
+            self._nodes(tree.divide(first[0], a), tree.divide(second[0], b))
             for a, b in zip(first[1:], second[1:], strict=True)
         )
 
     def _collections(self, gold: Value, answer: Value) -> bool:
-        if isinstance(gold, Matrix) or isinstance(answer, Matrix):
+        if isinstance(gold, tree.Matrix) or isinstance(answer, tree.Matrix):
             return self._matrices(gold, answer)
-        if not (isinstance(gold, Items) and isinstance(answer, Items)):
+        if not (isinstance(gold, tree.Items) and isinstance(answer, tree.Items)):
             return self._one_of_one(gold, answer)
         if max(len(gold.items), len(answer.items)) > MAX_ITEMS:
             return False
@@ -190,19 +170,19 @@ class Comparison:
         if names[0]:
             if relations.are_roots(names[0]):
                 return self._unordered(tuple(names[0].values()), _values(answer))
-            if any(isinstance(item, Relation) for item in answer.items):
+            if any(isinstance(item, tree.Relation) for item in answer.items):
                 return False
             return self._in_order(tuple(names[0].values()), answer.items)
         return self._unordered(_values(gold), _values(answer))
 
     def _one_of_one(self, gold: Value, answer: Value) -> bool:
         """Compare a list of one, or one value in several forms, with a value that stands alone."""
-        if isinstance(answer, Items) and answer.brackets == "" and answer.items:
+        if isinstance(answer, tree.Items) and answer.brackets == "" and answer.items:
             values = _values(answer)
-            same_number = len({value.value for value in values if isinstance(value, Num)}) < 2
+            same_number = len({value.value for value in values if isinstance(value, tree.Num)}) < 2
             return same_number and all(self.same(gold, value) for value in values)
         for items, other in ((gold, answer), (answer, gold)):
-            if isinstance(items, Items) and len(items.items) == 1:
+            if isinstance(items, tree.Items) and len(items.items) == 1:
                 return self.same(items.items[0], other)
         return False
 
@@ -224,7 +204,7 @@ class Comparison:
         first, second = _rows(gold), _rows(answer)
         if first is None or second is None:
             return False
-        if not (isinstance(gold, Matrix) and isinstance(answer, Matrix)):
+        if not (isinstance(gold, tree.Matrix) and isinstance(answer, tree.Matrix)):
             # A tuple may be meant as a row or as a column.
             first, second = _flat(first), _flat(second)
         return len(first) == len(second) and all(
@@ -238,11 +218,11 @@ class Comparison:
             return families.same_congruence(gold, answer, self)
         if self._as_sets(gold, answer):
             return True
-        if isinstance(gold, Relation) and isinstance(answer, Relation):
+        if isinstance(gold, tree.Relation) and isinstance(answer, tree.Relation):
             return self._relations(gold, answer)
         if not _is_statement(gold):
             said = relations.assigned(answer)
-            rounded = isinstance(answer, Relation) and "~" in answer.ops
+            rounded = isinstance(answer, tree.Relation) and "~" in answer.ops
             return said is not None and (any if rounded else all)(self.same(gold, x) for x in said)
         if not _is_statement(answer):
             said = relations.assigned(gold) if relations.names_value(gold) else None
@@ -261,7 +241,7 @@ class Comparison:
             return False
         return reals.same_set(first, second, self.budget)
 
-    def _relations(self, gold: Relation, answer: Relation) -> bool:
+    def _relations(self, gold: tree.Relation, answer: tree.Relation) -> bool:
         definitions = relations.same_definition(gold, answer)
         if definitions is not None:
             return self.same(*definitions)
@@ -271,7 +251,7 @@ class Comparison:
             return self._inequalities(gold, answer)
         return relations.same_chain(gold, answer, self)
 
-    def _equations(self, gold: Relation, answer: Relation) -> bool:
+    def _equations(self, gold: tree.Relation, answer: tree.Relation) -> bool:
         if all(self.same(a, b) for a, b in zip(gold.parts, answer.parts, strict=True)):
             return True
         if relations.is_constant_assignment(gold) and relations.is_constant_assignment(answer):
@@ -284,7 +264,7 @@ class Comparison:
         bare = relations.unapplied(*sides)
         return bare is not None and constant_ratio(*bare, self.budget) != 0
 
-    def _inequalities(self, gold: Relation, answer: Relation) -> bool:
+    def _inequalities(self, gold: tree.Relation, answer: tree.Relation) -> bool:
         if relations.same_chain(gold, answer, self):
             return True
         sides = relations.differences(gold, answer)
@@ -297,29 +277,30 @@ class Comparison:
 
 
 def _expanded(value: Value) -> Value:
-    values = both_values(value)
-    return value if len(values) == 1 else Items("", values)
+    values = tree.both_values(value)
+    return value if len(values) == 1 else tree.Items("", values)
 
 
 def _exactly(node: Node) -> Node:
-    return Num(node.value) if isinstance(node, Num) else node
+    return tree.Num(node.value) if isinstance(node, tree.Num) else node
 
 
 def _parts(value: Value) -> tuple[Node, ...]:
     """Return the parts of a ratio; a ratio of two is its quotient."""
-    if isinstance(value, Ratio):
-        return (divide(*value.parts),) if len(value.parts) == 2 else value.parts
-    node = value.node if isinstance(value, Quantity) else value
-    return (node,) if is_node(node) else ()
+    if isinstance(value, tree.Ratio):
+        return (tree.divide(*value.parts),) if len(value.parts) == 2 else value.parts
+    node = value.node if isinstance(value, tree.Quantity) else value
+    return (node,) if tree.is_node(node) else ()
 
 
 def _is_statement(value: Value) -> bool:
-    if isinstance(value, Items) and value.brackets == "":
+    if isinstance(value, tree.Items) and value.brackets == "":
         return any(
-            isinstance(item, Member) or (isinstance(item, Relation) and item.ops != ("=",))
+            isinstance(item, tree.Member)
+            or (isinstance(item, tree.Relation) and item.ops != ("=",))
             for item in value.items
         )
-    return isinstance(value, _STATEMENTS) or (isinstance(value, Sym) and value.name == "RR")
+    return isinstance(value, _STATEMENTS) or (isinstance(value, tree.Sym) and value.name == "RR")
 
 
 def _brackets_agree(left: str, right: str, length: int) -> bool:
@@ -332,11 +313,11 @@ def _brackets_agree(left: str, right: str, length: int) -> bool:
 
 
 def _rows(value: Value) -> tuple[tuple[Value, ...], ...] | None:
-    if isinstance(value, Matrix):
+    if isinstance(value, tree.Matrix):
         return value.rows
-    if not isinstance(value, Items) or value.brackets not in ("()", "[]", ""):
+    if not isinstance(value, tree.Items) or value.brackets not in ("()", "[]", ""):
         return None
-    tuples = [item for item in value.items if isinstance(item, Items)]
+    tuples = [item for item in value.items if isinstance(item, tree.Items)]
     if len(tuples) < len(value.items) or any(row.brackets not in ("()", "[]") for row in tuples):
         return (value.items,)
     return tuple(row.items for row in tuples)
@@ -347,10 +328,10 @@ def _flat(rows: tuple[tuple[Value, ...], ...]) -> tuple[tuple[Value, ...], ...]:
     return rows if any(len(row) > 1 for row in rows) else (tuple(row[0] for row in rows),)
 
 
-def _values(items: Items) -> tuple[Value, ...]:
+def _values(items: tree.Items) -> tuple[Value, ...]:
     """Return the values of a list: assignments give theirs, ``±`` gives two."""
     found: list[Value] = []
     for item in items.items:
         said = relations.assigned(item)
-        found.extend(both_values(item if said is None else said[-1]))
+        found.extend(tree.both_values(item if said is None else said[-1]))
     return tuple(found)

@@ -9,34 +9,14 @@ from fractions import Fraction
 from itertools import permutations
 from typing import TYPE_CHECKING
 
+from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparing.agree import constant_difference, same_node
 from fsdpo_data.answers.comparing.modular import rational_value
 from fsdpo_data.answers.comparing.numeric import symbols
 from fsdpo_data.answers.comparing.reals import linear
 from fsdpo_data.answers.comparing.relations import same_members
-from fsdpo_data.answers.tree import (
-    Add,
-    Builder,
-    Call,
-    Const,
-    Items,
-    Join,
-    Member,
-    Node,
-    Num,
-    Quantity,
-    Relation,
-    Sym,
-    Value,
-    add,
-    both_values,
-    is_node,
-    multiply,
-    spread,
-    substitute,
-    walk,
-)
+from fsdpo_data.answers.tree import Node, Value
 
 if TYPE_CHECKING:
     from fsdpo_data.answers.comparing.compare import Comparison
@@ -86,10 +66,10 @@ def family(value: Value) -> Family | None:
         if part in domains:
             continue
         body = part
-        if isinstance(part, Relation) and part.ops == ("=",):
+        if isinstance(part, tree.Relation) and part.ops == ("=",):
             heads.append(part.parts[0])
             body = part.parts[1]
-        bodies.extend(both_values(body))
+        bodies.extend(tree.both_values(body))
     names = frozenset().union(*map(symbols, bodies))
     if not domains:
         free = names & _PARAMETERS
@@ -100,22 +80,22 @@ def family(value: Value) -> Family | None:
 
 
 def _parts(value: Value) -> tuple[Value, ...]:
-    if isinstance(value, Builder):
+    if isinstance(value, tree.Builder):
         return (value.head, *value.conditions)
-    if isinstance(value, Join) and value.op in ("and", "or"):
+    if isinstance(value, tree.Join) and value.op in ("and", "or"):
         return value.parts
-    if isinstance(value, Items) and value.brackets in ("", "{}"):
-        listed = (spread(item) for item in value.items)
+    if isinstance(value, tree.Items) and value.brackets in ("", "{}"):
+        listed = (tree.spread(item) for item in value.items)
         return tuple(part for items in listed for part in items)
     return (value,)
 
 
 def _is_domain(part: Value) -> bool:
     return (
-        isinstance(part, Member)
+        isinstance(part, tree.Member)
         and not part.negated
-        and isinstance(part.left, Sym)
-        and isinstance(part.right, Sym)
+        and isinstance(part.left, tree.Sym)
+        and isinstance(part.right, tree.Sym)
         and part.right.name in _NUMBERS
     )
 
@@ -125,10 +105,10 @@ def same_family(gold: Value, answer: Value, comparison: Comparison) -> bool:
     left, right = family(gold), family(answer)
     if left is None or right is None or len(left.bodies) != len(right.bodies):
         return False
-    if is_node(gold) and is_node(answer) and left.parameter == right.parameter:
+    if tree.is_node(gold) and tree.is_node(answer) and left.parameter == right.parameter:
         return False  # as expressions they were compared before
     # "4k + 1" is meant as the numbers that leave 1, and an angle with a parameter as all of them.
-    progression = left.parameter == "k" and all(isinstance(body, Add) for body in left.bodies)
+    progression = left.parameter == "k" and all(isinstance(body, tree.Add) for body in left.bodies)
     if not (left.domain or right.domain or progression or any(map(_mentions_angle, left.bodies))):
         return False
     if left.domain and right.domain and left.domain != right.domain:
@@ -144,10 +124,10 @@ def same_family(gold: Value, answer: Value, comparison: Comparison) -> bool:
 
 def _mentions_angle(value: Value) -> bool:
     return any(
-        isinstance(part, Quantity)
-        or part == Const("pi")
-        or (isinstance(part, Call) and part.name == "deg")
-        for part in walk(value)
+        isinstance(part, tree.Quantity)
+        or part == tree.Const("pi")
+        or (isinstance(part, tree.Call) and part.name == "deg")
+        for part in tree.walk(value)
     )
 
 
@@ -157,19 +137,19 @@ def _same_values(
     domain = left.domain or right.domain
     for sign in (1, -1) if domain in _SIGNED else (1,):
         for shift in _SHIFTS if domain in _MOVABLE else (0,):
-            scaled = multiply([Num(Fraction(sign)), Sym(left.parameter)])
-            moved = add([scaled, Num(Fraction(shift))])
+            scaled = tree.multiply([tree.Num(Fraction(sign)), tree.Sym(left.parameter)])
+            moved = tree.add([scaled, tree.Num(Fraction(shift))])
             if comparison.same(body, _replaced(other, {right.parameter: moved})):
                 return True
     return False
 
 
 def _replaced(value: Value, values: dict[str, Node]) -> Value:
-    if isinstance(value, Items):
-        return Items(value.brackets, tuple(_replaced(item, values) for item in value.items))
-    if isinstance(value, Quantity):
-        return Quantity(substitute(value.node, values), value.unit)
-    return substitute(value, values) if is_node(value) else value
+    if isinstance(value, tree.Items):
+        return tree.Items(value.brackets, tuple(_replaced(item, values) for item in value.items))
+    if isinstance(value, tree.Quantity):
+        return tree.Quantity(tree.substitute(value.node, values), value.unit)
+    return tree.substitute(value, values) if tree.is_node(value) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,23 +166,25 @@ def has_modulus(value: Value) -> bool:
     return _class_of(value) is not None
 
 
-def _class_of(value: Value) -> Quantity | None:
+def _class_of(value: Value) -> tree.Quantity | None:
     """Return the residue of a written congruence with its modulus, a unit."""
-    right = value.parts[-1] if isinstance(value, Relation) and value.ops == ("==",) else None
-    return right if isinstance(right, Quantity) and right.unit.label.startswith("mod ") else None
+    right = value.parts[-1] if isinstance(value, tree.Relation) and value.ops == ("==",) else None
+    return (
+        right if isinstance(right, tree.Quantity) and right.unit.label.startswith("mod ") else None
+    )
 
 
 def congruence(value: Value) -> Congruence | None:
     """Read a class of numbers; None if ``value`` is none."""
     written = _class_of(value)
-    if written is not None and isinstance(value, Relation):
+    if written is not None and isinstance(value, tree.Relation):
         modulus, residue = Fraction(written.unit.label[4:]), rational_value(written.node)
         return None if residue is None else Congruence(value.parts[0], residue % modulus, modulus)
     found = family(value)
     if found is None or found.domain not in _MOVABLE or len(found.bodies) > 1:
         return None
     (body,) = found.bodies
-    line = linear(body, found.parameter) if is_node(body) else None
+    line = linear(body, found.parameter) if tree.is_node(body) else None
     if line is None:
         return None
     start, step = line
@@ -235,9 +217,9 @@ def same_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
         return False
     if not any(map(_SURELY.fullmatch, constants[0] + constants[1])):
         return False
-    letters = list(map(Sym, constants[0]))
+    letters = list(map(tree.Sym, constants[0]))
     return any(
-        same_node(gold, substitute(answer, dict(zip(order, letters, strict=True))), budget)
+        same_node(gold, tree.substitute(answer, dict(zip(order, letters, strict=True))), budget)
         for order in permutations(constants[1])
     )
 
@@ -245,15 +227,15 @@ def same_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
 def _without_constant(node: Node) -> Node | None:
     """Return what is left of ``F(x) + C`` without its constant; None if it has none."""
     terms = tuple(_terms(node))
-    dropped = [term for term in terms if isinstance(term, Sym) and _ADDED.fullmatch(term.name)]
+    dropped = [term for term in terms if isinstance(term, tree.Sym) and _ADDED.fullmatch(term.name)]
     kept = [term for term in terms if term not in dropped]
     if len(dropped) != 1 or not kept or dropped[0].name in frozenset().union(*map(symbols, kept)):
         return None
-    return add(kept)
+    return tree.add(kept)
 
 
 def _terms(node: Node) -> Iterator[Node]:
-    for term in node.terms if isinstance(node, Add) else ():
+    for term in node.terms if isinstance(node, tree.Add) else ():
         yield from _terms(term)
-    if not isinstance(node, Add):
+    if not isinstance(node, tree.Add):
         yield node

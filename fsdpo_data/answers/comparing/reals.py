@@ -6,40 +6,20 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
 
+from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget, TooLarge
 from fsdpo_data.answers.comparing.agree import close, infinite, same_node
 from fsdpo_data.answers.comparing.modular import Undefined, rational_value
 from fsdpo_data.answers.comparing.numeric import ORDERED, Evaluator, Real, context, symbols
 from fsdpo_data.answers.lexicon.units import PERCENT, ratio
-from fsdpo_data.answers.tree import (
-    Builder,
-    Call,
-    Const,
-    Items,
-    Join,
-    Member,
-    Node,
-    Num,
-    Quantity,
-    Relation,
-    Sym,
-    Unit,
-    Value,
-    add,
-    both_values,
-    has_variants,
-    is_node,
-    multiply,
-    negate,
-    substitute,
-)
+from fsdpo_data.answers.tree import Node, Value
 
 #: Most ends of intervals that are looked at together.
 MAX_CUTS = 120
 _VARIABLES = frozenset(("x", "y", "z", "t", "u", "w", "theta"))
 _FLIP = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
-_INF = Const("inf")
-_MINUS_INF = negate(_INF)
+_INF = tree.Const("inf")
+_MINUS_INF = tree.negate(_INF)
 
 
 class NotASet(ValueError):
@@ -73,7 +53,7 @@ class RealSet:
 
     cuts: tuple[Cut, ...]
     variable: str = ""
-    unit: Unit | None = None
+    unit: tree.Unit | None = None
 
 
 def real_set(value: Value, budget: Budget) -> RealSet:
@@ -83,25 +63,25 @@ def real_set(value: Value, budget: Budget) -> RealSet:
         NotASet: It is none, or one that is not made of intervals.
     """
     match value:
-        case Items():
+        case tree.Items():
             return _items(value, budget)
-        case Relation():
+        case tree.Relation():
             neighbours = zip(value.parts, value.ops, value.parts[1:], strict=False)
             return _intersection([_comparison(*each, budget) for each in neighbours], budget)
-        case Member() if isinstance(value.left, Sym):
+        case tree.Member() if isinstance(value.left, tree.Sym):
             inner = real_set(value.right, budget)
             cuts = _complement(inner.cuts, budget) if value.negated else inner.cuts
             return RealSet(cuts, value.left.name, inner.unit)
-        case Join():
+        case tree.Join():
             return _join(value, budget)
-        case Builder():
+        case tree.Builder():
             return _builder(value, budget)
-        case Sym() if value.name == "RR":
+        case tree.Sym() if value.name == "RR":
             return RealSet(_interval(_MINUS_INF, _INF, False, budget))
-        case Quantity():
+        case tree.Quantity():
             number, unit = _without_unit(value)
             return RealSet(real_set(number, budget).cuts, unit=unit)
-    if is_node(value) and not symbols(value):
+    if tree.is_node(value) and not symbols(value):
         return RealSet(_interval(value, value, True, budget))
     raise NotASet
 
@@ -123,21 +103,23 @@ def _resized(end: Node, size: Fraction) -> Node:
     """Return an end in another unit."""
     if size == 1 or infinite(end):
         return end
-    return multiply([Num(end.value) if isinstance(end, Num) else end, Num(size)])
+    return tree.multiply(
+        [tree.Num(end.value) if isinstance(end, tree.Num) else end, tree.Num(size)]
+    )
 
 
-def _without_unit(value: Value) -> tuple[Value, Unit | None]:
+def _without_unit(value: Value) -> tuple[Value, tree.Unit | None]:
     """Return a number and the unit it is measured in; a percentage is a number.
 
     Raises:
         NotASet: A class modulo a number is no single number.
     """
-    if not isinstance(value, Quantity):
+    if not isinstance(value, tree.Quantity):
         return value, None
     if value.unit.label.startswith("mod "):
         raise NotASet
     if value.unit.dims == PERCENT.dims:
-        return multiply([value.node, Num(Fraction(1, 100))]), None
+        return tree.multiply([value.node, tree.Num(Fraction(1, 100))]), None
     return value.node, value.unit
 
 
@@ -171,10 +153,12 @@ def _equal(left: Real, right: Real) -> bool:
     )
 
 
-def _items(value: Items, budget: Budget) -> RealSet:
+def _items(value: tree.Items, budget: Budget) -> RealSet:
     if value.brackets in ("()", "[]", "(]", "[)") and len(value.items) == 2:
         (low, unit), (high, high_unit) = map(_without_unit, value.items)
-        if not (is_node(low) and is_node(high)) or (unit and high_unit and unit != high_unit):
+        if not (tree.is_node(low) and tree.is_node(high)) or (
+            unit and high_unit and unit != high_unit
+        ):
             raise NotASet
         closed = value.brackets[0] == "[", value.brackets[1] == "]"
         cuts = _interval(low, high, closed, budget)
@@ -191,14 +175,15 @@ def _items(value: Items, budget: Budget) -> RealSet:
 def _listed(items: tuple[Value, ...], budget: Budget) -> RealSet:
     """Read statements or intervals with commas between: all hold, or if none can, any."""
     first = items[0]
-    if isinstance(first, Relation) and first.ops == ("!=",):
+    if isinstance(first, tree.Relation) and first.ops == ("!=",):
         items = tuple(
-            Relation((first.parts[0], item), ("!=",)) if is_node(item) else item for item in items
+            tree.Relation((first.parts[0], item), ("!=",)) if tree.is_node(item) else item
+            for item in items
         )
     sets = [real_set(item, budget) for item in items]
-    if all(isinstance(item, Items) for item in items):
+    if all(isinstance(item, tree.Items) for item in items):
         return _union(sets, budget)
-    if not all(isinstance(item, Relation | Member | Join) for item in items):
+    if not all(isinstance(item, tree.Relation | tree.Member | tree.Join) for item in items):
         raise NotASet
     both = _intersection(sets, budget)
     return both if both.cuts else _union(sets, budget)
@@ -210,33 +195,33 @@ def _comparison(left: Value, op: str, right: Value, budget: Budget) -> RealSet:
     if _more_variable(right, left):
         left, right, op = right, left, _FLIP[op]
     right, unit = _without_unit(right)
-    if has_variants(right) and op in ("=", "!="):
-        both = [_comparison(left, op, value, budget) for value in both_values(right)]
+    if tree.has_variants(right) and op in ("=", "!="):
+        both = [_comparison(left, op, value, budget) for value in tree.both_values(right)]
         return _union(both, budget) if op == "=" else _intersection(both, budget)
-    if not is_node(right) or not is_node(left):
+    if not tree.is_node(right) or not tree.is_node(left):
         raise NotASet
-    if isinstance(left, Sym) and left.name not in symbols(right):
+    if isinstance(left, tree.Sym) and left.name not in symbols(right):
         return RealSet(_ray(op, right, budget), left.name, unit)
     if symbols(right):
         raise NotASet
-    if isinstance(left, Call) and left.name == "abs":
+    if isinstance(left, tree.Call) and left.name == "abs":
         return _absolute(left.args[0], op, right, budget)
     return _linear(left, op, right, budget)
 
 
 def _more_variable(right: Value, left: Value) -> bool:
     """Whether the right side of a comparison holds the variable, as in ``2 < x``."""
-    if isinstance(right, Sym) and isinstance(left, Sym):
+    if isinstance(right, tree.Sym) and isinstance(left, tree.Sym):
         return right.name in _VARIABLES and left.name not in _VARIABLES
-    if isinstance(right, Sym):
+    if isinstance(right, tree.Sym):
         return True
-    return is_node(left) and is_node(right) and bool(symbols(right)) and not symbols(left)
+    return tree.is_node(left) and tree.is_node(right) and bool(symbols(right)) and not symbols(left)
 
 
 def _absolute(inner: Node, op: str, bound: Node, budget: Budget) -> RealSet:
     """Read ``|x - 1| < 3``."""
     both = [
-        _comparison(inner, _FLIP[op], negate(bound), budget),
+        _comparison(inner, _FLIP[op], tree.negate(bound), budget),
         _comparison(inner, op, bound, budget),
     ]
     return _intersection(both, budget) if op in ("<", "<=", "!=") else _union(both, budget)
@@ -252,13 +237,15 @@ def _linear(left: Node, op: str, right: Node, budget: Budget) -> RealSet:
     if line is None:
         raise NotASet
     start, slope = line
-    bound = multiply([Num(1 / slope), add([right, Num(-start)])])
+    bound = tree.multiply([tree.Num(1 / slope), tree.add([right, tree.Num(-start)])])
     return RealSet(_ray(op if slope > 0 else _FLIP[op], bound, budget), name)
 
 
 def linear(node: Node, name: str) -> tuple[Fraction, Fraction] | None:
     """Return a and b of ``a + b x``, by its values at 0, 1 and 2; None if it is no such line."""
-    values = [rational_value(substitute(node, {name: Num(Fraction(at))})) for at in (0, 1, 2)]
+    values = [
+        rational_value(tree.substitute(node, {name: tree.Num(Fraction(at))})) for at in (0, 1, 2)
+    ]
     start, middle, end = values
     if start is None or middle is None or end is None:
         return None
@@ -274,7 +261,7 @@ def _ray(op: str, end: Node, budget: Budget) -> tuple[Cut, ...]:
     return _interval(low, high, op in ("<=", ">=", "="), budget)
 
 
-def _join(value: Join, budget: Budget) -> RealSet:
+def _join(value: tree.Join, budget: Budget) -> RealSet:
     sets = [real_set(part, budget) for part in value.parts]
     if value.op in ("or", "union"):
         return _union(sets, budget)
@@ -283,16 +270,18 @@ def _join(value: Join, budget: Budget) -> RealSet:
     return _intersection(sets, budget)
 
 
-def _builder(value: Builder, budget: Budget) -> RealSet:
+def _builder(value: tree.Builder, budget: Budget) -> RealSet:
     head = value.head
     sets: list[RealSet] = []
-    if isinstance(head, Member):
+    if isinstance(head, tree.Member):
         sets.append(real_set(head, budget))
         head = head.left
-    if not isinstance(head, Sym):
+    if not isinstance(head, tree.Sym):
         raise NotASet
     if value.conditions:
-        listed = value.conditions[0] if len(value.conditions) == 1 else Items("", value.conditions)
+        listed = (
+            value.conditions[0] if len(value.conditions) == 1 else tree.Items("", value.conditions)
+        )
         sets.append(real_set(listed, budget))
     found = _intersection(sets, budget)
     if found.variable not in ("", head.name):

@@ -43,17 +43,18 @@ def ending(text: str, size: int) -> str:
     return tail if len(text) <= size else tail.lstrip("0123456789.,")
 
 
+def end_of(text: str) -> str:
+    """Return the end of a text, or the part from its last box on if that is further away."""
+    end = ending(text, TAIL)
+    if len(text) == len(end) or "box" in end:
+        return end
+    far = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
+    return text[far : far + TAIL] if far >= 0 else end
+
+
 def find_boxes(text: str) -> list[Box]:
     """List the closed boxes at the end of ``text``; a box in a box counts once, as the outer."""
-    if "ox" not in text:
-        return []
-    if len(text) <= TAIL:
-        return _Scan(text).closed
-    near = _Scan(text[-TAIL:]).closed
-    if near:
-        return near
-    far = max(text.rfind("\\boxed", 0, len(text) - TAIL), text.rfind("\\fbox"))
-    return _Scan(text[far : far + TAIL]).closed if far >= 0 else []
+    return _Scan(end_of(text)).closed if "ox" in text else []
 
 
 def last_boxed(text: str) -> str | None:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from itertools import islice
 
-from fsdpo_data.answers.finding.boxes import TAIL, Box, ending, find_boxes, truncated_box
+from fsdpo_data.answers.finding.boxes import Box, end_of, find_boxes, truncated_box
 from fsdpo_data.answers.finding.concluding import gives_up, goes_on, instead, taken_back
 from fsdpo_data.answers.finding.phrases import phrases
 from fsdpo_data.answers.finding.spoken import first_announced, last_announced
@@ -110,7 +110,7 @@ def is_marked(rule: str) -> bool:
 
 def own_part(response: str) -> str:
     """Return the end of a response, without what follows a finished answer as another problem."""
-    text = _end_of(response).replace("\r\n", "\n").replace("\r", "\n")
+    text = _first_turn(end_of(response)).replace("\r\n", "\n").replace("\r", "\n")
     text = text if text.isascii() else _UNSEEN.sub("", text)
     thought = text.rfind("</think>")
     if thought >= 0 and text[thought + 8 :].strip():
@@ -124,13 +124,9 @@ def own_part(response: str) -> str:
     return text
 
 
-def _end_of(response: str) -> str:
-    text = ending(response, TAIL)
-    if len(response) > TAIL and "box" not in text:
-        far = max(response.rfind("\\boxed"), response.rfind("\\fbox"))
-        if far >= 0:
-            text = response[far : far + TAIL]
-    if "</s>" in text or "<|" in text or "<｜" in text:  # unless nothing comes before it
+def _first_turn(text: str) -> str:
+    """Cut a text where its first turn ends, unless nothing comes before that."""
+    if "</s>" in text or "<|" in text or "<｜" in text:
         ends = [text.find(token) for token in _END_TOKENS]
         text = text[: min((end for end in ends if text[: max(end, 0)].strip()), default=None)]
     return text.rstrip()

@@ -6,32 +6,13 @@ import re
 from fractions import Fraction
 from math import gcd, lcm
 
+from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.units import SIGNS
 from fsdpo_data.answers.lexicon.vocabulary import ACCENTS, CONSTANTS, FUNCTIONS, SYMBOLS, TRIG
 from fsdpo_data.answers.reading.lex import Token, Unreadable, exact
 from fsdpo_data.answers.reading.names import NameParser, as_node
 from fsdpo_data.answers.show import show
-from fsdpo_data.answers.tree import (
-    Add,
-    Call,
-    Const,
-    Div,
-    Items,
-    Mul,
-    Node,
-    Num,
-    PlusMinus,
-    Pow,
-    Relation,
-    Sym,
-    Value,
-    children,
-    divide,
-    multiply,
-    negate,
-    rebuild,
-    spread,
-)
+from fsdpo_data.answers.tree import Node, Value
 
 _CLOSERS = {"(": (")", "]"), "[": ("]", ")", "["), "]": ("[", "]"), "langle": ("rangle",)}
 _DERIVATIVE_TOP = re.compile(r"(?:d|partial)(?:\^\{?(\d)\}?)?([A-Za-z].*)")
@@ -53,7 +34,9 @@ class CommandParser(NameParser):
         if name in ("sqrt", "surd"):
             return self.root()
         if name in ("cbrt", "qdrt"):
-            return Call("root", (as_node(self.primary()), exact("3" if name == "cbrt" else "4")))
+            return tree.Call(
+                "root", (as_node(self.primary()), exact("3" if name == "cbrt" else "4"))
+            )
         if name in FUNCTIONS:
             return self.function(FUNCTIONS[name])
         if name in CONSTANTS:
@@ -62,47 +45,47 @@ class CommandParser(NameParser):
             self.currency = SIGNS[name]
             return self.factor()
         if name == "binom":
-            return Call("binom", (self._argument(), self._argument()))
+            return tree.Call("binom", (self._argument(), self._argument()))
         if name in ("lfloor", "lceil"):
             argument = self.arguments("rfloor" if name == "lfloor" else "rceil")
-            return Call("floor" if name == "lfloor" else "ceil", argument)
+            return tree.Call("floor" if name == "lfloor" else "ceil", argument)
         if name in ACCENTS:
             return self._accented(name)
         if name == "mathbb":
             return self._number_set(self.raw_group() * 2)
         if name == "emptyset":
-            return Items("{}", ())
+            return tree.Items("{}", ())
         if name in ("langle", "lset", "|"):
             return self.bracket(name)
         if name == "pm" or name == "mp":
-            return PlusMinus(1 if name == "pm" else -1, as_node(self.power()))
+            return tree.PlusMinus(1 if name == "pm" else -1, as_node(self.power()))
         if name in ("angle", "triangle"):
             return self._figure(name)
         if name in ("sum", "prod", "int", "lim"):
             return self._big_operator(name)
         if name in ("neg", "lnot"):
-            return Call("not", (as_node(self.factor()),))
+            return tree.Call("not", (as_node(self.factor()),))
         if name == "partial":
             return self._partial()
         if name in SYMBOLS:
-            symbol = Sym(name)
+            symbol = tree.Sym(name)
             return self.applied(symbol) if self.sign() == "(" else symbol
         raise Unreadable(f"the command {name}")
 
     def _number_set(self, name: str) -> Value:
         r"""Read on after ``\mathbb{R}``: its positive and negative halves."""
         if self.sign() not in ("^", "_") or self.sign(1) not in ("{", "+", "-", "*"):
-            return Sym(name)
+            return tree.Sym(name)
         self.at += 1
         sign = self.raw_group()
         if name in ("ZZ", "NN") and sign in ("+", "*", ">0", "ge1"):
-            return Sym("ZZ" if (name, sign) == ("ZZ", "*") else "NN+")
+            return tree.Sym("ZZ" if (name, sign) == ("ZZ", "*") else "NN+")
         if name != "RR":
             raise Unreadable("a part of a set of numbers")
         if sign == "+":
-            return Items("()", (Num(Fraction(0)), Const("inf")))
+            return tree.Items("()", (tree.Num(Fraction(0)), tree.Const("inf")))
         if sign == "-":
-            return Items("()", (negate(Const("inf")), Num(Fraction(0))))
+            return tree.Items("()", (tree.negate(tree.Const("inf")), tree.Num(Fraction(0))))
         raise Unreadable("a space of several dimensions")
 
     def _figure(self, name: str) -> Node:
@@ -118,8 +101,8 @@ class CommandParser(NameParser):
                 letters += self.take().text
         if name == "triangle":
             matched = any(token.text in ("cong", "sim") for token in self.tokens)
-            return Sym(f"triangle {letters if matched else ''.join(sorted(letters))}")
-        return Sym(f"angle {min(letters, letters[::-1])}")
+            return tree.Sym(f"triangle {letters if matched else ''.join(sorted(letters))}")
+        return tree.Sym(f"angle {min(letters, letters[::-1])}")
 
     def _big_operator(self, name: str) -> Node:
         r"""Read ``\sum_{k=1}^{n} k^2``; its index, a name without meaning, gets a name of ours."""
@@ -129,7 +112,7 @@ class CommandParser(NameParser):
             bound = self.value() if self.accept("{") else self.primary()
             if self.tokens[self.at - 1].text != "}" and self.sign() == "}":
                 self.at += 1
-            sides = bound.parts if isinstance(bound, Relation) else (bound,)
+            sides = bound.parts if isinstance(bound, tree.Relation) else (bound,)
             parts.extend(as_node(side) for side in sides)
         return bound_operator(name, parts, as_node(self.product()))
 
@@ -138,7 +121,7 @@ class CommandParser(NameParser):
         top = self.raw_group()
         if self.sign() == "/" and self.sign(1) == "partial":
             self.at += 2
-            return Sym(f"{top}'{self.raw_group()}")
+            return tree.Sym(f"{top}'{self.raw_group()}")
         raise Unreadable("a lone partial")
 
     def _argument(self) -> Node:
@@ -163,9 +146,9 @@ class CommandParser(NameParser):
         self.at = start
         top = self._argument()
         bottom = self._argument()
-        if isinstance(top, Num) and top.places is not None and isinstance(bottom, Num):
-            return Div(top, bottom)
-        return divide(top, bottom)
+        if isinstance(top, tree.Num) and top.places is not None and isinstance(bottom, tree.Num):
+            return tree.Div(top, bottom)
+        return tree.divide(top, bottom)
 
     def _derivative(self) -> Node | None:
         r"""Read ``\frac{d^2 x}{dt^2}``."""
@@ -178,7 +161,7 @@ class CommandParser(NameParser):
         if bottom is None:
             return None
         below = bottom[1] if "partial" in bottom[0] else ""
-        return Sym(top[2] + "'" * int(top[1] or 1) + below)
+        return tree.Sym(top[2] + "'" * int(top[1] or 1) + below)
 
     def root(self) -> Node:
         r"""Read the degree and the argument of a root; of ``\sqrt13`` the whole number."""
@@ -188,18 +171,18 @@ class CommandParser(NameParser):
             self.expect("]")
         number = self.take().number if self.peek().kind == "num" else None
         inner = self._argument() if number is None else number
-        return Call("root", (inner, degree or exact("2")))
+        return tree.Call("root", (inner, degree or exact("2")))
 
     def _accented(self, name: str) -> Value:
         text = self.raw_group()
         if name in ("dot", "ddot"):
-            symbol = Sym(text + ("'" if name == "dot" else "''"))
+            symbol = tree.Sym(text + ("'" if name == "dot" else "''"))
             return self.applied(symbol) if self.sign() == "(" else symbol
         if name == "overline" and len(text) == 2 and text.isupper():
-            return multiply([Sym(letter) for letter in text])
+            return tree.multiply([tree.Sym(letter) for letter in text])
         if name in ("vec", "overrightarrow"):
-            return Sym(text if len(text) == 1 else f"vec({text})")
-        return Sym(f"{name}({text})")
+            return tree.Sym(text if len(text) == 1 else f"vec({text})")
+        return tree.Sym(f"{name}({text})")
 
     def function(self, name: str) -> Value:
         r"""Read ``\sin^2 x``, ``\log_2 8``, ``\arctan(y/x)``."""
@@ -213,18 +196,20 @@ class CommandParser(NameParser):
             else:
                 exponent = self.script()
         args = self._function_arguments()
-        if exponent == Num(Fraction(-1)) and name in TRIG:
+        if exponent == tree.Num(Fraction(-1)) and name in TRIG:
             name, exponent = "a" + name, None
         node: Node
         if name in ("gcd", "lcm"):
             node = divisor_or_multiple(name, args)
         elif name == "exp":
-            node = Pow(Const("e"), args[0])
+            node = tree.Pow(tree.Const("e"), args[0])
         elif name == "cis":
-            node = Add((Call("cos", args), Mul((Const("i"), Call("sin", args)))))
+            node = tree.Add(
+                (tree.Call("cos", args), tree.Mul((tree.Const("i"), tree.Call("sin", args))))
+            )
         else:
-            node = Call(name, args if base is None else (*args, base))
-        return node if exponent is None else Pow(node, exponent)
+            node = tree.Call(name, args if base is None else (*args, base))
+        return node if exponent is None else tree.Pow(node, exponent)
 
     def _function_arguments(self) -> tuple[Node, ...]:
         if self.accept("("):
@@ -235,13 +220,13 @@ class CommandParser(NameParser):
         while self.juxtaposed() and not (
             self.peek().kind in ("cmd", "word") and self.peek().text in FUNCTIONS
         ):
-            if self.sign() == "(" and not isinstance(factors[-1], Num):
+            if self.sign() == "(" and not isinstance(factors[-1], tree.Num):
                 break  # "\\sin x (y + 1)" is a product
             factors.append(as_node(self.power()))
-        argument = multiply(factors)
-        if self.sign() == "/" and self.peek(1).kind == "num" and Const("pi") in factors:
+        argument = tree.multiply(factors)
+        if self.sign() == "/" and self.peek(1).kind == "num" and tree.Const("pi") in factors:
             self.at += 1
-            argument = divide(argument, as_node(self.power()))
+            argument = tree.divide(argument, as_node(self.power()))
         return (argument,)
 
     def bracket(self, opener: str) -> Value:
@@ -249,14 +234,14 @@ class CommandParser(NameParser):
         if opener == "|":
             inner = as_node(self.inside(bars_close=True))
             self.expect("|")
-            return Call("abs", (inner,))
+            return tree.Call("abs", (inner,))
         if opener == "{":
             if self.sign() == "}":
                 raise Unreadable("an empty group")
             group = self.inside(bars_close=False)
             self.expect("}")
-            unbracketed = isinstance(group, Items) and not group.brackets
-            return Items("{}", spread(group)) if unbracketed else group
+            unbracketed = isinstance(group, tree.Items) and not group.brackets
+            return tree.Items("{}", tree.spread(group)) if unbracketed else group
         if opener == "_":
             return self._choose()
         if opener not in _CLOSERS:
@@ -274,7 +259,7 @@ class CommandParser(NameParser):
         if self.word() != "c" or self.sign(1) != "_":
             raise Unreadable("a subscript of nothing")
         self.at += 2
-        return Call("binom", (top, self.script()))
+        return tree.Call("binom", (top, self.script()))
 
     def inside(self, bars_close: bool) -> Value:
         """Read what stands in brackets in which ``|`` closes, or not."""
@@ -292,52 +277,54 @@ def bound_operator(name: str, parts: list[Node], body: Node) -> Node:
     """Return a sum, product, limit or integral, with its variable under a name of ours."""
     variable = parts[0] if parts and name != "int" else None
     if name == "int":
-        factors = body.factors if isinstance(body, Mul) else ()
-        while factors and isinstance(factors[-1], Mul):
+        factors = body.factors if isinstance(body, tree.Mul) else ()
+        while factors and isinstance(factors[-1], tree.Mul):
             factors = (*factors[:-1], *factors[-1].factors)
-        if len(factors) > 1 and factors[-2] == Sym("d"):
+        if len(factors) > 1 and factors[-2] == tree.Sym("d"):
             variable = factors[-1]
-            body = multiply([*factors[:-2]]) if len(factors) > 2 else exact("1")
+            body = tree.multiply([*factors[:-2]]) if len(factors) > 2 else exact("1")
             parts = [variable, *parts]
-    if not isinstance(variable, Sym) and variable != Const("i"):
-        return Call(name, (*parts, body))
+    if not isinstance(variable, tree.Sym) and variable != tree.Const("i"):
+        return tree.Call(name, (*parts, body))
     if name == "int" and len(parts) == 1:
-        return Call(name, (body, variable))  # an antiderivative is a function of its variable
-    inner = Sym(f"{BOUND}{_bound_depth(body)}")
-    return Call(name, (inner, *parts[1:], _renamed(body, variable, inner.name)))
+        return tree.Call(name, (body, variable))  # an antiderivative is a function of its variable
+    inner = tree.Sym(f"{BOUND}{_bound_depth(body)}")
+    return tree.Call(name, (inner, *parts[1:], _renamed(body, variable, inner.name)))
 
 
 def _bound_depth(node: Node) -> int:
     """Return how many bound variables ``node`` nests."""
-    inside = max(map(_bound_depth, children(node)), default=0)
-    return inside + (isinstance(node, Call) and node.args[:1] == (Sym(f"{BOUND}{inside}"),))
+    inside = max(map(_bound_depth, tree.children(node)), default=0)
+    return inside + (
+        isinstance(node, tree.Call) and node.args[:1] == (tree.Sym(f"{BOUND}{inside}"),)
+    )
 
 
-def _renamed(node: Node, old: Sym | Const, new: str) -> Node:
+def _renamed(node: Node, old: tree.Sym | tree.Const, new: str) -> Node:
     """Write a variable under a new name, as the subscript of ``a_k`` too."""
     if node == old:
-        return Sym(new)
-    if isinstance(node, Sym) and node.name.endswith(f"_{old.name}"):
-        return Sym(node.name[: -len(old.name)] + new)
-    return rebuild(node, lambda child: _renamed(child, old, new))
+        return tree.Sym(new)
+    if isinstance(node, tree.Sym) and node.name.endswith(f"_{old.name}"):
+        return tree.Sym(node.name[: -len(old.name)] + new)
+    return tree.rebuild(node, lambda child: _renamed(child, old, new))
 
 
 def divisor_or_multiple(name: str, args: tuple[Node, ...]) -> Node:
     """Return the greatest common divisor or the least common multiple, in any order."""
     numbers = [
-        int(arg.value) for arg in args if isinstance(arg, Num) and arg.value.denominator == 1
+        int(arg.value) for arg in args if isinstance(arg, tree.Num) and arg.value.denominator == 1
     ]
     if len(numbers) < len(args):
-        return Call(name, tuple(sorted(args, key=show)))
-    return Num(Fraction(gcd(*numbers) if name == "gcd" else lcm(*numbers)))
+        return tree.Call(name, tuple(sorted(args, key=show)))
+    return tree.Num(Fraction(gcd(*numbers) if name == "gcd" else lcm(*numbers)))
 
 
 def bracketed(opener: str, inner: Value, closer: str) -> Value:
     """Return what a bracket holds: a group, a tuple, an interval."""
     left = {"(": "(", "langle": "(", "[": "[", "]": "("}[opener]
     right = {")": ")", "rangle": ")", "]": "]", "[": ")"}[closer]
-    if isinstance(inner, Items) and not inner.brackets:
-        return Items(left + right, inner.items)
+    if isinstance(inner, tree.Items) and not inner.brackets:
+        return tree.Items(left + right, inner.items)
     if left + right not in ("()", "[]"):
         raise Unreadable("brackets do not match")
     return inner

@@ -4,34 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.reading.lex import Unreadable
 from fsdpo_data.answers.reading.names import as_node, is_number_set
 from fsdpo_data.answers.reading.quantities import QuantityParser
-from fsdpo_data.answers.tree import (
-    ONE,
-    Builder,
-    Call,
-    Cases,
-    Items,
-    Join,
-    Matrix,
-    Member,
-    Node,
-    Num,
-    Ratio,
-    Relation,
-    Sym,
-    Text,
-    Value,
-    add,
-    is_node,
-    multiply,
-    negate,
-    spread,
-    substitute,
-    walk,
-)
+from fsdpo_data.answers.tree import Node, Value
 
 _RELATIONS = {
     "=": "=", "<": "<", ">": ">", "le": "<=", "ge": ">=", "ne": "!=", "approx": "~",
@@ -78,8 +56,8 @@ class AnswerParser(QuantityParser):
         if len(parts) == 1:
             return parts[0]
         if all(map(_is_statement, parts)) or (logical and all(map(_is_formula, parts))):
-            return Join("or", tuple(parts))
-        return Items("", tuple(item for part in parts for item in spread(part)))
+            return tree.Join("or", tuple(parts))
+        return tree.Items("", tuple(item for part in parts for item in tree.spread(part)))
 
     def _list(self) -> Value:
         items = [self._item()]
@@ -92,10 +70,10 @@ class AnswerParser(QuantityParser):
         if cases is not None or len(items) == 1:
             return cases or items[0]
         if joined and all(map(_is_statement, items)):
-            return Join("and", tuple(items))
+            return tree.Join("and", tuple(items))
         if self._last_separator == "wedge" and all(map(_is_formula, items)):
-            return Join("and", tuple(items))
-        return Items("", _distributed(tuple(items)))
+            return tree.Join("and", tuple(items))
+        return tree.Items("", _distributed(tuple(items)))
 
     _last_separator = ""
 
@@ -129,14 +107,14 @@ class AnswerParser(QuantityParser):
             ops.append(_RELATIONS[sign])
             parts.append(self._operand())
         if ops:
-            return Relation(tuple(parts), tuple(ops))
+            return tree.Relation(tuple(parts), tuple(ops))
         if self.word() == "in" and self.sign(1) in ("(", "[", "lset", "mathbb", "]"):
             self.at += 1
-            return Member(parts[0], self._set_operand())
+            return tree.Member(parts[0], self._set_operand())
         if self.accept("in"):
-            return Member(parts[0], self._set_operand())
+            return tree.Member(parts[0], self._set_operand())
         if self.accept("notin"):
-            return Member(parts[0], self._set_operand(), negated=True)
+            return tree.Member(parts[0], self._set_operand(), negated=True)
         return parts[0]
 
     def _set_operand(self) -> Value:
@@ -154,7 +132,11 @@ class AnswerParser(QuantityParser):
         value, joined = self._measured(), 0
         while True:
             op = _SET_OPS.get(self.sign()) or _SET_WORDS.get(self.word())
-            if self.word() == "u" and self.sign(1) in ("(", "[", "lset") and not is_node(value):
+            if (
+                self.word() == "u"
+                and self.sign(1) in ("(", "[", "lset")
+                and not tree.is_node(value)
+            ):
                 op = "union"
             if op is None and self.sign() == "-" and _is_set(value):
                 op = "minus"
@@ -163,13 +145,13 @@ class AnswerParser(QuantityParser):
                 return value
             self.at += 1
             self.enter()
-            value = Join(op, (value, self._measured()))
+            value = tree.Join(op, (value, self._measured()))
             joined += 1
 
     def _measured(self) -> Value:
         """Read a quantity or a ratio of two or more."""
         first = self.quantity()
-        if not is_node(first):
+        if not tree.is_node(first):
             return first
         parts = [as_node(first)]
         while (self.sign() == ":" and not self.bars_close) or (
@@ -177,7 +159,7 @@ class AnswerParser(QuantityParser):
         ):
             self.at += 1
             parts.append(as_node(self.sum()))
-        return Ratio(tuple(parts)) if len(parts) > 1 else first
+        return tree.Ratio(tuple(parts)) if len(parts) > 1 else first
 
     def bracket(self, opener: str) -> Value:
         """Read what stands in brackets; set braces hold a list or a set-builder."""
@@ -192,14 +174,14 @@ class AnswerParser(QuantityParser):
     def _set(self) -> Value:
         """Read ``{1, 2}`` or ``{x | x > 2}``."""
         if self.accept("rset", "}"):
-            return Items("{}", ())
+            return tree.Items("{}", ())
         head = self.inside(bars_close=True)
         if self.accept("|", ":", ";"):
             conditions = self.inside(bars_close=False)
             self.expect("rset", "}")
-            return Builder(head, tuple(spread(conditions)))
+            return tree.Builder(head, tuple(tree.spread(conditions)))
         self.expect("rset", "}")
-        return Items("{}", tuple(spread(head)))
+        return tree.Items("{}", tuple(tree.spread(head)))
 
     def primary(self) -> Value:
         """Read a matrix or what an expression begins with."""
@@ -214,7 +196,7 @@ class AnswerParser(QuantityParser):
             value = self._item()
             comma = self.accept(",", ";")
             ends = self.sign() == "\\" or self.peek().kind == "end"
-            if self.accept("&") or (comma and not ends and not isinstance(value, Relation)):
+            if self.accept("&") or (comma and not ends and not isinstance(value, tree.Relation)):
                 value = self._branch(value, prose=False)
             items.append(value)
             if not self.accept("\\"):
@@ -222,16 +204,18 @@ class AnswerParser(QuantityParser):
             self.accept("&")
         if self.take().kind != "end":
             raise Unreadable("a system with cases")
-        return _joined_cases(items) or Items("", tuple(items))
+        return _joined_cases(items) or tree.Items("", tuple(items))
 
     def _branch(self, value: Value, prose: bool) -> Value:
         """Read on after a value that holds under a condition; "otherwise" is None."""
         condition = None if self.accept_word("otherwise", "else") else self._condition(prose)
         if not prose:
             self.accept(".")
-        if isinstance(value, Relation) and value.ops == ("=",):
-            return Relation((value.parts[0], Cases(((value.parts[1], condition),))), ("=",))
-        return Cases(((value, condition),))
+        if isinstance(value, tree.Relation) and value.ops == ("=",):
+            return tree.Relation(
+                (value.parts[0], tree.Cases(((value.parts[1], condition),))), ("=",)
+            )
+        return tree.Cases(((value, condition),))
 
     def _condition(self, prose: bool) -> Value:
         """Read when a branch holds; in an environment, what is no relation is words."""
@@ -252,7 +236,7 @@ class AnswerParser(QuantityParser):
         words: list[str] = []
         while self.sign() != "\\" and self.peek().kind not in ("end", "eof"):
             words.append(self.take().text.lower())
-        return Text(tuple(word for word in words if word not in ("is", ",", "{", "}", ".")))
+        return tree.Text(tuple(word for word in words if word not in ("is", ",", "{", "}", ".")))
 
     def _matrix(self) -> Value:
         name = self.take().text
@@ -276,7 +260,7 @@ class AnswerParser(QuantityParser):
             raise Unreadable("an uneven matrix")
         if name == "vmatrix":
             return _determinant([[as_node(entry) for entry in each] for each in rows])
-        return Matrix(tuple(rows))
+        return tree.Matrix(tuple(rows))
 
 
 def _joined_cases(items: list[Value]) -> Value | None:
@@ -285,15 +269,17 @@ def _joined_cases(items: list[Value]) -> Value | None:
     Raises:
         Unreadable: Some hold under conditions and some do not, or there is one only.
     """
-    heads = {item.parts[0] for item in items if isinstance(item, Relation)}
-    bodies = [item.parts[-1] if isinstance(item, Relation) else item for item in items]
-    branches = [branch for each in bodies if isinstance(each, Cases) for branch in each.branches]
+    heads = {item.parts[0] for item in items if isinstance(item, tree.Relation)}
+    bodies = [item.parts[-1] if isinstance(item, tree.Relation) else item for item in items]
+    branches = [
+        branch for each in bodies if isinstance(each, tree.Cases) for branch in each.branches
+    ]
     if not branches:
         return None
-    if len(branches) == 1 or len(heads) > 1 or not all(isinstance(x, Cases) for x in bodies):
+    if len(branches) == 1 or len(heads) > 1 or not all(isinstance(x, tree.Cases) for x in bodies):
         raise Unreadable("a value under a condition")
-    cases = Cases(tuple(branches))
-    return Relation((heads.pop(), cases), ("=",)) if heads else cases
+    cases = tree.Cases(tuple(branches))
+    return tree.Relation((heads.pop(), cases), ("=",)) if heads else cases
 
 
 #: Largest determinant that is written out.
@@ -309,8 +295,8 @@ def _determinant(rows: list[list[Node]]) -> Node:
     terms: list[Node] = []
     for at, entry in enumerate(rows[0]):
         minor = _determinant([[*row[:at], *row[at + 1 :]] for row in rows[1:]])
-        terms.append(multiply([entry, minor] if at % 2 == 0 else [entry, negate(minor)]))
-    return add(terms)
+        terms.append(tree.multiply([entry, minor] if at % 2 == 0 else [entry, tree.negate(minor)]))
+    return tree.add(terms)
 
 
 #: The unit vectors, as ``clean`` writes them.
@@ -319,42 +305,48 @@ _BASIS = ("basisi", "basisj", "basisk")
 
 def _components(value: Value) -> Value:
     """Read ``3i + 4j`` with unit vectors as ``(3, 4)``."""
-    if isinstance(value, Relation):
-        return Relation(tuple(map(_components, value.parts)), value.ops)
-    met = {part.name for part in walk(value) if isinstance(part, Sym)}.intersection(_BASIS)
-    if not is_node(value) or not met:
+    if isinstance(value, tree.Relation):
+        return tree.Relation(tuple(map(_components, value.parts)), value.ops)
+    met = {part.name for part in tree.walk(value) if isinstance(part, tree.Sym)}.intersection(
+        _BASIS
+    )
+    if not tree.is_node(value) or not met:
         return value
     axes = _BASIS if _BASIS[2] in met else _BASIS[:2]
-    zeros: dict[str, Node] = dict.fromkeys(_BASIS, Num(Fraction(0)))
-    return Items("()", tuple(substitute(value, zeros | {axis: ONE}) for axis in axes))
+    zeros: dict[str, Node] = dict.fromkeys(_BASIS, tree.Num(Fraction(0)))
+    return tree.Items(
+        "()", tuple(tree.substitute(value, zeros | {axis: tree.ONE}) for axis in axes)
+    )
 
 
 def _is_statement(value: Value) -> bool:
     """Whether ``value`` says where a variable lies, not just what it is."""
-    return isinstance(value, Member | Join) or (isinstance(value, Relation) and value.ops != ("=",))
+    return isinstance(value, tree.Member | tree.Join) or (
+        isinstance(value, tree.Relation) and value.ops != ("=",)
+    )
 
 
 def _is_formula(value: Value) -> bool:
     """Whether ``value`` can be true or false: a letter, its negation, what is made of them."""
-    negated = isinstance(value, Call) and value.name == "not"
-    arrow = isinstance(value, Relation) and value.ops[0] in ("->", "<->")
-    return isinstance(value, Sym | Join) or negated or arrow
+    negated = isinstance(value, tree.Call) and value.name == "not"
+    arrow = isinstance(value, tree.Relation) and value.ops[0] in ("->", "<->")
+    return isinstance(value, tree.Sym | tree.Join) or negated or arrow
 
 
 def _distributed(items: tuple[Value, ...]) -> tuple[Value, ...]:
     """Read ``x_1, x_2 = 2, 3`` as two equations."""
     names = 0
-    while names < len(items) and isinstance(items[names], Sym):
+    while names < len(items) and isinstance(items[names], tree.Sym):
         names += 1
     middle = items[names] if names < len(items) else None
-    if not names or not isinstance(middle, Relation) or middle.ops != ("=",):
+    if not names or not isinstance(middle, tree.Relation) or middle.ops != ("=",):
         return items
     values = (middle.parts[1], *items[names + 1 :])
-    if len(values) != names + 1 or not isinstance(middle.parts[0], Sym):
+    if len(values) != names + 1 or not isinstance(middle.parts[0], tree.Sym):
         return items
     heads = (*items[:names], middle.parts[0])
-    return tuple(Relation(pair, ("=",)) for pair in zip(heads, values, strict=True))
+    return tuple(tree.Relation(pair, ("=",)) for pair in zip(heads, values, strict=True))
 
 
 def _is_set(value: Value) -> bool:
-    return isinstance(value, Items | Builder | Join) or is_number_set(value)
+    return isinstance(value, tree.Items | tree.Builder | tree.Join) or is_number_set(value)
