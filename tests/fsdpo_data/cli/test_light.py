@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-HEAVY = {"torch", "transformers", "vllm", "datasets", "deepspeed", "sympy", "ray"}
+HEAVY = {"torch", "transformers", "vllm", "datasets", "deepspeed", "sympy", "ray", "polars"}
+HEAVY |= {"pyarrow", "numpy", "scipy", "mpmath", "jinja2", "yaml", "huggingface_hub"}
 
 COMMANDS = [
     ("fsdpo_data", "--help"),
