@@ -42,8 +42,7 @@ def main(
         sources=tuple(source.refs),
         template=model.template,
         sampling=SamplingSpec(n=samples, max_tokens=256),
-        engine="vllm",
-        dtype="auto",
+        engine={"name": "vllm", "dtype": "auto"},
         segmenter="auto@1",
         grader=get_grader().version,
     )

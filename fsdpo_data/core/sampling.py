@@ -26,6 +26,7 @@ class Completion:
         n_tokens: Tokens generated, end-of-sequence included; 0 where a recording does not say.
         seconds: This completion's share of the sampler's wall-clock time.
         stop_string: The stop string that ended it; None if it ended by itself or on length.
+        reasoning: What the model thought before, where a server tells that apart.
     """
 
     text: str
@@ -33,6 +34,7 @@ class Completion:
     n_tokens: int = 0
     seconds: float = 0.0
     stop_string: str | None = None
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,7 @@ class RunDir:
                                 "finish_reason": each.finish_reason,
                                 "n_tokens": each.n_tokens,
                                 "seconds": round(each.seconds, 6),
+                                **({"reasoning": each.reasoning} if each.reasoning else {}),
                             }
                             for each in completions
                         ],

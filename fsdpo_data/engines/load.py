@@ -15,7 +15,14 @@ from fsdpo_data.engines.registry import ENGINES, Role, engine_error
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.checkpoints import load_config
-from fsdpo_data.models.resolve import Weights, resolve_weights
+from fsdpo_data.models.resolve import (
+    ResolvedModel,
+    Weights,
+    resolve,
+    resolve_served,
+    resolve_weights,
+    served,
+)
 
 if TYPE_CHECKING:
     from fsdpo_data.engines.ray import Placement
@@ -54,6 +61,14 @@ class Host:
             return cls(engine, options, Placement(copies, gpus, models))
         engine = pick_there(pick_engine, options.device)
         return cls(engine, options, Placement(options.actors, gpus, models))
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Name and precision, as a spec says them, and what a server does not promise."""
+        named = {"name": self.engine, "dtype": self.options.dtype}
+        if isinstance(self.options, SamplerOptions) and self.engine == "openai":
+            named |= {"api": self.options.api, "seeds": "not promised"}
+        return named
 
     @property
     def batch_size(self) -> int:
@@ -105,6 +120,18 @@ def _load(engine: str, role: Role, weights: Weights, options: EngineOptions) -> 
     return ENGINES[engine].load_class(role)(weights, options)
 
 
+def resolve_model(name: str, options: SamplerOptions, template: str | None = None) -> ResolvedModel:
+    """Pin down the model that an engine runs, and how to ask it.
+
+    Raises:
+        InputError: if there is no such model or template.
+        Unavailable: if the Hub cannot be reached, or refuses.
+    """
+    if options.engine == "openai":
+        return resolve_served(name, template, chat=options.api == "chat")
+    return resolve(name, template)
+
+
 def load_sampler(model: str, options: SamplerOptions | None = None) -> Sampler:
     """Load a model that completes prompts: a short name, a directory or ``org/name[@revision]``.
 
@@ -112,9 +139,9 @@ def load_sampler(model: str, options: SamplerOptions | None = None) -> Sampler:
         InputError: if there is no such model.
         Unavailable: if a library, a GPU or the weights are not here.
     """
-    sampler: Sampler = Host.pick(options or SamplerOptions()).load(
-        "sampler", resolve_weights(model)
-    )
+    options = options or SamplerOptions()
+    weights = served(model) if options.engine == "openai" else resolve_weights(model)
+    sampler: Sampler = Host.pick(options).load("sampler", weights)
     return sampler
 
 

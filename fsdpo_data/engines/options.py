@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,9 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.engines.registry import EngineName, ScorerName
 
-_ENGINE, _RUN = "Engine", "Run"
+_ENGINE, _RUN, _SERVER = "Engine", "Run", "Server"
+#: No user, password or query: what is secret comes from the environment.
+_URL = re.compile(r"https?://[^/@?#\s]+(/[^@?#\s]*)?")
 _Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 Workers = Annotated[int | None, Option(min=1, panel=_RUN, default="the cores at hand")]
@@ -91,6 +94,11 @@ class SamplerOptions(EngineOptions):
 
     Attributes:
         replay: Recorded completions, for `scripted`.
+        base_url: Address of the server for `openai`; its key, if any, is in `OPENAI_API_KEY`.
+        api: For `openai`: `chat` leaves the chat template to the server.
+        concurrency: For `openai`: requests at a time.
+        timeout: For `openai`: seconds until an answer has come.
+        patience: For `openai`: seconds without any answer after which it gives up.
         batch_size: Prompts sampled at a time.
         workers: Processes that grade.
         seed: Sample i depends on seed, prompt and i, and on nothing else.
@@ -98,6 +106,11 @@ class SamplerOptions(EngineOptions):
     """
 
     replay: Annotated[str | Path | None, Option(panel=_ENGINE, metavar="FILE")] = None
+    base_url: Annotated[str | None, Option(panel=_SERVER, metavar="URL")] = None
+    api: Annotated[Literal["completions", "chat"], Option(panel=_SERVER)] = "completions"
+    concurrency: Annotated[int, Option(panel=_SERVER, min=1)] = 64
+    timeout: Annotated[float, Option(panel=_SERVER)] = 1800.0
+    patience: Annotated[float, Option(panel=_SERVER)] = 600.0
     batch_size: Annotated[int | None, Option(min=1, panel=_RUN, default="by engine")] = None
     workers: Workers = None
     seed: Seed = 0
@@ -105,9 +118,19 @@ class SamplerOptions(EngineOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.engine == "scripted") != (self.replay is not None):
+        for engine, field, given in (
+            ("scripted", "replay=FILE", self.replay),
+            ("openai", "base_url=URL", self.base_url),
+        ):
+            if (self.engine == engine) != (given is not None):
+                raise InputError(
+                    f"`engine={engine}` and `{field}` go together; give both or neither."
+                )
+        if self.base_url is not None and not _URL.fullmatch(self.base_url):
             raise InputError(
-                "`engine=scripted` and `replay=FILE` go together; give both or neither."
+                "expected http://HOST:PORT/v1 or https://HOST/v1, without a key or a user in it.",
+                field=f"{type(self).__name__}.base_url",
+                value=self.base_url.rpartition("@")[2],
             )
 
 

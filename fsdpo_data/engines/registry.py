@@ -49,6 +49,8 @@ ENGINES = {
         install=f"{install('train')}, or use the engine vllm.",
         batch_size=32,
     ),
+    # All prompts at once: the server queues them, and each is on disk when it is finished.
+    "openai": Engine(sampler=f"{_SAMPLERS}.openai:OpenAiSampler", batch_size=4096),
     "scripted": Engine(sampler=f"{_SAMPLERS}.scripted:ScriptedSampler"),
 }
 

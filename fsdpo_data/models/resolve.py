@@ -11,9 +11,11 @@ from fsdpo_data.core.errors import InputError, Unavailable, nearest
 from fsdpo_data.core.identity import ModelRef, canonical_json, file_sha256
 from fsdpo_data.core.tables import Table
 from fsdpo_data.hub.client import HubRepo, is_path, resolve_commit
-from fsdpo_data.models.prompts import Template, get_template
+from fsdpo_data.models.prompts import TEMPLATES, Template, full_name, get_template
 from fsdpo_data.problems.embedded import CHECKPOINT
 
+#: The revision of a model that a server runs.
+SERVED = "served"
 #: Files that decide what a local model says. Optimizer state, logs and READMEs do not.
 _MODEL_FILES = (
     "config.json",
@@ -72,10 +74,37 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
         Unavailable: if the Hub cannot be reached, or refuses.
     """
     weights = resolve_weights(name)
-    tuned = {model.repo or label: model.template for label, model in MODELS.items()}
+    tuned = _tuned()
     own = tuned.get(name) or tuned.get(weights.path, "chat-boxed")
     chosen = get_template(template or own, weights.path, revision=weights.commit)
     return ResolvedModel(weights.ref, weights.path, weights.commit, template=chosen)
+
+
+def _tuned() -> dict[str, str]:
+    """Return the template that each model known by name or repository was tuned on."""
+    known = MODELS.items()
+    return {name: model.template for label, model in known for name in (label, model.repo or label)}
+
+
+def served(name: str) -> Weights:
+    """Name a model that a server runs: which weights those are, only the server knows."""
+    # Folders are that machine's business.
+    return Weights(ModelRef(name.rpartition("/")[2] if name[:1] == "/" else name, SERVED), name)
+
+
+def resolve_served(name: str, template: str | None, *, chat: bool) -> ResolvedModel:
+    """Name a model that a server runs, and how to ask it.
+
+    With ``chat`` the server puts its own chat format around what the template makes.
+
+    Raises:
+        InputError: if there is no such template, or it needs a tokenizer that is not here.
+    """
+    weights = served(name)
+    own = "chat-boxed" if chat else _tuned().get(name, "chat-boxed")
+    full = full_name(template or own)
+    chosen = TEMPLATES[full] if chat else get_template(full, name)
+    return ResolvedModel(weights.ref, weights.path, template=chosen)
 
 
 def resolve_weights(name: str) -> Weights:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fsdpo_data.core.errors import InputError, SchemaError, Unavailable
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.patience import PASSING, pause
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest
@@ -36,10 +37,8 @@ T = TypeVar("T")
 _TAG = re.compile(rf"v{SCHEMA_VERSION}\.(\d+)")
 #: Files of a repository that a push may remove: those that an earlier push may have written.
 _OURS = re.compile(rf"({'|'.join(CONFIGS)})/[^/]+\.parquet")
-#: Answers of the Hub that pass: too many requests, and errors of its own.
-_PASSING = (429, 500, 502, 503, 504)
-_ATTEMPTS = 6
-_LONGEST_WAIT = 60.0
+#: Failures after which a call is made once more, and for the last time.
+_ATTEMPTS = 5
 #: What most calls of the Hub's client want to be told.
 _DATASET: dict[str, Any] = {"repo_type": "dataset"}
 
@@ -321,13 +320,11 @@ def patiently(action: Callable[..., T], *arguments: Any, **options: Any) -> T:
     """Call a function, and again while the Hub is too busy, for as long as it asks to wait."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    for attempt in range(1, _ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         try:
             return action(*arguments, **options)
         except HfHubHTTPError as error:
-            if error.response.status_code not in _PASSING:
+            if error.response.status_code not in PASSING:
                 raise
-            told = error.response.headers.get("Retry-After", "")
-            asked = float(told) if told.isdigit() else 2.0 ** (attempt - 1)
-            time.sleep(min(asked, _LONGEST_WAIT))
+            time.sleep(pause(error.response.headers.get("Retry-After", ""), attempt))
     return action(*arguments, **options)

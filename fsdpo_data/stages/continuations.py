@@ -27,7 +27,7 @@ from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.engines.load import Host
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.models.resolve import Weights, resolve_weights
+from fsdpo_data.models.resolve import Weights, resolve_weights, served
 from fsdpo_data.stages.sample import sample_owed
 
 log = logging.getLogger(__name__)
@@ -193,6 +193,12 @@ class ContinueOptions(StageOptions, SamplerOptions):
             InputError: if the model is not the one that sampled.
             Unavailable: if the engine is not installed, or there is no such model.
         """
+        if self.engine == "openai" and self.api == "chat":
+            raise InputError(
+                "a conversation cannot go on in the middle of a text. Use completions.",
+                field=f"{type(self).__name__}.api",
+                value=self.api,
+            )
         manifest = read_manifest(Path(self.data))
         model = self._who_continues(manifest)
         host = Host.pick(self)
@@ -200,7 +206,7 @@ class ContinueOptions(StageOptions, SamplerOptions):
         return Continuer(
             model.ref,
             continuation_sampling(manifest, n, **{name: getattr(self, name) for name in changes}),
-            {"name": host.engine, "dtype": self.dtype},
+            host.named,
             lambda: host.load("sampler", model),
             batch=self.batch_size or host.batch_size,
         )
@@ -210,7 +216,8 @@ class ContinueOptions(StageOptions, SamplerOptions):
         sampled = manifest.spec.model
         if self.replay is not None and self.model is None:
             return Weights(ModelRef(sampled.name, sampled.revision), "")
-        model = resolve_weights(self.model or sampled.name)
+        name = self.model or sampled.name
+        model = served(name) if self.engine == "openai" else resolve_weights(name)
         if model.ref.revision != sampled.revision:
             found = f"{model.ref.name} at {model.ref.revision}"
             if self.model is None:

@@ -19,10 +19,9 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec
 from fsdpo_data.dataset.derive import Stage, plain_specs
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.engines.load import Host
+from fsdpo_data.engines.load import Host, resolve_model
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions, Shard
 from fsdpo_data.models.checkpoints import pick_device
-from fsdpo_data.models.resolve import resolve
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.stages.pair import PairStage
@@ -124,7 +123,7 @@ class BuildOptions(SamplerOptions):
             )
         if self.prm is None:
             return []
-        engine = "auto" if self.engine == "scripted" else self.engine
+        engine = "auto" if self.engine in ("openai", "scripted") else self.engine
         score = ScorerOptions(
             engine=engine, device=self.device, dtype=self.dtype, actors=self.actors
         )
@@ -170,7 +169,7 @@ def _prepared(options: BuildOptions) -> Build:
     """Resolve model, problems and engine; the weights are loaded when they are needed."""
     _check_device(options)
     sampling, (segmenter, _) = options.sampling, get_segmenter(options.segmenter)
-    model = resolve(options.model or "tiny", options.template)
+    model = resolve_model(options.model or "tiny", options, options.template)
     source = load_problems(
         options.problems, split=options.split, limit=options.limit, seed=options.seed
     )
@@ -182,8 +181,7 @@ def _prepared(options: BuildOptions) -> Build:
         sources=tuple(source.refs),
         template=model.template,
         sampling=replace(sampling, stop=model.template.stop),
-        engine=host.engine,
-        dtype=options.dtype,
+        engine=host.named,
         segmenter=segmenter,
         grader=get_grader().version,
         unknown=options.unknown,

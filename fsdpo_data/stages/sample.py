@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -48,8 +48,7 @@ class BuildSpec:
     sources: tuple[SourceRef, ...]
     template: Template
     sampling: SamplingSpec
-    engine: str
-    dtype: str
+    engine: Mapping[str, str]
     segmenter: str
     grader: str
     labels: str = OUTCOME_LABELS
@@ -66,7 +65,7 @@ class BuildSpec:
             },
             "template": {"name": self.template.name, "digest": self.template.digest},
             "sampling": asdict(self.sampling) | dict.fromkeys(self.unknown, UNKNOWN),
-            "engine": {"name": self.engine, "dtype": self.dtype},
+            "engine": dict(self.engine),
             "segmenter": self.segmenter,
             "grader": self.grader,
             "labels": self.labels,

@@ -36,8 +36,7 @@ def build_spec(n: int = 4, **changes: Any) -> BuildSpec:
         "sources": (SourceRef("test", "1", "train"),),
         "template": get_template("problem"),
         "sampling": SamplingSpec(n=n, **changes),
-        "engine": "scripted",
-        "dtype": "auto",
+        "engine": {"name": "scripted", "dtype": "auto"},
         "segmenter": "auto@1",
         "grader": "math@2",
     }

@@ -19,14 +19,14 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import progress
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.engines.load import Host, resolve_prm
+from fsdpo_data.engines.load import Host, resolve_model, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.registry import ENGINES, scorer_beside
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.prompts import load_tokenizer
-from fsdpo_data.models.resolve import ResolvedModel, Weights, resolve
+from fsdpo_data.models.resolve import SERVED, ResolvedModel, Weights
 from fsdpo_data.steps.segment import get_segmenter
 
 #: Share of a GPU's memory that vLLM may take for the policy where a reward model needs some too.
@@ -91,7 +91,7 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
             value=",".join(plan.decoders),
         )
     _refuse_needless(options.prm, plan.needs_prm)
-    model = resolve(options.model, options.template)
+    model = resolve_model(options.model, options, options.template)
     # The reward model stands beside the policy on its GPU; by itself, vLLM leaves it no room.
     # Under Ray each has GPUs of its own.
     if plan.needs_prm and not options.on_cluster:
@@ -103,7 +103,7 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
         model.ref,
         model.template,
         replace(_sampling(options, plan), stop=model.template.stop),
-        {"name": host.engine, "dtype": options.dtype},
+        host.named,
         get_segmenter(options.segmenter)[0],
         plan,
         scoring,
@@ -139,7 +139,7 @@ def _scoring(
     )
     host, prm = Host.pick(how, models=2), resolve_prm(str(options.prm))
     check_tokenizer(prm, model, warn)
-    named = {**asdict(prm.ref), "engine": {"name": host.engine, "dtype": options.dtype}}
+    named = {**asdict(prm.ref), "engine": host.named}
     return partial(host.load, "scorer", prm), named
 
 
@@ -213,6 +213,8 @@ def check_tokenizer(prm: Weights, policy: Weights, warn: Callable[[str], None]) 
             field="prm",
             value=str(prm.path),
         )
+    if policy.ref.revision == SERVED:
+        return  # the server has the tokenizer
     if vocabulary != load_tokenizer(policy.path, policy.commit).get_vocab():
         warn(
             f"the reward model {prm.ref.name} has another vocabulary than {policy.ref.name}; it "

@@ -51,7 +51,7 @@ def demonstration(problem: Problem, rng: random.Random, error_rate: float = 0.0)
         values.append(equation[3])
         answer = f" The answer is: {values[-1]}" if i == len(nodes) - 1 else "\n"
         left, op, right, result = equation
-        said = rng.choice(words().say[str(node[0])]).format(
+        said = rng.choice(words()["say"][str(node[0])]).format(
             who=node[4], thing=problem.metadata["thing"], eq=f"{left} {op} {right} = {result}"
         )
         steps.append(f"Step {i + 1}: {said}{answer}")

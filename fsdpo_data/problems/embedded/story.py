@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from fsdpo_data.core.tables import read_table
 
@@ -24,25 +25,12 @@ Operand = int | str
 Node = list[Operand]
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """What the table of words holds; it says of each entry what it is."""
-
-    names: Sequence[str]
-    things: Sequence[str]
-    distractors: Sequence[str]
-    tell: Mapping[str, Sequence[str]]
-    say: Mapping[str, Sequence[str]]
-    parts: Mapping[int, str]
-    times: Mapping[int, str]
-
-
 @cache
-def words() -> Words:
-    """Return the words, read once."""
-    told = read_table(Path(__file__).with_name("words.toml"))
+def words() -> dict[str, Any]:
+    """Return the table beside this module, read once; it says of each entry what it is."""
+    told = read_table(Path(__file__).with_name("words"))
     counts = {name: {int(k): word for k, word in told[name].items()} for name in ("parts", "times")}
-    return Words(**{**told, **counts})
+    return told | counts
 
 
 class NoFitError(Exception):
@@ -86,8 +74,8 @@ class Story:
     @classmethod
     def begin(cls, rng: random.Random) -> Story:
         """Cast a new story."""
-        who, friend, stranger, *others = rng.sample(words().names, 9)
-        return cls(rng, who, friend, stranger, others, rng.choice(words().things))
+        who, friend, stranger, *others = rng.sample(words()["names"], 9)
+        return cls(rng, who, friend, stranger, others, rng.choice(words()["things"]))
 
     @property
     def amount(self) -> int:
@@ -96,7 +84,7 @@ class Story:
 
     def tell(self, relation: str, **slots: object) -> None:
         """Add the sentence of ``relation`` to the question."""
-        template = self.rng.choice(words().tell[relation])
+        template = self.rng.choice(words()["tell"][relation])
         self.sentences.append(template.format(**self.words(), **slots))
 
     def words(self) -> dict[str, str]:

@@ -91,7 +91,7 @@ def _distract(story: Story) -> int | None:
     if story.rng.random() >= _DISTRACTOR_RATE:
         return None
     n = story.rng.randint(2, 30)
-    sentence = story.rng.choice(words().distractors).format(**story.words(), n=n)
+    sentence = story.rng.choice(words()["distractors"]).format(**story.words(), n=n)
     story.sentences.insert(story.rng.randint(1, len(story.sentences) - 1), sentence)
     return n
 
@@ -135,15 +135,15 @@ def _divide(relation: str, choices: Sequence[int], story: Story) -> None:
 
 
 def _fraction(story: Story) -> None:
-    before, k = story.at, story.divisor(story.amount, list(words().parts))
-    story.tell("fraction", part=words().parts[k])
+    before, k = story.at, story.divisor(story.amount, list(words()["parts"]))
+    story.tell("fraction", part=words()["parts"][k])
     story.work("fraction", "/", before, k)
     story.work("lose", "-", before, story.at)
 
 
 def _grow(story: Story) -> None:
-    k = story.rng.choice(list(words().times))
-    story.tell("grow", times=words().times[k])
+    k = story.rng.choice(list(words()["times"]))
+    story.tell("grow", times=words()["times"][k])
     story.work("grow", "*", story.at, k)
 
 
@@ -151,8 +151,8 @@ def _compare(story: Story) -> None:
     """Someone else has more, fewer or several times as many; the story goes on with them."""
     relation = story.rng.choice(("more than", "fewer than", "times"))
     op = {"more than": "+", "fewer than": "-", "times": "*"}[relation]
-    n = story.rng.choice(list(words().times)) if op == "*" else story.number(2, _SMALL)
-    story.tell(relation, n=n, times=words().times.get(n))
+    n = story.rng.choice(list(words()["times"])) if op == "*" else story.number(2, _SMALL)
+    story.tell(relation, n=n, times=words()["times"].get(n))
     story.who = story.others.pop(0)
     story.work("compare", op, story.at, n)
 

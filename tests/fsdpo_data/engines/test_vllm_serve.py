@@ -1,0 +1,80 @@
+"""The engine openai in front of a real `vllm serve` of the embedded model."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fsdpo_data.core.progress import SILENT
+from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.engines.samplers.openai import OpenAiSampler
+from fsdpo_data.models.resolve import resolve, served
+from fsdpo_data.problems.embedded.world import make_problems
+from fsdpo_data.stages.pipeline import BuildOptions, run_build
+
+pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
+
+#: Seconds that a busy machine may need to start it.
+START = 400
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    line = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--port", str(port)]
+    line += ["--model", resolve("tiny").path, "--served-model-name", "tiny", "--dtype", "float32"]
+    # As the engine vllm runs on a CPU: it says why.
+    line += ["--enforce-eager", "--no-enable-chunked-prefill"]
+    log = tmp_path_factory.mktemp("serve") / "log"
+    settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    with log.open("wb") as file:
+        server = subprocess.Popen(line, stdout=file, stderr=file, env=os.environ | settings)
+    address, deadline = f"http://127.0.0.1:{port}", time.monotonic() + START
+    try:
+        while True:
+            assert server.poll() is None and time.monotonic() < deadline, log.read_text()[-4000:]
+            try:
+                urllib.request.urlopen(f"{address}/health", timeout=5).close()
+                break
+            except OSError:
+                time.sleep(1)
+        yield f"{address}/v1"
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def test_it_gives_what_transformers_gives(url: str) -> None:
+    from fsdpo_data.engines.samplers.transformers import TransformersSampler
+
+    tiny = resolve("tiny")
+    prompts = [tiny.template.render(each.question) for each in make_problems("test", 12)]
+    spec = SamplingSpec(n=1, temperature=0, max_tokens=64)
+    here = TransformersSampler(tiny, SamplerOptions(device="cpu")).sample(prompts, spec)
+    sampler = OpenAiSampler(served("tiny"), SamplerOptions(engine="openai", base_url=url))
+    there = sampler.sample(prompts, spec)
+    told = [(each.text, each.finish_reason, each.n_tokens) for (each,) in here]
+    assert [(each.text, each.finish_reason, each.n_tokens) for (each,) in there] == told
+    drawn = SamplingSpec(n=4, max_tokens=64)
+    first, second = sampler.sample(prompts[:4], drawn), sampler.sample(prompts[:4][::-1], drawn)
+    assert [[each.text for each in some] for some in first] == [
+        [each.text for each in some] for some in second[::-1]
+    ]
+
+
+def test_a_build_of_it_is_valid(url: str, tmp_path: Path) -> None:
+    how = {"engine": "openai", "base_url": url, "max_tokens": 128}
+    options = BuildOptions(**how, limit=20, samples=4, out=tmp_path / "run")
+    out, manifest = run_build(options, SILENT)
+    assert validate(out).rows.solutions == 80 and manifest.outcomes["correct"] > 20

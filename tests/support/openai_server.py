@@ -1,0 +1,132 @@
+"""A server of OpenAI's protocol that does as it is told, and otherwise answers at random."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+#: Answers one request by itself; returns whether it did.
+Trick = Callable[["Handler"], bool]
+
+
+@dataclass
+class Script:
+    """What the server does.
+
+    Attributes:
+        tricks: Each plays on one request, in turn; after them all is well.
+        requests: The bodies received.
+        keys: The Authorization headers received.
+        reply: Text of sample i of a request.
+        reasoning: Where it is a chat: what the model thought.
+    """
+
+    tricks: list[Trick] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+    reply: Callable[[dict[str, Any], int], str] = lambda body, i: f"{body['seed'] + i} it is."
+    reasoning: str = ""
+    most: int = 100
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    script: Script
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.script.keys.append(self.headers["Authorization"])
+        self.send(200, json.dumps({"data": [{"id": "tiny", "owned_by": "somebody"}]}).encode())
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.script.lock:
+            self.script.requests.append(body)
+            trick = self.script.tricks.pop(0) if self.script.tricks else None
+        if trick is None or not trick(self):
+            self.send(200, json.dumps(self.answer(body)).encode())
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        choices: list[dict[str, Any]] = []
+        for i in range(min(body["n"], self.script.most)):
+            text = self.script.reply(body, i)
+            choice: dict[str, Any] = {"index": i, "finish_reason": "stop"}
+            if "messages" in body:
+                message = {"content": text, "reasoning_content": self.script.reasoning}
+                choices.append({**choice, "message": message})
+            else:
+                choices.append({**choice, "text": text})
+        return {"choices": choices[::-1], "usage": {"completion_tokens": 3 * len(choices) + 1}}
+
+    def send(self, status: int, data: bytes, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in ({"Content-Length": str(len(data))} | headers).items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def busy(handler: Handler) -> bool:
+    handler.send(429, b'{"error": "slow down"}', Retry_After="0")
+    return True
+
+
+def broken(handler: Handler) -> bool:
+    handler.send(500, b"<html><h1>Internal Server Error</h1></html>")
+    return True
+
+
+def html(handler: Handler) -> bool:
+    handler.send(200, b"<html>Please log in.</html>", Content_Type="text/html")
+    return True
+
+
+def cut(handler: Handler) -> bool:
+    handler.send(200, b'{"choices": [', Content_Length="1000")
+    handler.close_connection = True
+    return True
+
+
+def hang_up(handler: Handler) -> bool:
+    handler.close_connection = True
+    handler.connection.close()
+    return True
+
+
+def slow(handler: Handler) -> bool:
+    time.sleep(1.0)
+    return False
+
+
+def says(value: Any, status: int = 200) -> Trick:
+    def trick(handler: Handler) -> bool:
+        handler.send(status, json.dumps(value).encode())
+        return True
+
+    return trick
+
+
+@contextmanager
+def serving(script: Script) -> Iterator[str]:
+    """Run the server; give its base URL."""
+    handler = type("Bound", (Handler,), {"script": script})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
