@@ -8,11 +8,11 @@ answers anybody at all.
 from __future__ import annotations
 
 import asyncio
-import logging
+import math
 import os
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from itertools import accumulate, count, pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import httpx2
@@ -24,8 +24,6 @@ from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.registry import engine_error
 from fsdpo_data.engines.samplers import Finished, StreamingSampler
 from fsdpo_data.models.resolve import Weights
-
-log = logging.getLogger(__name__)
 
 #: The environment variable of the key: it stands nowhere else, least of all in a file.
 KEY = "OPENAI_API_KEY"
@@ -94,9 +92,7 @@ class OpenAiSampler(StreamingSampler):
         try:
             known = {str(each["id"]): each for each in answer.json()["data"]}
         except _UNREADABLE:
-            raise self._unusable(
-                "it answers, but not like a server of OpenAI's protocol."
-            ) from None
+            raise self._unusable("what answers there is not of OpenAI's protocol.") from None
         if self._name not in known:
             raise InputError(
                 f"the server has {', '.join(known) or 'none'}.{nearest(self._name, known)}",
@@ -159,8 +155,9 @@ class OpenAiSampler(StreamingSampler):
 
     async def _ask(self, client: httpx2.AsyncClient, body: dict[str, Any]) -> list[Completion]:
         path = "chat/completions" if self._options.api == "chat" else "completions"
-        failing: float | None = None
-        for attempt in count():
+        attempt, failing = -1, math.inf
+        while True:
+            attempt += 1
             started, retry_after = time.monotonic(), ""
             try:
                 answer = await client.post(f"{self._url}/{path}", json=body)
@@ -176,7 +173,7 @@ class OpenAiSampler(StreamingSampler):
                 raise
             except (httpx2.HTTPError, *_UNREADABLE) as error:
                 now, wait = time.monotonic(), pause(retry_after, attempt)
-                failing = failing or now
+                failing = min(failing, now)
                 if now + wait - max(failing, self._heard) > self._options.patience:
                     raise self._unusable(
                         f"no answer in {self._options.patience:g} seconds ({_said(error)}). What "
@@ -186,15 +183,13 @@ class OpenAiSampler(StreamingSampler):
             else:
                 self._heard = time.monotonic()
                 return found
-        raise AssertionError("retries do not end by themselves")
 
     def _refused(self, answer: httpx2.Response) -> FsdpoError:
         if answer.status_code in (401, 403):
             state = "is refused" if self._key else "is not set"
             return self._unusable(f"it answered {answer.status_code}: {KEY} {state}.")
-        said = " ".join(answer.text.split())[:300]
-        if self._key:
-            said = said.replace(self._key, "…")
+        said = answer.text.replace(self._key, "…") if self._key else answer.text
+        said = " ".join(said.split())[:300]
         return InputError(
             f"the server answered {answer.status_code}: {said}. Check the address, which ends in "
             "/v1 as a rule, `api`, `max_tokens` and the template.",
@@ -238,7 +233,7 @@ def _text(choice: Mapping[str, Any]) -> tuple[str, str]:
     """Return what a model thought, where the server tells that apart, and what it wrote."""
     message = choice.get("message")
     if message is None:
-        return "", choice["text"] + ""
+        return "", choice["text"] + ""  # which is an error where it is no text
     thought = message.get("reasoning_content") or message.get("reasoning") or ""
     return thought + "", (message["content"] or "") + ""
 
