@@ -46,6 +46,7 @@ class Manifest(parts.Growing):
     pairs: parts.PairCounts | None = None
     contamination: parts.Contamination | None = None
     regraded: parts.Regraded | None = None
+    manifest_digest: str | None = None
 
     @field_validator("files")
     @classmethod
@@ -64,8 +65,11 @@ class Manifest(parts.Growing):
         return [root / entry.path for entry in self.of_config(config)]
 
     def text(self) -> str:
-        """Return the manifest as its file has it."""
-        return json.dumps(self.plain(), indent=2, ensure_ascii=False) + "\n"
+        """Return the manifest as its file has it, with a digest of all that it says."""
+        said = self.plain()
+        said.pop("manifest_digest", None)
+        sealed = {**said, "manifest_digest": digest(said)}
+        return json.dumps(sealed, indent=2, ensure_ascii=False) + "\n"
 
 
 def make_manifest(
@@ -115,11 +119,20 @@ def read_manifest(root: Path) -> Manifest:
     """Read the manifest of a sealed dataset.
 
     Raises:
-        SchemaError: if there is none, it is not one, or its schema is of another major version.
+        SchemaError: if there is none, it is not one or was changed since it was sealed, or its
+            schema is of another major version.
     """
     version = schema_version(root)
     if version == SCHEMA_VERSION:
-        return _checked(root, Manifest)
+        manifest = _checked(root, Manifest)
+        said = json.loads((root / MANIFEST).read_bytes())
+        # Releases before this digest sealed without one.
+        if said.pop("manifest_digest", None) not in (None, digest(said)):
+            raise SchemaError(
+                f"{root / MANIFEST} was changed since it was sealed (its digest differs). Build "
+                "the dataset again, or fetch it again from where it came."
+            )
+        return manifest
     raise SchemaError(
         f"{root / MANIFEST} is of schema version {version}; this release reads version "
         f"{SCHEMA_VERSION}. "

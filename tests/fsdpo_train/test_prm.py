@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import problem_set, small_build
+from helpers import problem_set, resealed, small_build
 from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model
 from training import killed_at
@@ -170,7 +170,8 @@ def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
     before = file_sha256(file)
     pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema("solutions")), file)
     manifest = tmp_path / "run/manifest.json"
-    manifest.write_text(manifest.read_text().replace(before, file_sha256(file)))
+    edited = manifest.read_text().replace(before, file_sha256(file))
+    manifest.write_text(resealed(json.loads(edited)))
     labels = {
         kind: [
             row.labels for row in rows_of(config(policy, tmp_path / "run", tmp_path, labels=kind))

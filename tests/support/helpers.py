@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.identity import ModelRef, SourceRef
+from fsdpo_data.core.identity import ModelRef, SourceRef, digest
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
@@ -28,6 +29,12 @@ def problem_set(count: int = 3, answer: str = "42") -> ProblemSet:
         for i in range(count)
     ]
     return ProblemSet(problems, [SourceRef("test", "1", "train")])
+
+
+def resealed(manifest: dict[str, Any]) -> str:
+    """Return an edited manifest as the file of somebody who knows how it is sealed."""
+    said = {name: value for name, value in manifest.items() if name != "manifest_digest"}
+    return json.dumps({**said, "manifest_digest": digest(said)})
 
 
 def build_spec(n: int = 4, **changes: Any) -> BuildSpec:

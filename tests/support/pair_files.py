@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from helpers import resealed
 
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.dataset.schema import arrow_schema
@@ -51,4 +52,4 @@ def rewrite(root: Path, **fields: Any) -> None:
     manifest = json.loads((root / "manifest.json").read_text())
     for entry in manifest["files"]:
         entry["sha256"] = file_sha256(root / entry["path"])
-    (root / "manifest.json").write_text(json.dumps(manifest))
+    (root / "manifest.json").write_text(resealed(manifest))

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers import small_build
+from command_line import run
+from helpers import resealed, small_build
 from paired_data import paired_dataset
 
 from fsdpo_data.api import open_dataset
@@ -52,7 +53,7 @@ def reseal(root: Path, file: Path) -> None:
     for entry in manifest["files"]:
         if root / entry["path"] == file:
             entry["sha256"] = file_sha256(file)
-    (root / "manifest.json").write_text(json.dumps(manifest))
+    (root / "manifest.json").write_text(resealed(manifest))
 
 
 def test_a_built_dataset_is_valid(dataset: Path) -> None:
@@ -135,7 +136,7 @@ def test_counts_that_are_not_those_of_the_rows(dataset: Path) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text())
     manifest["rows"]["solutions"] = 13
     manifest["outcomes"]["correct"] = 4
-    (dataset / "manifest.json").write_text(json.dumps(manifest))
+    (dataset / "manifest.json").write_text(resealed(manifest))
     with pytest.raises(SchemaError) as caught:
         validate(dataset)
     assert "solutions has 12 rows, the manifest says 13" in str(caught.value)
@@ -182,7 +183,7 @@ def test_a_manifest_names_files_of_its_dataset_only(dataset: Path, path: str) ->
     source = dataset / "problems/train-00000-of-00001.parquet"
     manifest = json.loads((dataset / "manifest.json").read_text())
     manifest["files"][0]["path"] = path
-    (dataset / "manifest.json").write_text(json.dumps(manifest))
+    (dataset / "manifest.json").write_text(resealed(manifest))
     if ".." in path and "\\" not in path:
         (dataset / path).resolve().parent.mkdir(exist_ok=True)
         shutil.copyfile(source, dataset / path)
@@ -211,7 +212,7 @@ def test_an_incomplete_manifest_is_named_not_traced(
 ) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text()) | change
     kept = {name: value for name, value in manifest.items() if value is not ...}
-    (dataset / "manifest.json").write_text(json.dumps(kept))
+    (dataset / "manifest.json").write_text(resealed(kept))
     with pytest.raises(SchemaError, match=f"is not a manifest: {message}"):
         read_manifest(dataset)
 
@@ -219,7 +220,8 @@ def test_an_incomplete_manifest_is_named_not_traced(
 def test_what_a_later_release_says_beside_it_is_kept(dataset: Path, tmp_path: Path) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text())
     manifest["spec"]["sampling"]["min_p"] = 0
-    text = json.dumps(manifest | {"later": {"x": [1, 1.0, None]}}, indent=2) + "\n"
+    text = resealed(manifest | {"later": {"x": [1, 1.0, None]}})
+    text = json.dumps(json.loads(text), indent=2) + "\n"
     (dataset / "manifest.json").write_text(text)
     assert read_manifest(dataset).text() == text
 
@@ -239,3 +241,36 @@ def test_no_path_is_a_pattern_and_no_stray_file_is_read(tmp_path: Path, name: st
     again = derive(odd, tmp_path / f"{name}-", [PairStage(PairSpec(top=2))], progress=SILENT)
     assert again.digest == validate(plain).digest
     assert len(open_dataset(odd).solutions().collect()) == again.rows.solutions
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value"),
+    [
+        ("statistics", "truncated", 1),
+        ("cost", "tokens", 1),
+        ("spec", "segmenter", "newline@1"),
+        ("spec", "later", "word"),
+    ],
+)
+def test_no_edit_of_a_manifest_goes_unnoticed(
+    dataset: Path, part: str, field: str, value: object
+) -> None:
+    file = dataset / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest[part][field] = value
+    file.write_text(json.dumps(manifest))
+    for read in (read_manifest, validate):
+        with pytest.raises(SchemaError, match="was changed since it was sealed"):
+            read(dataset)
+
+
+def test_a_manifest_sealed_without_a_digest_still_opens(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = dataset / "manifest.json"
+    manifest = json.loads(file.read_text())
+    assert "without a digest" not in run(capsys, "validate", str(dataset))[1]
+    del manifest["manifest_digest"]
+    file.write_text(json.dumps(manifest))
+    code, out, _ = run(capsys, "validate", str(dataset))
+    assert code == 0 and "sealed without a digest over its manifest" in out

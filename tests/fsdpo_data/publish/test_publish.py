@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from helpers import resealed
 from hub_repo import Repo
 from hub_server import READ_TOKEN, TOKEN, HubServer, client_env, run_client, running_hub
 from paired_data import paired_dataset
@@ -305,7 +306,8 @@ def test_secrets_stay_here(hub: HubServer, tmp_path: Path) -> None:
     for number, secret in enumerate((TOKEN, str(tmp_path / "home") + "/models/mine")):
         dataset = paired_dataset(tmp_path / str(number))
         file = dataset / "manifest.json"
-        file.write_text(file.read_text().replace('"made_by": "', f'"made_by": "{secret}'))
+        manifest = json.loads(file.read_text())
+        file.write_text(resealed({**manifest, "made_by": secret + manifest["made_by"]}))
         (answer,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
         assert answer[0] == 1
         assert ("holds your token" if secret == TOKEN else "a path of this machine") in answer[2]

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from helpers import RIGHT, WRONG, problem_set, small_build
+from helpers import RIGHT, WRONG, problem_set, resealed, small_build
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError, SchemaError, Unavailable
@@ -204,7 +204,7 @@ def test_another_model_must_be_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     file = tmp_path / "run/manifest.json"
     manifest = json.loads(file.read_text())
     manifest["spec"]["model"] = {"name": "tiny", "revision": "sha256:0"}
-    file.write_text(json.dumps(manifest))
+    file.write_text(resealed(manifest))
     arguments = ["label", str(tmp_path / "run"), "--rollouts", "2", "--out", str(tmp_path / "mc")]
     code, _, err = run(capsys, *arguments)
     assert code == 1 and "was sampled from tiny at sha256:0" in err and "--model" in err
