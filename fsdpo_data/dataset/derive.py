@@ -286,6 +286,6 @@ def copy_file(file: Path, target: Path) -> None:
         StoreError: if the disk fails.
     """
     with explained(target.parent):
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         with file.open("rb") as source, whole(target) as copy:
             shutil.copyfileobj(source, copy)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.files import explained
+from fsdpo_data.dataset.derive import copy_file
 from fsdpo_data.dataset.manifest import schema_version
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.dataset.validate import validate
@@ -47,7 +48,8 @@ def migrate(
     draft = out.with_name(f".{out.name}.partial")
     with explained(out):
         shutil.rmtree(draft, ignore_errors=True)
-        shutil.copytree(root, draft)
+    for file in sorted(each for each in root.rglob("*") if each.is_file()):
+        copy_file(file, draft / file.relative_to(root))
     for step in range(version, target):
         migrations[step](draft)
     validate(draft)

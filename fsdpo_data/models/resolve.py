@@ -76,7 +76,9 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
     weights = resolve_weights(name)
     tuned = _tuned()
     own = tuned.get(name) or tuned.get(weights.path, "chat-boxed")
-    chosen = get_template(template or own, weights.path, revision=weights.commit)
+    chosen = get_template(
+        own if template is None else template, weights.path, revision=weights.commit
+    )
     return ResolvedModel(weights.ref, weights.path, weights.commit, template=chosen)
 
 

@@ -67,4 +67,10 @@ def _fetch(repo: HubRepo, path: str, commit: str, folder: Path) -> None:
 
     arguments: dict[str, Any] = {"repo_type": "dataset", "revision": commit, "local_dir": folder}
     with hub_errors(repo):
-        hf_hub_download(repo.name, path, **arguments)
+        try:
+            hf_hub_download(repo.name, path, **arguments)
+        except OSError as error:
+            if error.errno is None:  # those of the HTTP library are of this kind too
+                raise
+            with explained(folder):
+                raise

@@ -35,6 +35,7 @@ def dataset(tmp_path: Path) -> Path:
         (["build", "--model", "qwen-7b-sft"], "Nearest short names: qwen2-7b-sft"),
         (["build", "--problems", "nosuch.jsonl"], "nosuch.jsonl"),
         (["build", "--template", "alpacca"], "alpaca"),
+        (["build", "--template", ""], "alpaca"),
         (["validate", "nowhere"], "nowhere holds no dataset (manifest.json is missing)"),
         (["inspect", "nowhere"], "nowhere holds no dataset (manifest.json is missing)"),
     ],

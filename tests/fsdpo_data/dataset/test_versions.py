@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from helpers import small_build
 from paired_data import paired_dataset
 
 from fsdpo_data.cli.app import main
-from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.core.errors import InputError, SchemaError, StoreError
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.diff import Difference, changed_specs, diff
@@ -22,6 +24,7 @@ from fsdpo_data.dataset.migrate import migrate
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.pairs.best_worst import PairSpec
+from fsdpo_data.publish.pull import pull
 from fsdpo_data.stages.pair import PairStage
 
 DATA = Path(__file__).parents[2] / "data"
@@ -157,3 +160,30 @@ def test_the_command(
     counts = json.loads(run("diff", tmp_path / "run", pairs, "--json"))
     assert counts["solutions"]["kept"] == 12
     assert counts["solutions"]["changed"]["rewritten"] == 12
+
+
+def test_migrating_onto_a_full_disk_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = of_version(0, tmp_path / "older")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    monkeypatch.setattr("shutil.copy2", full)
+    with pytest.raises(StoreError, match=r"Cannot write to \S+: the disk is full; free some space"):
+        migrate(older, tmp_path / "out", migrations={0: lambda folder: None})
+    assert not (tmp_path / "out").exists()
+
+
+def test_pulling_onto_a_read_only_disk_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path / "x"))
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", read_only)
+    monkeypatch.setattr("fsdpo_data.publish.pull.resolve_commit", lambda repo: "0" * 40)
+    with pytest.raises(StoreError, match="the file system is read-only; choose another `out`"):
+        pull("org/name", tmp_path / "out", progress=LineProgress())
