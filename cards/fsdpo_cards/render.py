@@ -40,7 +40,8 @@ def render(
         autoescape=False,
     )
     environment.filters |= {"count": "{:,}".format, "text": text, "code": code, "fenced": fenced}
-    environment.filters |= {"licence": _licence_of, "percent": percent, **(filters or {})}
+    environment.filters |= {"licence": _licence_of, "percent": percent, "amount": amount}
+    environment.filters |= filters or {}
     return environment.get_template(file.name).render(**fields).rstrip() + "\n"
 
 
@@ -89,6 +90,11 @@ def fenced(lines: str) -> str:
 
 def _one_line(name: str) -> str:
     return "".join(each if each.isprintable() else " " for each in name)
+
+
+def amount(counted: float | str) -> str:
+    """Format a whole number for a person; a word where it is not known."""
+    return counted if isinstance(counted, str) else f"{counted:,.0f}"
 
 
 def percent(share: float | None, interval: list[float] | None = None) -> str:

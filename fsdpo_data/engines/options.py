@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.engines.registry import EngineName, ScorerName
 
 _ENGINE, _RUN, _SERVER = "Engine", "Run", "Server"
 #: No user, password or query: what is secret comes from the environment.
 _URL = re.compile(r"https?://[^/@?#\s]+(/[^@?#\s]*)?")
+#: Fields of a :class:`~fsdpo_data.core.sampling.SamplingSpec` that are options of the same name.
+_SAMPLING = ("temperature", "top_p", "max_tokens")
 _Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 Workers = Annotated[int | None, Option(min=1, panel=_RUN, default="the cores at hand")]
@@ -132,6 +136,49 @@ class SamplerOptions(EngineOptions):
                 field=f"{type(self).__name__}.base_url",
                 value=self.base_url.rpartition("@")[2],
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions(SamplerOptions):
+    """How a sampler runs that may replay what another model wrote, sampled as far as is stated.
+
+    Attributes:
+        model_name: Who wrote what is replayed, in your words, if no `--model` did.
+    """
+
+    model_name: Annotated[str | None, Option(panel=_ENGINE, default="unknown")] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model_name is not None and self.replay is None:
+            raise InputError(
+                "a model is called by its own name. It goes with `replay=FILE`.",
+                field=f"{type(self).__name__}.model_name",
+                value=self.model_name,
+            )
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """Return how to sample, as far as the options say."""
+        found = {name: getattr(self, name) for name in _SAMPLING}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Return what a replay does not say of how it was sampled, and nobody has stated."""
+        if self.replay is None:
+            return ()
+        return ("seed", *(name for name in _SAMPLING if name not in self.stated))
+
+    def author(self, model: ModelRef, *, named: bool) -> ModelRef:
+        """Return who writes the solutions; of a replay, who wrote them, as far as that is stated.
+
+        It is ``model`` unless that is only a default, and not ``named``.
+        """
+        if self.replay is None or (named and self.model_name is None):
+            return model
+        recorded = f"sha256:{file_sha256(Path(self.replay))}"
+        return ModelRef(self.model_name or UNKNOWN, recorded)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,15 +12,15 @@ from typing import Annotated, Any
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import ModelRef, digest, file_sha256
+from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec
+from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.derive import Stage, plain_specs
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.engines.load import Host, resolve_model
-from fsdpo_data.engines.options import SamplerOptions, ScorerOptions, Shard
+from fsdpo_data.engines.options import ReplayOptions, ScorerOptions, Shard
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
@@ -31,19 +31,15 @@ from fsdpo_data.steps.segment import get_segmenter
 
 log = logging.getLogger(__name__)
 
-#: Fields of a :class:`SamplingSpec` that are options of the same name.
-_SAMPLING = ("temperature", "top_p", "max_tokens")
-
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(SamplerOptions):
+class BuildOptions(ReplayOptions):
     """Sample solutions, cut them into steps, grade and label them, seal the dataset.
 
     Stopped at any moment, the same command with `--resume` goes on where it was.
 
     Attributes:
         model: Short name (`fsdpo-data models`), `org/name[@revision]` on the Hub, or a directory.
-        model_name: Who wrote what is replayed, in your words, if no `--model` did.
         problems: `embedded`, `gsm8k`, `math`, `math-step-dpo-10k`, `org/name[@revision][:config]`,
             or a file or directory; may be given several times.
         samples: Solutions per problem (the paper's M).
@@ -77,7 +73,6 @@ class BuildOptions(SamplerOptions):
     segmenter: Annotated[str, Option(panel="Asking")] = "auto"
     tensor_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
     data_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
-    model_name: Annotated[str | None, Option(panel="Engine", default="unknown")] = None
     shard: Shard = None
 
     @property
@@ -90,28 +85,10 @@ class BuildOptions(SamplerOptions):
         asked = {name: size for name, size in sizes.items() if size != 1}
         return asked | super().engine_args
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.model_name is not None and self.replay is None:
-            raise InputError(
-                "a model is called by its own name. It goes with `replay=FILE`.",
-                field="BuildOptions.model_name",
-                value=self.model_name,
-            )
-
     @property
     def sampling(self) -> SamplingSpec:
         """Return how to sample, but for the model's stop strings."""
-        stated = {name: getattr(self, name) for name in _SAMPLING}
-        known = {name: value for name, value in stated.items() if value is not None}
-        return SamplingSpec(n=self.samples, seed=self.seed, **known)
-
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """Return what a replay does not say of how it was sampled, and nobody has stated."""
-        if self.replay is None:
-            return ()
-        return ("seed", *(name for name in _SAMPLING if getattr(self, name) is None))
+        return SamplingSpec(n=self.samples, seed=self.seed, **self.stated)
 
     def stages(self) -> list[Stage]:
         """Return what follows the samples: with a PRM, rewards and pairs."""
@@ -177,7 +154,7 @@ def _prepared(options: BuildOptions) -> Build:
         log.warning(warning)
     host = Host.pick(options)
     spec = BuildSpec(
-        model=_author(options, model.ref),
+        model=options.author(model.ref, named=options.model is not None),
         sources=tuple(source.refs),
         template=model.template,
         sampling=replace(sampling, stop=model.template.stop),
@@ -188,13 +165,6 @@ def _prepared(options: BuildOptions) -> Build:
     )
     batch = options.batch_size or host.batch_size
     return Build(spec, source, lambda: host.load("sampler", model), batch, options.workers)
-
-
-def _author(options: BuildOptions, model: ModelRef) -> ModelRef:
-    """Return who writes the solutions; of a replay, who wrote them, as far as that is stated."""
-    if options.replay is None or (options.model is not None and options.model_name is None):
-        return model
-    return ModelRef(options.model_name or UNKNOWN, f"sha256:{file_sha256(Path(options.replay))}")
 
 
 def _check_device(options: BuildOptions) -> None:

@@ -11,11 +11,14 @@ import pytest
 from bench_runs import written
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.recorded.replay import question_key, read_recording
+from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.records import read_records
 from oracles import NEMO_0, NEMO_1, TORA, float_equal
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.models.prompts import get_template
 
 
 @pytest.fixture(scope="module")
@@ -176,3 +179,47 @@ def test_a_recording_of_other_problems_is_refused(
 
 def test_questions_are_matched_whatever_their_white_space() -> None:
     assert question_key("a  b\nc ") == question_key("a b c")
+
+
+COMPLETION = {"text": "The answer is 4.", "finish_reason": "stop"}
+
+
+def test_a_replay_says_where_its_responses_come_from(
+    tmp_path: Path, replayed: Callable[..., Any]
+) -> None:
+    file, out = written(tmp_path / "rows.jsonl", plain(["The answer is 4."])), tmp_path / "run"
+    replayed(file, "--model-name", "Another 7B", "--temperature", "0.6")
+    results = json.loads((out / "results.json").read_text())
+    asked = results["run"]
+    assert asked["model"] == {"name": "Another 7B", "revision": f"sha256:{file_sha256(file)}"}
+    told = {"temperature": 0.6, **dict.fromkeys(("top_p", "max_tokens", "seed"), "unknown")}
+    assert {name: asked["sampling"][name] for name in told} == told
+    assert results["cost"]["greedy"]["tokens"] == "unknown"
+    assert results["tasks"]["rows"]["decoders"]["greedy"]["cost"]["tokens"] == "unknown"
+    card = (out / "README.md").read_text()
+    assert "top-p unknown" in card and "| greedy | unknown |" in card
+    assert "--model-name 'Another 7B'" in card and "--top-p" not in card and "--model " not in card
+    assert "| greedy | unknown |" in (out / "report.md").read_text()
+    page = (out / "report.html").read_text()
+    assert '<td class="n">unknown</td>' in page and "tokens unknown" in page
+    shown = CliRunner().invoke(app, ["inspect", str(out)]).output
+    assert "tokens unknown" in shown and "0 tokens" not in shown
+
+
+def test_a_replay_of_nobody_is_of_nobody(tmp_path: Path, replayed: Callable[..., Any]) -> None:
+    """Completions by prompt, too, which need no model but for its template."""
+    line = {"prompt": get_template("problem").render("2+2?"), "completions": [COMPLETION]}
+    said = written(tmp_path / "completions.jsonl", [line])
+    task = written(tmp_path / "task.jsonl", [{"question": "2+2?", "answer": "4"}])
+    replayed(said, "--task", str(task), "--template", "problem")
+    results = json.loads((tmp_path / "run/results.json").read_text())
+    assert results["run"]["model"]["name"] == "unknown"
+    assert results["run"]["sampling"]["temperature"] == "unknown"
+    assert results["cost"]["greedy"]["tokens"] == "unknown"
+    card = (tmp_path / "run/README.md").read_text()
+    assert "tiny" not in card
+
+
+def test_a_model_that_samples_has_its_own_name() -> None:
+    with pytest.raises(InputError, match=r"called by its own name.* goes with `replay=FILE`"):
+        RunOptions(model="tiny", model_name="me")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_cards.render import percent
+from fsdpo_cards.render import amount, percent
 
 from fsdpo_bench.cli.tables import plain, print_table, say
 from fsdpo_data.answers.finding.extract import is_marked
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 from functools import partial
 
 from fsdpo_bench.cli.options import InspectOptions
+from fsdpo_bench.results.outcomes import tokens_of
 from fsdpo_bench.runs.records import own_decoders, read_config, read_records
 from fsdpo_data.core.errors import InputError, nearest
 
@@ -146,7 +147,7 @@ def _result_rows(results: Mapping[str, Any]) -> Iterator[Sequence[str]]:
         for name, share in task["decoders"].items():
             cost = share["cost"]
             counts = (f"{share['correct']:g}", f"{share['n']:,}")
-            spent = (f"{cost['tokens']:,.0f}", f"{cost['prm_calls']:,.0f}")
+            spent = (amount(cost["tokens"]), f"{cost['prm_calls']:,.0f}")
             yield (title, name, points(share), *counts, *spent)
             title = ""
         for k, share in task["avg_at_k"].items():
@@ -337,7 +338,7 @@ def _print_record(record: Mapping[str, Any], samples: int) -> None:
 
 
 def _print_solution(name: str, row: Mapping[str, Any]) -> None:
-    tokens = f"{row['n_tokens']} tokens, ended by {row['finish_reason']}"
+    tokens = f"{tokens_of(row)}, ended by {row['finish_reason']}"
     _say(f"\n{name}: {row['answer']}  {row['status']} ({row['rule']}), {tokens}")
     rewards = row["rewards"] or [None] * len(row["steps"])
     for step, reward in zip(row["steps"], rewards, strict=True):

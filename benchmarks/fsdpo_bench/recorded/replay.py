@@ -26,7 +26,7 @@ class Recording:
     """A file of responses by question: a sampler and a scorer whose prompts are bare questions.
 
     Attributes:
-        model: The file as the model that answers, its contents as the revision.
+        model: Its name, as far as the file has it, and the contents of the file as the revision.
         rows: The responses to each question, in the file's order, by :func:`question_key`.
     """
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.results.outcomes import Record, groups_of
+from fsdpo_bench.results.outcomes import Record, groups_of, tokens_of
 from fsdpo_data.core.tables import read_table
 
 #: Bytes of text in a report.
@@ -129,7 +129,7 @@ def _solution(name: str, solution: Record, room: int) -> dict[str, Any]:
         "answer": _cut(solution["answer"], 300),
         "status": solution["status"],
         "rule": solution["rule"],
-        "tokens": solution["n_tokens"],
+        "tokens": tokens_of(solution),
         "finish": solution["finish_reason"],
     }
 

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from fsdpo_bench.results.published import is_backbone, published_for
+from fsdpo_data.core.sampling import UNKNOWN
 
 
 def _number(value: float) -> str:
@@ -164,7 +165,7 @@ def cost_plot(task: Results) -> str:
     decoders = {
         name: share
         for name, share in task["decoders"].items()
-        if share["cost"]["tokens"] and share["accuracy"] is not None
+        if share["cost"]["tokens"] not in (0, UNKNOWN) and share["accuracy"] is not None
     }
     if not decoders:
         return ""

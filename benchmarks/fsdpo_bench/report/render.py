@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fsdpo_cards.render import render
+from fsdpo_cards.render import amount, render
 
 from fsdpo_bench.report.browse import BUDGET, Browsable, browsable
 from fsdpo_bench.report.plots import (
@@ -47,7 +47,7 @@ def render_html(
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
     )
-    environment.filters.update(points=points, colour=colour)
+    environment.filters.update(points=points, colour=colour, amount=amount)
     page, style, script = (
         (_TEMPLATES / f"report.{kind}").read_text(encoding="utf-8")
         for kind in ("html", "css", "js")

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsdpo_bench.tasks.table import MEANT
+from fsdpo_data.core.sampling import UNKNOWN
 
 #: What a decoder costs, as summed over problems.
 COSTS = ("tokens", "prm_calls", "seconds")
 
 Record = Mapping[str, Any]
+#: What is counted; tokens may be :data:`~fsdpo_data.core.sampling.UNKNOWN`.
+Amount = float | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Decoded:
     correct: bool | None
     strict: bool | None
     answer: str | None
-    cost: Mapping[str, float]
+    cost: Mapping[str, Amount]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,23 @@ def groups_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in metadata.items() if name not in MEANT}
 
 
+def uncounted(solution: Record) -> bool:
+    """Whether a recording does not say how many tokens a solution has."""
+    return not solution["n_tokens"] and bool(solution["text"].strip())
+
+
+def tokens_of(solution: Record) -> str:
+    """Say how many tokens a solution has."""
+    return "tokens unknown" if uncounted(solution) else f"{solution['n_tokens']} tokens"
+
+
+def total(amounts: Iterable[Amount]) -> Amount:
+    """Add what was counted; unknown if any of it is."""
+    found = list(amounts)
+    known = [each for each in found if not isinstance(each, str)]
+    return round(sum(known), 3) if len(known) == len(found) else UNKNOWN
+
+
 def _facts(record: Record, key: tuple[str, int]) -> Facts:
     metadata = record["metadata"]
     verdicts = [sample["correct"] for sample in record["samples"]]
@@ -80,6 +100,9 @@ def _facts(record: Record, key: tuple[str, int]) -> Facts:
     for name, each in record["decoded"].items():
         spent, correct = record["cost"].get(name, {}), each["correct"]
         cost = {what: spent.get(what, 0) for what in COSTS}
+        made = record["samples"] if each.get("solution") is None else [each["solution"]]
+        if any(uncounted(solution) for solution in made):
+            cost["tokens"] = UNKNOWN
         strict = each.get("strict", correct)
         decoded[name] = Decoded(each["status"], correct, strict, each["answer"], cost)
     return Facts(

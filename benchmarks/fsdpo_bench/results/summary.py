@@ -8,7 +8,15 @@ from dataclasses import asdict
 from typing import Any
 
 from fsdpo_bench.results.intervals import Share, macro, pass_at_k, share
-from fsdpo_bench.results.outcomes import COSTS, Facts, Record, clusters_of, read_facts
+from fsdpo_bench.results.outcomes import (
+    COSTS,
+    Amount,
+    Facts,
+    Record,
+    clusters_of,
+    read_facts,
+    total,
+)
 from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.statistics import Ranking, ranking_auc
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
@@ -81,7 +89,7 @@ def _decoder(facts: Sequence[Facts], name: str, tolerant: bool) -> dict[str, Any
     found = as_dict(decoder_share(facts, name))
     if tolerant:
         found["strict"] = as_dict(decoder_share(facts, name, strict=True))
-    cost = {what: round(sum(answer.cost[what] for answer in answers), 3) for what in COSTS}
+    cost = {what: total(answer.cost[what] for answer in answers) for what in COSTS}
     return {**found, "outcomes": dict(sorted(outcomes.items())), "cost": cost}
 
 
@@ -137,14 +145,15 @@ def _suites(facts: Mapping[str, Sequence[Facts]]) -> dict[str, Any]:
     }
 
 
-def _total_cost(tasks: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    totals: dict[str, dict[str, float]] = {}
+def _total_cost(tasks: Mapping[str, Any]) -> dict[str, dict[str, Amount]]:
+    costs: dict[str, list[Mapping[str, Amount]]] = defaultdict(list)
     for task in tasks.values():
         for name, decoder in task["decoders"].items():
-            total = totals.setdefault(name, dict.fromkeys(COSTS, 0))
-            for what in COSTS:
-                total[what] = round(total[what] + decoder["cost"][what], 3)
-    return totals
+            costs[name].append(decoder["cost"])
+    return {
+        name: {what: total(cost[what] for cost in each) for what in COSTS}
+        for name, each in costs.items()
+    }
 
 
 #: Bins of a reward in [0, 1].

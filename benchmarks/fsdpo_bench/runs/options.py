@@ -11,7 +11,7 @@ from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import Plan, make_plan
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option
-from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.engines.options import ReplayOptions
 from fsdpo_data.steps.rewards import AGGREGATES
 
 _BEAM = "Step-wise beam search"
@@ -20,7 +20,7 @@ _COUNT = Option(min=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions(SamplerOptions):
+class RunOptions(ReplayOptions):
     """Decode benchmarks with a model, grade, and report accuracy with its uncertainty and cost.
 
     One set of samples serves every decoder that chooses among samples, at every K. Stopped at any
@@ -68,9 +68,9 @@ class RunOptions(SamplerOptions):
     as_json: Annotated[bool, Option(flag="--json")] = False
     template: Annotated[str | None, Option(panel=_SAMPLING, default="the model's")] = None
     segmenter: Annotated[str, Option(panel=_SAMPLING)] = "auto"
-    temperature: Annotated[float, Option(panel=_SAMPLING, min=0)] = 0.8
-    top_p: Annotated[float, Option(panel=_SAMPLING, above=0, max=1)] = 1.0
-    max_tokens: Annotated[int, Option(panel=_SAMPLING, min=1)] = 1024
+    temperature: Annotated[float | None, Option(panel=_SAMPLING, min=0, default="0.8")] = None
+    top_p: Annotated[float | None, Option(panel=_SAMPLING, above=0, max=1, default="1.0")] = None
+    max_tokens: Annotated[int | None, Option(panel=_SAMPLING, min=1, default="1024")] = None
     aggregate: Annotated[str, Option(panel=_SAMPLING, choices=AGGREGATES)] = "min"
     b1: Annotated[int, Option(panel=_BEAM, min=1)] = 5
     b2: Annotated[Sequence[int], Option(panel=_BEAM, min=1)] = (1,)

@@ -17,6 +17,7 @@ from fsdpo_bench.tasks.table import shelf
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.log import LineFile, indexed, read_spans
 from fsdpo_data.core.nouns import Outcome
+from fsdpo_data.dataset.parts import Unknown
 from fsdpo_data.dataset.run import CONFIG
 
 #: Folder of the records in a run directory, one file per benchmark.
@@ -119,10 +120,10 @@ class _Engine(_Model):
 
 class _Sampling(_Model):
     n: Count
-    temperature: Seconds
-    top_p: Seconds
-    max_tokens: Count
-    seed: Count
+    temperature: Seconds | Unknown
+    top_p: Seconds | Unknown
+    max_tokens: Count | Unknown
+    seed: Count | Unknown
     stop: list[str] = []
 
 

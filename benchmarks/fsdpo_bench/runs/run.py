@@ -8,7 +8,7 @@ make-up, and with it the last bit of every number, is what it would have been.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.identity import ModelRef, plain
 from fsdpo_data.core.log import encoded
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec
 from fsdpo_data.dataset.run import claim
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
@@ -46,6 +46,7 @@ class RunSpec:
         segmenter: What a step is; full name.
         plan: What is decoded.
         prm: The process reward model with what runs it; None without one.
+        unknown: Of a replay, the fields of ``sampling`` that nobody has stated.
     """
 
     model: ModelRef
@@ -55,6 +56,7 @@ class RunSpec:
     segmenter: str
     plan: Plan
     prm: Mapping[str, Any] | None = None
+    unknown: tuple[str, ...] = ()
 
     def config(self, parts: Sequence[Loaded]) -> dict[str, Any]:
         """Return the spec as plain JSON, with the benchmarks it is run on."""
@@ -63,7 +65,7 @@ class RunSpec:
             "version": RUN_VERSION,
             "model": self.model,
             "template": {"name": self.template.name, "digest": self.template.digest},
-            "sampling": self.sampling,
+            "sampling": asdict(self.sampling) | dict.fromkeys(self.unknown, UNKNOWN),
             "engine": dict(self.engine),
             "segmenter": self.segmenter,
             "grader": MathGrader().version,

@@ -26,7 +26,7 @@ from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.prompts import load_tokenizer
-from fsdpo_data.models.resolve import SERVED, ResolvedModel, Weights
+from fsdpo_data.models.resolve import SERVED, ResolvedModel, Weights, resolve_weights
 from fsdpo_data.steps.segment import get_segmenter
 
 #: Share of a GPU's memory that vLLM may take for the policy where a reward model needs some too.
@@ -81,7 +81,7 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
     """Make a run that samples, or replays completions by prompt."""
     tasks = select_tasks(options.suite, options.task)
     plan = options.plan([task.metric for task in tasks])
-    if options.model is None:
+    if options.model is None and options.replay is None:
         raise InputError("missing: give a short name, org/name or a directory.", field="model")
     if plan.needs_prm and options.prm is None:
         raise InputError(
@@ -91,7 +91,7 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
             value=",".join(plan.decoders),
         )
     _refuse_needless(options.prm, plan.needs_prm)
-    model = resolve_model(options.model, options, options.template)
+    model = resolve_model(options.model or "tiny", options, options.template)
     # The reward model stands beside the policy on its GPU; by itself, vLLM leaves it no room.
     # Under Ray each has GPUs of its own.
     if plan.needs_prm and not options.on_cluster:
@@ -100,13 +100,14 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
     host = Host.pick(options, models=2 if plan.needs_prm else 1)
     load_scorer, scoring = _scoring(options, model, warn) if plan.needs_prm else (_no_scorer, None)
     spec = RunSpec(
-        model.ref,
+        options.author(model.ref, named=options.model is not None),
         model.template,
         replace(_sampling(options, plan), stop=model.template.stop),
         host.named,
         get_segmenter(options.segmenter)[0],
         plan,
         scoring,
+        options.unknown,
     )
     loaded = [load_task(task, options.data) for task in tasks]
     parts = [limited(each, options.limit, options.seed) for each in loaded]
@@ -138,7 +139,7 @@ def _scoring(
         actors=options.actors,
     )
     host, prm = Host.pick(how, models=2), resolve_prm(str(options.prm))
-    check_tokenizer(prm, model, warn)
+    check_tokenizer(prm, None if options.model is None else model, warn)
     named = {**asdict(prm.ref), "engine": host.named}
     return partial(host.load, "scorer", prm), named
 
@@ -164,14 +165,16 @@ def _recorded(options: RunOptions, recording: Recording) -> _Job:
     recording.check(max(1, plan.samples), rewards=plan.needs_prm)
     found = [recording.of_task(load_task(task, options.data)) for task in tasks]
     parts = [limited(part, options.limit, options.seed) for part in found or [recording.loaded()]]
+    named = recording.model if options.model is None else resolve_weights(options.model).ref
     spec = RunSpec(
-        recording.model,
+        options.author(named, named=options.model is not None or options.series is not None),
         QUESTION,
         _sampling(options, plan),
         {"name": "scripted", "dtype": "auto"},
         get_segmenter(options.segmenter)[0],
         plan,
         {**asdict(recording.model), "engine": {"name": "scripted"}} if plan.needs_prm else None,
+        options.unknown,
     )
     size = ENGINES["scripted"].batch_size
     return _Job(spec, parts, lambda: recording, lambda: recording, size)
@@ -180,10 +183,8 @@ def _recorded(options: RunOptions, recording: Recording) -> _Job:
 def _sampling(options: RunOptions, plan: Plan) -> SamplingSpec:
     return SamplingSpec(
         n=max(1, plan.samples),
-        temperature=options.temperature,
-        top_p=options.top_p,
-        max_tokens=options.max_tokens,
         seed=options.seed,
+        **options.stated,
     )
 
 
@@ -192,7 +193,7 @@ def _default_out(job: _Job) -> Path:
     return Path("runs") / f"bench-{name}-{digest(job.spec.config(job.parts))[:8]}"
 
 
-def check_tokenizer(prm: Weights, policy: Weights, warn: Callable[[str], None]) -> None:
+def check_tokenizer(prm: Weights, policy: Weights | None, warn: Callable[[str], None]) -> None:
     """Refuse a process reward model whose tokenizer is not the one of its weights.
 
     One that merely differs from the policy's is fine (rewards are read off text), but seldom
@@ -213,8 +214,8 @@ def check_tokenizer(prm: Weights, policy: Weights, warn: Callable[[str], None]) 
             field="prm",
             value=str(prm.path),
         )
-    if policy.ref.revision == SERVED:
-        return  # the server has the tokenizer
+    if policy is None or policy.ref.revision == SERVED:
+        return  # nobody named the model that is replayed; the server has the tokenizer
     if vocabulary != load_tokenizer(policy.path, policy.commit).get_vocab():
         warn(
             f"the reward model {prm.ref.name} has another vocabulary than {policy.ref.name}; it "

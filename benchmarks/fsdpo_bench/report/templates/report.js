@@ -168,7 +168,7 @@
     box.open = used.includes(chosen.decoder) || problem.solutions.length === 1;
     const head = element("summary");
     const chosenBy = used.length && used[0] !== solution.name ? `, taken by ${used.join(", ")}` : "";
-    head.append(badge(solution.status), ` ${solution.name}${chosenBy} · ${solution.tokens} tokens`);
+    head.append(badge(solution.status), ` ${solution.name}${chosenBy} · ${solution.tokens}`);
     if (solution.finish !== "stop") head.append(` · ended by ${solution.finish}`);
     const answer = solution.answer === null ? "" : ` Answer: ${solution.answer}`;
     box.append(head, element("p", "why", explanations[`${solution.status} ${solution.rule}`] + answer));
