@@ -46,7 +46,9 @@ def load_checkpoint(
             use_safetensors=True,
             trust_remote_code=False,
         )
-    except (OSError, ValueError) as error:
+    except FsdpoError:
+        raise
+    except Exception as error:  # a damaged file: tokenizers raises no narrower class
         raise _unloadable(weights, error, f"Expected {expected}.").of(field) from error
     return tokenizer, net
 
@@ -63,7 +65,7 @@ def load_config(weights: Weights) -> Any:
         return AutoConfig.from_pretrained(
             weights.path, revision=weights.commit, trust_remote_code=False
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged file
         raise _unloadable(weights, error, "Expected a config.json of transformers.") from error
 
 

@@ -170,7 +170,7 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
         return AutoTokenizer.from_pretrained(
             path, revision=revision or "main", trust_remote_code=False
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged file: tokenizers raises no narrower class
         explained = explain(error, HubRepo(path, "model", revision)) if revision else None
         if explained is not None:
             raise explained from None

@@ -18,6 +18,7 @@ from fsdpo_data.core.rows import SPLITS, data_files, read_records, scan
 from fsdpo_data.dataset import parts
 from fsdpo_data.dataset.derive import Draft, Stage, derive
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.forms import FORMS
 from fsdpo_data.problems.load import files_revision, load_problems
 from fsdpo_data.problems.overlap import RUN, SHARE, Text, overlaps
@@ -143,9 +144,11 @@ def sealed_problems(root: Path) -> list[Problem]:
     """Return the problems of a sealed dataset.
 
     Raises:
-        SchemaError: if there is none in ``root``.
+        SchemaError: if there is none in ``root``, or its problems are not what was sealed.
     """
-    problems = scan(read_manifest(root).paths(root, "problems"))
+    manifest = read_manifest(root)
+    check_files(root, manifest.of_config("problems"))
+    problems = scan(manifest.paths(root, "problems"))
     rows = problems.select("question", "answer", "source", "split").collect()
     return [Problem(*row) for row in rows.iter_rows()]
 

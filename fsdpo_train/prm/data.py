@@ -131,6 +131,8 @@ def _step_row(place: str, row: Row) -> StepRow:
     steps, labels = row["completions"], row["labels"]
     if not (isinstance(steps, list) and isinstance(labels, list)):
         raise InputError(f"{place}: completions and labels: expected two lists.")
+    if not all(isinstance(step, str) for step in steps):
+        raise InputError(f"{place}: completions: expected a list of texts, one for each step.")
     if len(steps) != len(labels):
         raise InputError(
             f"{place}: {len(labels)} labels for {len(steps)} steps. Expected one label per step."

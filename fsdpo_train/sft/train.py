@@ -80,7 +80,7 @@ def _start(config: SftConfig) -> tuple[Any, Any]:
         architecture = AutoConfig.from_pretrained(str(source), trust_remote_code=False)
         tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
         model = AutoModelForCausalLM.from_config(architecture, dtype=torch.float32)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged file: tokenizers raises no narrower class
         raise Unavailable(
             f"{load_error(error)} Expected config.json and tokenizer files.",
             field="from_config",

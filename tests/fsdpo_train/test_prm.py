@@ -308,6 +308,10 @@ def test_lora_is_merged_into_plain_weights(policy: Path, data: Path, tmp_path: P
         ({"labels": [1.5], "completions": ["a"]}, r"row 1: label 1\.5"),
         ({"labels": ["+"], "completions": ["a"]}, r"row 1: label '\+'"),
         ({"labels": "+"}, "expected two lists"),
+        (
+            {"labels": [True], "completions": [["a"]]},
+            "completions: expected a list of texts",
+        ),
     ],
 )
 def test_rows_that_disagree_are_named(

@@ -228,3 +228,11 @@ def test_refusals(tmp_path: Path) -> None:
     for options in ({"n": 1}, {"share": 0.0}, {"share": 1.5}):
         with pytest.raises(InputError, match="expected 2 or more"):
             hold_against([], [], **options)
+
+
+def test_a_file_changed_since_the_seal_is_refused(tmp_path: Path) -> None:
+    dataset = paired_dataset(tmp_path)
+    (file,) = (dataset / "problems").iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(SchemaError, match="was changed since it was sealed"):
+        sealed_problems(dataset)

@@ -1,0 +1,57 @@
+"""Checkpoints that were damaged: told in a sentence, whatever the libraries raise."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.models.checkpoints import load_checkpoint
+from fsdpo_data.models.prompts import load_tokenizer
+from fsdpo_data.models.resolve import CHECKPOINT, resolve
+
+
+def cut(file: Path) -> None:
+    """Leave out the last bytes of a file, as a full disk does."""
+    file.write_bytes(file.read_bytes()[:-10])
+
+
+def changed(change: Callable[[Any], object]) -> Callable[[Path], None]:
+    def write(file: Path) -> None:
+        fields = json.loads(file.read_text())
+        change(fields)
+        file.write_text(json.dumps(fields))
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("model.safetensors", cut),
+        ("tokenizer.json", cut),
+        ("tokenizer.json", changed(lambda it: it["model"].update(vocab={"a": "b"}))),
+        ("tokenizer.json", changed(lambda it: it["model"].update(merges=[["no", "token"]]))),
+        ("tokenizer_config.json", changed(lambda it: it.update(bos_token={"a": 1}))),
+        ("config.json", changed(lambda it: it.update(hidden_size="wide"))),
+    ],
+)
+def test_a_damaged_checkpoint_is_told(
+    file: str, damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(CHECKPOINT, folder)
+    damage(folder / file)
+    weights = resolve(str(folder), template="problem")
+    with pytest.raises(Unavailable, match=r"it cannot be loaded: .+ Expected a model"):
+        load_checkpoint("AutoModelForCausalLM", weights, dtype="auto", expected="a model")
+    if file.startswith("tokenizer"):
+        with pytest.raises(InputError, match="has no tokenizer that can be loaded"):
+            load_tokenizer(str(folder))
