@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
-from fsdpo_bench.decode.solution import Cost, Solution, timed_scores, value
+from fsdpo_bench.decode.solution import Cost, Finished, Solution, timed_scores, value
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.samplers import Sampler
@@ -89,6 +89,7 @@ def beam_search(
     sampling: SamplingSpec,
     segmenter: str,
     spec: BeamSpec,
+    finished: Finished = lambda prompts, tokens: None,
 ) -> list[tuple[Solution, Cost]]:
     """Search for one solution of each prompt.
 
@@ -101,11 +102,15 @@ def beam_search(
     rounds = _Rounds(sampler, scorer, sampling, segmenter, spec)
     searches = [_Search(prompt) for prompt in prompts]  # line 5
     rounds.advance(searches, spec.b1 if spec.first_keep == "b1" else spec.b2)  # lines 6-8
+    owed = searches
     for _ in range(1, spec.max_steps):  # lines 9, 10 and 26
-        owed = [each for each in searches if not all(one.complete for one in each.beam)]
+        before = len(owed)
+        owed = [each for each in owed if not all(one.complete for one in each.beam)]
+        finished(before - len(owed), 0)
         if not owed:  # line 11
             break
         rounds.advance(owed, spec.b2)  # lines 14-25
+    finished(len(owed), sum(each.cost.tokens for each in searches))
     return [(_best(each.beam), each.cost) for each in searches]  # line 28
 
 

@@ -43,6 +43,11 @@ class Plan:
         return max(self.ks) if set(self.decoders) & set(_OF_SAMPLES) else 0
 
     @property
+    def passes(self) -> int:
+        """Times that a problem is decoded: samples are drawn once, whoever chooses among them."""
+        return bool(self.samples) + ("greedy" in self.decoders) + len(self.beams)
+
+    @property
     def needs_prm(self) -> bool:
         """Whether anything is to be rewarded."""
         return bool(set(self.decoders) & set(_WITH_PRM))

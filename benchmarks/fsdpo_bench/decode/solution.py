@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fsdpo_data.core.sampling import FinishReason, SamplingSpec
-from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.engines.samplers import Sampler, stream
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.steps.rewards import aggregate
 from fsdpo_data.steps.segment import Segmenter
+
+#: Is told how many prompts a decoder has finished since it last said so, and their tokens.
+Finished = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,16 @@ def value(rewards: Sequence[float] | None, how: str) -> float | None:
 
 
 def draw(
-    prompts: Sequence[str], sampler: Sampler, sampling: SamplingSpec, segment: Segmenter
+    prompts: Sequence[str],
+    sampler: Sampler,
+    sampling: SamplingSpec,
+    segment: Segmenter,
+    finished: Finished = lambda prompts, tokens: None,
 ) -> list[list[Solution]]:
     """Sample ``sampling.n`` solutions for each prompt, and cut them into steps."""
-    return [
-        [
+    found = {}
+    for place, completions in stream(sampler, prompts, sampling):
+        found[place] = [
             Solution(
                 each.text,
                 tuple(segment(each.text)),
@@ -75,16 +83,20 @@ def draw(
             )
             for each in completions
         ]
-        for completions in sampler.sample(prompts, sampling)
-    ]
+        finished(1, sum(each.n_tokens for each in completions))
+    return [found[place] for place in range(len(prompts))]
 
 
 def greedy(
-    prompts: Sequence[str], sampler: Sampler, sampling: SamplingSpec, segment: Segmenter
+    prompts: Sequence[str],
+    sampler: Sampler,
+    sampling: SamplingSpec,
+    segment: Segmenter,
+    finished: Finished = lambda prompts, tokens: None,
 ) -> list[Solution]:
     """Return the most likely solution of each prompt, token by token."""
     once = replace(sampling, n=1, temperature=0.0)
-    return [solution for [solution] in draw(prompts, sampler, once, segment)]
+    return [solution for [solution] in draw(prompts, sampler, once, segment, finished)]
 
 
 def with_rewards(

@@ -8,6 +8,7 @@ make-up, and with it the last bit of every number, is what it would have been.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -16,8 +17,8 @@ from typing import Any
 from fsdpo_bench.decode.beam import beam_search
 from fsdpo_bench.decode.choose import cost_row, decided, solution_row, verdict_row
 from fsdpo_bench.decode.plan import Plan, beam_name
-from fsdpo_bench.decode.solution import Cost, Solution, draw, greedy, with_rewards
-from fsdpo_bench.runs.records import open_records, own_decoders, record_key
+from fsdpo_bench.decode.solution import Cost, Finished, Solution, draw, greedy, with_rewards
+from fsdpo_bench.runs.records import open_records, record_key
 from fsdpo_bench.tasks.judge import judge_groups
 from fsdpo_bench.tasks.load import Loaded
 from fsdpo_data.answers.grader import MathGrader
@@ -115,18 +116,40 @@ def run(
         RunMismatch: if ``out`` holds another run.
         StoreError: if the disk fails; what was written stays valid.
     """
-    decoding = _Decoding(spec, cache(make_sampler), cache(make_scorer), workers)
+    sampler, scorer = cache(make_sampler), cache(make_scorer)
     with claim(out, spec.config(parts), resume=resume):
         for part in parts:
             with open_records(out, part.task.name) as records:
                 done = len(records.spans)
                 progress.phase(part.task.name, len(part.problems), done=done)
                 for rows in _owed(part, records.spans.keys(), batch):
-                    found = decoding.records(part, rows)
-                    new = {record_key(each): each for each in found}
-                    fresh = {key: new[key] for key in new if key not in records.spans}
-                    records.append({key: encoded(each) for key, each in fresh.items()})
-                    progress.advance(len(fresh), sum(map(_tokens, fresh.values())))
+                    keys = {f"{part.ids[row]}/{row}" for row in rows} - records.spans.keys()
+                    with _told(progress, len(keys), len(rows) * spec.plan.passes) as finished:
+                        decoding = _Decoding(spec, sampler, scorer, workers, finished)
+                        found = {record_key(each): each for each in decoding.records(part, rows)}
+                        records.append({key: encoded(found[key]) for key in found if key in keys})
+
+
+@contextmanager
+def _told(progress: Progress, problems: int, steps: int) -> Iterator[Finished]:
+    """Tell of the problems of a batch while decoders finish ``steps`` prompts in all.
+
+    A batch that is broken off is decoded again whole, so none of it is done.
+    """
+    taken = told = 0
+
+    def finished(prompts: int, tokens: int) -> None:
+        nonlocal taken, told
+        taken += prompts
+        done = problems * taken // steps
+        progress.advance(done - told, tokens)
+        told = done
+
+    try:
+        yield finished
+    except BaseException:
+        progress.advance(-told)
+        raise
 
 
 def _owed(part: Loaded, there: Any, batch: int) -> Iterator[range]:
@@ -137,12 +160,6 @@ def _owed(part: Loaded, there: Any, batch: int) -> Iterator[range]:
             yield rows
 
 
-def _tokens(record: Mapping[str, Any]) -> int:
-    """Return the tokens that were generated for a problem, each once."""
-    sampled: int = sum(each["n_tokens"] for each in record["samples"])
-    return sampled + sum(int(record["cost"][name]["tokens"]) for name in own_decoders(record))
-
-
 @dataclass(frozen=True, slots=True)
 class _Decoding:
     """Runs the decoders of a plan on batches of problems."""
@@ -151,6 +168,7 @@ class _Decoding:
     sampler: Callable[[], Sampler]
     scorer: Callable[[], Scorer]
     workers: int | None
+    finished: Finished
 
     def records(self, part: Loaded, rows: range) -> list[dict[str, Any]]:
         """Decode the problems in some rows of a benchmark, grade, and return their records."""
@@ -184,7 +202,7 @@ class _Decoding:
         plan, (_, segment) = self.spec.plan, get_segmenter(self.spec.segmenter)
         if not plan.samples:
             return [[] for _ in prompts]
-        drawn = draw(prompts, self.sampler(), self.spec.sampling, segment)
+        drawn = draw(prompts, self.sampler(), self.spec.sampling, segment, self.finished)
         return with_rewards(prompts, drawn, self.scorer()) if plan.rewards_samples else drawn
 
     def _own(self, prompts: Sequence[str]) -> dict[str, list[tuple[Solution, Cost]]]:
@@ -192,11 +210,12 @@ class _Decoding:
         spec, (_, segment) = self.spec, get_segmenter(self.spec.segmenter)
         found = {}
         if "greedy" in spec.plan.decoders:
-            alone = greedy(prompts, self.sampler(), spec.sampling, segment)
+            alone = greedy(prompts, self.sampler(), spec.sampling, segment, self.finished)
             found["greedy"] = [(each, Cost(each.n_tokens, 0, each.seconds)) for each in alone]
         for beam in spec.plan.beams:
+            engines = self.sampler(), self.scorer()
             found[beam_name(beam)] = beam_search(
-                prompts, self.sampler(), self.scorer(), spec.sampling, spec.segmenter, beam
+                prompts, *engines, spec.sampling, spec.segmenter, beam, self.finished
             )
         return found
 
