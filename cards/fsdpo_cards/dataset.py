@@ -26,6 +26,7 @@ class DatasetFacts:
     Attributes:
         manifest: What it says about itself.
         table: (name, value) rows of the summary.
+        warnings: What looks wrong with it, a sentence each.
         configs: Its configs, the one to show first in front.
         examples: One row of each config, as JSON.
         plots: Distributions, by title.
@@ -34,6 +35,7 @@ class DatasetFacts:
 
     manifest: Mapping[str, Any]
     table: Sequence[tuple[str, str]]
+    warnings: Sequence[str]
     configs: Sequence[str]
     examples: Mapping[str, str]
     plots: Mapping[str, str]
@@ -59,6 +61,7 @@ def dataset_card(
         manifest=facts.manifest,
         spec=spec,
         table=facts.table,
+        warnings=facts.warnings,
         name=name,
         revision=revision,
         configs=facts.configs,

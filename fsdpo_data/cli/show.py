@@ -28,7 +28,7 @@ def print_summary(manifest: Manifest, title: str) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in summary_rows(manifest):
-        table.add_row(name, value)
+        table.add_row(name, harmless(value))
     Console().print(table)
     for warning in warnings(manifest):
         Console().print(f"[yellow]warning:[/] {warning}", highlight=False)

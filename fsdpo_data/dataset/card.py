@@ -10,7 +10,7 @@ import fsdpo_cards
 from fsdpo_cards.dataset import DatasetFacts
 
 from fsdpo_data.core.rows import scan
-from fsdpo_data.dataset.describe import summary_rows
+from fsdpo_data.dataset.describe import summary_rows, warnings
 from fsdpo_data.dataset.distributions import plots
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
@@ -33,6 +33,7 @@ def dataset_card(
     facts = DatasetFacts(
         manifest=manifest.plain(),
         table=summary_rows(manifest),
+        warnings=warnings(manifest),
         configs=configs_of(manifest),
         examples=examples(root, manifest),
         plots=plots(root, manifest),

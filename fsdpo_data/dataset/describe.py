@@ -10,7 +10,8 @@ from fsdpo_cards.render import percent
 
 from fsdpo_data.core.tables import read_table
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.parts import Accuracy, PairCounts, PassAtM, Rewards
+from fsdpo_data.dataset.parts import Accuracy, PairCounts, PassAtM, Rewards, Spec
+from fsdpo_data.models.prompts import CHAT, TEMPLATES
 
 
 class _Wording(Formatter):
@@ -43,6 +44,7 @@ def _derived(manifest: Manifest) -> dict[str, Any]:
     positive = labels.get("positive", 0)
     rate, tokens = statistics.tokens_per_second, manifest.cost.tokens
     facts = {
+        "template": _asked(manifest.spec),
         "positive": _share(positive, positive + labels.get("negative", 0)),
         "truncated": statistics.truncated / solutions,
         "unique": statistics.unique_solutions / solutions,
@@ -60,6 +62,19 @@ def _derived(manifest: Manifest) -> dict[str, Any]:
     if manifest.contamination:
         facts["benchmarks"] = ", ".join(each.name for each in manifest.contamination.benchmarks)
     return facts
+
+
+def _asked(spec: Spec) -> str:
+    """Return how the model was asked: the template, and what it puts around the question."""
+    name = spec.template.name
+    template = TEMPLATES.get(name)
+    if template is None:  # of another release
+        return name
+    asked = template.text.replace("\n", "\\n")
+    if name in CHAT or getattr(spec.engine, "api", "") == "chat":
+        return f"{name}  ({asked}), within the model's own chat format"
+    # Under the same name, somebody else may have asked in other words.
+    return f"{name}  ({asked})" if spec.template.digest == template.digest else name
 
 
 def _ranked(rewards: Rewards) -> dict[str, Any]:

@@ -79,6 +79,13 @@ class Sampling(Part):
     top_p: Number | Unknown
 
 
+class TemplateRef(Part):
+    """A :class:`~fsdpo_data.models.prompts.Template`."""
+
+    name: str
+    digest: str
+
+
 class ScoreSpec(Part):
     """Who scored the steps, and how."""
 
@@ -114,7 +121,7 @@ class Spec(Growing):
     sampling: Sampling
     segmenter: str
     sources: list[Ref]
-    template: dict[str, str]
+    template: TemplateRef
     score: ScoreSpec | None = None
     label: Part | None = None
     pair: PairsSpec | None = None

@@ -93,7 +93,7 @@ class ChatFormat:
 #: By name and number.
 TEMPLATES = Table(__file__, lambda name, stop=(), **told: Template(name, stop=tuple(stop), **told))
 #: Rendered through the tokenizer's own chat template.
-_CHAT = ("chat@1", "chat-boxed@1")
+CHAT = ("chat@1", "chat-boxed@1")
 
 
 def get_template(
@@ -113,7 +113,7 @@ def get_template(
             a chat template.
     """
     template = TEMPLATES[full_name(name)]
-    if template.name not in _CHAT:
+    if template.name not in CHAT:
         if system is not None:
             raise InputError(
                 f"template {name} takes no system message: its text is fixed. "

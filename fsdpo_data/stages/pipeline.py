@@ -153,12 +153,15 @@ def _prepared(options: BuildOptions) -> Build:
     for warning in source.warnings:
         log.warning(warning)
     host = Host.pick(options)
+    author = options.author(model.ref, named=options.model is not None)
+    # The revision of a local model looks like that of a recording: the spec says which it is.
+    own = options.replay is not None and author == model.ref
     spec = BuildSpec(
-        model=options.author(model.ref, named=options.model is not None),
+        model=author,
         sources=tuple(source.refs),
         template=model.template,
         sampling=replace(sampling, stop=model.template.stop),
-        engine=host.named,
+        engine=host.named | ({"author": "model"} if own else {}),
         segmenter=segmenter,
         grader=get_grader().version,
         unknown=options.unknown,

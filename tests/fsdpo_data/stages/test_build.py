@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +218,21 @@ def test_a_replay_says_where_its_completions_come_from(
     card = (tmp_path / "out/README.md").read_text()
     assert "tiny" not in card and "top-p unknown" in card and "temperature 0.6" in card
     assert "--model-name 'Another 7B'" in card and "--top-p" not in card
+
+
+def test_a_replay_of_a_model_is_made_again_as_its_card_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, *replayed(tmp_path, "--model", "tiny", "--temperature", "0.6"))[0] == 0
+    said = validate(tmp_path / "out").spec
+    card = (tmp_path / "out/README.md").read_text()
+    assert "--model-name" not in card
+    [printed] = re.findall(r"^fsdpo-data (build .*?)^```", card, re.M | re.S)
+    files = {"FILE": "said.jsonl", "problems.jsonl": "problems.jsonl", "runs/built": "again"}
+    words = shlex.split(printed.replace("\\\n", ""))
+    again = [str(tmp_path / files[word]) if word in files else word for word in words]
+    assert run(capsys, *again)[0] == 0
+    assert validate(tmp_path / "again").spec == said
 
 
 def test_a_replay_of_nobody_is_of_nobody(

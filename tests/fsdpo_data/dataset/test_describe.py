@@ -1,0 +1,144 @@
+"""What a summary and a card say of a dataset: how the model was asked, and what looks wrong."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import SILENT, fixed_sampler, problem_set, small_build
+from paired_data import paired_dataset
+
+from fsdpo_data.cli.show import print_summary
+from fsdpo_data.dataset.card import dataset_card
+from fsdpo_data.dataset.describe import summary_rows, warnings
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.parts import TemplateRef
+from fsdpo_data.models.prompts import TEMPLATES
+
+CUT = "over a fifth of the solutions ran into the token limit"
+UNSOLVED = "no solution is correct: look at some, and at the prompt template"
+UNMIXED = "no problem has right and wrong solutions to pair"
+NEGATIVE = "under 5 % of the step labels are positive"
+CHANCE = "rewards rank right over wrong no better than chance"
+#: A dataset with nothing to warn of, by the paths of what warnings look at.
+QUIET = {
+    "rows.solutions": 20,
+    "statistics.truncated": 0,
+    "statistics.accuracy.n": 20,
+    "statistics.accuracy.correct": 10,
+    "statistics.mixed_problems": 1,
+    "labels": {"steps": 40, "positive": 20, "negative": 20},
+}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return paired_dataset(tmp_path_factory.mktemp("described"))
+
+
+def made(dataset: Path, changes: dict[str, Any], ranked: list[float] | None) -> Manifest:
+    manifest = read_manifest(dataset)
+    manifest.rewards.ranking_auc["mean"].ci95 = ranked
+    for path, value in (QUIET | changes).items():
+        part, _, field = path.rpartition(".")
+        setattr(attrgetter(part)(manifest) if part else manifest, field, value)
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("changes", "ranked", "shown"),
+    [
+        ({}, [0.6, 0.8], []),
+        ({"statistics.truncated": 4}, None, []),
+        ({"statistics.truncated": 5}, None, [CUT]),
+        ({"statistics.accuracy.correct": 1}, None, []),
+        ({"statistics.accuracy.correct": 0}, None, [UNSOLVED]),
+        # None is graded: that says nothing of the model.
+        ({"statistics.accuracy.correct": 0, "statistics.accuracy.n": 0}, None, []),
+        ({"statistics.mixed_problems": 0}, None, [UNMIXED]),
+        ({"labels": {"steps": 20, "positive": 1, "negative": 19}}, None, []),
+        ({"labels": {"steps": 21, "positive": 1, "negative": 20}}, None, [NEGATIVE]),
+        ({"labels": {"steps": 20, "negative": 20}}, None, [NEGATIVE]),
+        ({"labels": {"steps": 20, "unlabelled": 20}}, None, []),
+        ({}, [0.501, 0.8], []),
+        ({}, [0.5, 0.8], [CHANCE]),
+        ({"rewards": None}, None, []),
+    ],
+)
+def test_each_warning_on_both_sides_of_its_limit(
+    dataset: Path, changes: dict[str, Any], ranked: list[float] | None, shown: list[str]
+) -> None:
+    assert warnings(made(dataset, changes, ranked)) == shown
+
+
+def test_summary_and_card_warn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = problem_set()
+    small_build(tmp_path, source, make_sampler=lambda: fixed_sampler(source, (SILENT,) * 4))
+    print_summary(read_manifest(tmp_path), "sealed")
+    out, card = capsys.readouterr().out, (tmp_path / "README.md").read_text()
+    for sentence in (UNSOLVED, UNMIXED, NEGATIVE):
+        assert f"warning: {sentence}\n" in out
+        assert f"\n- {sentence}\n" in card
+
+
+def test_a_card_without_warnings_has_no_block(dataset: Path) -> None:
+    assert "looks wrong" not in dataset_card(dataset, made(dataset, {}, None))
+
+
+def test_a_warning_is_no_markup_on_the_card(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsdpo_data.dataset.card.warnings", lambda _: ["<b>*much*</b>\n# of it"])
+    card = dataset_card(dataset, read_manifest(dataset))
+    assert "\n- &lt;b\\>\\*much\\*&lt;/b\\> \\# of it\n" in card
+
+
+def asked(manifest: Manifest) -> str:
+    return dict(summary_rows(manifest))["template"]
+
+
+def test_summary_and_card_say_how_the_model_was_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_build(tmp_path)
+    print_summary(read_manifest(tmp_path), "sealed")
+    told = r"problem@1  (Problem: {question}\nSolution:\n)"
+    assert told in capsys.readouterr().out
+    assert f"| template | {told} |\n" in (tmp_path / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "api", "ending"),
+    [
+        ("alpaca@1", None, r"{question}\n\n### Response:)"),
+        ("metamath@1", None, r"{first_line}\n\n### Response:)"),
+        ("alpaca@1", "chat", r"### Response:), within the model's own chat format"),
+        ("chat@1", None, "chat@1  ({question}), within the model's own chat format"),
+        ("alpaca@9", None, "alpaca@9"),
+    ],
+)
+def test_how_the_model_was_asked(dataset: Path, name: str, api: str | None, ending: str) -> None:
+    manifest = read_manifest(dataset)
+    known = TEMPLATES.get(name)
+    # The digest of a chat template depends on a tokenizer that is not here.
+    digest = known.digest if known and "chat" not in name else "0"
+    manifest.spec.template = TemplateRef(name=name, digest=digest)
+    if api:
+        manifest.spec.engine.api = api
+    assert asked(manifest).startswith(name) and asked(manifest).endswith(ending)
+
+
+def test_no_text_is_told_of_a_template_that_has_another_digest(dataset: Path) -> None:
+    manifest = read_manifest(dataset)
+    manifest.spec.template.digest = "0"
+    assert asked(manifest) == "problem@1"
+
+
+def test_names_in_a_summary_give_a_terminal_no_orders(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = read_manifest(dataset)
+    manifest.spec.template.name = "[/]\x1b[2J[bold]"
+    print_summary(manifest, "pulled")
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "[/]" in out and "[bold]" in out
