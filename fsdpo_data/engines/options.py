@@ -177,8 +177,7 @@ class ReplayOptions(SamplerOptions):
         """
         if self.replay is None or (named and self.model_name is None):
             return model
-        recorded = f"sha256:{file_sha256(Path(self.replay))}"
-        return ModelRef(self.model_name or UNKNOWN, recorded)
+        return ModelRef(self.model_name or UNKNOWN, f"sha256:{file_sha256(Path(self.replay))}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,14 +74,8 @@ def draw(
     found = {}
     for place, completions in stream(sampler, prompts, sampling):
         found[place] = [
-            Solution(
-                each.text,
-                tuple(segment(each.text)),
-                each.finish_reason,
-                each.n_tokens,
-                each.seconds,
-            )
-            for each in completions
+            Solution(e.text, tuple(segment(e.text)), e.finish_reason, e.n_tokens, e.seconds)
+            for e in completions
         ]
         finished(1, sum(each.n_tokens for each in completions))
     return [found[place] for place in range(len(prompts))]

@@ -7,7 +7,7 @@ make-up, and with it the last bit of every number, is what it would have been.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -122,8 +122,7 @@ def run(
             with open_records(out, part.task.name) as records:
                 done = len(records.spans)
                 progress.phase(part.task.name, len(part.problems), done=done)
-                for rows in _owed(part, records.spans.keys(), batch):
-                    keys = {f"{part.ids[row]}/{row}" for row in rows} - records.spans.keys()
+                for rows, keys in _owed(part, records.spans.keys(), batch):
                     with _told(progress, len(keys), len(rows) * spec.plan.passes) as finished:
                         decoding = _Decoding(spec, sampler, scorer, workers, finished)
                         found = {record_key(each): each for each in decoding.records(part, rows)}
@@ -152,12 +151,12 @@ def _told(progress: Progress, problems: int, steps: int) -> Iterator[Finished]:
         raise
 
 
-def _owed(part: Loaded, there: Any, batch: int) -> Iterator[range]:
-    """Yield the rows of every batch that is not whole yet."""
+def _owed(part: Loaded, there: Set[str], batch: int) -> Iterator[tuple[range, Set[str]]]:
+    """Yield the rows of every batch that is not whole yet, and the keys that it lacks."""
     for start in range(0, len(part.ids), batch):
         rows = range(start, min(start + batch, len(part.ids)))
-        if any(f"{part.ids[row]}/{row}" not in there for row in rows):
-            yield rows
+        if keys := {f"{part.ids[row]}/{row}" for row in rows} - there:
+            yield rows, keys
 
 
 @dataclass(frozen=True, slots=True)

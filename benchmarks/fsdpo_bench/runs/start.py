@@ -181,11 +181,7 @@ def _recorded(options: RunOptions, recording: Recording) -> _Job:
 
 
 def _sampling(options: RunOptions, plan: Plan) -> SamplingSpec:
-    return SamplingSpec(
-        n=max(1, plan.samples),
-        seed=options.seed,
-        **options.stated,
-    )
+    return SamplingSpec(n=max(1, plan.samples), seed=options.seed, **options.stated)
 
 
 def _default_out(job: _Job) -> Path:
