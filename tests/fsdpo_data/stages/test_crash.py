@@ -106,8 +106,9 @@ def test_killed_at_random_moments_it_ends_in_the_same_bytes(
 
 
 def test_another_temperature_is_refused_by_name(inputs: tuple[Path, Path], tmp_path: Path) -> None:
-    assert run(inputs, tmp_path / "run", "--limit", "5").returncode == 0
-    ran = run(inputs, tmp_path / "run", "--limit", "5", "--temperature", "1.0", "--resume")
+    first, other = ("--temperature", "0.8"), ("--temperature", "1.0", "--resume")
+    assert run(inputs, tmp_path / "run", "--limit", "5", *first).returncode == 0
+    ran = run(inputs, tmp_path / "run", "--limit", "5", *other)
     assert ran.returncode == 1
     assert "sampling.temperature: 0.8 there, 1.0 here" in ran.stderr
 
