@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.models.prompts import get_template
+from fsdpo_data.models.resolve import resolve
 
 
 @pytest.fixture(scope="module")
@@ -218,6 +220,17 @@ def test_a_replay_of_nobody_is_of_nobody(tmp_path: Path, replayed: Callable[...,
     assert results["cost"]["greedy"]["tokens"] == "unknown"
     card = (tmp_path / "run/README.md").read_text()
     assert "tiny" not in card
+
+
+def test_a_replay_of_a_model_is_made_again_as_that_models(
+    tmp_path: Path, replayed: Callable[..., Any]
+) -> None:
+    file = written(tmp_path / "rows.jsonl", plain(["The answer is 4."]))
+    replayed(file, "--model", "tiny")
+    results = json.loads((tmp_path / "run/results.json").read_text())
+    assert results["run"]["model"] == asdict(resolve("tiny").ref)
+    card = (tmp_path / "run/README.md").read_text()
+    assert "--model tiny" in card and "--model-name" not in card
 
 
 def test_a_model_that_samples_has_its_own_name() -> None:
