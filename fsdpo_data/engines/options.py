@@ -179,6 +179,14 @@ class ReplayOptions(SamplerOptions):
             return model
         return ModelRef(self.model_name or UNKNOWN, f"sha256:{file_sha256(Path(self.replay))}")
 
+    def author_kind(self, *, named: bool) -> dict[str, str]:
+        """Say of a replay that a model wrote it, ``named`` as one: what goes beside the engine.
+
+        The revision of a local model looks like that of a recording.
+        """
+        own = self.replay is not None and named and self.model_name is None
+        return {"author": "model"} if own else {}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScorerOptions(EngineOptions):

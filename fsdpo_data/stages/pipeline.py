@@ -153,15 +153,13 @@ def _prepared(options: BuildOptions) -> Build:
     for warning in source.warnings:
         log.warning(warning)
     host = Host.pick(options)
-    author = options.author(model.ref, named=options.model is not None)
-    # The revision of a local model looks like that of a recording: the spec says which it is.
-    own = options.replay is not None and author == model.ref
+    named = options.model is not None
     spec = BuildSpec(
-        model=author,
+        model=options.author(model.ref, named=named),
         sources=tuple(source.refs),
         template=model.template,
         sampling=replace(sampling, stop=model.template.stop),
-        engine=host.named | ({"author": "model"} if own else {}),
+        engine=host.named | options.author_kind(named=named),
         segmenter=segmenter,
         grader=get_grader().version,
         unknown=options.unknown,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from bench_runs import written
+from command_line import interrupted
 from fakes import Judge, Writer
 from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import Plan
@@ -46,16 +44,8 @@ def test_a_ctrl_c_counts_what_is_kept(tmp_path: Path) -> None:
     line = [sys.executable, "-c", SLOW, "run", "--engine", "scripted", "--task", str(task)]
     line += ["--replay", str(written(tmp_path / "said.jsonl", rows)), "--template", "problem"]
     line += ["--batch-size", "5", "--workers", "1", "--out", str(tmp_path / "run")]
-    child = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
-    assert child.stderr is not None
     log = tmp_path / "run/records/sums.jsonl"
-    while not (log.exists() and log.stat().st_size):
-        assert child.poll() is None, child.stderr.read()
-        time.sleep(0.05)
-    time.sleep(0.5)  # into the middle of the next batch
-    child.send_signal(signal.SIGINT)
-    told = child.communicate()[1]
-    assert child.returncode == 130 and "Traceback" not in told
+    told = interrupted(line, log, wait=0.5)  # in the middle of the next batch
     kept = len(log.read_bytes().splitlines())
     assert 0 < kept < 40 and kept % 5 == 0
     assert f"sums: {kept} of 40 are done" in told

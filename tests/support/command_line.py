@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
 from fsdpo_data.cli.app import main
@@ -16,3 +22,17 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     out, err = capsys.readouterr()
     assert "Traceback" not in out + err
     return int(caught.value.code or 0), out, err
+
+
+def interrupted(line: Sequence[str], log: Path, wait: float = 0) -> str:
+    """Press Ctrl-C ``wait`` seconds after a command has written to ``log``; return its stderr."""
+    child = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    while not (log.exists() and log.stat().st_size):
+        assert child.poll() is None, child.stderr.read()
+        time.sleep(0.05)
+    time.sleep(wait)
+    child.send_signal(signal.SIGINT)
+    told = child.communicate()[1]
+    assert child.returncode == 130 and "Traceback" not in told
+    return told

@@ -6,25 +6,32 @@ import random
 from typing import Any
 
 
+def pair_row(
+    prompt: str, chosen: tuple[list[str], list[float]], rejected: tuple[list[str], list[float]]
+) -> dict[str, Any]:
+    """Return a row of ``pairs`` of two solutions, each its steps and their rewards."""
+    return {
+        "prompt": prompt,
+        "chosen": "".join(chosen[0]),
+        "rejected": "".join(rejected[0]),
+        "chosen_steps": chosen[0],
+        "rejected_steps": rejected[0],
+        "chosen_rewards": chosen[1],
+        "rejected_rewards": rejected[1],
+    }
+
+
 def preference_rows(prompts: int = 6, top: int = 2, seed: int = 0) -> list[dict[str, Any]]:
     """``top`` right against ``top`` wrong solutions of each prompt, as rows of ``pairs``."""
     rng = random.Random(seed)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for prompt in range(prompts):
         sides = [_solutions(prompt, right, top, rng) for right in (True, False)]
-        for chosen, chosen_rewards in sides[0]:
-            for rejected, rejected_rewards in sides[1]:
-                rows.append(
-                    {
-                        "prompt": f"Problem {prompt}\nSolution:\n",
-                        "chosen": "".join(chosen),
-                        "rejected": "".join(rejected),
-                        "chosen_steps": chosen,
-                        "rejected_steps": rejected,
-                        "chosen_rewards": chosen_rewards,
-                        "rejected_rewards": rejected_rewards,
-                    }
-                )
+        rows += [
+            pair_row(f"Problem {prompt}\nSolution:\n", chosen, rejected)
+            for chosen in sides[0]
+            for rejected in sides[1]
+        ]
     return rows
 
 

@@ -8,6 +8,8 @@ import random
 from pathlib import Path
 from string import ascii_lowercase
 
+from preference_data import pair_row
+
 #: Of prompts, right and wrong solutions of each, and about how many tokens and steps they have.
 PROMPTS, TOP, PROMPT_TOKENS, RESPONSE_TOKENS, STEPS = 4, 4, 120, 250, 6
 
@@ -55,15 +57,6 @@ def make_pairs(file: Path) -> None:
         for _ in range(PROMPTS):
             prompt = text(round(PROMPT_TOKENS * rng.uniform(0.8, 1.2)))
             good, bad = ([solution() for _ in range(TOP)] for _ in range(2))
-            for chosen, chosen_rewards in good:
-                for rejected, rejected_rewards in bad:
-                    row = {
-                        "prompt": prompt,
-                        "chosen": "".join(chosen),
-                        "rejected": "".join(rejected),
-                        "chosen_steps": chosen,
-                        "rejected_steps": rejected,
-                        "chosen_rewards": chosen_rewards,
-                        "rejected_rewards": rejected_rewards,
-                    }
-                    out.write(json.dumps(row) + "\n")
+            for chosen in good:
+                for rejected in bad:
+                    out.write(json.dumps(pair_row(prompt, chosen, rejected)) + "\n")

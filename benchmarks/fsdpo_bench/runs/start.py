@@ -103,7 +103,7 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
         options.author(model.ref, named=options.model is not None),
         model.template,
         replace(_sampling(options, plan), stop=model.template.stop),
-        host.named | _own(options),
+        host.named | options.author_kind(named=options.model is not None),
         get_segmenter(options.segmenter)[0],
         plan,
         scoring,
@@ -170,7 +170,8 @@ def _recorded(options: RunOptions, recording: Recording) -> _Job:
         options.author(named, named=options.model is not None or options.series is not None),
         QUESTION,
         _sampling(options, plan),
-        {"name": "scripted", "dtype": "auto"} | _own(options),
+        {"name": "scripted", "dtype": "auto"}
+        | options.author_kind(named=options.model is not None),
         get_segmenter(options.segmenter)[0],
         plan,
         {**asdict(recording.model), "engine": {"name": "scripted"}} if plan.needs_prm else None,
@@ -178,12 +179,6 @@ def _recorded(options: RunOptions, recording: Recording) -> _Job:
     )
     size = ENGINES["scripted"].batch_size
     return _Job(spec, parts, lambda: recording, lambda: recording, size)
-
-
-def _own(options: RunOptions) -> dict[str, str]:
-    """Say that the model is that of a replay, whose revision looks like that of a recording."""
-    named = options.model is not None and options.model_name is None
-    return {"author": "model"} if options.replay is not None and named else {}
 
 
 def _sampling(options: RunOptions, plan: Plan) -> SamplingSpec:

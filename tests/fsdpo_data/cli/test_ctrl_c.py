@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import orjson
+from command_line import interrupted
 from hashes import hashes
 from helpers import TEXTS, build_spec
 
@@ -52,15 +51,8 @@ def test_what_came_before_a_ctrl_c_is_kept_and_counted(tmp_path: Path) -> None:
     write_inputs(tmp_path, 40)
     assert subprocess.run(command(tmp_path, "whole", 0), capture_output=True).returncode == 0
     line = command(tmp_path, "stopped", 0.2)  # one batch, of eight seconds
-    child = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
-    assert child.stderr is not None
     log = tmp_path / "stopped/completions.jsonl"
-    while not (log.exists() and log.stat().st_size):
-        assert child.poll() is None, child.stderr.read()
-        time.sleep(0.05)
-    child.send_signal(signal.SIGINT)
-    said = child.communicate()[1]
-    assert child.returncode == 130 and "Traceback" not in said
+    said = interrupted(line, log)
     saved = len(log.read_bytes().splitlines())
     assert 0 < saved < 40
     assert f"sample: {saved} of 40 are done" in said
