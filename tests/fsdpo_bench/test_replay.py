@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from bench_runs import written
 from fsdpo_bench.cli.app import app
+from fsdpo_bench.recorded.outputs import read_outputs, score
 from fsdpo_bench.recorded.replay import question_key, read_recording
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.records import read_records
@@ -206,6 +207,32 @@ def test_a_replay_says_where_its_responses_come_from(
     assert '<td class="n">unknown</td>' in page and "tokens unknown" in page
     shown = CliRunner().invoke(app, ["inspect", str(out)]).output
     assert "tokens unknown" in shown and "0 tokens" not in shown
+
+
+CUT_OFF = {"text": "First we add the 4 apples", "finish_reason": "length"}
+
+
+def test_what_a_replayed_response_was_cut_off_at_is_no_answer(
+    tmp_path: Path, replayed: Callable[..., Any]
+) -> None:
+    """By prompt, by question, and when the run is graded again."""
+    line = {"prompt": get_template("problem").render("2+2?"), "completions": [CUT_OFF]}
+    task = written(tmp_path / "task.jsonl", [{"question": "2+2?", "answer": "4"}])
+    said = written(tmp_path / "completions.jsonl", [line])
+    replayed(said, "--task", str(task), "--template", "problem")
+    (tmp_path / "run").rename(tmp_path / "first")
+    ended = {"finish_reason": "length", "response": CUT_OFF["text"]}
+    rows = [{"question": "2+2?", "answer": "4", **ended}]
+    replayed(written(tmp_path / "rows.jsonl", rows))
+    again = ["grade", str(tmp_path / "run"), "--out", str(tmp_path / "again")]
+    assert CliRunner().invoke(app, again).exit_code == 0
+    for run in ("first", "run", "again"):
+        [record] = read_records(tmp_path / run)
+        greedy = record["decoded"]["greedy"]
+        assert greedy["solution"]["finish_reason"] == "length"
+        assert (greedy["status"], greedy["rule"]) == ("no_answer", "cut-off")
+    [scored] = score(read_outputs(tmp_path / "rows.jsonl"))
+    assert (scored.verdict.status, scored.verdict.rule) == ("no_answer", "cut-off")
 
 
 def test_a_replay_of_nobody_is_of_nobody(tmp_path: Path, replayed: Callable[..., Any]) -> None:

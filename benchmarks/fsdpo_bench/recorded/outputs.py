@@ -18,6 +18,7 @@ from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.pool import grade_all
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.rows import Record, read_records
+from fsdpo_data.core.sampling import FinishReason
 from fsdpo_data.core.statistics import wilson_interval
 from fsdpo_data.problems.forms import NotAProblem, boxed_gold
 
@@ -34,6 +35,7 @@ class Recorded:
         model: Which of the models in the file it is from; empty where there is one.
         reward: What a reward model gave it, in [0, 1]; None if there is none.
         row: Line of the file, from 1.
+        finish_reason: ``length`` where the row says that the response was cut off.
     """
 
     gold: str
@@ -44,6 +46,7 @@ class Recorded:
     model: str = ""
     reward: float | None = None
     row: int = 0
+    finish_reason: FinishReason = "stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,8 @@ def _responses(file: Path, form: OutputForm, record: Record) -> list[Recorded]:
     where = f"{file}, row {record.row}"
     try:
         found = [replace(each, row=record.row) for each in form.read(record.fields)]
+        if record.fields.get("finish_reason") == "length":
+            found = [replace(each, finish_reason="length") for each in found]
     except NotAProblem as reason:
         raise InputError(f"{where}: {reason}.") from None
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
@@ -257,7 +262,7 @@ def score(
     recorded: Sequence[Recorded], tolerance: float | None = None, workers: int | None = None
 ) -> list[Scored]:
     """Grade recorded responses, in order; ``timed_out`` counts as wrong."""
-    pairs = [(each.gold, each.response) for each in recorded]
+    pairs = [(each.gold, each.response, each.finish_reason) for each in recorded]
     exact = grade_all(MathGrader, pairs, workers)
     counted = grade_all(partial(MathGrader, tolerance), pairs, workers) if tolerance else exact
     return [Scored(*each) for each in zip(recorded, counted, exact, strict=True)]

@@ -92,7 +92,7 @@ class Recording:
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         """Return the first ``spec.n`` responses to each prompt; what they took is not known."""
         return [
-            [Completion(each.response, "stop", 0) for each in found[: spec.n]]
+            [Completion(each.response, each.finish_reason) for each in found[: spec.n]]
             for found in (self.rows[question_key(prompt)] for prompt in prompts)
         ]
 

@@ -109,7 +109,7 @@ def _regraded(
 ) -> list[dict[str, Any]]:
     solutions = [_solutions(record) for record in records]
     groups = [
-        (_problem(record), [row["text"] for row in found])
+        (_problem(record), [(row["text"], row["finish_reason"]) for row in found])
         for record, found in zip(records, solutions, strict=True)
     ]
     regraded = []

@@ -178,7 +178,7 @@ class _Decoding:
             for place, drawn in enumerate(samples)
         ]
         texts = [
-            (part.problems[row], [each.text for each in found])
+            (part.problems[row], [(each.text, each.finish_reason) for each in found])
             for row, found in zip(rows, solutions, strict=True)
         ]
         judged = judge_groups(part.task, texts, self.workers)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import TypeAlias
 
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers import Grader, Verdict
@@ -13,7 +14,9 @@ from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.pool import grade_all
 from fsdpo_data.core.nouns import Problem
 
-Items = Sequence[tuple[Problem, str]]
+#: A problem, a response to it and, where it is known, why the response ended.
+Answered: TypeAlias = tuple[Problem, str] | tuple[Problem, str, str]
+Items: TypeAlias = Sequence[Answered]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +33,21 @@ class Judged:
 
 
 def judge_groups(
-    task: Task, groups: Sequence[tuple[Problem, Sequence[str]]], workers: int | None = None
+    task: Task,
+    groups: Sequence[tuple[Problem, Sequence[tuple[str, str]]]],
+    workers: int | None = None,
 ) -> list[list[Judged]]:
-    """Judge several responses to each problem, all at once."""
-    items = [(problem, response) for problem, responses in groups for response in responses]
+    """Judge several responses to each problem, with why each ended, all at once."""
+    items = [(problem, *response) for problem, responses in groups for response in responses]
     judged = iter(judge(task, items, workers))
     return [list(islice(judged, len(responses))) for _, responses in groups]
 
 
 def judge(task: Task, items: Items, workers: int | None = None) -> list[Judged]:
-    """Judge (problem, response) pairs, in order; few of them in this process."""
+    """Judge responses to problems, in order; few of them in this process."""
     strict = _grade(MathGrader, items, workers)
     counted = list(strict)
-    allowed = [problem.metadata.get("gold_tolerance", task.tolerance) for problem, _ in items]
+    allowed = [problem.metadata.get("gold_tolerance", task.tolerance) for problem, *_ in items]
     for tolerance in {*allowed} - {None}:
         places = [place for place, each in enumerate(allowed) if each == tolerance]
         tolerant = partial(MathGrader, tolerance)
@@ -55,13 +60,13 @@ def judge(task: Task, items: Items, workers: int | None = None) -> list[Judged]:
 def _grade(make: Callable[[], Grader], items: Items, workers: int | None) -> list[Verdict]:
     """Grade with a problem's gold and with what also counts: one of them is enough."""
     pairs = [
-        (index, gold, response)
-        for index, (problem, response) in enumerate(items)
+        (index, (gold, *response))
+        for index, (problem, *response) in enumerate(items)
         for gold in (problem.answer, *problem.metadata.get("also", ()))
     ]
     verdicts: dict[int, Verdict] = {}
-    graded = grade_all(make, [pair[1:] for pair in pairs], workers)
-    for (index, *_), verdict in zip(pairs, graded, strict=True):
+    graded = grade_all(make, [pair for _, pair in pairs], workers)
+    for (index, _), verdict in zip(pairs, graded, strict=True):
         if index not in verdicts or verdict.status == "correct":
             verdicts[index] = verdict
     return list(verdicts.values())
