@@ -1,7 +1,5 @@
 """What a training run is: frozen options, checked before anything heavy is loaded."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ about a million random weights, measures it on held-out problems and writes the 
 but the measuring goes through the code of ``fsdpo-train sft``.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -9,8 +9,6 @@ processes' private memory. With `--outputs` (a directory of published model outp
 demonstrations of the embedded world.
 """
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 python benchmarks/perf/decontaminate.py TRAIN_FILES... --against BENCHMARK_FILES...
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 

@@ -12,8 +12,6 @@ our side is measured. Rates are per second of processor time, so that a busy mac
 them; latencies are by the clock.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import statistics

@@ -7,8 +7,6 @@ pair. Disputes are classed by who is against whom, by the rule that found our an
 kind of the gold, and printed with a few examples of each class, the largest class first.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 from typing import Annotated

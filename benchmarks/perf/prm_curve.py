@@ -12,8 +12,6 @@ PRM is trained for the same number of steps, so that only what it is shown diffe
 `--out` is not made again, so a stopped run goes on. The table is also written, as `curve.json`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

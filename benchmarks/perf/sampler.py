@@ -8,8 +8,6 @@ prompts at once, with the same sampling parameters, in alternating order. Prefix
 before each. The ratio of the two rates is what counts.
 """
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 import time

@@ -15,8 +15,6 @@ Solutions are different from each other, so that repeated texts give no advantag
 process times; the ratios are what counts. The rewards of all four must agree.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 import sys

@@ -6,8 +6,6 @@ The model has the shape of SmolLM2-135M (vocabulary 49,152) and random weights; 
 tokens. "all logits" is the model's own loss, on a [tokens × vocabulary] tensor.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -18,8 +18,6 @@ of the process less what it held before training: weights and libraries. What co
 loss of the last step must be the same for all.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

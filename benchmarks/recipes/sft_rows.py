@@ -5,8 +5,6 @@
 The prompts are those that ``--template alpaca`` makes when the model is asked.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

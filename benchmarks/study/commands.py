@@ -1,7 +1,5 @@
 """The stages of the study as command lines, each run only where its result is not there yet."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

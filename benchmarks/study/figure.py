@@ -1,7 +1,5 @@
 """The study as a picture: gains over the SFT policy, and what learning rate and γ do to them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the study trains: how much data, which settings, which seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -14,8 +14,6 @@ Written to `--out`: `sweep.csv` (every setting tried), `final.csv`, `figure.svg`
 copies them there.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 The templates are the ``.md`` files beside the modules.
 """
 
-from __future__ import annotations
-
 from fsdpo_cards.benchmark import benchmark_card
 from fsdpo_cards.dataset import dataset_card
 from fsdpo_cards.model import model_card

@@ -1,7 +1,5 @@
 """Plots made of text: they show in every viewer, diff like text, and need no picture."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 #: Eighths of a block, from none to seven.

@@ -1,7 +1,5 @@
 """The card of a benchmark run, rendered from its ``results.json``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

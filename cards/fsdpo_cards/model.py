@@ -1,7 +1,5 @@
 """The cards of trained models: fine-tuned and preference-trained policies, step reward models."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Templates to text, and the YAML block that the Hub reads."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

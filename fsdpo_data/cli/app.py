@@ -1,7 +1,5 @@
 """The ``fsdpo-data`` command line. Heavy libraries load inside the commands that need them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import get_type_hints
 

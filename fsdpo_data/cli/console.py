@@ -1,7 +1,5 @@
 """What a person sees: progress bars on a terminal, a line now and then in a log, errors, tables."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """``--print-launch``: the same command on more machines, as a script to read, change and submit."""
 
-from __future__ import annotations
-
 import shlex
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The commands of ``fsdpo-data`` that look at datasets, and at what can be named."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The commands of ``fsdpo-data`` that make datasets: from problems, and from one another."""
 
-from __future__ import annotations
-
 import typer
 
 from fsdpo_data import api

@@ -1,7 +1,5 @@
 """Classes of options become commands; errors that name fields become errors that name flags."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

@@ -1,7 +1,5 @@
 """The errors a user can cause, each with a way out in its message."""
 
-from __future__ import annotations
-
 import copy
 import difflib
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Identity is content, never position: digests of canonical JSON, and the refs built on them."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

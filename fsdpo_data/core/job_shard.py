@@ -1,7 +1,5 @@
 """One of several jobs that share the work of a stage, such as those of a Slurm array."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

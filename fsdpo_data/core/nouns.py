@@ -1,7 +1,5 @@
 """The nouns: what a problem, a solution and a pair are, and what can become of a solution."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

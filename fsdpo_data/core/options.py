@@ -5,8 +5,6 @@ not say (bounds, the panel of ``--help``) stands in an :class:`Option` beside th
 ``top: Annotated[int, Option(min=1, panel="Pairs")] = 4``.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

@@ -1,7 +1,5 @@
 """How long to wait before a server is asked again."""
 
-from __future__ import annotations
-
 import random
 from contextlib import suppress
 from datetime import UTC, datetime

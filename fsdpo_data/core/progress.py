@@ -1,7 +1,5 @@
 """Progress: what long work tells whoever watches it."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """How completions are sampled, what comes back, and the ids that follow from it."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal

@@ -1,7 +1,5 @@
 """How well scores tell right from wrong: areas under ROC curves, over all items and by problem."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict

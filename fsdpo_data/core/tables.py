@@ -1,7 +1,5 @@
 """Tables that are data: TOML files beside the modules that give their rows a meaning."""
 
-from __future__ import annotations
-
 import tomllib
 from collections import UserDict
 from collections.abc import Callable

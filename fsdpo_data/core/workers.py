@@ -1,7 +1,5 @@
 """Worker processes, which end with the process that started them, however it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """A manifest as rows of a table for people; what the rows say stands in ``describe.toml``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from string import Formatter
 from typing import Any

@@ -1,7 +1,5 @@
 """The manifest: everything a sealed dataset says about itself, checked once where it is read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

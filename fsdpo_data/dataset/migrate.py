@@ -1,7 +1,5 @@
 """Datasets of older schemas, brought to the schema of this release one version at a time."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The parts of a manifest: typed where we read them; fields of later releases are kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal, Self
 

@@ -1,7 +1,5 @@
 """How engines run: the options that every command with a model has, declared once."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ Every copy does what the engine does here, and a sample depends on (seed, prompt
 run may begin on one machine and go on over many.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import socket

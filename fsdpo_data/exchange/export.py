@@ -1,7 +1,5 @@
 """Write a dataset in somebody else's format."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Other people's formats, row by row: what each says of a pair or a solution, and what it loses."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

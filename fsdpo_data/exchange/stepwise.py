@@ -4,8 +4,6 @@ What is imported is no sealed dataset, for nobody can say how it was sampled: it
 ``prompt``, ``completions`` and ``labels``, which ``fsdpo-train prm`` reads.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The first error of a solution: the first step whose reward falls below a threshold."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

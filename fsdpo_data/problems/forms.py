@@ -1,7 +1,5 @@
 """What a row of somebody's dataset means: its question, its gold answer, and what else it says."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Where problems come from: the embedded world, files, and datasets on the Hub, by name."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Pull a dataset from the Hub: whole, checked, and under its final name only then."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

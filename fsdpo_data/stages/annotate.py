@@ -5,8 +5,6 @@ often the run was interrupted or on how many workers wrote it. Workers are proce
 one shard in memory.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ The unit that survives a stop is a beginning with its N continuations, one line 
 :class:`~fsdpo_data.dataset.run.RunDir` inside the directory of the dataset they are for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

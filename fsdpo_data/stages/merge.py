@@ -5,8 +5,6 @@ files into one run directory and lets the command that made them go on there: it
 so no model is loaded, and it grades, counts and seals as it always does.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

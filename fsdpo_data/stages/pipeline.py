@@ -1,7 +1,5 @@
 """The whole way in one run: sample, grade, label, score, pair, sealed once at the end."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The main job: problems in, a sealed step-annotated dataset out."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

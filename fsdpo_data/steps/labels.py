@@ -1,7 +1,5 @@
 """Step labels from outcomes: the paper's N=1 estimate (section 3.3, "Our efficient approach")."""
 
-from __future__ import annotations
-
 from fsdpo_data.core.nouns import FAILED, GRADED, Outcome
 
 #: Name of the rule, in specs and manifests.

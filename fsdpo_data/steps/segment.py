@@ -6,8 +6,6 @@ steps. Separators stay at the end of the step before them; blank text at the sta
 first step.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 

@@ -1,7 +1,5 @@
 """``fsdpo-train``: the training stages. Each command is a call of the package's public face."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Mapping

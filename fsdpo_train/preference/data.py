@@ -1,7 +1,5 @@
 """The data side of preference training: pairs tokenised, shuffled and batched by prompt."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -10,8 +10,6 @@ is listed with the place whose hidden state predicts it, so that everything behi
 the same code.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields

@@ -21,8 +21,6 @@ differ in the weights w:
 =====================  ==========================================================================
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

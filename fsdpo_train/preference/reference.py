@@ -1,7 +1,5 @@
 """Computing the reference log-probabilities that a training run lacks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any

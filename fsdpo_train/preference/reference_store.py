@@ -8,8 +8,6 @@ A file of the store is named by the SHA-256 of its content, so that several proc
 store at once, a torn file is never taken for a whole one, and a changed one is found out.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

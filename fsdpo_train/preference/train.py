@@ -1,7 +1,5 @@
 """Preference training on prompt groups: the paper's step-wise DPO and its relatives."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The data side of the PRM: labelled steps read, tokenised, split by problem and batched."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Training a process reward model: one logit per step, on top of the policy's own weights."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence

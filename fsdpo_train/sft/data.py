@@ -1,7 +1,5 @@
 """The data side of SFT: rows tokenised and batched."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any

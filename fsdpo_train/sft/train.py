@@ -1,7 +1,5 @@
 """Supervised fine-tuning on prompt/completion rows; the loop is ``transformers.Trainer``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

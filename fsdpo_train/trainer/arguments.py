@@ -1,7 +1,5 @@
 """What ``transformers`` is told of a run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

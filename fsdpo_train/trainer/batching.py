@@ -1,7 +1,5 @@
 """Rows in batches: their order, their padding, and what fills up the last."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -6,8 +6,6 @@ older ones go, so a disk has to hold one more than ``save_limit``. Runs resume f
 whose files are all there: one that was changed by hand, or half removed, is passed over.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """DeepSpeed: what it is configured by, and the processes that it runs in."""
 
-from __future__ import annotations
-
 import atexit
 import os
 from collections.abc import Iterator

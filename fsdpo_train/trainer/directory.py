@@ -3,8 +3,6 @@
 ``{stage}.json`` says what the run is; a directory started under other options is refused.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping

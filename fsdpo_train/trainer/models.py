@@ -1,7 +1,5 @@
 """The models that training starts from: found, loaded, given adapters, written."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A run from its start to its card; the cards themselves are in ``fsdpo_cards``."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """``transformers.Trainer`` with data in an order of ours."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The ``fsdpo-bench`` command line. Heavy libraries load inside the commands that need them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from copy import copy

@@ -1,7 +1,5 @@
 """What the commands take besides ``run``, whose options are :class:`RunOptions`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -10,8 +10,6 @@ The comments name the lines of the algorithm. What it leaves open:
   too long, or blank) comes last.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter, defaultdict

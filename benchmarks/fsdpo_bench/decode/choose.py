@@ -4,8 +4,6 @@ What is decided is worked out of rows as they are kept, so that a run can be dec
 its model.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What is decoded of every problem: which decoders, at which K, chosen how."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

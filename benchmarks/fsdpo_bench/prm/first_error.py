@@ -6,8 +6,6 @@ harmonic mean of the accuracies on solutions with and without an error. The thre
 a part of the rows that the score is not taken on.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """``fsdpo-bench prm``: everything that is measured of a process reward model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -4,8 +4,6 @@ Ranking and best-of-N need outcomes only. Where the problems are the embedded wo
 of every step whether it is right, and rewards before and after the first wrong step are compared.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict

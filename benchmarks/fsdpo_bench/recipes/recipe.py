@@ -3,8 +3,6 @@
 A recipe knows nothing but command lines, so that measuring never depends on training code.
 """
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import tomllib

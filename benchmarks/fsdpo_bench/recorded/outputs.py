@@ -1,7 +1,5 @@
 """Responses that others recorded, in the forms they published them in."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter, defaultdict

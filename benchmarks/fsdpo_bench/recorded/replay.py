@@ -1,7 +1,5 @@
 """Responses that were made elsewhere, run through the harness as if a model gave them now."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

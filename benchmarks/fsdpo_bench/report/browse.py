@@ -4,8 +4,6 @@ A run over nine benchmarks holds hundreds of megabytes of text. The report keeps
 for first (the solutions that decoders chose), and says what it leaves out.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

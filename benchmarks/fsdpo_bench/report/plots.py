@@ -1,7 +1,5 @@
 """The plots of the report: accuracy, cost, calibration, rewards."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from html import escape

@@ -4,8 +4,6 @@
 ``report.md`` has the numbers as tables that read well as plain text too.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Two runs on the same problems: paired differences, and the problems that changed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Everything here takes plain numbers and is exact, or seeded. Problems that share
 alike; they are told by their cluster, and the cluster is then what is independent.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence

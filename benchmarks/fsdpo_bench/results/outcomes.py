@@ -1,7 +1,5 @@
 """What statistics need of a record: verdicts, costs and its groups, not its texts."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

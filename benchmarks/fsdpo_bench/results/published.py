@@ -1,7 +1,5 @@
 """The tables of the Full-Step-DPO paper, for comparison."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass

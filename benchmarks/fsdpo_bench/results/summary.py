@@ -1,7 +1,5 @@
 """From per-problem records to ``results.json``: every number with denominator and interval."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict

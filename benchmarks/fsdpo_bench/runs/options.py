@@ -1,7 +1,5 @@
 """The options of a run; ``fsdpo-bench run --help`` shows them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

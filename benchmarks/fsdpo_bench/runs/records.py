@@ -3,8 +3,6 @@
 What is read is checked here, once, against the models below, and stays as it was written.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator, Mapping

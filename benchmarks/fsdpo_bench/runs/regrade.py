@@ -1,7 +1,5 @@
 """Grade and decide a run again, without its model: what it sampled is all there."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

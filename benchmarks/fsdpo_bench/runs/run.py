@@ -5,8 +5,6 @@ batches that begin at fixed places; one that was broken off is decoded again who
 make-up, and with it the last bit of every number, is what it would have been.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass

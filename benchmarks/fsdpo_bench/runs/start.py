@@ -1,7 +1,5 @@
 """Options of ``fsdpo-bench run`` to a spec, engines and benchmarks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace

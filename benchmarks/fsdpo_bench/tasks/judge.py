@@ -1,7 +1,5 @@
 """Judge the responses to a benchmark's problems, with the benchmark's tolerance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Benchmarks are data: a TOML file each, on the shelf beside this module or of the user's own."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence

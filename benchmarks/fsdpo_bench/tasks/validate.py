@@ -1,7 +1,5 @@
 """Check benchmarks without any model: rows, digests, and that every gold is right about itself."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

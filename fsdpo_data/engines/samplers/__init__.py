@@ -1,7 +1,5 @@
 """The Sampler seam: prompts in, completions out; synchronous, batched, order-keeping."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 

@@ -5,8 +5,6 @@ that gives fewer is asked for the rest. A request that fails is made again for a
 answers anybody at all.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import os

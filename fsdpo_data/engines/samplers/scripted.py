@@ -1,7 +1,5 @@
 """A sampler that replays recorded completions: the fake of the seam, and a way to rerun a build."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence

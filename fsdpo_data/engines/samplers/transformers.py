@@ -4,8 +4,6 @@ Each sequence draws its tokens by inverse CDF from uniform numbers of its own, s
 on (seed, prompt, index) and not on what happens to share its batch.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

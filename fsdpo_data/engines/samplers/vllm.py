@@ -1,7 +1,5 @@
 """The vLLM engine; the only importer of vllm."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Sequence

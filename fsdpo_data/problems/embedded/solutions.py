@@ -1,7 +1,5 @@
 """Solutions of the embedded world: written right or wrong, and judged step by step."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """ASDiv: its own file is XML and holds more than the benchmark; copies differ in white space."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The embedded world's benchmark: problems whose numbers occur in no training problem."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from fsdpo_data.core.nouns import Problem

@@ -1,7 +1,5 @@
 """OCWCourses: part of its copies have dropped "Subproblem 0:" where there is only one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

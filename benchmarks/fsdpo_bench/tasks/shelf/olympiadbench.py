@@ -1,7 +1,5 @@
 """OlympiadBench: golds are lists of one string, with dollars around each of its answers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

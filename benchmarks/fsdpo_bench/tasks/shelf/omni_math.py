@@ -1,7 +1,5 @@
 """Omni-MATH: what a program can score of it, which are golds that read as mathematics."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """TabMWP: one JSON object of problems by id; a question is asked about a table."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
