@@ -81,16 +81,29 @@ class ScoreStage(Stage):
 
         self._scorer = self._scorer or self.make_scorer()
         rewards: list[list[float] | None] = []
-        columns = table.select(["prompt", "completions"])
+        columns = table.select(["problem_id", "prompt", "completions"])
+        questions = _questions(draft.files("problems"), table["problem_id"])
         for start in range(0, table.num_rows, CHUNK):
             rows = columns.slice(start, CHUNK).to_pylist()
-            items = [SteppedText(row["prompt"], row["completions"]) for row in rows]
+            items = [
+                SteppedText(row["prompt"], row["completions"], questions[row["problem_id"]])
+                for row in rows
+            ]
             rewards += self._scorer.score(items)
             draft.progress.advance(len(rows))
         schema = arrow_schema("solutions")
         index = schema.get_field_index("step_rewards")
         column = pa.array(rewards, type=schema.field(index).type)
         return table.set_column(index, schema.field(index), column).cast(schema)
+
+
+def _questions(files: list[Path], problems: pa.ChunkedArray) -> dict[str, str]:
+    """Return the questions of some problems by their ids."""
+    import polars as pl
+
+    wanted = pl.Series(problems.unique().to_pylist(), dtype=pl.String).implode()
+    rows = scan(files).filter(pl.col("problem_id").is_in(wanted))
+    return dict(rows.select("problem_id", "question").collect(engine="streaming").iter_rows())
 
 
 def reward_statistics(files: list[Path]) -> Rewards:

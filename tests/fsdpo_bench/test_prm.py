@@ -120,7 +120,7 @@ def test_steps_are_scored_as_they_were_written() -> None:
 
     rows = [Judged("1", "1 + 1?", ("One.", "Two."), -1)]
     assert score_judged(rows, Spy(), get_template("problem")) == [[0.5, 0.5]]
-    assert seen == [SteppedText("Problem: 1 + 1?\nSolution:\n", ["One.\n\n", "Two."])]
+    assert seen == [SteppedText("Problem: 1 + 1?\nSolution:\n", ["One.\n\n", "Two."], "1 + 1?")]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_best_of_n_is_the_mean_over_all_subsets() -> None:
 
 
 def solution(problem: str, rewards: list[float], right: bool, wrong: int | None) -> ScoredSolution:
-    return ScoredSolution(problem, "p", ["s"] * len(rewards), rewards, right, wrong)
+    return ScoredSolution(problem, "q", "p", ["s"] * len(rewards), rewards, right, wrong)
 
 
 def test_step_truth_compares_before_and_after() -> None:

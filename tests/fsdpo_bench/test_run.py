@@ -122,6 +122,31 @@ def test_one_set_of_samples_serves_every_k(tmp_path: Path) -> None:
             assert two["cost"][name] == four["cost"][name]
 
 
+def test_every_decoder_hands_the_question_to_the_scorer(tmp_path: Path) -> None:
+    """Reward models of others put it into prompts of their own."""
+    asked = set()
+
+    class Asking(Judge):
+        def score(self, items: Any) -> Any:
+            asked.update((item.prompt, item.question) for item in items)
+            return super().score(items)
+
+    for name in ("bon", "sbs"):
+        asked.clear()
+        spec = run_spec(Plan((name,), KS, "min", PLAN.beams if name == "sbs" else ()))
+        parts = [part(2)]
+        run(
+            spec,
+            parts,
+            lambda: Writer(0),
+            lambda: Asking(0),
+            tmp_path / name,
+            progress=LineProgress(),
+        )
+        questions = [each.question for each in parts[0].problems]
+        assert asked == {(get_template("problem").render(each), each) for each in questions}
+
+
 def test_batches_change_nothing(tmp_path: Path) -> None:
     assert records(small_run(tmp_path / "a")) == records(small_run(tmp_path / "b", batch=100))
 

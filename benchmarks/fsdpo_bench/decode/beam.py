@@ -73,9 +73,10 @@ class Partial:
 
 @dataclass(slots=True)
 class _Search:
-    """The search for one problem: its prompt, its beam (the algorithm's S), what it has spent."""
+    """The search for one problem: how it is asked, its beam (the algorithm's S), its cost."""
 
     prompt: str
+    question: str | None
     beam: list[Partial] = field(default_factory=lambda: [Partial()])
     cost: Cost = field(default_factory=Cost)
 
@@ -88,17 +89,20 @@ def beam_search(
     segmenter: str,
     spec: BeamSpec,
     finished: Finished = lambda prompts, tokens: None,
+    questions: Sequence[str | None] | None = None,
 ) -> list[tuple[Solution, Cost]]:
     """Search for one solution of each prompt.
 
     ``sampling`` has temperature, nucleus, seed, and the most tokens a solution may have;
-    ``segmenter`` is the full name of the one that says what a step is.
+    ``segmenter`` is the full name of the one that says what a step is; ``questions`` are those in
+    the prompts, for scorers that ask in words of their own.
 
     Returns:
         For each prompt the solution found, with its step rewards, and what the search cost.
     """
     rounds = _Rounds(sampler, scorer, sampling, segmenter, spec)
-    searches = [_Search(prompt) for prompt in prompts]  # line 5
+    asked = zip(prompts, questions or [None] * len(prompts), strict=True)
+    searches = [_Search(prompt, question) for prompt, question in asked]  # line 5
     rounds.advance(searches, spec.b1 if spec.first_keep == "b1" else spec.b2)  # lines 6-8
     owed = searches
     for _ in range(1, spec.max_steps):  # lines 9, 10 and 26
@@ -194,7 +198,10 @@ class _Rounds:
             for place, each in enumerate(found)
             if not any(each is kept for kept in search.beam)
         ]
-        items = [SteppedText(search.prompt, found[place].steps) for search, found, place in owed]
+        items = [
+            SteppedText(search.prompt, found[place].steps, search.question)
+            for search, found, place in owed
+        ]
         rewards, share = timed_scores(self.scorer, items)
         for (search, found, place), given in zip(owed, rewards, strict=True):
             reward = value(given, self.spec.aggregate)

@@ -94,11 +94,18 @@ def greedy(
 
 
 def with_rewards(
-    prompts: Sequence[str], solutions: Sequence[Sequence[Solution]], scorer: Scorer
+    prompts: Sequence[str],
+    solutions: Sequence[Sequence[Solution]],
+    scorer: Scorer,
+    questions: Sequence[str | None] | None = None,
 ) -> list[list[Solution]]:
     """Return the solutions of each prompt with the reward of every step."""
-    pairs = zip(prompts, solutions, strict=True)
-    items = [SteppedText(prompt, each.steps) for prompt, group in pairs for each in group]
+    asked = zip(prompts, questions or [None] * len(prompts), solutions, strict=True)
+    items = [
+        SteppedText(prompt, each.steps, question)
+        for prompt, question, group in asked
+        for each in group
+    ]
     found, share = timed_scores(scorer, items)
     rewards = iter(found)
     return [

@@ -104,14 +104,18 @@ def read_judged(file: Path) -> list[Judged]:
 
 
 def score_judged(
-    rows: Sequence[Judged], scorer: Scorer, template: Template
+    rows: Sequence[Judged], scorer: Scorer, template: Template | None
 ) -> list[list[float] | None]:
-    """Reward every step; steps are joined by a blank line, as they were written."""
+    """Reward every step; steps are joined by a blank line, as they were written.
+
+    ``template`` is None for a scorer that asks in words of its own.
+    """
     items = []
     for row in rows:
         *before, last = row.steps
         steps = [step.rstrip("\n") + "\n\n" for step in before]
-        items.append(SteppedText(template.render(row.problem), [*steps, last]))
+        prompt = template.render(row.problem) if template else row.problem
+        items.append(SteppedText(prompt, [*steps, last], row.problem))
     return scorer.score(items)
 
 

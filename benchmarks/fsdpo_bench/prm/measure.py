@@ -66,6 +66,7 @@ def measure_prm(
 
 def _rewarded(solutions: Sequence[ScoredSolution], scorer: Scorer) -> list[ScoredSolution]:
     """Give the solutions the scorer's rewards; those it cannot read are left out."""
-    rewards = scorer.score([SteppedText(each.prompt, each.steps) for each in solutions])
+    items = [SteppedText(each.prompt, each.steps, each.question) for each in solutions]
+    rewards = scorer.score(items)
     pairs = zip(solutions, rewards, strict=True)
     return [replace(each, rewards=found) for each, found in pairs if found]

@@ -34,6 +34,7 @@ class ScoredSolution:
     """
 
     problem: str
+    question: str
     prompt: str
     steps: Sequence[str]
     rewards: Sequence[float]
@@ -81,9 +82,10 @@ def load_unscored(root: Path) -> list[ScoredSolution]:
     from fsdpo_data.problems.embedded.solutions import first_wrong_step
 
     manifest = read_manifest(root)
-    truth = {}
+    truth, questions = {}, {}
     for row in scan(manifest.paths(root, "problems")).collect().iter_rows(named=True):
         key, metadata = row.pop("problem_id"), json.loads(row.pop("metadata"))
+        questions[key] = row["question"]
         if "nodes" in metadata and "world" in metadata:
             truth[key] = Problem(**row, metadata=metadata)
     rows = (
@@ -95,6 +97,7 @@ def load_unscored(root: Path) -> list[ScoredSolution]:
     return [
         ScoredSolution(
             row["problem_id"],
+            questions[row["problem_id"]],
             row["prompt"],
             row["completions"],
             row["step_rewards"] or [],

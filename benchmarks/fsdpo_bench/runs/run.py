@@ -169,8 +169,9 @@ class _Decoding:
 
     def records(self, part: Loaded, rows: range) -> list[dict[str, Any]]:
         """Decode the problems in some rows of a benchmark, grade, and return their records."""
-        prompts = [self.spec.template.render(part.problems[row].question) for row in rows]
-        samples, own = self._samples(prompts), self._own(prompts)
+        questions = [part.problems[row].question for row in rows]
+        prompts = [self.spec.template.render(question) for question in questions]
+        samples, own = self._samples(prompts, questions), self._own(prompts, questions)
         solutions = [
             [*drawn, *(found[place][0] for found in own.values())]
             for place, drawn in enumerate(samples)
@@ -194,15 +195,19 @@ class _Decoding:
             records.append(_head(part, row, prompts[place]) | told)
         return records
 
-    def _samples(self, prompts: Sequence[str]) -> list[list[Solution]]:
+    def _samples(self, prompts: Sequence[str], questions: Sequence[str]) -> list[list[Solution]]:
         """Draw the samples that several decoders share, with rewards if any of them needs them."""
         plan, (_, segment) = self.spec.plan, get_segmenter(self.spec.segmenter)
         if not plan.samples:
             return [[] for _ in prompts]
         drawn = draw(prompts, self.sampler(), self.spec.sampling, segment, self.finished)
-        return with_rewards(prompts, drawn, self.scorer()) if plan.rewards_samples else drawn
+        if not plan.rewards_samples:
+            return drawn
+        return with_rewards(prompts, drawn, self.scorer(), questions)
 
-    def _own(self, prompts: Sequence[str]) -> dict[str, list[tuple[Solution, Cost]]]:
+    def _own(
+        self, prompts: Sequence[str], questions: Sequence[str]
+    ) -> dict[str, list[tuple[Solution, Cost]]]:
         """Return the solutions of decoders that make their own, by the name of the result."""
         spec, (_, segment) = self.spec, get_segmenter(self.spec.segmenter)
         found = {}
@@ -212,7 +217,7 @@ class _Decoding:
         for beam in spec.plan.beams:
             engines = self.sampler(), self.scorer()
             found[beam_name(beam)] = beam_search(
-                prompts, *engines, spec.sampling, spec.segmenter, beam, self.finished
+                prompts, *engines, spec.sampling, spec.segmenter, beam, self.finished, questions
             )
         return found
 

@@ -15,6 +15,8 @@ class SteppedText:
 
     prompt: str  #: The rendered prompt.
     steps: Sequence[str]  #: A solution, or the beginning of one; joined they are its text.
+    #: What was asked, bare: reward models that others published put it into prompts of their own.
+    question: str | None = None
 
 
 class Scorer(Protocol):

@@ -25,10 +25,10 @@ class EncodedScorer:
         """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
         results: list[list[float] | None] = [[] if not item.steps else None for item in items]
         # Samples repeat each other; the same text is run once, and gets the same rewards.
-        copies: dict[tuple[str, ...], list[int]] = {}
+        copies: dict[tuple[str | None, ...], list[int]] = {}
         for index, item in enumerate(items):
             if item.steps:
-                copies.setdefault((item.prompt, *item.steps), []).append(index)
+                copies.setdefault((item.question, item.prompt, *item.steps), []).append(index)
         encoded = {
             first: self._encoder.encode(
                 items[first].prompt, items[first].steps, end=False, max_length=self._context

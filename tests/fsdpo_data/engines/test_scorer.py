@@ -200,6 +200,20 @@ def test_a_scored_dataset(tmp_path: Path) -> None:
     assert manifest["rewards"]["mean_correct"] == 0.8125
 
 
+def test_the_scorer_is_told_the_question(tmp_path: Path) -> None:
+    small_build(tmp_path / "run")
+    asked = set()
+
+    class Asking(TableScorer):
+        def score(self, items: Any) -> Any:
+            asked.update((item.prompt, item.question) for item in items)
+            return super().score(items)
+
+    scored(tmp_path / "run", tmp_path / "scored", Asking(TABLE._rewards))
+    questions = [each.question for each in problem_set().problems]
+    assert asked == {(f"Problem: {each}\nSolution:\n", each) for each in questions}
+
+
 def test_a_solution_too_long_to_read_has_no_rewards(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
     table = TableScorer({RIGHT: None, WRONG: [0.5, 0.5], "I do not know": [0.25], "": []})
