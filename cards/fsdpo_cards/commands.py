@@ -61,6 +61,12 @@ def pinned(ref: Mapping[str, Any]) -> str:
     return f"{repo}@{revision}{colon}{config}"
 
 
+def policy(spec: Mapping[str, Any]) -> str:
+    """Return the model to train on a dataset as typed: its own, unless only words name that."""
+    by_words = spec["sampling"]["seed"] == "unknown" and "author" not in spec["engine"]
+    return "BASE_MODEL" if by_words else _quoted(pinned(spec["model"]))
+
+
 def _lines(template: str, **fields: Any) -> list[str]:
     """Return the commands of a template: an option a line, a blank line between two commands."""
     filters = {"quoted": _quoted, "pinned": lambda ref: _quoted(pinned(ref))}

@@ -66,7 +66,7 @@ def dataset_card(
         examples=facts.examples,
         plots=facts.plots,
         rebuild=commands.rebuild(spec),
-        model=commands.pinned(spec["model"]),
+        policy=commands.policy(spec),
     )
     return front_matter(_metadata(facts)) + body
 

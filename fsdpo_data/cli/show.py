@@ -80,10 +80,11 @@ def print_problem(problem: Mapping[str, Any], samples: int) -> None:
 def _print_solution(console: Console, solution: Mapping[str, Any]) -> None:
     colour = _COLOURS.get(solution["outcome"], "yellow")
     answer = harmless(solution["answer"]) if solution["answer"] is not None else "none"
+    tokens = "tokens unknown" if solution["n_tokens"] is None else f"{solution['n_tokens']} tokens"
     cut = ", truncated" if solution["finish_reason"] == "length" else ""
     console.print(
         f"\n[bold {colour}]#{solution['sample_index']} {solution['outcome']}[/]  "
-        f"answer {answer}  [dim]{solution['n_tokens']} tokens{cut}  {solution['solution_id']}[/]",
+        f"answer {answer}  [dim]{tokens}{cut}  {solution['solution_id']}[/]",
         highlight=False,
     )
     steps = solution["completions"]

@@ -74,7 +74,7 @@ class Solution(_Row):
         prompt: What the model was given, template applied.
         completions: The steps; joined they are the text, to the character.
         finish_reason: ``stop``, or ``length`` for one that was cut.
-        n_tokens: Tokens generated, end-of-sequence included.
+        n_tokens: Tokens generated, end-of-sequence included; None where nobody has counted.
         answer: The answer as extracted; None if there is none.
         outcome: What became of it.
         labels: One per step; None where the failure was not the model's.
@@ -89,7 +89,7 @@ class Solution(_Row):
     prompt: str
     completions: Sequence[str]
     finish_reason: str
-    n_tokens: int
+    n_tokens: int | None
     answer: str | None
     outcome: Outcome
     labels: Sequence[bool] | None

@@ -21,7 +21,7 @@ class Completion:
         text: What the model wrote, special tokens and stop string removed, else untouched.
         finish_reason: ``stop`` (end-of-sequence or a stop string) or ``length`` (ran into
             ``max_tokens``: truncated).
-        n_tokens: Tokens generated, end-of-sequence included; 0 where a recording does not say.
+        n_tokens: Tokens generated, end-of-sequence included; None where nobody has counted.
         seconds: This completion's share of the sampler's wall-clock time.
         stop_string: The stop string that ended it; None if it ended by itself or on length.
         reasoning: What the model thought before, where a server tells that apart.
@@ -29,7 +29,7 @@ class Completion:
 
     text: str
     finish_reason: FinishReason
-    n_tokens: int = 0
+    n_tokens: int | None = None
     seconds: float = 0.0
     stop_string: str | None = None
     reasoning: str = ""
@@ -98,6 +98,11 @@ def solution_id(problem_id: str, sampling: str, index: int) -> str:
     return digest("solution", ID_VERSION, problem_id, sampling, index)
 
 
+def add_tokens(tokens: int | None, more: int | None) -> int | None:
+    """Add counts of tokens; the sum is as unknown (None) as they are."""
+    return None if tokens is None or more is None else tokens + more
+
+
 def is_completion(value: Any) -> bool:
     """Whether a JSON value has the fields of a recorded :class:`Completion`, in their types."""
     return (
@@ -105,7 +110,6 @@ def is_completion(value: Any) -> bool:
         and value.keys() <= {each.name for each in fields(Completion)}
         and isinstance(value.get("text"), str)
         and isinstance(value.get("finish_reason"), str)
-        and isinstance(value.get("n_tokens"), int)
-        and 0 <= value["n_tokens"] < 2**31
+        and ((n := value.get("n_tokens")) is None or (isinstance(n, int) and 0 <= n < 2**31))
         and isinstance(value.get("seconds", 0.0), int | float)
     )

@@ -46,7 +46,7 @@ def _derived(manifest: Manifest) -> dict[str, Any]:
         "positive": _share(positive, positive + labels.get("negative", 0)),
         "truncated": statistics.truncated / solutions,
         "unique": statistics.unique_solutions / solutions,
-        "tokens": f"{tokens:,}" if isinstance(tokens, int) else tokens,
+        "tokens": _amount(tokens),
         "rate": f"  ({rate:,.0f} tokens/s)" if rate else "",
         "step_pairs": manifest.pairs and manifest.pairs.resampled,
         "whole_pairs": manifest.pairs and not manifest.pairs.resampled,
@@ -94,10 +94,23 @@ def _paired(pairs: PairCounts) -> dict[str, Any]:
         left_out = {
             fate: count for fate, count in pairs.solutions.items() if count and fate != "incorrect"
         }
-        return {"left_out": _counts(left_out) or "none left out"}
+        return {
+            "left_out": _counts(left_out) or "none left out",
+            "resampled_tokens": _amount(pairs.resampled.tokens),
+        }
+    unit = "tokens" if "chosen_tokens" in pairs.length else "characters"
     return {
-        side: (pairs.length[f"chosen_{side}"] or 0) / pairs.pairs for side in ("longer", "shorter")
+        "unit": unit,
+        **{f"{side}_size": pairs.length[f"{side}_{unit}"] for side in ("chosen", "rejected")},
+        **{
+            side: (pairs.length[f"chosen_{side}"] or 0) / pairs.pairs
+            for side in ("longer", "shorter")
+        },
     }
+
+
+def _amount(count: int | str) -> str:
+    return count if isinstance(count, str) else f"{count:,}"
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -234,7 +234,7 @@ class Spent(Part):
     n: int
     beginnings: int
     continuations: int
-    tokens: int
+    tokens: int | Unknown
     seconds: Number
 
 

@@ -50,8 +50,9 @@ class Tally:
 
     def add_samples(self, samples: Sequence[Mapping[str, Any]]) -> None:
         """Add what sampling the solutions of one problem took."""
-        self.tokens += sum(sample["n_tokens"] for sample in samples)
-        self.uncounted += sum(not s["n_tokens"] and bool(s["text"].strip()) for s in samples)
+        counts = [sample["n_tokens"] for sample in samples]
+        self.tokens += sum(count for count in counts if count is not None)
+        self.uncounted += counts.count(None)
         self.seconds += sum(sample["seconds"] for sample in samples)
         self.truncated += sum(sample["finish_reason"] == "length" for sample in samples)
         self.unique += len({sample["text"] for sample in samples})

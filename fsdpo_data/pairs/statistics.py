@@ -51,8 +51,9 @@ def pair_statistics(
     """Describe pairs from the files they and their solutions are in.
 
     Returns:
-        Plain values for the manifest; margins and lengths are over pairs. ``truncated`` solutions
-        stopped on length and stand in no pair.
+        Plain values for the manifest; margins and lengths are over pairs: of texts in tokens, or
+        in characters where the tokens of some are unknown. ``truncated`` solutions stopped on
+        length and stand in no pair.
     """
     import polars as pl
 
@@ -65,13 +66,16 @@ def pair_statistics(
                 margin=aggregated("chosen_rewards", aggregate)
                 - aggregated("rejected_rewards", aggregate),
                 **{f"{side}_tokens": pl.col(f"{side}_n_tokens") for side in SIDES},
+                **{f"{side}_characters": pl.col(side).str.len_chars() for side in SIDES},
                 **{f"{side}_steps": pl.col(f"{side}_steps").list.len() for side in SIDES},
             )
             for frame in with_solutions(pairs, solutions, ["n_tokens"])
         ]
     )
     truncated = scan(solutions).select((pl.col("finish_reason") == "length").sum())
-    longer = numbers["chosen_tokens"].cast(pl.Int64) - numbers["rejected_tokens"].cast(pl.Int64)
+    counted = not any(numbers[f"{side}_tokens"].null_count() for side in SIDES)
+    size = "tokens" if counted else "characters"
+    chosen, rejected = (numbers[f"{side}_{size}"] for side in SIDES)
     return {
         "pairs": numbers.height,
         "problems": {"used": numbers["problem"].n_unique(), **problem_counts(scan(solutions))},
@@ -89,11 +93,11 @@ def pair_statistics(
         "length": {
             **{
                 f"{side}_{unit}": _rounded(numbers[f"{side}_{unit}"].mean())
-                for unit in ("tokens", "steps")
+                for unit in (size, "steps")
                 for side in SIDES
             },
-            "chosen_longer": int((longer > 0).sum()),
-            "chosen_shorter": int((longer < 0).sum()),
+            "chosen_longer": int((chosen > rejected).sum()),
+            "chosen_shorter": int((chosen < rejected).sum()),
         },
     }
 

@@ -17,7 +17,7 @@ from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
 from fsdpo_data.core.job_shard import WHOLE, JobShard
 from fsdpo_data.core.nouns import Outcome, Solution
 from fsdpo_data.core.options import Option
-from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec
+from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec, add_tokens
 from fsdpo_data.dataset.derive import Draft, StageOptions
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.parts import Spent
@@ -108,21 +108,23 @@ class Continuer:
 
     def bill(self, run: RunDir, manifest: Manifest) -> Spent:
         """Return what the continuations cost, and add it to what the dataset has cost."""
-        tokens, seconds = 0, 0.0
+        tokens: int | None = 0
+        seconds = 0.0
         for record in run.records(run.spans):
             for each in record["completions"]:
-                tokens += each["n_tokens"]
+                tokens = add_tokens(tokens, each["n_tokens"])
                 seconds += each["seconds"]
         spent = Spent(
             n=self.sampling.n,
             beginnings=len(run.spans),
             continuations=len(run.spans) * self.sampling.n,
-            tokens=tokens,
+            tokens=UNKNOWN if tokens is None else tokens,
             seconds=round(seconds, 3),
         )
-        if isinstance(manifest.cost.tokens, int):
-            manifest.cost.tokens += spent.tokens
-        manifest.cost.seconds = round(manifest.cost.seconds + spent.seconds, 3)
+        cost = manifest.cost
+        if cost.tokens != UNKNOWN:
+            cost.tokens = UNKNOWN if tokens is None else cost.tokens + tokens
+        cost.seconds = round(cost.seconds + spent.seconds, 3)
         return spent
 
 

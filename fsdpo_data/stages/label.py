@@ -159,12 +159,14 @@ def _counted(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> Sol
 
 def cost_line(rollouts: Rollouts) -> str:
     """Return what the labels cost, for a person."""
-    sampled, ratio = rollouts.tokens_of_outcomes, ""
-    if isinstance(sampled, int):
-        ratio = f", {rollouts.tokens / max(1, sampled):.1f} times what sampling the solutions took"
+    tokens, sampled, took = rollouts.tokens, rollouts.tokens_of_outcomes, "tokens unknown"
+    if isinstance(tokens, int):
+        took = f"{tokens:,} tokens"
+        if isinstance(sampled, int):
+            took += f", {tokens / max(1, sampled):.1f} times what sampling the solutions took"
     return (
         f"N={rollouts.n}: {rollouts.continuations:,} continuations of "
-        f"{rollouts.beginnings:,} beginnings, {rollouts.tokens:,} tokens{ratio}; the outcome "
+        f"{rollouts.beginnings:,} beginnings, {took}; the outcome "
         "labels of N=1 took no more"
     )
 

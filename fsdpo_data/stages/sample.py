@@ -202,7 +202,7 @@ def sample_owed(
         try:
             for place, completions in stream(sampler, [prompt for _, prompt in chunk], sampling):
                 finished.append((*chunk[place], completions))
-                progress.advance(1, sum(each.n_tokens for each in completions))
+                progress.advance(1, sum(each.n_tokens or 0 for each in completions))
                 if time.monotonic() - saved > SAVE_EVERY:
                     _save(run, finished)
                     saved = time.monotonic()

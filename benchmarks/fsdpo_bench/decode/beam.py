@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 
 from fsdpo_bench.decode.solution import Cost, Finished, Solution, timed_scores, value
 from fsdpo_data.core.options import Option, Options
-from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
+from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec, add_tokens
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.steps.rewards import AGGREGATES
@@ -59,7 +59,7 @@ class Partial:
 
     text: str = ""
     steps: tuple[str, ...] = ()
-    n_tokens: int = 0
+    n_tokens: int | None = 0
     finished: bool = False
     stuck: bool = False
     reward: float = -math.inf
@@ -112,7 +112,7 @@ def beam_search(
         if not owed:  # line 11
             break
         rounds.advance(owed, spec.b2)  # lines 14-25
-    finished(len(owed), sum(each.cost.tokens for each in searches))
+    finished(len(owed), sum(each.cost.tokens or 0 for each in searches))
     return [(_best(each.beam), each.cost) for each in searches]  # line 28
 
 
@@ -168,8 +168,8 @@ class _Rounds:
             step = replace(self.sampling, n=n, max_tokens=most, stop=(*self.sampling.stop, *stops))
             for key, found in zip(keys, self.sampler.sample(prompts, step), strict=True):
                 drawn[key] = iter(found)
-                tokens, seconds = (sum(e.n_tokens for e in found), sum(e.seconds for e in found))
-                searches[key[0]].cost += Cost(tokens, 0, seconds)
+                for completion in found:
+                    searches[key[0]].cost += Cost(completion.n_tokens, 0, completion.seconds)
         return drawn
 
     def _grown(self, partial: Partial, completion: Completion) -> Partial:
@@ -185,9 +185,9 @@ class _Rounds:
         if len(steps) > most:  # it ran on into steps that are not to be made yet
             steps, finished = steps[:most], False
             text = "".join(steps)
-        n_tokens = partial.n_tokens + completion.n_tokens
-        no_room = completion.finish_reason == "length" and not completion.n_tokens
-        stuck = no_room or n_tokens >= self.sampling.max_tokens
+        n_tokens = add_tokens(partial.n_tokens, completion.n_tokens)
+        no_room = completion.finish_reason == "length" and not completion.text
+        stuck = no_room or (n_tokens is not None and n_tokens >= self.sampling.max_tokens)
         return Partial(text, tuple(steps), n_tokens, finished, stuck)
 
     def _score(self, searches: Sequence[_Search], candidates: list[list[Partial]]) -> None:

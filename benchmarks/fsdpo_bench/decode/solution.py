@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from fsdpo_data.core.sampling import FinishReason, SamplingSpec
+from fsdpo_data.core.sampling import FinishReason, SamplingSpec, add_tokens
 from fsdpo_data.engines.samplers import Sampler, stream
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.steps.rewards import aggregate
@@ -31,7 +31,7 @@ class Solution:
     text: str
     steps: tuple[str, ...]
     finish_reason: FinishReason
-    n_tokens: int
+    n_tokens: int | None
     seconds: float = 0.0
     rewards: tuple[float, ...] | None = None
     scoring_seconds: float = 0.0
@@ -42,17 +42,17 @@ class Cost:
     """What one decoder spent on one problem.
 
     Attributes:
-        tokens: Tokens generated, dropped ones included.
+        tokens: Tokens generated, dropped ones included; None where nobody has counted.
         prm_calls: Solutions, or beginnings of one, that the process reward model was asked about.
     """
 
-    tokens: int = 0
+    tokens: int | None = 0
     prm_calls: int = 0
     seconds: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
-            self.tokens + other.tokens,
+            add_tokens(self.tokens, other.tokens),
             self.prm_calls + other.prm_calls,
             self.seconds + other.seconds,
         )
@@ -77,7 +77,7 @@ def draw(
             Solution(e.text, tuple(segment(e.text)), e.finish_reason, e.n_tokens, e.seconds)
             for e in completions
         ]
-        finished(1, sum(each.n_tokens for each in completions))
+        finished(1, sum(each.n_tokens or 0 for each in completions))
     return [found[place] for place in range(len(prompts))]
 
 

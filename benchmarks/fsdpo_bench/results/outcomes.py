@@ -73,14 +73,10 @@ def groups_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in metadata.items() if name not in MEANT}
 
 
-def uncounted(solution: Record) -> bool:
-    """Whether a recording does not say how many tokens a solution has."""
-    return not solution["n_tokens"] and bool(solution["text"].strip())
-
-
 def tokens_of(solution: Record) -> str:
     """Say how many tokens a solution has."""
-    return "tokens unknown" if uncounted(solution) else f"{solution['n_tokens']} tokens"
+    count = solution["n_tokens"]
+    return "tokens unknown" if count is None else f"{count} tokens"
 
 
 def total(amounts: Iterable[Amount]) -> Amount:
@@ -98,8 +94,7 @@ def _facts(record: Record, key: tuple[str, int]) -> Facts:
     for name, each in record["decoded"].items():
         spent, correct = record["cost"].get(name, {}), each["correct"]
         cost = {what: spent.get(what, 0) for what in COSTS}
-        made = record["samples"] if each.get("solution") is None else [each["solution"]]
-        if any(uncounted(solution) for solution in made):
+        if cost["tokens"] is None:
             cost["tokens"] = UNKNOWN
         strict = each.get("strict", correct)
         decoded[name] = Decoded(each["status"], correct, strict, each["answer"], cost)

@@ -42,7 +42,7 @@ class _Solution(_Answer):
     text: str
     steps: list[str]
     finish_reason: str
-    n_tokens: Count
+    n_tokens: Count | None
     seconds: Seconds
     scoring_seconds: Seconds = 0.0
     rewards: list[Annotated[float, Field(ge=0, le=1)]] | None
@@ -68,7 +68,7 @@ class _Entry(_Answer):
 
 
 class _Spent(_Model):
-    tokens: Count
+    tokens: Count | None
     prm_calls: Count
     seconds: Seconds
 

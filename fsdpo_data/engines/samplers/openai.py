@@ -238,11 +238,13 @@ def _text(choice: Mapping[str, Any]) -> tuple[str, str]:
 
 def _tokens(
     choices: Sequence[Mapping[str, Any]], texts: Sequence[str], usage: Mapping[str, Any]
-) -> list[int]:
+) -> list[int] | list[None]:
     """Return the tokens of each choice: as counted, or its share of the usage by length."""
     counted = [choice.get("token_ids") for choice in choices]
     if all(isinstance(ids, list) for ids in counted):
         return [len(ids) for ids in counted if ids is not None]
-    total = int(usage.get("completion_tokens") or 0)
+    if usage.get("completion_tokens") is None:
+        return [None] * len(texts)
+    total = int(usage["completion_tokens"])
     ends = list(accumulate((len(text) + 1 for text in texts), initial=0))
     return [total * end // ends[-1] - total * start // ends[-1] for start, end in pairwise(ends)]

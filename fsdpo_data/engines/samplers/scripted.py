@@ -4,7 +4,6 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -56,13 +55,9 @@ class ScriptedSampler(StreamingSampler):
                 f"{len(recorded)} completions were {asked}, {n} asked for. Ask for "
                 f"{len(recorded)} samples or less.",
             )
-        # What others have recorded may not say how many tokens it took.
-        made: list[dict[str, Any]] = [
-            {"n_tokens": 0} | each for each in recorded[:n] if isinstance(each, dict)
-        ]
-        if len(made) < n or not all(map(is_completion, made)):
+        if not all(map(is_completion, recorded[:n])):
             raise _unusable(self._file, f"what was {asked} is not whole. Record it again.")
-        return [Completion(**each) for each in made]
+        return [Completion(**each) for each in recorded[:n]]
 
 
 class FixedSampler:

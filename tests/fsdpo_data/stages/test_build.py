@@ -13,13 +13,18 @@ import pytest
 from command_line import run
 from hashes import hashes
 from helpers import RIGHT, SILENT, TEXTS, WRONG, build_spec, fixed_sampler, problem_set, small_build
+from pair_files import Rewards
 
 from fsdpo_data.core.errors import RunMismatch, StoreError
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.statistics import clustered_interval, wilson_interval
+from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.run import COMPLETIONS, MANIFEST
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.models.prompts import get_template
+from fsdpo_data.pairs.best_worst import PairSpec
+from fsdpo_data.stages.pair import PairStage
 
 
 def test_what_a_build_holds(tmp_path: Path) -> None:
@@ -218,6 +223,25 @@ def test_a_replay_says_where_its_completions_come_from(
     card = (tmp_path / "out/README.md").read_text()
     assert "tiny" not in card and "top-p unknown" in card and "temperature 0.6" in card
     assert "--model-name 'Another 7B'" in card and "--top-p" not in card
+    assert set(pl.read_parquet(tmp_path / "out/solutions")["n_tokens"]) == {None}
+
+
+def test_pairs_of_a_replay_are_measured_in_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, *replayed(tmp_path, "--model-name", "Another 7B"))[0] == 0
+    rewards = {RIGHT: [0.9] * 2, WRONG: [0.1] * 2}
+    stages = [Rewards(rewards), PairStage(PairSpec())]
+    derive(tmp_path / "out", tmp_path / "pairs", stages, progress=LineProgress())
+    length = validate(tmp_path / "pairs").plain()["pairs"]["length"]
+    assert (length["chosen_characters"], length["rejected_characters"]) == (len(RIGHT), len(WRONG))
+    assert "chosen_tokens" not in length
+    code, out, err = run(capsys, "inspect", str(tmp_path / "pairs"))
+    assert code == 0, err
+    assert f"{len(RIGHT):.1f} characters in" in " ".join(out.split())
+    assert "tokens unknown" in out and " 0 tokens" not in out and "0.0 tokens" not in out
+    card = (tmp_path / "pairs/README.md").read_text()
+    assert "fsdpo-train dpo runs/data --model BASE_MODEL --out" in card
 
 
 def test_a_replay_of_a_model_is_made_again_as_its_card_says(
