@@ -11,11 +11,12 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.nouns import Pair, Problem, Solution
 from fsdpo_data.core.options import help_of, summary
 from fsdpo_data.core.progress import SILENT, Progress
@@ -45,9 +46,6 @@ from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
 from fsdpo_data.steps.segment import get_segmenter
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = [
     "Dataset",
@@ -158,8 +156,6 @@ class Dataset:
             InputError: if nothing matches.
             SchemaError: if a file that is read was changed or is gone.
         """
-        import polars as pl
-
         read = [each for each in self.manifest.files if not each.path.startswith("pairs/")]
         check_files(self.path, read)
         problems, solutions = self.problems(), self.solutions()

@@ -8,12 +8,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsdpo_data.core.errors import InputError, nearest
-
-if TYPE_CHECKING:
-    import polars as pl
+from fsdpo_data.core.lazy import pl
 
 #: How much of a broken row is kept to look at.
 RAW_LIMIT = 2000
@@ -173,11 +171,9 @@ def _json_file(path: Path) -> Iterator[Record]:
 
 
 def _parquet(path: Path) -> Iterator[Record]:
-    import polars
-
     try:
-        frame = polars.read_parquet(path, glob=False)
-    except polars.exceptions.PolarsError as error:
+        frame = pl.read_parquet(path, glob=False)
+    except pl.exceptions.PolarsError as error:
         raise InputError(f"{path}: not parquet ({error}).") from None
     for number, fields in enumerate(frame.iter_rows(named=True), start=1):
         yield Record(number, fields)
@@ -185,8 +181,6 @@ def _parquet(path: Path) -> Iterator[Record]:
 
 def scan(files: Sequence[Path]) -> pl.LazyFrame:
     """Return the rows of parquet files, read when they are asked for; no name is a pattern."""
-    import polars as pl
-
     return pl.scan_parquet(list(files), glob=False)
 
 
@@ -195,8 +189,6 @@ def repeated(rows: pl.LazyFrame, key: Sequence[str], name: str) -> list[str]:
 
     Keys are compared by their hashes first, so that only those of 64 bits are held at once.
     """
-    import polars as pl
-
     hashed = rows.select(hash=pl.struct(key).hash()).collect(engine="streaming")["hash"]
     twice = hashed.filter(hashed.is_duplicated()).unique()
     if not len(twice):

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fsdpo_cards
 from fsdpo_cards.dataset import DatasetFacts
 
+from fsdpo_data.core.lazy import pa, pq
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.describe import summary_rows, warnings
 from fsdpo_data.dataset.distributions import plots
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: Characters of one text shown in an example.
 _SHOWN = 400
@@ -73,8 +71,6 @@ def _shortened(value: Any) -> Any:
 
 def dataset_info(root: Path, manifest: Manifest) -> list[dict[str, Any]]:
     """Return what the Hub's viewer and ``datasets`` want to know of each config beforehand."""
-    import pyarrow.parquet as pq
-
     listed = []
     for config in configs_of(manifest):
         entries = manifest.of_config(config)
@@ -98,8 +94,6 @@ def dataset_info(root: Path, manifest: Manifest) -> list[dict[str, Any]]:
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
     """Spell an Arrow type as ``datasets`` spells it in a card."""
-    import pyarrow as pa
-
     if pa.types.is_list(kind):
         if not pa.types.is_struct(kind.value_type):
             return {"list": _feature(kind.value_type)["dtype"]}

@@ -12,12 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, whole, write_atomic
 from fsdpo_data.core.identity import digest, plain
 from fsdpo_data.core.job_shard import WHOLE, JobShard
+from fsdpo_data.core.lazy import pa, pq
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.card import dataset_card
@@ -27,9 +28,6 @@ from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, claim
 from fsdpo_data.dataset.schema import write_parquet
 from fsdpo_data.dataset.validate import check_files, check_invariants
 from fsdpo_data.engines.options import Resume
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass
@@ -79,8 +77,6 @@ class Draft:
             advance: Tell ``progress`` of finished files; off for a change that does so by itself.
             shard: Which of the files.
         """
-        import pyarrow.parquet as pq
-
         files = shard.of(self.files(config))
         rows = {file: pq.read_metadata(file).num_rows for file in files}
         owed = [file for file in files if file.is_relative_to(self.source)]
@@ -244,8 +240,6 @@ def write_derived(source: Path, out: Path, stages: Sequence[Stage], progress: Pr
 
 def _finish(draft: Draft, parent: Manifest, specs: Mapping[str, Any]) -> None:
     """Copy what no stage has written, complete the manifest, seal."""
-    import pyarrow.parquet as pq
-
     manifest, root = draft.manifest, draft.root
     texts = {entry.path: entry.text_sha256 for entry in parent.files}
     files = []

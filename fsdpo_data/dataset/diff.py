@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import differing_keys
 from fsdpo_data.dataset.schema import CONFIGS
 from fsdpo_data.dataset.validate import check_files
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _IDS: Mapping[str, Sequence[str]] = {
     "problems": ("problem_id",),
@@ -90,8 +88,6 @@ def _difference(config: str, first: Sequence[Path], second: Sequence[Path]) -> D
 
 def _hashed(files: Sequence[Path], config: str) -> pl.DataFrame:
     """Return hashes of 64 bits of each row's id, and of what can be said of it otherwise."""
-    import polars as pl
-
     parts = {"id": _IDS[config], **_CHANGES[config]}
     hashes = {part: pl.struct(columns).hash() for part, columns in parts.items()}
     empty = pl.DataFrame(schema=dict.fromkeys(parts, pl.UInt64))

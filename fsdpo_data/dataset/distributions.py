@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fsdpo_cards.bars import bars, histogram, shares
 
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.steps.rewards import aggregated
 
-if TYPE_CHECKING:
-    import polars as pl
-
 
 def plots(root: Path, manifest: Manifest) -> dict[str, str]:
     """Return the distributions that the dataset has, by title."""
-    import polars as pl
-
     solutions = scan(manifest.paths(root, "solutions"))
     labels, steps = manifest.labels, pl.col("completions").list.len()
     kinds = [kind for kind in ("positive", "negative", "unlabelled") if kind in labels]
@@ -48,15 +43,11 @@ def plots(root: Path, manifest: Manifest) -> dict[str, str]:
 
 def _shares(rows: pl.LazyFrame, value: pl.Expr) -> str:
     """Draw numbers between -1 and 1 in tenths, from the first tenth that has any to the last."""
-    import polars as pl
-
     # A tenth is closed below; the nudge keeps 0.3, which floats hold as a little less, in its own.
     tenths = (value * 10 + 1e-6).floor().clip(-10, 9).cast(pl.Int32)
     return bars(shares(_counts(rows, tenths)))
 
 
 def _counts(rows: pl.LazyFrame, value: pl.Expr) -> list[tuple[int, int]]:
-    import polars as pl
-
     counted = rows.select(value=value).drop_nulls().group_by("value").agg(pl.len()).collect()
     return [(int(each), int(count)) for each, count in counted.iter_rows()]

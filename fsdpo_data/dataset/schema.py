@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fsdpo_data.core.files import explained, write_atomic
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from fsdpo_data.core.nouns import Pair, Problem, Solution
+from fsdpo_data.core.lazy import pa, pq
+from fsdpo_data.core.nouns import Pair, Problem, Solution
 
 #: Major version of the columns below; in manifests, parquet footers and Hub tags.
 SCHEMA_VERSION = 1
@@ -25,8 +21,6 @@ def arrow_schema(config: str) -> pa.Schema:
 
     Only plain Arrow types, so that ``datasets``, polars, pandas and DuckDB read them as they are.
     """
-    import pyarrow as pa
-
     text, texts, numbers = pa.string(), pa.list_(pa.string()), pa.list_(pa.float32())
     counts = pa.struct([("n", pa.int32()), ("n_correct", pa.int32())])
     problems = ("problem_id", "source", "split", "question", "answer", "metadata")
@@ -58,8 +52,6 @@ def arrow_schema(config: str) -> pa.Schema:
 
 def to_table(config: str, rows: Iterable[Problem | Solution | Pair]) -> pa.Table:
     """Return the rows of a config as a table."""
-    import pyarrow as pa
-
     return pa.Table.from_pylist([each.row() for each in rows], schema=arrow_schema(config))
 
 
@@ -77,9 +69,6 @@ def write_parquet(table: pa.Table, target: Path) -> None:
     Pages are cut by content, so that a store which keeps equal chunks once (the Hub's does) is
     sent only what a later version of the dataset changes.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     with explained(target.parent):
         # In memory first: where a disk is full, Arrow's own files abort the process.
         written = pa.BufferOutputStream()

@@ -5,19 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.lazy import pa, pl, pq
 from fsdpo_data.core.nouns import GRADED, OUTCOMES
 from fsdpo_data.core.rows import repeated, scan, some
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.parts import FileEntry
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, VERSION_KEY, arrow_schema, text_bytes
 from fsdpo_data.pairs.checks import broken_pairs
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 def validate(root: Path) -> Manifest:
@@ -80,9 +78,6 @@ def _failure(root: Path, broken: list[str]) -> SchemaError:
 
 def _files(root: Path, manifest: Manifest) -> Iterator[str]:
     """Columns, types and version of every file, from its footer; and its texts."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     for config in CONFIGS:
         expected = arrow_schema(config)
         for entry in manifest.of_config(config):
@@ -101,8 +96,6 @@ def _files(root: Path, manifest: Manifest) -> Iterator[str]:
 
 def _text_sha256(file: Path) -> str:
     """Hash the joined steps as the texts were hashed before segmentation."""
-    import pyarrow.parquet as pq
-
     texts = hashlib.sha256()
     for batch in pq.ParquetFile(file).iter_batches(2048, columns=["completions"]):
         for steps in batch.column(0).to_pylist():
@@ -137,8 +130,6 @@ def _ids(problem_rows: pl.LazyFrame, solution_rows: pl.LazyFrame) -> Iterator[st
 
 def _rows(solutions: pl.LazyFrame) -> Iterator[str]:
     """What must hold in each row of ``solutions``."""
-    import polars as pl
-
     steps, labels, rewards = pl.col("completions"), pl.col("labels"), pl.col("step_rewards")
     reward, rollout = pl.element(), pl.element().struct
     unlabelled = ~pl.col("outcome").is_in(GRADED)
@@ -186,8 +177,6 @@ def _rows(solutions: pl.LazyFrame) -> Iterator[str]:
 
 def _counts(root: Path, manifest: Manifest) -> Iterator[str]:
     """The manifest's counts are those of the rows."""
-    import polars as pl
-
     for config in CONFIGS:
         files, told = manifest.paths(root, config), getattr(manifest.rows, config)
         rows = scan(files).select(pl.len()).collect().item() if files else 0

@@ -9,6 +9,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.files import explained, whole, write_atomic
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.validate import check_files
@@ -80,8 +81,6 @@ def _converted(rows: Iterable[Row], form: Format, left_out: Counter[str]) -> Ite
 
 def _rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any]]:
     """Yield rows with their problem's texts and the model's name, one file in memory at a time."""
-    import polars as pl
-
     columns = {"question": "question", "source": "source", "gold": "answer"}
     problems = scan(manifest.paths(root, "problems")).select("problem_id", **columns).collect()
     model = pl.lit(manifest.spec.model.name).alias("model")

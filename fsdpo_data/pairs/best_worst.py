@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.steps.rewards import AGGREGATES, aggregated
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +41,6 @@ def choose(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
     Returns:
         ``chosen`` and ``rejected``, row numbers in ``solutions``, in the order of the problems.
     """
-    import polars as pl
-
     ranked = _ranked(solutions, spec)
     sides = [
         ranked.filter(pl.col(f"{side}_rank") < spec.top).select(
@@ -79,8 +75,6 @@ def _ranked(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
     A solution that may not stand on a side has a null rank there. One that stopped on length has
     none: ``pairs`` do not say so, and whoever trains on them lets every solution end.
     """
-    import polars as pl
-
     scored = (
         solutions.select("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
         .with_row_index("row")

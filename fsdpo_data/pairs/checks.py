@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.core.rows import repeated, scan, some
 from fsdpo_data.pairs.first_error import StepPairSpec
@@ -16,9 +17,6 @@ from fsdpo_data.pairs.statistics import (
     step_pair_statistics,
     step_rows,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: What solutions say that pairs must agree with.
 _COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
@@ -56,8 +54,6 @@ def broken_pairs(
 
 def _solution_rules(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
     """Return what is broken where both sides are solutions of the dataset."""
-    import polars as pl
-
     rules = {
         "join a solution to itself": pl.col("chosen_id") == pl.col("rejected_id"),
         **_side_rules("chosen"),
@@ -76,8 +72,6 @@ def _solution_rules(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
 
 def _step_rules() -> dict[str, pl.Expr]:
     """Return what is broken where the chosen side is a continuation of the rejected one."""
-    import polars as pl
-
     return {
         "have a chosen text that its steps do not join to": (
             pl.col("chosen") != pl.col("chosen_steps").list.join("")
@@ -89,15 +83,11 @@ def _step_rules() -> dict[str, pl.Expr]:
 
 
 def _not_incorrect() -> pl.Expr:
-    import polars as pl
-
     return ~pl.col("rejected_outcome").is_in(FAILED)
 
 
 def _side_rules(side: str) -> dict[str, pl.Expr]:
     """Return what is broken if the pair does not say the same as the solution it names."""
-    import polars as pl
-
     own, told = pl.col(f"{side}_problem_id"), pl.col("problem_id")
     steps, rewards = pl.col(f"{side}_steps"), pl.col(f"{side}_rewards")
     return {

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from fsdpo_data.core.lazy import pq
 from fsdpo_data.core.nouns import FAILED, Solution
 from fsdpo_data.core.options import Option, Options
 
@@ -62,8 +63,6 @@ def first_errors(
             may have been cut), ``unscored`` or without an error (``no_error``), and those whose
             error is another's too (``repeated``) or beyond the limit (``over_limit``).
     """
-    import pyarrow.parquet as pq
-
     found = counts if counts is not None else Counter[str]()
     problems: dict[str, list[FirstError]] = {}
     for row in pq.read_table(file).to_pylist():

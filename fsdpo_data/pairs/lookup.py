@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.rows import scan
-
-if TYPE_CHECKING:
-    import polars as pl
 
 SIDES = ("chosen", "rejected")
 
@@ -27,8 +24,6 @@ def with_solutions(
     The solutions of a file of pairs are in the file of the same place, where stages put them, so
     that one is looked into first; the rest of the dataset only for what is not there.
     """
-    import polars as pl
-
     aligned = len(pairs) == len(solutions)
     for place, file in enumerate(pairs):
         frame = scan([file]).collect()
@@ -50,7 +45,5 @@ def with_solutions(
 
 
 def _named(files: Sequence[Path], columns: Sequence[str], ids: pl.Series) -> pl.DataFrame:
-    import polars as pl
-
     rows = scan(files).filter(pl.col("solution_id").is_in(ids.implode()))
     return rows.select("solution_id", *columns).collect()

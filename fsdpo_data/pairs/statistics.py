@@ -10,16 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from operator import gt, lt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.core.rows import scan
 from fsdpo_data.pairs.first_error import FATES, StepPairSpec, first_errors
 from fsdpo_data.pairs.lookup import SIDES, with_solutions
 from fsdpo_data.steps.rewards import aggregated
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
@@ -29,8 +27,6 @@ def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
         ``problems``, ``too_easy`` (no incorrect solution), ``too_hard`` (no correct one). A
         problem with neither, because its gold cannot be read, is too hard.
     """
-    import polars as pl
-
     outcome = pl.col("outcome")
     by_problem = solutions.group_by("problem_id").agg(
         right=(outcome == "correct").sum(),
@@ -55,8 +51,6 @@ def pair_statistics(
         in characters where the tokens of some are unknown. ``truncated`` solutions stopped on
         length and stand in no pair.
     """
-    import polars as pl
-
     numbers = pl.concat(
         [
             frame.select(

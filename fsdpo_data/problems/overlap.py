@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import polars as pl
+from fsdpo_data.core.lazy import pl
 
 #: Words of a run. Word problems are short: runs of 13, which are usual for web pages, miss two in
 #: five of GSM-IC's base problems, into which a sentence is put.
@@ -43,8 +41,6 @@ def overlaps(
         same), ``share`` (their overlap; 1 if they are), ``same_answer`` (the golds are the same,
         and not empty), in the order of both.
     """
-    import polars as pl
-
     old, new = _frame(training), _frame(benchmarks)
     exact = old.join(new, on="key", suffix="_new").select("id", "id_new", same=pl.lit(True))
     found = _shared_runs(_runs(old, n), _runs(new, n)).filter(pl.col("share") >= share)
@@ -66,7 +62,6 @@ def overlaps(
 
 def _frame(texts: Sequence[Text]) -> pl.DataFrame:
     """Return ``id``, ``words``, and ``key`` and ``answer`` without case and white space."""
-    import polars as pl
 
     def bare(name: str) -> pl.Expr:
         return pl.col(name).str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
@@ -81,8 +76,6 @@ def _frame(texts: Sequence[Text]) -> pl.DataFrame:
 
 def _runs(frame: pl.DataFrame, n: int) -> pl.DataFrame:
     """Return the different runs of ``n`` words of each text as (``id``, ``run``)."""
-    import polars as pl
-
     words = frame.select("id", word="words").explode("word").drop_nulls()
     words = words.select("id", hash=pl.col("word").hash(seed=0))
     run = pl.col("hash")
@@ -94,8 +87,6 @@ def _runs(frame: pl.DataFrame, n: int) -> pl.DataFrame:
 
 def _shared_runs(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Return (``id``, ``id_new``, ``share``) of the texts that have a run in common."""
-    import polars as pl
-
     shared = old.join(new, on="run", suffix="_new").group_by("id", "id_new").len("shared")
     sizes = old.group_by("id").len("size")
     sizes_new = new.group_by("id").len("size_new").rename({"id": "id_new"})

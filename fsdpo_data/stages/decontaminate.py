@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fsdpo_data.answers.finding.boxes import last_boxed
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
@@ -22,9 +23,6 @@ from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.forms import FORMS
 from fsdpo_data.problems.load import files_revision, load_problems
 from fsdpo_data.problems.overlap import RUN, SHARE, Text, overlaps
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: Fields that make up a question; also those of SVAMP and AddSub as first published.
 _QUESTIONS = (("Body", "Question"), ("sQuestion",), *(form.question for form in FORMS))

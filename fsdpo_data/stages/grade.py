@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fsdpo_data.answers import Grader
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.nouns import Solution
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.rows import scan
@@ -30,9 +31,6 @@ from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.options import Workers
 from fsdpo_data.steps.labels import outcome_labels
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class GradeStage(Stage):
@@ -51,8 +49,6 @@ class GradeStage(Stage):
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse Monte-Carlo labels: the texts that the old grader judged for them are gone."""
-        import polars as pl
-
         rollouts = scan(manifest.paths(source, "solutions")).select("rollouts")
         if rollouts.select(pl.col("rollouts").is_not_null().any()).collect().item():
             raise InputError(

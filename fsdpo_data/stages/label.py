@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsdpo_data.answers import Grader
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.job_shard import JobShard
+from fsdpo_data.core.lazy import pa, pl, pq
 from fsdpo_data.core.nouns import GRADED, Solution
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.derive import Draft, Stage
@@ -34,9 +35,6 @@ from fsdpo_data.stages.continuations import (
     judged,
 )
 from fsdpo_data.stages.grade import gold_answers
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: Folder of the continuations inside the new dataset's directory.
 FOLDER = "rollouts"
@@ -62,8 +60,6 @@ class LabelStage(Stage):
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset of an older grader, or without labelled solutions of two steps."""
-        import polars as pl
-
         get_grader(manifest.spec.grader)
         steps = pl.col("completions").list.len()
         solutions = scan(manifest.paths(source, "solutions"))
@@ -100,8 +96,6 @@ class LabelStage(Stage):
 
 def _agreement(files: list[Path]) -> dict[str, Any]:
     """Return the steps counted, and on how many the rounded estimate is not the outcome label."""
-    import polars as pl
-
     solutions = scan(files).filter(pl.col("rollouts").is_not_null())
     steps = solutions.select("labels", "rollouts").explode("labels", "rollouts").drop_nulls()
     counts = pl.col("rollouts").struct
@@ -117,8 +111,6 @@ def _agreement(files: list[Path]) -> dict[str, Any]:
 
 def _wanted(files: list[Path]) -> Iterator[Beginning]:
     """Yield what is continued for the labelled solutions in files."""
-    import pyarrow.parquet as pq
-
     columns = ["prompt", "completions", "labels"]
     for file in files:
         for batch in pq.ParquetFile(file).iter_batches(2048, columns=columns):

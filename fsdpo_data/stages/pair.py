@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option, declared_fields
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.derive import Draft, Stage
@@ -21,10 +22,6 @@ from fsdpo_data.pairs.statistics import pair_statistics, problem_counts
 from fsdpo_data.stages.continuations import ContinueOptions
 from fsdpo_data.stages.pair_steps import StepPairStage, check_scored
 from fsdpo_data.steps.rewards import AGGREGATES
-
-if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
 
 #: Panels of the options that belong to one style.
 _FULL, _STEPS = "Whole solutions", "Single steps"
@@ -44,8 +41,6 @@ class PairStage(Stage):
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards or gives no pair."""
-        import polars as pl
-
         files = manifest.paths(source, "solutions")
         check_scored(files, source)
         chosen = (choose(scan([file]), self.choice).select(pl.len()) for file in files)
@@ -76,8 +71,6 @@ def _why_none(solutions: pl.LazyFrame, name: Path, spec: PairSpec) -> str:
 
 def pair_table(file: Path, spec: PairSpec) -> pa.Table:
     """Return the rows of ``pairs`` that one file of solutions gives."""
-    import polars as pl
-
     solutions = scan([file])
     told = solutions.with_row_index("row").select(
         "row",

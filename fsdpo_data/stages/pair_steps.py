@@ -14,12 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, digest
+from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.nouns import Outcome, Pair
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.derive import Draft, Stage
@@ -32,9 +33,6 @@ from fsdpo_data.stages.continuations import Beginning, Continuer, beginning_id, 
 from fsdpo_data.stages.grade import gold_answers
 from fsdpo_data.steps.segment import Segmenter, get_segmenter
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 #: Folder of the continuations inside the new dataset's directory.
 FOLDER = "resampled"
 
@@ -45,8 +43,6 @@ def check_scored(files: list[Path], name: Path) -> None:
     Raises:
         InputError: if there are none.
     """
-    import polars as pl
-
     rewards = scan(files).select(pl.col("step_rewards").is_not_null().any())
     if not rewards.collect().item():
         raise InputError(

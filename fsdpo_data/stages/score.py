@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.job_shard import WHOLE, JobShard
+from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.nouns import GRADED
 from fsdpo_data.core.rows import scan
 from fsdpo_data.core.statistics import ranking_auc
@@ -21,9 +22,6 @@ from fsdpo_data.engines.load import Host, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions, Shard
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.steps.rewards import aggregated
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: Solutions scored at a time: enough to find many of like length, little enough to see progress.
 CHUNK = 4096
@@ -77,8 +75,6 @@ class ScoreStage(Stage):
         self._scorer = None  # gives the memory back before whatever comes next
 
     def _rewarded(self, draft: Draft, table: pa.Table) -> pa.Table:
-        import pyarrow as pa
-
         self._scorer = self._scorer or self.make_scorer()
         rewards: list[list[float] | None] = []
         columns = table.select(["problem_id", "prompt", "completions"])
@@ -99,8 +95,6 @@ class ScoreStage(Stage):
 
 def _questions(files: list[Path], problems: pa.ChunkedArray) -> dict[str, str]:
     """Return the questions of some problems by their ids."""
-    import polars as pl
-
     wanted = pl.Series(problems.unique().to_pylist(), dtype=pl.String).implode()
     rows = scan(files).filter(pl.col("problem_id").is_in(wanted))
     return dict(rows.select("problem_id", "question").collect(engine="streaming").iter_rows())
@@ -112,8 +106,6 @@ def reward_statistics(files: list[Path]) -> Rewards:
     The ranking, by the mean and the min of the steps, is the chance that a correct solution stands
     above an incorrect one of the same problem.
     """
-    import polars as pl
-
     rows = (
         scan(files)
         .select(

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from fsdpo_data.core.errors import InputError
-
-if TYPE_CHECKING:
-    import polars as pl
+from fsdpo_data.core.lazy import pl
 
 #: ``mean`` builds the paper's pairs, ``min`` ranks its best-of-N; ``prod`` and ``last`` are those
 #: of Lightman et al. (2023) and of outcome reward models.
@@ -39,8 +36,6 @@ def aggregate(rewards: Sequence[float], how: str) -> float:
 
 def aggregated(column: str, how: str) -> pl.Expr:
     """Return the polars expression of an aggregate over a column of reward lists, in float64."""
-    import polars as pl
-
     rewards = pl.col(column).cast(pl.List(pl.Float64))
     expressions = {
         "mean": rewards.list.mean(),

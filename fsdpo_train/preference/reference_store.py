@@ -22,6 +22,7 @@ import numpy as np
 from fsdpo_data.core.errors import RunMismatch, StoreError
 from fsdpo_data.core.files import explained, publish, write_atomic
 from fsdpo_data.core.identity import digest, file_sha256
+from fsdpo_data.core.lazy import pl
 
 #: Name of the file that says whose log-probabilities a store holds.
 HEADER = "reference.json"
@@ -99,8 +100,6 @@ class ReferenceStore:
             StoreError: if a file was changed.
             RunMismatch: if the store is not empty and knows none of the prompts.
         """
-        import polars as pl
-
         solutions = {key.solution for key in wanted}
         found: dict[str, np.ndarray] = {}
         prompts: set[str] = set()
@@ -127,8 +126,6 @@ class ReferenceStore:
         Raises:
             StoreError: if the disk fails.
         """
-        import polars as pl
-
         text = {each.name: pl.String for each in fields(ReferenceKey)}
         table = pl.DataFrame(
             [(*astuple(key), values) for key, values in rows],

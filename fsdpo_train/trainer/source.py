@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.lazy import pl
 
 if TYPE_CHECKING:
     from fsdpo_data.problems.hub_datasets import HubSource
@@ -93,8 +94,6 @@ def _sealed(root: Path, config: str, columns: Sequence[str]) -> Source:
 
 
 def _shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[PlacedRow]:
-    import polars as pl
-
     for file in files:
         rows = pl.read_parquet(file, columns=list(columns), glob=False)
         for number, row in enumerate(rows.iter_rows(named=True), 1):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.nouns import GRADED, Problem
 from fsdpo_data.core.rows import scan
 from fsdpo_data.core.statistics import Ranking, auc, mean_interval, ranking_auc
@@ -77,8 +78,6 @@ def load_scored(root: Path) -> list[ScoredSolution]:
 
 def load_unscored(root: Path) -> list[ScoredSolution]:
     """Read the graded solutions of a sealed dataset, with no rewards where there are none."""
-    import polars as pl
-
     from fsdpo_data.problems.embedded.solutions import first_wrong_step
 
     manifest = read_manifest(root)
