@@ -21,14 +21,7 @@ def canonical_json(value: Any) -> str:
     Raises:
         TypeError: if ``value`` holds anything else.
     """
-    return json.dumps(
-        value,
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=True,  # lone surrogates in hostile text still get an id
-        allow_nan=False,
-        default=_as_plain,
-    )
+    return _CANONICAL.encode(value)
 
 
 def plain(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,6 +34,15 @@ def _as_plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     raise TypeError(f"{type(value).__name__} has no canonical form: {value!r}")
+
+
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True,
+    separators=(",", ":"),
+    ensure_ascii=True,  # lone surrogates in hostile text still get an id
+    allow_nan=False,
+    default=_as_plain,
+)
 
 
 def digest(*parts: Any) -> str:

@@ -103,11 +103,14 @@ def add_tokens(tokens: int | None, more: int | None) -> int | None:
     return None if tokens is None or more is None else tokens + more
 
 
+_FIELDS = {each.name for each in fields(Completion)}
+
+
 def is_completion(value: Any) -> bool:
     """Whether a JSON value has the fields of a recorded :class:`Completion`, in their types."""
     return (
         isinstance(value, dict)
-        and value.keys() <= {each.name for each in fields(Completion)}
+        and value.keys() <= _FIELDS
         and isinstance(value.get("text"), str)
         and isinstance(value.get("finish_reason"), str)
         and ((n := value.get("n_tokens")) is None or (isinstance(n, int) and 0 <= n < 2**31))

@@ -169,10 +169,11 @@ def _rows(solutions: pl.LazyFrame) -> Iterator[str]:
             ~pl.col("finish_reason").is_in(["stop", "length"])
         ),
     }
-    for rule, broken in rules.items():
-        rows = solutions.filter(broken).select("solution_id").collect(engine="streaming")
-        if rows.height:
-            yield f"{rows.height} solutions {rule}: {some(rows['solution_id'].to_list())}"
+    counts = solutions.select(**{rule: broken.sum() for rule, broken in rules.items()})
+    for rule, count in counts.collect(engine="streaming").row(0, named=True).items():
+        if count:
+            ids = solutions.filter(rules[rule]).select("solution_id").collect(engine="streaming")
+            yield f"{count} solutions {rule}: {some(ids['solution_id'].to_list())}"
 
 
 def _counts(root: Path, manifest: Manifest) -> Iterator[str]:
