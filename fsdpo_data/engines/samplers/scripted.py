@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -55,9 +56,13 @@ class ScriptedSampler(StreamingSampler):
                 f"{len(recorded)} completions were {asked}, {n} asked for. Ask for "
                 f"{len(recorded)} samples or less.",
             )
-        if not all(map(is_completion, recorded[:n])):
+        # What others have recorded may not say how many tokens it took.
+        made: list[dict[str, Any]] = [
+            {"n_tokens": None} | each for each in recorded[:n] if isinstance(each, dict)
+        ]
+        if len(made) < n or not all(map(is_completion, made)):
             raise _unusable(self._file, f"what was {asked} is not whole. Record it again.")
-        return [Completion(**each) for each in recorded[:n]]
+        return [Completion(**each) for each in made]
 
 
 class FixedSampler:

@@ -22,7 +22,7 @@ BROKEN: list[Any] = [
     [],
     {},
     *({key: value for key, value in WHOLE.items() if key != gone} for gone in list(WHOLE)[:3]),
-    *(WHOLE | {"n_tokens": value} for value in (-1, 10**22, 1.5, None, "2")),
+    *(WHOLE | {"n_tokens": value} for value in (-1, 10**22, 1.5, "2")),
     WHOLE | {"text": None},
     WHOLE | {"seconds": "1"},
     WHOLE | {"other": 1},
@@ -32,6 +32,10 @@ BROKEN: list[Any] = [
 @pytest.mark.parametrize("value", BROKEN)
 def test_what_is_not_whole_is_none(value: Any) -> None:
     assert is_completion(WHOLE) and not is_completion(value)
+
+
+def test_tokens_that_nobody_counted_are_whole() -> None:
+    assert is_completion(WHOLE | {"n_tokens": None})
 
 
 def test_a_run_owes_what_is_not_whole(tmp_path: Path) -> None:
