@@ -112,7 +112,6 @@ class Dataset:
     """A sealed dataset on disk; it never changes, and what is made of it is a new one.
 
     Attributes:
-        path: Its directory.
         manifest: What it holds, where that comes from, and what it cost.
     """
 
@@ -146,11 +145,8 @@ class Dataset:
     ) -> list[dict[str, Any]]:
         """Return problems with their solutions under ``solutions``.
 
-        Args:
-            count: Problems to draw.
-            problem: Id, or its beginning, of the one problem to show; otherwise some are drawn.
-            outcome: Only solutions of this outcome, and problems that have one.
-            seed: For the draw.
+        Of ``count`` problems drawn, or of the one whose id begins with ``problem``; only solutions
+        of ``outcome``, and problems that have one.
 
         Raises:
             InputError: if nothing matches.
@@ -198,9 +194,7 @@ class Dataset:
     def export(self, to: str, out: StrPath) -> Exported:
         """Write the dataset in somebody else's format.
 
-        Args:
-            to: One of :data:`fsdpo_data.exchange.formats.FORMATS`.
-            out: A new or empty folder.
+        ``to`` is one of :data:`fsdpo_data.exchange.formats.FORMATS`, ``out`` a new or empty folder.
         """
         return export(self.path, to, Path(out))
 

@@ -37,10 +37,7 @@ class Data:
 class Commands:
     """Runs commands whose results are missing in a directory.
 
-    Args:
-        out: The directory.
-        sizes: How much of everything.
-        jobs: Policies measured at a time, each on its share of the cores.
+    Of the policies, ``jobs`` are measured at a time, each on its share of the cores.
     """
 
     def __init__(self, out: Path, sizes: Sizes, jobs: int) -> None:

@@ -29,11 +29,9 @@ class Panel:
     """One diagram.
 
     Attributes:
-        title: What it shows.
         axis: What its points differ by.
         lines: Points of each line, by name; all lines have the same labels.
         joined: Whether points are joined: their labels have an order.
-        level: A value to draw as a dashed line, and its name.
     """
 
     title: str

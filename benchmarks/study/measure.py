@@ -58,9 +58,7 @@ def estimate(value_SP: np.ndarray, seed: int = 0) -> Estimate:
     bootstrap*), since every seed met the same problems; that is on the wide side. One seed says
     nothing about others: the interval is then over problems alone.
 
-    Args:
-        value_SP: A value for each seed and problem.
-        seed: Of the draws.
+    ``value_SP`` has a value for each seed and problem; ``seed`` is that of the draws.
     """
     rng = np.random.default_rng(seed)
     seeds, problems = value_SP.shape

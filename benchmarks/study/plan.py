@@ -16,11 +16,8 @@ class Policy:
     """One training run.
 
     Attributes:
-        loss: Name of the loss.
-        lr: Peak learning rate.
         beta: Pull towards the SFT policy.
         gamma: Temperature of step rewards; only ``full-step`` reads it.
-        seed: Of the order of the data.
     """
 
     loss: str
@@ -46,8 +43,6 @@ class Sizes:
         prm_epochs: Passes over them of the process reward model.
         validation: Problems that settings are chosen on, and samples of each.
         test: Problems of the final numbers, and samples of each.
-        lrs: Learning rates tried for every loss.
-        betas: β tried for every loss.
         gammas: γ tried for Full-Step-DPO, at its best learning rate and β.
         seeds: Training runs of what was chosen.
     """

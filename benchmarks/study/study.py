@@ -116,10 +116,8 @@ def told_sweep(run: Commands, swept: Swept, chosen: Sequence[Policy]) -> dict[st
 def panels(swept: Swept, final: Final, bases: Mapping[str, Measured]) -> list[Panel]:
     """Return the diagrams: the final numbers and, if there was a sweep, what it found.
 
-    Args:
-        swept: Every setting tried, on validation problems.
-        final: What was chosen, on test problems.
-        bases: The SFT policy on each split.
+    ``swept`` is on validation problems, ``final`` on test problems; ``bases`` is the SFT policy on
+    each.
     """
     every = {"SFT": [bases["test"]], **{METHODS[loss]: runs for loss, runs in final.items()}}
     shown = [

@@ -13,9 +13,6 @@ Results = Mapping[str, Any]
 def benchmark_card(results: Results) -> str:
     """Render the README of a run: its numbers as metadata, then what they mean.
 
-    Args:
-        results: The content of ``results.json``.
-
     Raises:
         jinja2.UndefinedError: if the results lack a field that the card shows.
     """

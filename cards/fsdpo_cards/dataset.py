@@ -22,12 +22,8 @@ class DatasetFacts:
     """A dataset, as far as its card tells of it.
 
     Attributes:
-        manifest: What it says about itself.
         table: (name, value) rows of the summary.
-        warnings: What looks wrong with it, a sentence each.
         configs: Its configs, the one to show first in front.
-        examples: One row of each config, as JSON.
-        plots: Distributions, by title.
         info: What the Hub's viewer wants to know of each config beforehand.
     """
 
@@ -45,10 +41,7 @@ def dataset_card(
 ) -> str:
     """Render the README of a dataset: YAML for the Hub's viewer, then prose, tables and plots.
 
-    Args:
-        facts: What it tells of.
-        name: How readers load it: ``org/name`` once it is published.
-        revision: Tag of the published version.
+    Readers load it by ``name``, ``org/name`` once it is published, and ``revision``, its tag there.
 
     Raises:
         jinja2.UndefinedError: if the manifest lacks a field that the card shows.

@@ -30,11 +30,8 @@ class Run:
     """A training run, as far as its card tells of it.
 
     Attributes:
-        stage: ``sft``, ``prm`` or ``dpo``.
-        name: What the model is called.
         model: What it started from: a name, or ``org/name@commit`` of the Hub.
         data: What it was trained on: a name, or ``org/name@commit`` of the Hub.
-        report: The fields of the stage's report.
         options: All options and versions, as text.
         changed: Those given on the command line that are not the defaults.
         manifest: Of the training data; None if it is no sealed dataset.

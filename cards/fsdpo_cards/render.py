@@ -19,10 +19,7 @@ def render(
 ) -> str:
     """Fill in a template.
 
-    Args:
-        template: Name of one in this folder, or the file.
-        filters: What it writes values with, beside those that all templates have.
-        fields: What it shows.
+    ``template`` is the name of one in this folder, or a file; ``filters`` are its own.
 
     Raises:
         jinja2.UndefinedError: if the template shows a field that is not there.

@@ -55,13 +55,9 @@ def command(
 ) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
     """Register a function of ``kind`` as a command with a parameter for each of its fields.
 
-    Args:
-        app: Gets the command.
-        kind: A class of options (:mod:`fsdpo_data.core.options`).
-        name: The command's; the function's if None.
-        examples: Markdown shown below the help.
-        panel: Heading under which the help of ``app`` lists the command.
-        launch: Scripts of ``--print-launch`` (:mod:`fsdpo_data.cli.launch`); None for no such flag.
+    ``examples`` are Markdown shown below the help, ``panel`` is the heading under which the help of
+    ``app`` lists the command; ``launch`` are the scripts of ``--print-launch``
+    (:mod:`fsdpo_data.cli.launch`), None for no such flag.
 
     Raises:
         TypeError: if the docstring leaves a field out.

@@ -45,10 +45,8 @@ def explained(path: Path, *, saved: int = 0) -> Iterator[None]:
 def held(folder: Path, doing: str = "writing to this run", *, alone: bool = True) -> Iterator[None]:
     """Make a folder if it is missing, and keep other processes out of it meanwhile.
 
-    Args:
-        folder: The folder of a run, of whatever kind.
-        doing: What another process is told to be doing there.
-        alone: Off for the helpers of the process that holds it.
+    ``doing`` is what another process is told; ``alone`` is off for helpers of the one that holds
+    it.
 
     Raises:
         StoreError: if it cannot be written, or another process holds it.

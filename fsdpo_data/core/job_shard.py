@@ -16,7 +16,6 @@ class JobShard:
 
     Attributes:
         index: From 1.
-        count: Jobs that share the work.
     """
 
     index: int = 1

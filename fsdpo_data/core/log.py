@@ -26,7 +26,6 @@ class LineFile:
     """An append-only file of JSON lines; use :meth:`open` as a context manager.
 
     Attributes:
-        path: The file.
         spans: Complete lines so far, by key.
         torn: Lines found broken on opening.
     """

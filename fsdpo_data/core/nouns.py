@@ -16,7 +16,6 @@ class Problem:
         question: The problem text, as it goes into the prompt.
         answer: The gold answer, as the source writes it (``1,000`` keeps its comma).
         source: Where it came from, e.g. ``openai/gsm8k`` or a file name.
-        split: Split of the source.
         metadata: Whatever else the source says (level, subject, reference solution …).
     """
 
@@ -69,14 +68,11 @@ class Solution(_Row):
 
     Attributes:
         solution_id: What was asked of whom, and which sample it is.
-        problem_id: The problem it solves.
         sample_index: Position among the samples of the problem.
         prompt: What the model was given, template applied.
         completions: The steps; joined they are the text, to the character.
         finish_reason: ``stop``, or ``length`` for one that was cut.
         n_tokens: Tokens generated, end-of-sequence included; None where nobody has counted.
-        answer: The answer as extracted; None if there is none.
-        outcome: What became of it.
         labels: One per step; None where the failure was not the model's.
         rollouts: Of each step ``n`` continuations and the ``n_correct`` among them; None where
             there were none.
@@ -107,16 +103,7 @@ class Pair(_Row):
     """A solution that is preferred to another one of the same problem.
 
     Attributes:
-        problem_id: The problem of both.
-        chosen_id: The better solution.
-        rejected_id: The worse one.
-        prompt: What the model was given.
-        chosen: Text of the better one.
-        rejected: Text of the worse one.
-        chosen_steps: Its steps.
-        rejected_steps: Its steps.
         chosen_rewards: One per step; None for a continuation, which has not been scored.
-        rejected_rewards: One per step.
     """
 
     problem_id: str

@@ -25,8 +25,6 @@ class Option:
 
     Attributes:
         panel: Heading under which ``--help`` shows it; the everyday ones have none.
-        min: Least value.
-        max: Greatest value.
         above: A bound that the value must exceed.
         below: A bound that the value must stay under.
         infinite: Whether infinity has a meaning. NaN never has.

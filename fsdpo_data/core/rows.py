@@ -29,8 +29,6 @@ class Record:
 
     Attributes:
         row: Where: the line number in JSON lines, else the row's number; both from 1.
-        fields: Its columns; empty if ``broken``.
-        broken: Why it cannot be read; empty if it can.
         raw: The row as text, shortened; only if ``broken``.
     """
 

@@ -42,7 +42,6 @@ class SamplingSpec:
     Attributes:
         n: Completions per prompt (the paper's M).
         temperature: 0 is greedy.
-        top_p: Nucleus mass kept.
         max_tokens: Tokens per completion at most.
         stop: Strings that end a completion; they are not part of its text.
         seed: Sample ``i`` of a prompt depends on (seed, prompt, i) only, so raising ``n`` or

@@ -16,7 +16,6 @@ class Ranking:
 
     Attributes:
         value: Mean over problems; None if there is none with right and wrong items.
-        problems: Problems with right and wrong items.
         ci95: 95 % interval over problems, within [0, 1]; None for fewer than two.
     """
 
@@ -109,9 +108,8 @@ def mean_interval(
     t quantile for few groups (Korn & Graubard 1998; Dean & Pagano 2015). Near 0 and 1 it stays
     inside [0, 1], and it has a width where every value is the same.
 
-    Args:
-        groups: (sum, count) of the values of each independent group.
-        trials: Samples that a value is made of, on average; none tells more than those.
+    ``groups`` are (sum, count) of the values of each independent group; of ``trials`` samples a
+    value is made, on average, and none tells more than those.
     """
     n = math.fsum(count for _, count in groups)
     if not n:
@@ -125,10 +123,8 @@ def mean_interval(
 def effective_size(groups: Sequence[tuple[float, float]], variance: float, most: float) -> float:
     """Return the number of independent values that tell as much as values in groups.
 
-    Args:
-        groups: (sum, count) of the values of each independent group.
-        variance: Of one value, were all independent.
-        most: What it is at most.
+    ``groups`` are (sum, count) of the values of each independent group; ``variance`` is of one
+    value, were all independent, and ``most`` the result at most.
     """
     if variance <= 0 or len(groups) < 2:
         # No variance to be seen: only the groups are known to be independent.

@@ -18,9 +18,7 @@ def read_table(module: str | Path) -> dict[str, Any]:
 class Table(UserDict[str, Row]):
     """Rows by name, in the order of their file, which is read when the first is asked for.
 
-    Args:
-        module: As :func:`read_table` takes it.
-        row: Makes a row of its name and its fields.
+    ``row`` makes a row of its name and its fields.
     """
 
     def __init__(self, module: str, row: Callable[..., Row]) -> None:

@@ -39,7 +39,6 @@ class Draft:
         root: Where the new dataset is written.
         manifest: The parent's manifest to begin with; stages change what they make untrue. Files,
             digests and parent are filled in at the end.
-        progress: Told of every file.
         paths: Its files, within either directory.
     """
 
@@ -70,12 +69,8 @@ class Draft:
 
         No two stages of one draft may rewrite the same config.
 
-        Args:
-            config: Config of the parent.
-            phase: Name of the phase of progress, whose units are rows.
-            change: Called with each file's table; the new one has as many rows, in their order.
-            advance: Tell ``progress`` of finished files; off for a change that does so by itself.
-            shard: Which of the files.
+        ``change`` makes of each file's table one of as many rows, in their order; unless it does so
+        itself (``advance``), the rows of finished files are told to ``progress``, as ``phase``.
         """
         files = shard.of(self.files(config))
         rows = {file: pq.read_metadata(file).num_rows for file in files}
@@ -173,10 +168,7 @@ class StageOptions(Options, ABC):
 def derive(
     source: Path, out: Path, stages: Sequence[Stage], *, resume: bool = False, progress: Progress
 ) -> Manifest:
-    """Run ``stages`` on the dataset in ``source`` and seal the result in ``out``.
-
-    Returns:
-        The manifest of the new dataset.
+    """Run ``stages`` on the dataset in ``source``, seal the result in ``out``, return its manifest.
 
     Raises:
         InputError: if ``out`` is ``source``, or a stage cannot work on it.

@@ -181,9 +181,6 @@ class FileEntry(Part):
 
     Attributes:
         path: Where it is: ``config/name.parquet``, and nowhere else.
-        sha256: Of its bytes.
-        bytes: Their number.
-        rows: Its rows.
         text_sha256: Of the texts before they were cut into steps; solutions only.
     """
 

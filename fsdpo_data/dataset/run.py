@@ -28,7 +28,6 @@ class RunDir:
     """One run on disk; use :meth:`open` as a context manager.
 
     Attributes:
-        path: The directory.
         completions: The raw completions, one problem a line.
         spans: Where the complete records so far are among them, by problem id.
         torn: Records found broken on opening; their problems are owed again.

@@ -20,13 +20,9 @@ class Tally:
     """Counts over solutions; tallies of shards add up.
 
     Attributes:
-        outcomes: Solutions by outcome.
         rules: Solutions by the grader rule that decided.
         labels: Steps by label (``positive``, ``negative``, ``unlabelled``).
-        solutions: Solutions.
-        tokens: Tokens generated.
         uncounted: Solutions whose tokens nobody has counted.
-        seconds: Wall-clock seconds of the sampler.
         truncated: Solutions cut at ``max_tokens``.
         unique: Different texts, counted within each problem.
         accuracies: (correct, graded) of each problem.

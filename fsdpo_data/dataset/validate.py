@@ -19,10 +19,7 @@ from fsdpo_data.pairs.checks import broken_pairs
 
 
 def validate(root: Path) -> Manifest:
-    """Check every file, row and count of a sealed dataset.
-
-    Returns:
-        Its manifest.
+    """Check every file, row and count of a sealed dataset; return its manifest.
 
     Raises:
         SchemaError: listing every broken invariant with examples, or naming what cannot be read.

@@ -109,10 +109,8 @@ def return_logprobs(model: Any, *, share_prompts: bool = True, plain_head: bool 
     The forward pass is replaced, rather than walked around, because DistributedDataParallel,
     DeepSpeed and autocast act on calls of the whole model. The model is changed, and returned.
 
-    Args:
-        model: A causal language model.
-        share_prompts: Whether batches may hold prompts once for several solutions.
-        plain_head: Whether it has no :func:`head_error`; otherwise all logits are computed.
+    ``share_prompts``: batches may hold prompts once for several solutions. Without a
+    ``plain_head``, for a model with a :func:`head_error`, all logits are computed.
     """
     model.forward = MethodType(_logprobs if plain_head else _logprobs_of_logits, model)
     if share_prompts:

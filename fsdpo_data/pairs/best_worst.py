@@ -38,8 +38,8 @@ def choose(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
     The same solutions give the same pairs: equal rewards rank by their order in the file, which is
     that of the samples.
 
-    Returns:
-        ``chosen`` and ``rejected``, row numbers in ``solutions``, in the order of the problems.
+    Of a pair come ``chosen`` and ``rejected``, row numbers in ``solutions``, in the order of the
+    problems.
     """
     ranked = _ranked(solutions, spec)
     sides = [

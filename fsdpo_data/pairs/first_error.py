@@ -29,12 +29,7 @@ class StepPairSpec(Options):
 
 @dataclass(frozen=True, slots=True)
 class FirstError:
-    """A wrong step to be put right.
-
-    Attributes:
-        solution: The solution it is in.
-        step: Its index among the steps.
-    """
+    """A wrong step to be put right."""
 
     solution: Solution
     step: int
@@ -56,12 +51,9 @@ def first_errors(
 ) -> Iterator[FirstError]:
     """Yield the different first errors in a file of solutions, problem by problem.
 
-    Args:
-        file: A file of ``solutions``; the rows of a problem follow each other.
-        spec: What an error is, and how many are taken.
-        counts: Counts ``incorrect`` solutions, and of them those that are ``truncated`` (a step
-            may have been cut), ``unscored`` or without an error (``no_error``), and those whose
-            error is another's too (``repeated``) or beyond the limit (``over_limit``).
+    ``counts`` gets ``incorrect`` solutions, and of them those that are ``truncated`` (a step may
+    have been cut), ``unscored`` or without an error (``no_error``), and those whose error is
+    another's too (``repeated``) or beyond the limit (``over_limit``).
     """
     found = counts if counts is not None else Counter[str]()
     problems: dict[str, list[FirstError]] = {}

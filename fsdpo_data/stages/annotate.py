@@ -40,12 +40,9 @@ class ShardTask:
     """What a worker needs to write one shard.
 
     Attributes:
-        root: The run directory.
         path: Parquet file to write there.
         problems: (problem id, gold, span in the raw completions) in the order of the rows.
         sampling: Result of :func:`~fsdpo_data.core.sampling.sampling_id`.
-        segmenter: Full name of the segmenter.
-        grader: Full name of the grader.
     """
 
     root: Path

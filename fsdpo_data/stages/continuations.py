@@ -51,11 +51,9 @@ class Continuer:
     """Who continues, and how.
 
     Attributes:
-        model: The model, as resolved.
         sampling: How; ``n`` is the number of continuations.
         engine: What runs it, and in which precision; part of the dataset's spec.
         make_sampler: Called only if continuations are owed: loading a model is slow.
-        batch: Beginnings sampled at a time.
     """
 
     model: ModelRef

@@ -34,9 +34,7 @@ class Benchmark:
     """What training problems are held against.
 
     Attributes:
-        name: What it is called in reports, manifests and cards.
         revision: ``sha256:…`` of its files.
-        texts: Its questions.
     """
 
     name: str
@@ -49,8 +47,6 @@ class Contamination:
     """What was found.
 
     Attributes:
-        problems: The training problems.
-        benchmarks: What they were held against.
         pairs: Result of :func:`~fsdpo_data.problems.overlap.overlaps`, over all benchmarks.
         n: Words of a run.
         share: Overlap from which a pair counts.
@@ -118,11 +114,7 @@ class Contamination:
 
 @dataclass(frozen=True)
 class DecontaminateStage(Stage):
-    """Writes into a dataset's manifest and card which of its problems occur in benchmarks.
-
-    Attributes:
-        found: What was found of the problems of that dataset.
-    """
+    """Writes into a dataset's manifest and card which of its problems occur in benchmarks."""
 
     part = "decontaminate"
 
@@ -156,11 +148,8 @@ def hold_against(
 ) -> Contamination:
     """Compare problems with the questions of benchmarks.
 
-    Args:
-        problems: What is to be trained on.
-        names: ``FILE`` or ``NAME=FILE``, a file or directory, read whole whatever split it is of.
-        n: Words of a run.
-        share: Overlap from which a problem counts as contaminated.
+    ``names`` are ``FILE`` or ``NAME=FILE``, a file or directory, read whole whatever split it is
+    of; ``n`` the words of a run, ``share`` the overlap from which a problem counts as contaminated.
 
     Raises:
         InputError: if a number makes no sense, a file has no question, or two benchmarks have one

@@ -46,7 +46,6 @@ class LabelStage(Stage):
 
     Attributes:
         continuer: Who continues, and how; ``n`` is the paper's N.
-        workers: Processes that grade; the cores at hand if None.
     """
 
     part = "label"

@@ -56,9 +56,7 @@ class StepPairStage(Stage):
     """Adds the ``pairs`` config, one pair for each different first error that can be put right.
 
     Attributes:
-        choice: Which errors.
         continuer: Who continues what comes before them, and how.
-        workers: Processes that grade; the cores at hand if None.
     """
 
     part = "pair"

@@ -76,11 +76,8 @@ class Build:
     """A build that is ready to start.
 
     Attributes:
-        spec: What to do.
         source: The problems, with what was quarantined on the way.
         make_sampler: Called only if samples are owed: loading a model is slow.
-        batch: Problems sampled at a time.
-        workers: Processes for grading; the cores at hand if None.
     """
 
     spec: BuildSpec
@@ -102,9 +99,6 @@ def build(
 
     The directory belongs to the whole way from the first sample on: a run that is stopped at any
     stage goes on there, and one that asks for something else is refused before it samples.
-
-    Returns:
-        The manifest of the sealed dataset.
 
     Raises:
         InputError: if there is no problem to solve, or nothing to make of the solutions.

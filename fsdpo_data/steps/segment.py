@@ -104,9 +104,7 @@ _FIRST = ("\n\n", *_STOPS["step-marker@1"])
 def step_stops(segmenter: str, text: str) -> tuple[str, ...]:
     """Return the strings at which the step after ``text`` may be over.
 
-    Args:
-        segmenter: Full name, e.g. ``auto@1``.
-        text: The solution so far.
+    ``segmenter`` is a full name, e.g. ``auto@1``.
     """
     if segmenter != "auto@1":
         return _STOPS[segmenter]

@@ -128,11 +128,7 @@ class Collator:
     """Turns rows of :func:`training_rows` into tensors; pairs of one prompt meet again.
 
     Attributes:
-        groups: The groups that the rows name.
         reference: Reference log-probabilities of their solutions, one array per solution.
-        share_prompt: Whether a prompt is computed once.
-        pad: Padding id.
-        eos: End-of-sequence id.
         dtype: Dtype that attention scores are computed in.
     """
 

@@ -29,7 +29,6 @@ class Group:
 
     Attributes:
         solutions: Different solutions of one prompt, encoded with it.
-        rewards: Step rewards of each.
         pairs: (chosen, rejected) as indices into ``solutions``.
     """
 
@@ -43,18 +42,15 @@ class GroupBatch:
     """Prompt groups as tensors; N completion tokens of S solutions in R rows of L tokens.
 
     Attributes:
-        input_ids_RL: Token ids.
         position_ids_RL: Positions, restarted for each solution.
         attention_mask: [R, L] of ones and zeros; if the prompt is shared, additive
             [S, 1, T, P + T]: what the tokens of a solution see of its prompt and of each other.
         source_N: Place, in the flattened rows, whose hidden state predicts each token.
-        target_N: The tokens.
         cell_N: Where each goes in the flattened [S, T] tables.
         step_ST: Step of each completion token, -1 at padding.
         ends_ST: Whether it is the end-of-sequence token.
         reward_SK: Step rewards, zero-padded.
         chosen_P: Index of each pair's preferred solution among the S.
-        rejected_P: Index of the other.
         tree: If the prompt is shared, ``branch_ST``, ``row_S`` and ``place_RL`` of
             :func:`fsdpo_data.engines.sharing.tree_attention`.
     """
@@ -82,12 +78,8 @@ def collate_groups(
 ) -> GroupBatch:
     """Batch prompt groups.
 
-    Args:
-        groups: Groups; each solution keeps at least one step.
-        share_prompt: Whether a group's prompt is computed once, under a tree mask.
-        pad: Padding id.
-        eos: End-of-sequence id.
-        dtype: Dtype of the additive mask: that of the attention scores.
+    Each solution keeps at least one step; ``dtype`` is that of the attention scores, and the
+    mask's.
     """
     solutions = [each for group in groups for each in group.solutions]
     shared = [group.solutions for group in groups] if share_prompt else [[s] for s in solutions]

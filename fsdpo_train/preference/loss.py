@@ -56,12 +56,8 @@ def preference_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss over pairs, and what to log about it.
 
-    Args:
-        logp_ST: Log-probabilities of the policy; finite, and anything at padding.
-        solutions: The solutions they belong to.
-        chosen_P: Index of each pair's preferred solution.
-        rejected_P: Index of the other.
-        spec: Which loss.
+    ``logp_ST`` are log-probabilities of the policy; finite, and anything at padding. A pair is a
+    place in ``chosen_P`` and ``rejected_P``, which index the solutions.
 
     Returns:
         A scalar whose value is the mean of −log σ(r̂_w − r̂_l) and whose gradient is that of the
@@ -94,14 +90,10 @@ def preference_loss(
 def step_weights(reward_SK: Tensor, mask_SK: Tensor, gamma: float, sign: int) -> Tensor:
     """Softmax over the steps of ±γ·reward (the paper's α), shape [S, K].
 
-    Args:
-        reward_SK: Step rewards; anything where there is no step.
-        mask_SK: Whether there is such a step.
-        gamma: Temperature; infinity puts all weight on the best (worst) step.
-        sign: 1 for a preferred solution, -1 for a dispreferred one.
+    ``mask_SK`` says whether there is such a step, ``sign`` is 1 for a preferred solution and -1 for
+    a dispreferred one; γ = ∞ puts all weight on the best (worst) step.
 
-    Returns:
-        Rows that sum to one; zero where there is no step.
+    Rows sum to one; where there is no step they are zero.
     """
     score_SK = (sign * reward_SK).masked_fill(~mask_SK, -torch.inf)
     if gamma == float("inf"):

@@ -21,8 +21,6 @@ class Solution:
     """One side of a pair.
 
     Attributes:
-        steps: The steps; joined they are the text.
-        rewards: One per step.
         end: Whether the solution ends there, so that an end-of-sequence token follows.
     """
 
@@ -42,7 +40,6 @@ class PromptPairs:
     """The pairs of one prompt.
 
     Attributes:
-        prompt: The rendered prompt.
         solutions: Its different solutions, in the order in which they appear.
         pairs: (chosen, rejected) as indices into ``solutions``, each once.
         repeated: Rows that give a pair again: it counts once.
@@ -62,10 +59,8 @@ def open_pairs(data: Path) -> Source:
 def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
     """Check pairs and gather them by prompt, each different solution once.
 
-    Args:
-        rows: The rows of ``pairs``.
-        loss: What they are for. ``step-dpo`` ends both sides with the first step in which they
-            differ; losses that read no rewards do without them.
+    For the loss ``step-dpo`` both sides end with the first step in which they differ; losses that
+    read no rewards do without them.
 
     Raises:
         InputError: naming the row that cannot be used, or if there is none.

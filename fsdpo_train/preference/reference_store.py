@@ -56,9 +56,7 @@ def reference_key(
 class ReferenceStore:
     """A directory of log-probabilities.
 
-    Args:
-        folder: The directory; made if it is missing.
-        made_by: What computes them, by name: model, tokenizer, precision.
+    ``made_by`` says what computes them, by name: model, tokenizer, precision.
 
     Raises:
         RunMismatch: if the directory holds those of something else, naming what differs.

@@ -29,8 +29,6 @@ class StepRow:
 
     Attributes:
         problem: What it solves: solutions of one problem are held out together.
-        prompt: The rendered prompt.
-        steps: The steps; joined they are the text.
         labels: One number in [0, 1] per step.
     """
 

@@ -14,15 +14,13 @@ def prm_loss(
 ) -> Tensor:
     """Binary cross-entropy of step rewards against step labels (the paper's equation of L_PRM).
 
-    Args:
-        logit_BK: The head's output at each step; its sigmoid is the reward.
-        label_BK: Labels in [0, 1]; soft ones are Monte-Carlo estimates.
-        mask_BK: Whether there is such a step.
-        reduce: Over the steps of a solution: ``sum`` (the paper's) or ``mean``.
-        class_weights: Weights of (wrong, right) steps; a soft label takes its share of both.
+    ``logit_BK`` is the head's output at each step, whose sigmoid is the reward; ``label_BK`` are in
+    [0, 1], soft ones being Monte-Carlo estimates; ``mask_BK`` says whether there is such a step.
+    Over the steps of a solution ``reduce`` takes the ``sum`` (the paper's) or the ``mean``;
+    ``class_weights`` are those of (wrong, right) steps, of both of which a soft label takes its
+    share.
 
-    Returns:
-        The mean over solutions, a scalar of the logits' dtype (float32 for half precision).
+    Returned is the mean over solutions, of the logits' dtype (float32 for half precision).
     """
     logit_BK = logit_BK.float() if logit_BK.element_size() < 4 else logit_BK
     label_BK = label_BK.to(logit_BK.dtype).masked_fill(~mask_BK, 0)

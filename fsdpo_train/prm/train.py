@@ -104,10 +104,7 @@ def _one_logit(architecture: Any) -> None:
 class PrmTrainer(CountingTrainer):
     """A trainer of step rewards.
 
-    Args:
-        config: The options of the run.
-        class_weights: Weights of (wrong, right) steps.
-        options: Those of ``transformers.Trainer``.
+    ``class_weights`` are those of (wrong, right) steps.
     """
 
     def __init__(

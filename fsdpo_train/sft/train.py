@@ -27,7 +27,6 @@ class SftReport(Report):
     """What a run of supervised fine-tuning did.
 
     Attributes:
-        rows: Rows trained on.
         too_long: Rows dropped because they exceed the context length.
         unusable: Rows dropped because the prompt is missing or the completion empty.
         tokens: Tokens per epoch that carry loss.

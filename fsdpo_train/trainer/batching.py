@@ -41,10 +41,7 @@ def filled(
 
     Left to itself, accelerate would fill up with rows from the beginning, which then count twice.
 
-    Args:
-        rows: The rows, each with a ``length``.
-        arguments: The ``TrainingArguments``.
-        without_loss: What makes a row one that adds nothing to a loss.
+    ``without_loss`` is what makes a row one that adds nothing to a loss.
     """
     processes = arguments.world_size
     short = -len(rows) % (processes * arguments.per_device_train_batch_size)

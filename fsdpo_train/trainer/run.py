@@ -28,7 +28,6 @@ class Report:
     """What a run did.
 
     Attributes:
-        out: Directory of the trained model.
         steps: Optimizer steps, those before a resume included.
         loss: Mean loss over the last logging window.
     """
@@ -59,12 +58,8 @@ def finish(
 ) -> Kind:
     """Write the model of a finished run and its card, and return its report.
 
-    Args:
-        kind: The stage's report.
-        trainer: What has trained it.
-        config: The options of the run.
-        identity: What decided the weights, and what else is worth telling.
-        found: The fields of ``kind`` alone.
+    ``identity`` is what decided the weights, and what else is worth telling; ``found`` has the
+    fields of ``kind`` alone.
 
     Raises:
         StoreError: if a file cannot be written.

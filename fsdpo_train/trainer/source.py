@@ -24,7 +24,6 @@ class Source:
     """Rows to train on.
 
     Attributes:
-        identity: What identifies them by content.
         rows: Reads them; may be called again.
         dataset: Whether they have all columns of a config of the schema.
         said: What the dataset says of its making (``dataset``, ``prm``), for the model card.
@@ -41,11 +40,8 @@ def open_source(
 ) -> Source:
     """Find the rows that ``data`` names.
 
-    Args:
-        data: A JSONL or parquet file, ``org/name[@revision]`` on the Hub, or a sealed dataset.
-        columns: The columns that a row needs.
-        config: The config of a sealed dataset that is read; empty if none has such rows.
-        more: What else is read of its rows.
+    That is a JSONL or parquet file, ``org/name[@revision]`` on the Hub, or the ``config`` of a
+    sealed dataset, if one has such rows. A row needs ``columns``; of it ``more`` is read as well.
 
     Raises:
         InputError: if there are none.

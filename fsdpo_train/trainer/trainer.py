@@ -22,9 +22,7 @@ CHECKPOINTS = "checkpoints"
 class Order(torch.utils.data.Sampler):  # type: ignore[misc]
     """Rows in :func:`grouped_order`, fillers last.
 
-    Args:
-        rows: The rows, each with a ``length``; that of fillers is 0.
-        config: The options of the run.
+    Rows have a ``length``; that of fillers is 0.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], config: TrainConfig) -> None:

@@ -50,11 +50,10 @@ def _finish(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
 
     results = write_report(out, int(megabytes * 1_000_000), _warn)
     if as_json:
-        _print_json(results)
-        return
+        return _print_json(results)
     print_results(results)
-    page = out / "report.html"
-    typer.echo(f"\nnext: open {page}, or fsdpo-bench inspect {out} --outcome incorrect")
+    next_one = f"fsdpo-bench inspect {out} --outcome incorrect"
+    typer.echo(f"\nnext: open {out / 'report.html'}, or {next_one}")
 
 
 def _print_json(value: Any) -> None:
@@ -90,7 +89,9 @@ def diff(options: DiffOptions) -> None:
 @command(app, GradeOptions, examples=_EXAMPLES["grade"])
 def grade(options: GradeOptions) -> None:
     """Judge what is there already."""
+    from fsdpo_bench.cli.show import print_verdict
     from fsdpo_bench.tasks.table import get_task
+    from fsdpo_data.answers.grader import MathGrader
 
     if (options.data is None) == (options.explain is None):
         raise InputError("expected `data`, a run or a file of responses, or `explain`.")
@@ -98,19 +99,12 @@ def grade(options: GradeOptions) -> None:
     if tolerance is None and options.task is not None:
         tolerance = get_task(options.task).tolerance
     if options.explain is not None:
-        _explain(*options.explain, tolerance)
+        [verdict] = MathGrader(tolerance).grade([options.explain])
+        print_verdict(options.explain[0], verdict)
     elif options.data is not None and options.data.is_dir():
         _grade_run(options.data, options)
     elif options.data is not None:
         _grade_file(options.data, options, tolerance)
-
-
-def _explain(gold: str, response: str, tolerance: float | None) -> None:
-    from fsdpo_bench.cli.show import print_verdict
-    from fsdpo_data.answers.grader import MathGrader
-
-    [verdict] = MathGrader(tolerance).grade([(gold, response)])
-    print_verdict(gold, verdict)
 
 
 def _grade_run(run: Path, options: GradeOptions) -> None:

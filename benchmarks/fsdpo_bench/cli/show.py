@@ -1,54 +1,87 @@
 """What commands print for people, where they print no JSON."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from fsdpo_cards.render import amount, percent
-
-from fsdpo_bench.cli.tables import plain, print_table, say
-from fsdpo_data.answers.finding.extract import is_marked
-from fsdpo_data.core.statistics import wilson_interval
-
-if TYPE_CHECKING:
-    from fsdpo_bench.prm.measure import Measured
-    from fsdpo_bench.recipes.recipe import Recipe, Stage
-    from fsdpo_bench.recorded.outputs import Scored, Series
-    from fsdpo_bench.results.compare import Comparison, Delta
-    from fsdpo_bench.tasks.table import Task
-    from fsdpo_bench.tasks.validate import Report
-    from fsdpo_data.answers import Verdict
-from functools import partial
+from rich.console import Console
+from rich.measure import Measurement
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
 
 from fsdpo_bench.cli.options import InspectOptions
+from fsdpo_bench.prm.measure import Measured
+from fsdpo_bench.recipes.recipe import ASSUMPTIONS, Recipe, Stage, estimate
+from fsdpo_bench.recorded.outputs import Scored, Series
+from fsdpo_bench.report.plots import points
+from fsdpo_bench.results.compare import Comparison, Delta
 from fsdpo_bench.results.outcomes import tokens_of
 from fsdpo_bench.runs.records import own_decoders, read_config, read_records
+from fsdpo_bench.tasks.table import Task
+from fsdpo_bench.tasks.validate import Report
+from fsdpo_data.answers import Verdict
+from fsdpo_data.answers.finding.extract import is_marked
 from fsdpo_data.core.errors import InputError, nearest
+from fsdpo_data.core.statistics import wilson_interval
+
+#: Characters that a column of words keeps on the narrowest terminal.
+_LEAST = 7
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    """Print rows as wide as the terminal is; whole where there is none, or where it is too narrow.
+
+    On a narrow terminal words fold before numbers do, and no column goes. A column whose name ends
+    in ">" is of numbers; without any name there is no head. Cells that are strings are plain text.
+    """
+    table = Table(box=None, pad_edge=False, show_header=any(columns))
+    for column in columns:
+        number = column.endswith(">")
+        table.add_column(
+            column.rstrip(">"),
+            justify="right" if number else "left",
+            overflow="fold",
+            no_wrap=number,
+            min_width=None if number else _LEAST,
+        )
+    for row in rows:
+        table.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in row))
+    console = Console()
+    free = console.options.update(max_width=10_000)
+    needed = Measurement.get(console, free, table)
+    console.width = max(console.width, needed.minimum if console.is_terminal else needed.maximum)
+    console.print(table, soft_wrap=False, crop=False)
+
+
+def say(text: str, style: str = "", *, wrap: bool = False) -> None:
+    """Print plain text; lines are folded between words only if ``wrap``."""
+    Console(highlight=False, soft_wrap=not wrap).print(plain(text, style))
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Return text of a model or a benchmark as it is shown: no markup, no terminal escapes."""
+    return Text("".join(map(_visible, text)), style=style)
+
+
+def _visible(character: str) -> str:
+    """Return a character, or a picture of one that steers terminals or the direction of text."""
+    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf"):
+        return character
+    return chr(0x2400 + ord(character)) if character < " " else "\ufffd"
 
 
 def print_tasks(tasks: Sequence[Task]) -> None:
     """Print the benchmarks and their suites."""
-    print_table(
-        ("task", "benchmark", "problems>", "Hub dataset", "suites", "licence"),
-        (
-            (
-                task.name,
-                task.title,
-                "–" if task.count is None else f"{task.count:,}",
-                _origin(task),
-                ", ".join(task.suites),
-                task.licence,
-            )
-            for task in tasks
-        ),
-    )
-
-
-def _origin(task: Task) -> str:
-    if task.make is not None:
-        return "– (made here)"
-    return task.hub.repo if task.hub else "– (give --data)"
+    rows = []
+    for task in tasks:
+        count = "–" if task.count is None else f"{task.count:,}"
+        unhosted = "– (made here)" if task.make else "– (give --data)"
+        hub, suites = task.hub.repo if task.hub else unhosted, ", ".join(task.suites)
+        rows.append((task.name, task.title, count, hub, suites, task.licence))
+    print_table(("task", "benchmark", "problems>", "Hub dataset", "suites", "licence"), rows)
 
 
 def print_reports(reports: Sequence[Report]) -> None:
@@ -61,11 +94,8 @@ def print_reports(reports: Sequence[Report]) -> None:
         if report.findings:
             say(f"\n{report.task.title}")
         for finding in report.findings:
-            mark = "surprise" if finding.surprise else "known"
-            say(
-                f"  row {finding.row:>4}  {mark}  {finding.gold!r}: {finding.what}",
-                "red" if finding.surprise else "",
-            )
+            mark, style = ("surprise", "red") if finding.surprise else ("known", "")
+            say(f"  row {finding.row:>4}  {mark}  {finding.gold!r}: {finding.what}", style)
 
 
 def _report_row(report: Report) -> Sequence[Any]:
@@ -140,8 +170,6 @@ def print_results(results: Mapping[str, Any]) -> None:
 
 
 def _result_rows(results: Mapping[str, Any]) -> Iterator[Sequence[str]]:
-    from fsdpo_bench.report.plots import points
-
     for task in results["tasks"].values():
         title = task["title"]
         for name, share in task["decoders"].items():
@@ -208,16 +236,12 @@ def print_prm(measured: Measured) -> None:
         for name, value in _dataset_rows(measured.dataset):
             say(f"{name:<36}{value}")
         curves = measured.dataset["best_of"]
-        print_table(
-            ("best-of-N by", *(f"N={size}>" for size in curves["pass"])),
-            (
-                (
-                    "a perfect judge" if how == "pass" else how,
-                    *(f"{100 * value:.1f}" for value in curve.values()),
-                )
-                for how, curve in curves.items()
-            ),
+        names = {"pass": "a perfect judge"}
+        rows = (
+            (names.get(how, how), *(f"{100 * value:.1f}" for value in curve.values()))
+            for how, curve in curves.items()
         )
+        print_table(("best-of-N by", *(f"N={size}>" for size in curves["pass"])), rows)
     for file, found in measured.first_errors.items():
         say(f"\n{file}")
         for name, value in found.rows():
@@ -243,17 +267,12 @@ def _interval(value: float | None, interval: tuple[float, float] | None) -> str:
 
 def print_recipes(recipes: Sequence[Recipe]) -> None:
     """Print what recipes there are."""
-    columns = ("recipe", "stages>", "GPU-hours>", "what it makes")
-    rows = (
-        (each.name, str(len(each.stages)), f"{each.gpu_hours:,.0f}", each.title) for each in recipes
-    )
-    print_table(columns, rows)
+    rows = ((r.name, str(len(r.stages)), f"{r.gpu_hours:,.0f}", r.title) for r in recipes)
+    print_table(("recipe", "stages>", "GPU-hours>", "what it makes"), rows)
 
 
 def print_plan(recipe: Recipe, stages: Sequence[Stage]) -> None:
     """Print what the stages do and cost, then their commands."""
-    from fsdpo_bench.recipes.recipe import ASSUMPTIONS, estimate
-
     say(f"{recipe.title}\n{recipe.about}\n")
     rows, total = [], 0.0
     for stage in stages:
@@ -294,16 +313,12 @@ def matching(wanted: InspectOptions) -> Iterator[dict[str, Any]]:
 
 
 def _passes(record: Mapping[str, Any], wanted: InspectOptions, decoder: str) -> bool:
-    metadata, decided = record["metadata"], record["decoded"].get(decoder)
-    if decided is None:
+    decided = record["decoded"].get(decoder)
+    if decided is None or not record["problem_id"].startswith(wanted.problem or ""):
         return False
-    pairs = (
-        (wanted.outcome, decided["status"]),
-        (wanted.subject, metadata.get("subject")),
-        (wanted.level, metadata.get("level")),
-    )
-    named = record["problem_id"].startswith(wanted.problem or "")
-    return named and all(want is None or want == found for want, found in pairs)
+    found = {**record["metadata"], "outcome": decided["status"]}
+    asked = {name: getattr(wanted, name) for name in ("outcome", "subject", "level")}
+    return all(each is None or each == found.get(name) for name, each in asked.items())
 
 
 def print_records(records: Iterator[dict[str, Any]], count: int, samples: int) -> None:
@@ -317,9 +332,6 @@ def print_records(records: Iterator[dict[str, Any]], count: int, samples: int) -
 
 
 def _print_record(record: Mapping[str, Any], samples: int) -> None:
-    from rich.console import Console
-    from rich.rule import Rule
-
     facets = ", ".join(f"{key} {value}" for key, value in record["metadata"].items())
     head = f"{record['task']} row {record['row']}  {record['problem_id']}"
     Console().print(Rule(plain(f"{head}  {facets}"), align="left"))

@@ -54,7 +54,6 @@ class Partial:
     Attributes:
         stuck: Whether it cannot go on: no room is left.
         reward: The r^(1:t); below every number if there is none.
-        rewards: All step rewards; None if the scorer could not read it.
     """
 
     text: str = ""
@@ -97,8 +96,7 @@ def beam_search(
     ``segmenter`` is the full name of the one that says what a step is; ``questions`` are those in
     the prompts, for scorers that ask in words of their own.
 
-    Returns:
-        For each prompt the solution found, with its step rewards, and what the search cost.
+    Of each prompt come the solution found, with its step rewards, and what the search cost.
     """
     rounds = _Rounds(sampler, scorer, sampling, segmenter, spec)
     asked = zip(prompts, questions or [None] * len(prompts), strict=True)

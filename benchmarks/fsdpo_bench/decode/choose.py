@@ -38,12 +38,9 @@ def answer_classes(
     class if they agree with the same of these answers, so their order decides nothing, and one that
     could be two things stands for neither.
 
-    Args:
-        answers: As extracted; None where there is none.
-        agree: :func:`agreements` of these answers and maybe more; worked out if None.
+    ``agree`` are :func:`agreements` of these answers and maybe more; they are worked out if None.
 
-    Returns:
-        For each answer the index of its class's first member; None where there is no answer.
+    An answer's class is the index of its first member; None where there is no answer.
     """
     agree = agreements(answers) if agree is None else agree
     given = {each for each in answers if each in agree}

@@ -27,7 +27,6 @@ class Plan:
     Attributes:
         ks: Numbers of samples to decide among; one set of samples serves all.
         aggregate: How step rewards become one number for ``weighted`` and ``bon``.
-        beams: The beam searches to run; none without ``sbs``.
     """
 
     decoders: tuple[str, ...] = ("greedy",)

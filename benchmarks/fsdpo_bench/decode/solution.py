@@ -21,8 +21,6 @@ class Solution:
     """One solution of one problem.
 
     Attributes:
-        steps: The steps that tile it.
-        finish_reason: ``stop`` if it is finished, ``length`` if it was cut off.
         seconds: Its share of the sampler's time.
         rewards: One reward per step; None where no scorer was asked, or it could not read it.
         scoring_seconds: Its share of the scorer's time.

@@ -25,12 +25,7 @@ _CANDIDATES = 200
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A solution whose first wrong step is known.
-
-    Attributes:
-        steps: The steps, without separators.
-        first_error: Index of the first wrong step, or ``NO_ERROR``.
-    """
+    """A solution whose first wrong step is known."""
 
     key: str
     problem: str

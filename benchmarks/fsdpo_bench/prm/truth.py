@@ -51,7 +51,6 @@ class StepTruth:
         auc: Chance that a step before (or of a solution without a wrong step) is above one after.
         margin: Mean reward before less mean reward from it on, within a solution: mean over
             problems.
-        ci95: 95 % interval of the margin, over problems.
         problems: Problems with a solution that goes wrong after a right step.
     """
 

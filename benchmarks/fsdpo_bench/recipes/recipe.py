@@ -38,7 +38,6 @@ class Work:
         kind: ``generate`` writes the completions, ``score`` reads prompt and completion once,
             ``train`` learns from both, ``pairs`` does so with a reference model, its prompts
             counted once; ``none`` needs no GPU.
-        sequences: Completions.
         prompts: Different prompts, for ``pairs``.
         parameters: Billions of parameters of the model.
     """
@@ -85,7 +84,6 @@ class Recipe:
     """A row of the paper's tables as commands.
 
     Attributes:
-        about: What to know before starting.
         backbone: The row's model as the paper's tables have it; empty for none.
     """
 

@@ -28,11 +28,9 @@ class Recorded:
     """One response, its gold, and what its publisher says of it.
 
     Attributes:
-        correct: The publisher's verdict; None if there is none.
         series: Which model or sample of the row it is; empty where there is one.
         model: Which of the models in the file it is from; empty where there is one.
         reward: What a reward model gave it, in [0, 1]; None if there is none.
-        row: Line of the file, from 1.
         finish_reason: ``length`` where the row says that the response was cut off.
     """
 
@@ -52,7 +50,6 @@ class OutputForm:
     """One way to write responses down.
 
     Attributes:
-        says: Whose form it is.
         repeats: Whether a document may have several rows, each with the same responses.
     """
 
@@ -222,11 +219,9 @@ class Series:
 
     Attributes:
         name: As the file has it; empty where there is one series.
-        outcomes: Responses by status.
         marked: Correct responses that mark their answer: the score without the lenient rules.
         exact: Correct responses without any tolerance.
         theirs: Responses its publisher calls correct; None where the file has no verdicts.
-        disputed: Responses the two verdicts differ on.
     """
 
     name: str

@@ -7,6 +7,7 @@ for first (the solutions that decoders chose), and says what it leaves out.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ class Browsable:
     Attributes:
         problems: Each as the page's script reads it.
         explanations: Why, in words, by status and rule.
-        solutions_left_out: Solutions of the shown problems that there was no room for.
     """
 
     problems: list[dict[str, Any]] = field(default_factory=list)
@@ -54,12 +54,13 @@ def browsable(records: Iterable[Record], total: int, budget: int = BUDGET) -> Br
     stride = max(1, -(-total * LEAST // budget))
     room = budget // max(1, -(-total // stride))
     shown = Browsable(of=total)
-    for index, record in enumerate(records):
-        if index % stride == 0:
-            problem, left_out = _problem(record, room)
-            shown.problems.append(problem)
-            shown.solutions_left_out += left_out
-            _explain(shown.explanations, problem)
+    for record in islice(records, 0, None, stride):
+        problem, left_out = _problem(record, room)
+        shown.problems.append(problem)
+        shown.solutions_left_out += left_out
+        for each in (*problem["decoded"].values(), *problem["solutions"]):
+            told = (each["status"], each["rule"])
+            shown.explanations.setdefault(" ".join(told), explain(*told))
     return shown
 
 
@@ -150,13 +151,6 @@ def _size(value: Any) -> int:
     return len(json.dumps(value))
 
 
-def _explain(explanations: dict[str, str], problem: Mapping[str, Any]) -> None:
-    for each in (*problem["decoded"].values(), *problem["solutions"]):
-        key = f"{each['status']} {each['rule']}"
-        if key not in explanations:
-            explanations[key] = explain(each["status"], each["rule"])
-
-
 def explain(status: str, rule: str) -> str:
     """Explain a verdict by its status and rule, e.g. ``correct`` and ``boxed/number``."""
     extraction, _, comparison = rule.partition("/")
@@ -165,8 +159,6 @@ def explain(status: str, rule: str) -> str:
     if status == "no_answer":
         return "No answer was found in the response."
     how = _WORDS["extracted"].get(extraction, f"by the rule “{extraction}”")
-    compared = _WORDS["compared"].get(
-        comparison, f"by the rule “{comparison}”" if comparison else ""
-    )
+    compared = _WORDS["compared"].get(comparison, comparison and f"by the rule “{comparison}”")
     told = f", compared with the gold {compared}" if compared else ""
     return f"The answer was read {how}{told}. {_WORDS['status'].get(status, status)}"

@@ -50,9 +50,8 @@ class Drawing:
 
     def path(self, points: list[tuple[float, float]], style: str) -> None:
         """Join points by straight lines."""
-        self._add(
-            "polyline", style, points=" ".join(f"{_number(x)},{_number(y)}" for x, y in points)
-        )
+        places = " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
+        self._add("polyline", style, points=places)
 
     def render(self) -> str:
         """Return the SVG element."""
@@ -171,8 +170,8 @@ def cost_plot(task: Results) -> str:
     bounds = [bound for share in decoders.values() for bound in share["ci95"]]
     x = Axis(min(spent.values()) / 1.4, max(spent.values()) * 2.2, 46, 350, log=True)
     y = Axis(100 * max(0, min(bounds) - 0.02), 100 * min(1, max(bounds) + 0.02), 196, 26)
-    drawing = _panel(f"{task['title']}: accuracy against tokens per problem")
-    _frame(drawing, x, y, "tokens per problem", f"{task['title']}, accuracy in %")
+    title = f"{task['title']}: accuracy against tokens per problem"
+    drawing = _panel(title, x, y, "tokens per problem", f"{task['title']}, accuracy in %")
     heights = {name: y(100 * share["accuracy"]) for name, share in decoders.items()}
     # Decoders of one budget stand side by side; their names, one below the other.
     places = {name: x(spent[name]) for name in spent}
@@ -205,14 +204,11 @@ def _apart(
     return placed
 
 
-def _panel(title: str) -> Drawing:
-    return Drawing(360, 236, title)
-
-
-def _frame(
-    drawing: Drawing, x: Axis, y: Axis, below: str, above: str, labels: Mapping[float, str] = {}
-) -> None:
+def _panel(
+    title: str, x: Axis, y: Axis, below: str, above: str, labels: Mapping[float, str] = {}
+) -> Drawing:
     """Draw grid and axes; ``labels`` stand below the axis in place of its round values."""
+    drawing = Drawing(360, 236, title)
     for value in y.ticks():
         drawing.line(x.start, y(value), x.end, y(value), "grid")
         drawing.text(x.start - 6, y(value) + 4, f"{value:g}", "small", "end")
@@ -221,13 +217,14 @@ def _frame(
     drawing.line(x.start, y.start, x.end, y.start, "axis")
     drawing.text((x.start + x.end) / 2, y.start + 33, below, "small", "middle")
     drawing.text(x.start - 40, y.end - 12, above, "label")
+    return drawing
 
 
 def calibration_plot(rewards: Results) -> str:
     """Draw how often solutions are correct against the reward of their steps."""
-    drawing = _panel("Calibration of the step rewards")
     x, y = Axis(0, 1, 46, 350), Axis(0, 1, 196, 26)
-    _frame(drawing, x, y, "step reward", "Share of correct solutions")
+    title, above = "Calibration of the step rewards", "Share of correct solutions"
+    drawing = _panel(title, x, y, "step reward", above)
     drawing.path([(x(0), y(0)), (x(1), y(1))], "ideal")
     bins = rewards["calibration"]["bins"]
     most = max(each["steps"] for each in bins)
@@ -247,9 +244,10 @@ def distribution_plot(rewards: Results) -> str:
     totals = {kind: max(1, sum(shown[kind])) for kind in _KINDS}
     shares = {kind: [n / totals[kind] for n in shown[kind]] for kind in totals}
     top = max(max(values) for values in shares.values()) or 1
-    drawing = _panel("Rewards of correct and of wrong solutions")
     x, y = Axis(0, 1, 46, 350), Axis(0, 100 * top, 196, 26)
-    _frame(drawing, x, y, f"{shown['aggregate']} of the step rewards", "% of the solutions")
+    title = "Rewards of correct and of wrong solutions"
+    below = f"{shown['aggregate']} of the step rewards"
+    drawing = _panel(title, x, y, below, "% of the solutions")
     width = (x(1) - x(0)) / len(shown["correct"])
     for offset, (kind, style) in enumerate(_KINDS.items()):
         for index, part in enumerate(shares[kind]):
@@ -268,9 +266,8 @@ def step_plot(rewards: Results) -> str:
     labels = {float(number): str(number) for number in range(1, last + 1)}
     if last == len(steps["correct"]):
         labels[last] += "+"
-    drawing = _panel("Mean reward by step")
     x, y = Axis(0.5, max(2, last) + 0.5, 46, 350), Axis(0, 1, 196, 26)
-    _frame(drawing, x, y, "number of the step", "Mean reward", labels)
+    drawing = _panel("Mean reward by step", x, y, "number of the step", "Mean reward", labels)
     for kind, style in _KINDS.items():
         known = [(i, each) for i, each in enumerate(steps[kind], start=1) if each]
         drawing.path([(x(i), y(each["reward"])) for i, each in known], f"curve {style}")

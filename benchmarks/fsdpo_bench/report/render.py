@@ -46,10 +46,8 @@ def render_html(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
     )
     environment.filters.update(points=points, colour=colour, amount=amount)
-    page, style, script = (
-        (_TEMPLATES / f"report.{kind}").read_text(encoding="utf-8")
-        for kind in ("html", "css", "js")
-    )
+    files = (_TEMPLATES / f"report.{kind}" for kind in ("html", "css", "js"))
+    page, style, script = (file.read_text(encoding="utf-8") for file in files)
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # Inside a ``<script>`` no ``<`` may end it.
     data = {"problems": shown.problems, "explanations": shown.explanations}
@@ -105,14 +103,10 @@ def published_rows(results: Results) -> list[dict[str, Any]]:
         for each in published_for(task):
             if each.table != "prm" and each.method:
                 cells.setdefault(each.label, {})[task] = each.value
-    rows = [
-        {
-            "label": label,
-            "own": is_backbone(label.partition(" + ")[0], results["run"]["model"]["name"]),
-            "values": values,
-        }
-        for label, values in cells.items()
-    ]
+    rows = []
+    for label, values in cells.items():
+        own = is_backbone(label.partition(" + ")[0], results["run"]["model"]["name"])
+        rows.append({"label": label, "own": own, "values": values})
     return sorted(rows, key=lambda row: not row["own"])
 
 
@@ -133,8 +127,7 @@ def write_report(
 ) -> dict[str, Any]:
     """Write ``results.json`` and the card, ``README.md``, then ``report.md`` and ``report.html``.
 
-    Returns:
-        The content of ``results.json``.
+    Returned is the content of ``results.json``.
 
     Raises:
         InputError: if it holds no records.

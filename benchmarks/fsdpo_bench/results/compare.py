@@ -40,12 +40,9 @@ class Delta:
 
     Attributes:
         n: Problems that count in both.
-        correct_a: Solved by the first.
-        only_a: Solved by the first alone.
         difference: Accuracy of the second less that of the first.
         ci95: Its 95 % score interval, over problems or clusters of them.
         p: Exact McNemar, by sign patterns of clusters where problems share a base problem.
-        clusters: Independent clusters of problems; None if the problems are independent.
     """
 
     task: str
@@ -130,16 +127,14 @@ def _problems(run: Path) -> dict[str, dict[tuple[str, int], Facts]]:
 
 def _differences(configs: tuple[Mapping[str, Any], Mapping[str, Any]]) -> list[str]:
     """Name what differs besides the models and makes numbers hard to compare."""
+    first, second = ((each["grader"], each["template"]) for each in configs)
     notes = []
-    for key, what in (("grader", "graders"), ("template", "prompt templates")):
-        first, second = (config.get(key) for config in configs)
-        if first != second:
-            notes.append(f"the {what} differ: {_name(first)} and {_name(second)}")
+    if first[0] != second[0]:
+        notes.append(f"the graders differ: {first[0]} and {second[0]}")
+    if first[1] != second[1]:
+        names = f"{first[1]['name']} and {second[1]['name']}"
+        notes.append(f"the prompt templates differ: {names}")
     return notes
-
-
-def _name(value: Any) -> str:
-    return str(value["name"]) if isinstance(value, Mapping) else str(value)
 
 
 def _paired(
@@ -188,38 +183,20 @@ def _delta(task: str, pairs: Pairs, one: str, other: str) -> tuple[Delta, list[C
     counted = [each for each in answers if None not in (each[1].correct, each[2].correct)]
     if not counted:
         raise InputError(f"{task}: no problem counts in both runs; their golds are unreadable.")
-    gains = [int(bool(b.correct)) - int(bool(a.correct)) for _, a, b in counted]
+    verdicts = [(bool(a.correct), bool(b.correct)) for _, a, b in counted]
+    gains = [b - a for a, b in verdicts]
     clusters = clusters_of(facts for facts, _, _ in counted)
     only_a, only_b = gains.count(-1), gains.count(1)
     if clusters is None:
         p = mcnemar(only_a, only_b)
     else:
         p = clustered_mcnemar([int(total) for total, _ in cluster_sums(gains, clusters).values()])
-    changed = [
-        Changed(
-            facts.task,
-            facts.key[0],
-            facts.question,
-            facts.gold,
-            a.answer,
-            b.answer,
-            "a" if gain < 0 else "b",
-        )
-        for (facts, a, b), gain in zip(counted, gains, strict=True)
-        if gain
-    ]
-    delta = Delta(
-        task,
-        one,
-        other,
-        len(counted),
-        sum(bool(a.correct) for _, a, _ in counted),
-        sum(bool(b.correct) for _, _, b in counted),
-        only_a,
-        only_b,
-        sum(gains) / len(gains),
-        paired_interval(gains, clusters),
-        p,
-        None if clusters is None else len(set(clusters)),
-    )
-    return delta, changed
+    changed = []
+    for (facts, a, b), gain in zip(counted, gains, strict=True):
+        if gain:
+            asked, better = (facts.key[0], facts.question, facts.gold), "a" if gain < 0 else "b"
+            changed.append(Changed(facts.task, *asked, a.answer, b.answer, better))
+    n, of_clusters = len(counted), None if clusters is None else len(set(clusters))
+    right_a, right_b = (sum(each) for each in zip(*verdicts, strict=True))
+    told = (sum(gains) / n, paired_interval(gains, clusters), p, of_clusters)
+    return Delta(task, one, other, n, right_a, right_b, only_a, only_b, *told), changed

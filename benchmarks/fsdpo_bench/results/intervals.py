@@ -54,9 +54,8 @@ def cluster_sums(
 ) -> Mapping[Hashable, tuple[float, int]]:
     """Return (sum, count) of the values by cluster; each value is its own where there are none."""
     sums: dict[Hashable, tuple[float, int]] = defaultdict(lambda: (0.0, 0))
-    for cluster, value in zip(
-        range(len(values)) if clusters is None else clusters, values, strict=True
-    ):
+    names = range(len(values)) if clusters is None else clusters
+    for cluster, value in zip(names, values, strict=True):
         total, count = sums[cluster]
         sums[cluster] = (total + value, count + 1)
     return sums
@@ -104,8 +103,7 @@ def clustered_mcnemar(differences: Sequence[int]) -> float:
     p-value is the share of all sign patterns whose sum is at least as far from zero; for clusters
     of one problem that is McNemar's exact test.
 
-    Args:
-        differences: For each cluster, problems solved by the second system less by the first.
+    ``differences`` are, for each cluster, problems solved by the second system less by the first.
     """
     ways: Counter[int] = Counter({0: 1})
     for each in filter(None, differences):

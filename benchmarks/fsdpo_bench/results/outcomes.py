@@ -23,7 +23,6 @@ class Decoded:
     Attributes:
         status: The grader's; ``timed_out`` counts as wrong, ``gold_unparsed`` does not count.
         correct: Whether it counts as correct; None if the problem does not count.
-        answer: As extracted; None if there is none.
     """
 
     status: str
@@ -41,9 +40,7 @@ class Facts:
         key: Id of the problem and how often it came before in this benchmark: one question of
             ASDiv is there twice.
         cluster: The base problem it shares with others, if it does.
-        groups: Its subject and level, where the benchmark has them.
         samples: Graded samples; 0 if the gold cannot be read.
-        right: How many of them are correct.
     """
 
     task: str
@@ -98,17 +95,9 @@ def _facts(record: Record, key: tuple[str, int]) -> Facts:
             cost["tokens"] = UNKNOWN
         strict = each.get("strict", correct)
         decoded[name] = Decoded(each["status"], correct, strict, each["answer"], cost)
-    return Facts(
-        record["task"],
-        key,
-        record["question"],
-        record["gold"],
-        metadata.get("cluster"),
-        groups_of(metadata),
-        decoded,
-        len(graded),
-        sum(graded),
-    )
+    asked = (record["task"], key, record["question"], record["gold"])
+    groups = (metadata.get("cluster"), groups_of(metadata))
+    return Facts(*asked, *groups, decoded, len(graded), sum(graded))
 
 
 def clusters_of(facts: Iterable[Facts]) -> list[str] | None:

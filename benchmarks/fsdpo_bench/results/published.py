@@ -22,7 +22,6 @@ class Published:
             other people's models.
         task: As ``fsdpo-bench list`` has it, or ``average``.
         decode: ``greedy``, ``sc@8`` or ``bon@8:min``.
-        value: Accuracy in percent.
         delta: The change against the backbone as printed; empty where the table has none. One of
             them is a slip: 20.0 after 53.9 is printed as -23.9.
     """

@@ -16,7 +16,7 @@ from fsdpo_bench.results.outcomes import (
     total,
 )
 from fsdpo_bench.tasks.table import suites
-from fsdpo_data.core.statistics import Ranking, ranking_auc
+from fsdpo_data.core.statistics import ranking_auc
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
 #: Version of the form of ``results.json``; raised when a field changes its meaning.
@@ -55,9 +55,7 @@ def _task(facts: Sequence[Facts], described: Mapping[str, Any]) -> dict[str, Any
         "groups": {group: _group(facts, group) for group in facts[0].groups},
         **_sampling(facts),
         "maj_at_k": {
-            name.removeprefix("sc@"): as_dict(decoder_share(facts, name))
-            for name in names
-            if name.startswith("sc@")
+            name[3:]: as_dict(decoder_share(facts, name)) for name in names if name[:3] == "sc@"
         },
     }
 
@@ -99,10 +97,8 @@ def _group(facts: Sequence[Facts], group: str) -> dict[str, Any]:
     # Levels are numbers: 2 comes before 10.
     labels = sorted(members, key=lambda label: (label.isdecimal() and len(label), label))
     return {
-        label: {
-            name: as_dict(decoder_share(members[label], name)) for name in members[label][0].decoded
-        }
-        for label in labels
+        label: {name: as_dict(decoder_share(some, name)) for name in some[0].decoded}
+        for label, some in ((label, members[label]) for label in labels)
     }
 
 
@@ -112,16 +108,15 @@ def _sampling(facts: Sequence[Facts]) -> dict[str, Any]:
     if not sampled:
         return {"avg_at_k": {}, "pass_at_k": {}}
     most, clusters = min(each.samples for each in sampled), clusters_of(sampled)
-    means = share([each.right / each.samples for each in sampled], clusters, trials=most)
+
+    def mean(values: Sequence[float]) -> dict[str, Any]:
+        return as_dict(share(values, clusters, trials=most))
+
     sizes = sorted({size for size in PASS_SIZES if size <= most} | {most})
+    passed = {k: [pass_at_k(f.samples, f.right, k) for f in sampled] for k in sizes}
     return {
-        "avg_at_k": {str(most): as_dict(means)},
-        "pass_at_k": {
-            str(k): as_dict(
-                share([pass_at_k(f.samples, f.right, k) for f in sampled], clusters, trials=most)
-            )
-            for k in sizes
-        },
+        "avg_at_k": {str(most): mean([each.right / each.samples for each in sampled])},
+        "pass_at_k": {str(k): mean(values) for k, values in passed.items()},
     }
 
 
@@ -131,16 +126,14 @@ def _suites(facts: Mapping[str, Sequence[Facts]]) -> dict[str, Any]:
     whole = {name: tasks for name, tasks in several.items() if set(tasks) <= set(facts)}
     if len(facts) > 1 and all(set(tasks) != set(facts) for tasks in whole.values()):
         whole["this run"] = tuple(facts)
-    return {
-        name: {
-            "tasks": list(tasks),
-            "decoders": {
-                decoder: as_dict(macro([decoder_share(facts[task], decoder) for task in tasks]))
-                for decoder in facts[tasks[0]][0].decoded
-            },
+    found = {}
+    for name, tasks in whole.items():
+        means = {
+            decoder: as_dict(macro([decoder_share(facts[task], decoder) for task in tasks]))
+            for decoder in facts[tasks[0]][0].decoded
         }
-        for name, tasks in whole.items()
-    }
+        found[name] = {"tasks": list(tasks), "decoders": means}
+    return found
 
 
 def _total_cost(tasks: Mapping[str, Any]) -> dict[str, dict[str, Amount]]:
@@ -202,15 +195,22 @@ class RewardTally:
         """Return what was counted; None if there were no rewards."""
         if not self._right:
             return None
+        counts = {True: [0] * BINS, False: [0] * BINS}
+        for score, right in zip(self._scores[SHOWN], self._right, strict=True):
+            counts[right][bin_of(score)] += 1
+        ranked = (
+            (how, ranking_auc(self._problem, scores, self._right))
+            for how, scores in self._scores.items()
+        )
         return {
             "solutions": len(self._right),
             "correct": sum(self._right),
             "calibration": self._calibration(),
-            "distribution": self._distribution(),
+            "distribution": {"aggregate": SHOWN, "correct": counts[True], "wrong": counts[False]},
             "by_step": {"correct": self._by_step(True), "wrong": self._by_step(False)},
             "ranking_auc": {
-                how: _ranking(ranking_auc(self._problem, scores, self._right))
-                for how, scores in self._scores.items()
+                how: asdict(found) | {"ci95": found.ci95 and list(found.ci95)}
+                for how, found in ranked
             },
         }
 
@@ -225,12 +225,6 @@ class RewardTally:
         gaps = sum(each["steps"] * abs(each["reward"] - each["correct"]) for each in bins)
         return {"bins": bins, "expected_error": round(gaps / steps, 6)}
 
-    def _distribution(self) -> dict[str, Any]:
-        counts = {True: [0] * BINS, False: [0] * BINS}
-        for score, right in zip(self._scores[SHOWN], self._right, strict=True):
-            counts[right][bin_of(score)] += 1
-        return {"aggregate": SHOWN, "correct": counts[True], "wrong": counts[False]}
-
     def _by_step(self, right: bool) -> list[dict[str, float] | None]:
         found = (self._steps.get((number, right)) for number in range(STEPS))
         return [
@@ -239,18 +233,15 @@ class RewardTally:
         ]
 
 
-def _ranking(found: Ranking) -> dict[str, Any]:
-    return {**asdict(found), "ci95": None if found.ci95 is None else list(found.ci95)}
-
-
 def _bin(index: int, steps: Sequence[tuple[bool, int, float]]) -> dict[str, Any]:
     found = share([right for right, _, _ in steps], [problem for _, problem, _ in steps])
+    told = as_dict(found)
     return {
         "from": index / BINS,
         "to": (index + 1) / BINS,
         "steps": found.n,
         "problems": found.clusters,
         "reward": round(sum(reward for _, _, reward in steps) / found.n, 6),
-        "correct": round(found.value or 0, 6),
-        "ci95": None if found.ci95 is None else [round(bound, 6) for bound in found.ci95],
+        "correct": told["accuracy"],
+        "ci95": told["ci95"],
     }

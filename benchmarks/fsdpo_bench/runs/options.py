@@ -81,9 +81,8 @@ class RunOptions(ReplayOptions):
     def plan(self, metrics: Sequence[str] = ()) -> Plan:
         """Return what is to be decoded of every problem.
 
-        Args:
-            metrics: What the benchmarks are reported by, where the options do not say: ``avg@8``
-                wants eight samples.
+        ``metrics`` are what the benchmarks are reported by, where the options do not say: ``avg@8``
+        wants eight samples.
 
         Raises:
             InputError: for a name or a number that cannot be.

@@ -41,9 +41,7 @@ class RunSpec:
 
     Attributes:
         sampling: How it samples; ``n`` is ``max(1, plan.samples)``.
-        engine: What runs it, and in which precision.
         segmenter: What a step is; full name.
-        plan: What is decoded.
         prm: The process reward model with what runs it; None without one.
         unknown: Of a replay, the fields of ``sampling`` that nobody has stated.
     """

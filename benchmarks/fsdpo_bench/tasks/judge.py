@@ -23,7 +23,6 @@ class Judged:
 
     Attributes:
         verdict: The verdict that counts: the tolerant one where the benchmark is tolerant.
-        strict: The verdict without any tolerance.
     """
 
     verdict: Verdict

@@ -25,7 +25,6 @@ class Loaded:
     Attributes:
         problems: In the order of the source. ASDiv asks one question twice, so ids can repeat.
         ids: Their ids with the golds as the source has them: the keys of ``Task.notes``.
-        digest: ``problems_digest`` of these ids.
         warnings: What a reader of the results should know.
     """
 

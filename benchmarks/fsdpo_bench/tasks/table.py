@@ -51,16 +51,12 @@ class Task:
         digest: ``problems_digest`` of these problems, golds as the source has them; empty if not
             known.
         form: The ways its rows are written, tried in this order.
-        licence: Of its problems, as their publisher says.
         data: Its own file of rows; None where a directory or the Hub has them.
         files: Its files in a data directory that have other names than its own.
         hub: Its dataset on the Hub; None if no repository there is known to hold these rows.
         row: Brings a row to what the forms read; None says that it is no part of the benchmark.
-        make: Makes the problems, where they are not read from anywhere.
         drop: Texts that copies have inside the question and that are none of it.
-        hint: What every question ends on, e.g. how the answer has to look.
         missing_golds: Problems without a gold; they are never counted.
-        notes: What is known better of single golds, by problem id.
         defects: What else is known to be odd in public copies.
         tolerance: Relative error that a numeric answer may have, beside what the digits of a gold
             leave open; 0 for golds that are rounded. Both numbers are reported, the tolerant one
