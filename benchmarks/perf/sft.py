@@ -8,15 +8,12 @@ tokens. "all logits" is the model's own loss, on a [tokens × vocabulary] tensor
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
-from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from types import SimpleNamespace
 from typing import Any
+
+from step_dpo import alone, timed
 
 SHAPE = {
     "vocab_size": 49152,
@@ -32,12 +29,10 @@ WAYS = ("ours", "all logits")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--prompt", type=int, default=128, help="tokens of a prompt")
-    parser.add_argument("--completion", type=int, default=256, help="tokens of a completion")
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--layers", type=int, default=30)
+    tokens = {"prompt": 128, "completion": 256}
+    for name, default in {**tokens, "batch": 8, "layers": 30, "threads": 2}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--steps", type=int, default=2, help="steps timed, after one that is not")
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
     parser.add_argument("--ways", nargs="*", default=WAYS, choices=WAYS)
     parser.add_argument("--run", help=argparse.SUPPRESS)
@@ -47,24 +42,16 @@ def main() -> None:
         return
     print(f"{'way':<12} {'rows/s':>7} {'peak':>9}  loss")
     for way in options.ways:
-        own = [sys.executable, __file__, *sys.argv[1:], "--run", way]
-        env = {**os.environ, "OMP_NUM_THREADS": str(options.threads), "OMP_WAIT_POLICY": "PASSIVE"}
-        ran = subprocess.run(own, env=env, capture_output=True, text=True)
-        if ran.returncode:
-            sys.exit(f"{way} failed:\n{ran.stderr[-3000:]}")
-        found = json.loads(ran.stdout.splitlines()[-1])
-        print(
-            f"{way:<12} {options.batch / found['seconds']:7.2f} {found['mb']:6.0f} MB"
-            f"  {found['loss']:.4f}",
-            flush=True,
-        )
+        found = alone(way, options.threads)
+        rate = options.batch / found["seconds"]
+        told = f"{way:<12} {rate:7.2f} {found['mb']:6.0f} MB  {found['loss']:.4f}"
+        print(told, flush=True)
 
 
 def measured(options: argparse.Namespace) -> dict[str, float]:
     """Train one way, in a process of its own; return seconds of a step, peak in MB, the loss."""
     import torch
     import transformers
-    from step_dpo import peak, watch
 
     from fsdpo_train.config import SftConfig
     from fsdpo_train.sft import train as sft
@@ -100,12 +87,7 @@ def measured(options: argparse.Namespace) -> dict[str, float]:
         if options.run == "all logits":
             trainer.model.forward = forward
             trainer.compute_loss = lambda model, inputs, **_: model(**inputs).loss
-        clock = watch(trainer)
-        with peak() as highest:
-            trainer.train()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    seconds = median(after - before for before, after in pairwise(clock))
-    return {"seconds": seconds, "mb": highest[0] / 2**20, "loss": losses[-1]}
+        return timed(trainer)
 
 
 if __name__ == "__main__":

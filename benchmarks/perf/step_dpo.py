@@ -72,15 +72,15 @@ def main() -> None:
         make_model(Path(folder) / "policy", options)
         make_pairs(Path(folder) / "pairs.jsonl")
         # Freed memory stays with a process, so the reference is computed in one of its own.
-        alone(REFERENCE, folder, options)
-        report((way, alone(way, folder, options)) for way in options.ways)
+        alone(REFERENCE, options.threads, "--folder", folder)
+        ways = ((way, alone(way, options.threads, "--folder", folder)) for way in options.ways)
+        report(ways)
 
 
-def alone(way: str, folder: str, options: argparse.Namespace) -> dict[str, float]:
-    """Measure one way in a process of its own, so that no other has touched the peak."""
-    own = [sys.executable, __file__, *sys.argv[1:], "--run", way, "--folder", folder]
-    threads = str(options.threads)
-    env = {**os.environ, "OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "PASSIVE"}
+def alone(way: str, threads: int, *more: str) -> dict[str, float]:
+    """Run this script for one way in a process of its own, whose peak no other has touched."""
+    own = [sys.executable, *sys.argv, "--run", way, *more]
+    env = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
     ran = subprocess.run(own, env=env, capture_output=True, text=True)
     if ran.returncode:
         sys.exit(f"{way} failed:\n{ran.stderr[-3000:]}")
@@ -94,17 +94,13 @@ def measured(options: argparse.Namespace) -> dict[str, float]:
     trainer = make(options)
     if options.run == REFERENCE:
         return {}
-    clock = watch(trainer)
-    start = resident()
-    with peak() as highest:
-        trainer.train()
-    loss = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry][-1]
-    taken = statistics.median(after - before for before, after in pairwise(clock))
-    return {"seconds": taken, "mb": (highest[0] - start) / 2**20, "loss": loss}
+    start = resident() / 2**20
+    found = timed(trainer)
+    return {**found, "mb": found["mb"] - start}
 
 
-def watch(trainer: Any) -> list[float]:
-    """Return a list that gets the time at the end of every step."""
+def timed(trainer: Any) -> dict[str, float]:
+    """Train; return seconds and the loss of a step, and the peak of memory in MB."""
     from transformers import TrainerCallback
 
     clock: list[float] = []
@@ -114,7 +110,11 @@ def watch(trainer: Any) -> list[float]:
             clock.append(time.perf_counter())
 
     trainer.add_callback(Clock())
-    return clock
+    with peak() as highest:
+        trainer.train()
+    loss = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry][-1]
+    seconds = statistics.median(after - before for before, after in pairwise(clock))
+    return {"seconds": seconds, "mb": highest[0] / 2**20, "loss": loss}
 
 
 def resident() -> int:

@@ -1,11 +1,10 @@
 """Accuracies of policies on the same problems, intervals of what separates them, and the tables."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import polars as pl
@@ -30,7 +29,7 @@ class Measured:
     greedy: np.ndarray | None = None
 
     @classmethod
-    def read(cls, sampled: Path, greedy: Path | None = None) -> Measured:
+    def read(cls, sampled: Path, greedy: Path | None = None) -> Self:
         """Read the datasets that a policy's samples and greedy solutions were sealed in."""
         return cls(_shares(sampled), None if greedy is None else _shares(greedy))
 

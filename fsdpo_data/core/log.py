@@ -4,15 +4,13 @@ Lines are appended whole and known by what they hold, never by position. A line 
 is owed again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -38,7 +36,7 @@ class LineFile:
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, path: Path, key: Callable[[dict[str, Any]], str | None]) -> Iterator[LineFile]:
+    def open(cls, path: Path, key: Callable[[dict[str, Any]], str | None]) -> Iterator[Self]:
         """Open a file for appending; made if missing, a torn end cut off.
 
         ``key`` names a line: None, or a missing or unfit field, for one that is owed again.

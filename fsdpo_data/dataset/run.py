@@ -6,13 +6,11 @@ started under another config is refused. ``manifest.json`` is written last of al
 existence means that the dataset is complete ("sealed").
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fsdpo_data.core.errors import RunMismatch, StoreError
 from fsdpo_data.core.files import LOCK, held, write_atomic
@@ -39,7 +37,7 @@ class RunDir:
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[RunDir]:
+    def open(cls, path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[Self]:
         """Start a run in ``path``, or take up the one there; see :func:`claim`.
 
         A problem has ``config["sampling"]["n"]`` samples.

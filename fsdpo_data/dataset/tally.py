@@ -1,11 +1,9 @@
 """Counts over solutions; tallies of parts add up to that of the whole."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Self
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.core.nouns import FAILED, GRADED
@@ -39,7 +37,7 @@ class Tally:
     unique: int = 0
     accuracies: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: Self) -> None:
         """Add the counts of another shard."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))

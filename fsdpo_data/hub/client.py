@@ -1,7 +1,5 @@
 """The Hugging Face Hub, as far as it can fail: revisions become commits, errors become advice."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -10,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
@@ -42,7 +40,7 @@ class HubRepo:
     way_out: str = ""  #: What to do without the Hub; the usual way for its kind if empty.
 
     @classmethod
-    def parse(cls, text: str, kind: Literal["model", "dataset"]) -> HubRepo | None:
+    def parse(cls, text: str, kind: Literal["model", "dataset"]) -> Self | None:
         """Read ``org/name`` or ``org/name@revision``; None if ``text`` is neither."""
         name, _, revision = text.partition("@")
         return cls(name, kind, revision or None) if _REPO.fullmatch(name) else None

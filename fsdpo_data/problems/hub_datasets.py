@@ -1,11 +1,9 @@
 """Datasets on the Hub: their short names, what is known of them, and how they are fetched."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from fsdpo_data.core.errors import InputError, Unavailable, nearest
 from fsdpo_data.core.rows import Record
@@ -40,7 +38,7 @@ class HubSource:
     known: HubDataset  #: What to hold it against.
 
     @classmethod
-    def parse(cls, text: str, datasets: Mapping[str, HubDataset]) -> HubSource | None:
+    def parse(cls, text: str, datasets: Mapping[str, HubDataset]) -> Self | None:
         """Read ``name[@revision][:config]``; None if ``text`` is nothing of the kind."""
         before, _, config = text.partition(":")
         name, _, revision = before.partition("@")

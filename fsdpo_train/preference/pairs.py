@@ -1,12 +1,11 @@
 """Preference pairs read from where they were published, checked, and gathered by prompt."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
+from typing import Self
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_train.config import WITHOUT_REWARDS
@@ -28,11 +27,11 @@ class Solution:
     rewards: tuple[float, ...]
     end: bool = True
 
-    def cut(self, count: int) -> Solution:
+    def cut(self, count: int) -> Self:
         """Return the first ``count`` steps; all of them are the solution itself."""
         if count >= len(self.steps):
             return self
-        return Solution(self.steps[:count], self.rewards[:count], end=False)
+        return replace(self, steps=self.steps[:count], rewards=self.rewards[:count], end=False)
 
 
 @dataclass(slots=True)

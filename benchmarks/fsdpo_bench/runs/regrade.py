@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.decode.choose import Row, decided, verdict_row
+from fsdpo_bench.decode.choose import decided, verdict_row
 from fsdpo_bench.decode.plan import Plan
 from fsdpo_bench.runs.records import (
     open_records,
@@ -105,10 +105,18 @@ def _regraded(
     names: Sequence[str],
     workers: int | None,
 ) -> list[dict[str, Any]]:
-    solutions = [_solutions(record) for record in records]
+    # Samples, then what decoders made themselves.
+    solutions = [
+        [*each["samples"], *(each["decoded"][name]["solution"] for name in own_decoders(each))]
+        for each in records
+    ]
+    problems = [
+        Problem(each["question"], each["gold"], each["task"], "test", each["metadata"])
+        for each in records
+    ]
     groups = [
-        (_problem(record), [(row["text"], row["finish_reason"]) for row in found])
-        for record, found in zip(records, solutions, strict=True)
+        (problem, [(row["text"], row["finish_reason"]) for row in found])
+        for problem, found in zip(problems, solutions, strict=True)
     ]
     regraded = []
     judged = judge_groups(task, groups, workers)
@@ -124,14 +132,3 @@ def _regraded(
         made = {name: (row, record["cost"][name]) for name, row in zip(own, rows[n:], strict=True)}
         regraded.append(record | decided(plan, names, rows[:n], made))
     return regraded
-
-
-def _problem(record: Mapping[str, Any]) -> Problem:
-    metadata = record["metadata"]
-    return Problem(record["question"], record["gold"], record["task"], "test", metadata)
-
-
-def _solutions(record: Mapping[str, Any]) -> list[Row]:
-    """Return all texts of a record: its samples, then those that decoders made themselves."""
-    own = own_decoders(record)
-    return [*record["samples"], *(record["decoded"][name]["solution"] for name in own)]

@@ -190,7 +190,17 @@ class _Decoding:
             made = dict(zip(own, zip(graded[n:], costs, strict=True), strict=True))
             plan = self.spec.plan
             told = decided(plan, plan.names, graded[:n], made)
-            records.append(_head(part, row, prompts[place]) | told)
+            problem = part.problems[row]
+            asked = {
+                "task": part.task.name,
+                "row": row,
+                "problem_id": part.ids[row],
+                "question": problem.question,
+                "gold": problem.answer,
+                "metadata": part.task.facets(problem.metadata),
+                "prompt": prompts[place],
+            }
+            records.append(asked | told)
         return records
 
     def _samples(self, prompts: Sequence[str], questions: Sequence[str]) -> list[list[Solution]]:
@@ -218,17 +228,3 @@ class _Decoding:
                 prompts, *engines, spec.sampling, spec.segmenter, beam, self.finished, questions
             )
         return found
-
-
-def _head(part: Loaded, row: int, prompt: str) -> dict[str, Any]:
-    """Return the head of a record: which problem, and how it was asked."""
-    problem = part.problems[row]
-    return {
-        "task": part.task.name,
-        "row": row,
-        "problem_id": part.ids[row],
-        "question": problem.question,
-        "gold": problem.answer,
-        "metadata": part.task.facets(problem.metadata),
-        "prompt": prompt,
-    }

@@ -59,7 +59,9 @@ def run_job(options: RunOptions, warn: Callable[[str], None] = lambda text: None
     for part in job.parts:
         for warning in part.warnings:
             warn(warning)
-    out = options.out or _default_out(job)
+    name = re.sub(r"[^\w.-]+", "-", job.spec.model.name).strip("-.") or "model"
+    key = digest(job.spec.config(job.parts))[:8]
+    out = options.out or Path("runs") / f"bench-{name}-{key}"
     with progress() as shown:
         run(
             job.spec,
@@ -181,11 +183,6 @@ def _recorded(options: RunOptions, recording: Recording) -> _Job:
 
 def _sampling(options: RunOptions, plan: Plan) -> SamplingSpec:
     return SamplingSpec(n=max(1, plan.samples), seed=options.seed, **options.stated)
-
-
-def _default_out(job: _Job) -> Path:
-    name = re.sub(r"[^\w.-]+", "-", job.spec.model.name).strip("-.") or "model"
-    return Path("runs") / f"bench-{name}-{digest(job.spec.config(job.parts))[:8]}"
 
 
 def check_tokenizer(prm: Weights, policy: Weights | None, warn: Callable[[str], None]) -> None:

@@ -1,10 +1,9 @@
 """Load a benchmark from local files or from the Hub, and hold it against what is known of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from fsdpo_bench.tasks.table import Fields, Task
 from fsdpo_data.core.errors import InputError
@@ -35,7 +34,7 @@ class Loaded:
     digest: str
     warnings: list[str] = field(default_factory=list)
 
-    def part(self, places: Iterable[int]) -> Loaded:
+    def part(self, places: Iterable[int]) -> Self:
         """Return the problems at some places of it."""
         pairs = [(self.problems[place], self.ids[place]) for place in places]
         return replace(self, problems=[each for each, _ in pairs], ids=[key for _, key in pairs])
@@ -54,8 +53,12 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
     data = task.data or data
     if task.make is not None:
         ref, problems = SourceRef(task.name, str(WORLD_VERSION), "test"), task.make()
+    elif data is not None:
+        file = find_file(task, data)
+        ref = SourceRef(f"{task.name}/{file.name}", f"sha256:{file_sha256(file)}", "test")
+        problems = read_problems(task, task.read(file), ref.name)
     else:
-        ref, records = _from_hub(task) if data is None else _from_files(task, data)
+        ref, records = _from_hub(task)
         problems = read_problems(task, records, ref.name)
     if task.count not in (None, len(problems)):
         raise InputError(
@@ -115,12 +118,6 @@ def _with_note(task: Task, problem: Problem) -> Problem:
     if note.tolerance is not None:
         metadata["gold_tolerance"] = note.tolerance
     return replace(problem, answer=note.gold or problem.answer, metadata=metadata)
-
-
-def _from_files(task: Task, data: Path) -> tuple[SourceRef, list[Record]]:
-    file = find_file(task, data)
-    revision = f"sha256:{file_sha256(file)}"
-    return SourceRef(f"{task.name}/{file.name}", revision, "test"), list(task.read(file))
 
 
 def find_file(task: Task, data: Path) -> Path:

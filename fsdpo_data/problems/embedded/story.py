@@ -1,13 +1,11 @@
 """One story under way: sentences told so far, and the program that works out its answer."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fsdpo_data.core.tables import read_table
 
@@ -72,7 +70,7 @@ class Story:
     values: list[int] = field(default_factory=list)  #: What each node is worth.
 
     @classmethod
-    def begin(cls, rng: random.Random) -> Story:
+    def begin(cls, rng: random.Random) -> Self:
         """Cast a new story."""
         who, friend, stranger, *others = rng.sample(words()["names"], 9)
         return cls(rng, who, friend, stranger, others, rng.choice(words()["things"]))

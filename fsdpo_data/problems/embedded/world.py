@@ -1,7 +1,5 @@
 """The generator: plans of events, told as questions, split by their numbers."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import re
@@ -12,6 +10,9 @@ from typing import Any
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.problems.embedded.story import LIMIT, WORLD_VERSION, NoFitError, Story, words
+
+#: Tells a part of a story, and works it out.
+Event = Callable[[Story], None]
 
 SPLITS = ("train", "validation", "test")
 
@@ -186,8 +187,6 @@ def _together(story: Story) -> None:
     story.who = first
     story.work("together", "+", before, story.at)
 
-
-Event = Callable[[Story], None]
 
 #: Each event with the number of steps it takes to work out.
 _STARTS: list[tuple[Event, int]] = [
