@@ -177,6 +177,7 @@ def import_(options: ImportOptions) -> None:
         f"wrote {found.rows:,} solutions of {found.read:,} rows to {options.out}: "
         f"{found.steps[True]:,} right steps, {found.steps[False]:,} wrong"
     )
+    typer.echo(f"labels: {READERS[options.source].labels}")
     typer.echo(f"lost: {READERS[options.source].loses}")
     if found.set_aside:
         typer.echo(f"set aside: {len(found.set_aside):,} rows, in {quarantine(options.out)}")
@@ -191,5 +192,5 @@ def _listed(formats: Mapping[str, Any], told: str) -> str:
 #: What follows the examples of a command.
 FORMATS_OF = {
     "export": _listed(FORMATS, "{0.reader}; loses {0.loses}"),
-    "import": _listed(READERS, "loses {0.loses}"),
+    "import": _listed(READERS, "labels: {0.labels}; loses {0.loses}"),
 }

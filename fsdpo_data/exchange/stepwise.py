@@ -1,7 +1,8 @@
 """Step-annotated rows of other people: a problem, its steps, and a label for each of them.
 
 What is imported is no sealed dataset, for nobody can say how it was sampled: it is a file of
-``prompt``, ``completions`` and ``labels``, which ``fsdpo-train prm`` reads.
+``prompt``, ``completions`` and ``labels``, which ``fsdpo-train prm`` reads, with a manifest beside
+it.
 """
 
 import json
@@ -12,14 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fsdpo_data import __version__
 from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.files import explained, whole, write_atomic
+from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.rows import RAW_LIMIT, Record, read_records
+from fsdpo_data.core.tables import Table
 from fsdpo_data.exchange.formats import TAG
 from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.steps.segment import auto
 
 _FIRST_STEP = re.compile(r"\s*Step 1:")
+_VERDICT = re.compile(r"\\boxed\{(Yes|No)\}")
 _LAST_MARKER = re.compile(r"Step\s+\d+:\s*\Z")
 
 
@@ -63,11 +68,16 @@ def from_math_shepherd(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
         place += len(part) + 1
     if rest.strip() or signed[place:].strip():
         raise NotStepwise("there is text after the last mark")
-    first = _FIRST_STEP.search(marked[0]) if marked else None
+    problem, steps = _parted(marked)
+    yield _labelled(problem, steps, labels)
+
+
+def _parted(steps: Sequence[str]) -> tuple[str, list[str]]:
+    """Part the problem from the first step, which begins by its number."""
+    first = _FIRST_STEP.search(steps[0]) if steps else None
     if first is None:
         raise NotStepwise('no "Step 1:" ends the problem')
-    problem, marked[0] = marked[0][: first.start()], marked[0][first.start() :]
-    yield Stepwise(problem, "", tuple(step.strip() for step in marked), tuple(labels))
+    return steps[0][: first.start()], [steps[0][first.start() :], *steps[1:]]
 
 
 def from_processbench(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
@@ -137,28 +147,186 @@ def from_step_dpo(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
         yield Stepwise(fields["prompt"], str(fields["answer"]), steps, labels)
 
 
+def from_rlhflow(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
+    """RLHFlow's dialogues: the first turn is the question and the first step, a space between.
+
+    Without a "Step 1:" nobody can part the two again, so they are the prompt.
+    """
+    steps, signs = _turns(fields)
+    labels = [_label(sign.strip()) for sign in signs]
+    if _FIRST_STEP.search(steps[0]):
+        problem, steps = _parted(steps)
+    else:
+        problem, steps, labels = steps[0], steps[1:], labels[1:]
+    yield _labelled(problem, steps, labels)
+
+
+def from_genprm(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
+    """GenPRM's dialogues: a paragraph a turn, and a critique of it that ends on a verdict."""
+    steps, critiques = _turns(fields)
+    verdicts = [_VERDICT.findall(critique) for critique in critiques]
+    known = verdicts.index([]) if [] in verdicts else len(verdicts)
+    # Paragraphs hold no blank line, so the last one parts the question from the first of them.
+    problem, _, steps[0] = steps[0].removeprefix("Question: ").rpartition("\n\n")
+    yield _labelled(problem, steps[:known], [found[-1] == "Yes" for found in verdicts[:known]])
+
+
+def _turns(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return what the user says in a dialogue, and what the assistant answers to each."""
+    turns = fields.get("conversations") or fields["messages"]
+    user, assistant = (
+        [turn["content"] for turn in turns if turn["role"] == role]
+        for role in ("user", "assistant")
+    )
+    if not user or len(user) != len(assistant):
+        raise NotStepwise(f"{len(user)} turns of the user and {len(assistant)} of the assistant")
+    return user, assistant
+
+
+def from_math_aps(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
+    """MATH-APS (OmegaPRM), tree or flat: a solution for each end, with the value of each piece."""
+    question, answer = fields["question"], str(fields["final_answer"])
+    tree = fields["reasoning_steps"]
+    root = _tree(question, tree) if isinstance(tree, list) else tree
+    open_: list[tuple[Any, list[str], list[float]]] = [(each, [], []) for each in root["children"]]
+    while open_:
+        node, before, values = open_.pop(0)
+        steps, labels = [*before, node["text"]], [*values, _label(node["mc_value"])]
+        open_ += [(child, steps, labels) for child in node["children"]]
+        if not node["children"]:
+            yield _labelled(question, steps, labels, answer)
+
+
+def _tree(question: str, prefixes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Hang each beginning of a solution under the longest other one that begins it."""
+    nodes: dict[str, dict[str, Any]] = {question.strip(): {"children": []}}
+    for each in sorted(prefixes, key=lambda each: len(each["solution_prefix"])):
+        text = each["solution_prefix"].strip()
+        if text not in nodes:
+            above = max((each for each in nodes if text.startswith(each)), key=len, default="")
+            nodes[text] = {**each, "text": text[len(above) :], "children": []}
+            nodes[above]["children"].append(nodes[text])
+    return nodes[question.strip()]
+
+
+def from_versaprm(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
+    """VersaPRM's chains, cut after the first wrong step, and other steps in the place of one."""
+    chains = [
+        chain for chain in fields["chain_of_thoughts"] if None not in (chain["labels"] or [None])
+    ]
+    if not chains:
+        raise NotStepwise("no chain with a label for each step")
+    for chain in chains:
+        steps, ratings = chain["steps"], chain["labels"]
+        yield _labelled(fields["question"], *_known(steps, [each == 1 for each in ratings]))
+        for other in chain.get("augs") or ():
+            place, right = other["aug_idx"], other["aug_type"] >= 0
+            before = [each == 1 for each in ratings[:place]]
+            if all(before):  # what follows a wrong step nobody has judged
+                yield _labelled(
+                    fields["question"], [*steps[:place], other["aug_step"]], [*before, right]
+                )
+
+
+def from_thinkprm(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
+    """ThinkPRM's solutions, a step a line, with the labels of the data they are from."""
+    steps = [line for line in fields["prefix"].split("\n") if line.strip()]
+    labels = [_label(each) for each in fields["traj_gt_labels"]]
+    yield _labelled(fields["problem"], *_known(steps, labels))
+
+
+def _known(steps: Sequence[str], labels: Sequence[float]) -> tuple[Sequence[str], Sequence[float]]:
+    """Cut a solution after its first wrong step; a count that is off stays off."""
+    end = labels.index(False) + 1 if False in labels else None
+    return steps[:end], labels[:end]
+
+
+def _label(value: Any) -> float:
+    """Read a label in whatever sign it is written.
+
+    Raises:
+        NotStepwise: if it is none, -1 and words included.
+    """
+    if value in ("+", "-"):
+        return bool(value == "+")
+    if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
+        raise NotStepwise(f"label {value!r}, expected true, false, +, - or a number in [0, 1]")
+    return bool(value) if isinstance(value, int) else value
+
+
+def _labelled(
+    problem: str, steps: Sequence[str], labels: Sequence[float], answer: str = ""
+) -> Stepwise:
+    if not steps or len(steps) != len(labels):
+        raise NotStepwise(f"{len(steps)} steps and {len(labels)} labels")
+    return Stepwise(problem, answer, tuple(step.strip() for step in steps), tuple(labels))
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One format to import from."""
+    """One format to import from; a row that needs no code is read by the names of its fields."""
 
-    read: Callable[[Mapping[str, Any]], Iterator[Stepwise]]  #: Takes a row, yields its solutions.
+    labels: str  #: What its labels mean, where that is a matter of opinion.
     loses: str  #: What of the row does not arrive.
+    #: Takes a row, yields its solutions; None where the fields below say it all.
+    code: Callable[[Mapping[str, Any]], Iterator[Stepwise]] | None = None
+    problem: str = ""  #: Field of the problem; empty where it stands before the steps.
+    steps: str = ""
+    label: Sequence[str] = ()  #: Fields of the labels; the first that is there counts.
+    wrong: str = ""  #: Field of the numbers of the wrong steps, from 1.
+    marks: Sequence[str] = ()  #: What may stand after each step, where they are one text.
+    frame: Sequence[str] = ()  #: Words before and after the problem in that text.
 
+    def read(self, fields: Mapping[str, Any]) -> Iterator[Stepwise]:
+        """Yield the solutions of a row.
+
+        Raises:
+            NotStepwise: if it cannot be read; a LookupError or TypeError tells no more.
+        """
+        if self.code is not None:
+            yield from self.code(fields)
+            return
+        steps = fields[self.steps]
+        if isinstance(steps, str):
+            steps = self._cut(steps)
+        problem, steps = (fields[self.problem], steps) if self.problem else _parted(steps)
+        before, after = self.frame or ("", "")
+        problem = problem.strip().removeprefix(before).removesuffix(after).strip()
+        yield _labelled(problem, steps, self._labels(fields, len(steps)))
+
+    def _cut(self, text: str) -> list[str]:
+        mark = next((mark for mark in self.marks if mark in text), "")
+        if not mark:
+            raise NotStepwise("no mark after a step")
+        *steps, rest = text.split(mark)
+        if rest.strip():
+            raise NotStepwise("there is text after the last mark")
+        return steps
+
+    def _labels(self, fields: Mapping[str, Any], count: int) -> list[float]:
+        if not self.wrong:
+            name = next((name for name in self.label if name in fields), self.label[0])
+            return [_label(each) for each in fields[name]]
+        if not all(1 <= number <= count for number in fields[self.wrong]):
+            raise NotStepwise(f"{self.wrong} {fields[self.wrong]} of {count} steps")
+        return [number not in fields[self.wrong] for number in range(1, count + 1)]
+
+
+_CODE = {
+    "trl-stepwise": from_trl,
+    "math-shepherd": from_math_shepherd,
+    "prm800k": from_prm800k,
+    "processbench": from_processbench,
+    "step-dpo-10k": from_step_dpo,
+    "rlhflow": from_rlhflow,
+    "math-aps": from_math_aps,
+    "versaprm": from_versaprm,
+    "genprm": from_genprm,
+    "thinkprm": from_thinkprm,
+}
 
 #: By the name of the format.
-READERS = {
-    "trl-stepwise": Reader(from_trl, "nothing"),
-    "math-shepherd": Reader(from_math_shepherd, "the task's name, the space around steps"),
-    "prm800k": Reader(
-        from_prm800k, "who rated and when, flags, steps without a rating, the space around steps"
-    ),
-    "processbench": Reader(
-        from_processbench, "the steps after the first wrong one, ids, generators"
-    ),
-    "step-dpo-10k": Reader(
-        from_step_dpo, "the steps after the first that differs, the problem's source"
-    ),
-}
+READERS = Table(__file__, lambda name, **told: Reader(code=_CODE.get(name), **told))
 
 
 @dataclass(slots=True)
@@ -174,7 +342,7 @@ class Imported:
 
 
 def import_rows(source: Path, name: str, out: Path, template: str = "problem") -> Imported:
-    """Read ``source`` and write ``out``, and beside it the rows that cannot be read.
+    """Read ``source`` and write ``out``; beside it a manifest, and the rows that cannot be read.
 
     ``template`` makes prompts of problems; formats that hold prompts keep theirs.
 
@@ -207,6 +375,7 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
                 raise InputError(
                     f"{source}: none of its {found.read} rows is of the form {name}.{first}"
                 )
+        write_atomic(_manifest(out), _said(source, name, style, found))
         if found.set_aside:
             aside = "".join(json.dumps(row, ensure_ascii=True) + "\n" for row in found.set_aside)
             write_atomic(quarantine(out), aside.encode())
@@ -216,6 +385,25 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
 def quarantine(out: Path) -> Path:
     """Return where the rows go that cannot be read."""
     return out.with_suffix(".quarantine.jsonl")
+
+
+def _manifest(out: Path) -> Path:
+    return out.with_suffix(".manifest.json")
+
+
+def _said(source: Path, name: str, template: Template, found: Imported) -> bytes:
+    """Return what stands beside the rows: where they are from, and what their labels mean."""
+    said = {
+        "made_by": f"fsdpo {__version__}",
+        "source": {"name": source.name, "revision": f"sha256:{file_sha256(source)}"},
+        "format": name,
+        "labels": READERS[name].labels,
+        "loses": READERS[name].loses,
+        "template": template.name,
+        "rows": {"read": found.read, "written": found.rows, "set_aside": len(found.set_aside)},
+        "steps": {"right": found.steps[True], "wrong": found.steps[False]},
+    }
+    return json.dumps(said, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def _solutions(record: Record, name: str, found: Imported) -> list[Stepwise]:

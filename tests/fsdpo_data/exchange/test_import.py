@@ -11,6 +11,7 @@ import pytest
 from paired_data import paired_dataset
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.exchange.export import export
 from fsdpo_data.exchange.stepwise import READERS, Imported, import_rows, quarantine
 
@@ -29,7 +30,7 @@ def write(path: Path, *rows: Any) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", [name for name in READERS if name != "step-dpo-10k"])
+@pytest.mark.parametrize("name", ["trl-stepwise", "math-shepherd", "prm800k", "processbench"])
 def test_what_is_exported_comes_back(tmp_path: Path, name: str) -> None:
     dataset = paired_dataset(tmp_path)
     file = export(dataset, name, tmp_path / "export").file
@@ -216,3 +217,246 @@ def test_refusals(tmp_path: Path) -> None:
         import_rows(source, "csv", tmp_path / "rows.jsonl")
     with pytest.raises(InputError, match=r"expected a new file ending in \.jsonl"):
         import_rows(source, "prm800k", source)
+
+
+def dialogue(*turns: str, name: str = "conversations") -> dict[str, Any]:
+    roles = ("user", "assistant")
+    return {name: [{"role": roles[k % 2], "content": turn} for k, turn in enumerate(turns)]}
+
+
+def tree(text: str, value: float, *children: dict[str, Any]) -> dict[str, Any]:
+    return {"text": text, "mc_value": value, "children": list(children)}
+
+
+MARKED = "2+2? Step 1: 2+2=4 ки\nStep 2: So 5. ки"
+APS = {"question": "2+2?", "final_answer": "4"}
+YES, NO = (f"<analyze>\\boxed{{4}}</analyze> $\\boxed{{{word}}}$" for word in ("Yes", "No"))
+
+#: A row as each maker writes it, and what it says: problem, steps and labels of its solutions.
+MADE_UP: list[tuple[str, dict[str, Any], list[tuple[str, list[str], list[Any]]]]] = [
+    (
+        "rlhflow",
+        dialogue("2+2? Step 1: 2+2=4", "+", "Step 2: So 5.", "-"),
+        [("2+2?", ["Step 1: 2+2=4", "Step 2: So 5."], [True, False])],
+    ),
+    # Question and first step cannot be told apart: they are the prompt.
+    (
+        "rlhflow",
+        dialogue("2+2? It is even.", "+", "So 5.", "-", name="messages"),
+        [("2+2? It is even.", ["So 5."], [False])],
+    ),
+    (
+        "openr",
+        {"question": "2+2?", "process": MARKED[5:], "labels": [1, 0]},
+        [("2+2?", ["Step 1: 2+2=4", "Step 2: So 5."], [True, False])],
+    ),
+    (
+        "openr",
+        {"question": "2+2?", "process": "a \n\n\n\n\nb \n\n\n\n\n", "label": ["+", "-"]},
+        [("2+2?", ["a", "b"], [True, False])],
+    ),
+    (
+        "math-aps",
+        {**APS, "reasoning_steps": tree("2+2?", 0.5, tree("a", 0.75, tree("b", 1), tree("c", 0)))},
+        [("2+2?", ["a", "b"], [0.75, True]), ("2+2?", ["a", "c"], [0.75, False])],
+    ),
+    (
+        "math-aps",
+        {
+            **APS,
+            "reasoning_steps": [
+                {"solution_prefix": text, "mc_value": value}
+                for text, value in (("2+2?", 0.5), ("2+2?\n\na c", 0.0), ("2+2?\n\na", 0.75))
+            ],
+        },
+        [("2+2?", ["a", "c"], [0.75, 0.0])],
+    ),
+    # 0 is wrong in a chain, which ends there, and right in the place of a step.
+    (
+        "versaprm",
+        {
+            "question": "2+2?",
+            "chain_of_thoughts": [
+                {
+                    "steps": ["a", "b", "c"],
+                    "labels": [1, 0, 1],
+                    "augs": [
+                        {"aug_step": "x", "aug_idx": 1, "aug_type": 0},
+                        {"aug_step": "y", "aug_idx": 0, "aug_type": -1},
+                        {"aug_step": "z", "aug_idx": 2, "aug_type": 1},
+                    ],
+                },
+                {"steps": ["d"], "labels": [None], "augs": []},
+            ],
+        },
+        [
+            ("2+2?", ["a", "b"], [True, False]),
+            ("2+2?", ["a", "x"], [True, True]),
+            ("2+2?", ["y"], [False]),
+        ],
+    ),
+    (
+        "prmbench",
+        {
+            "question": "not this",
+            "modified_question": "2+2?",
+            "original_process": ["a", "b"],
+            "modified_process": ["a", "b", "c"],
+            "error_steps": [2],
+        },
+        [("2+2?", ["a", "b", "c"], [True, False, True])],
+    ),
+    (
+        "er-prm",
+        {"text": MARKED, "value": [0.9, 0.1]},
+        [("2+2?", ["Step 1: 2+2=4", "Step 2: So 5."], [0.9, 0.1])],
+    ),
+    (
+        "pddl2prm",
+        {
+            "text": "Problem: Stack.\nSteps:\nStep 1: Pick.\nки\nStep 2: Put.\nки",
+            "value": [0.4, 1.0],
+        },
+        [("Stack.", ["Step 1: Pick.", "Step 2: Put."], [0.4, 1.0])],
+    ),
+    (
+        "genprm",
+        dialogue("Question: 2\n\n+2?\n\na", YES, "b", NO, "c", "", name="messages"),
+        [("2\n\n+2?", ["a", "b"], [True, False])],
+    ),
+    # What comes after the first wrong step has labels of its own, and nobody's verification.
+    (
+        "thinkprm",
+        {"problem": "2+2?", "prefix": "a\nb\n\nc", "traj_gt_labels": ["+", "-", "+"]},
+        [("2+2?", ["a", "b"], [True, False])],
+    ),
+    (
+        "thinkprm",
+        {"problem": "2+2?", "prefix": "a\nb", "traj_gt_labels": [1, 1]},
+        [("2+2?", ["a", "b"], [True, True])],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "row", "said"), MADE_UP)
+def test_forms_of_others(
+    tmp_path: Path, name: str, row: dict[str, Any], said: list[tuple[str, list[str], list[Any]]]
+) -> None:
+    found, rows = imported(write(tmp_path / "source.jsonl", row), name, tmp_path / "rows.jsonl")
+    assert not found.set_aside
+    for one, (problem, steps, labels) in zip(rows, said, strict=True):
+        assert one["problem"].strip() == problem
+        assert [step.removesuffix("\n") for step in one["completions"]] == steps
+        assert one["labels"] == labels
+
+
+def test_every_form_has_a_row_of_its_own() -> None:
+    native = {"trl-stepwise", "math-shepherd", "prm800k", "processbench", "step-dpo-10k"}
+    assert {name for name, _, _ in MADE_UP} == READERS.keys() - native
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "reason"),
+    [
+        ("rlhflow", dialogue("q", "+", "a"), "2 turns of the user and 1 of the assistant"),
+        ("rlhflow", dialogue("q", "yes"), "label 'yes', expected"),
+        ("rlhflow", dialogue("a whole solution", "+"), "0 steps and 0 labels"),
+        ("openr", {"question": "q", "process": "a b", "labels": [1]}, "no mark after a step"),
+        (
+            "openr",
+            {"question": "q", "process": "a ки b", "labels": [1]},
+            "text after the last mark",
+        ),
+        ("openr", {"question": "q", "process": "a ки", "labels": [-1]}, "label -1, expected"),
+        (
+            "openr",
+            {"question": "q", "process": "a ки"},
+            "not of the form openr .KeyError: 'labels'",
+        ),
+        ("er-prm", {"text": "q: a ки", "value": [1]}, 'no "Step 1:" ends the problem'),
+        (
+            "prmbench",
+            {"modified_question": "q", "modified_process": ["a"], "error_steps": [2]},
+            r"error_steps \[2\] of 1 steps",
+        ),
+        (
+            "versaprm",
+            {"question": "q", "chain_of_thoughts": [{"steps": ["a"], "labels": [None]}]},
+            "no chain with a label for each step",
+        ),
+        ("genprm", dialogue("Question: q\n\na", ""), "0 steps and 0 labels"),
+        (
+            "thinkprm",
+            {"problem": "q", "prefix": "a\nb", "traj_gt_labels": ["+"]},
+            "2 steps and 1 labels",
+        ),
+        (
+            "math-aps",
+            {**APS, "reasoning_steps": [{"solution_prefix": "other", "mc_value": 1}]},
+            "not of the form math-aps",
+        ),
+    ],
+)
+def test_rows_that_say_something_else(
+    tmp_path: Path, name: str, row: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(InputError, match=reason):
+        import_rows(write(tmp_path / "source.jsonl", row), name, tmp_path / "rows.jsonl")
+
+
+def test_what_others_publish(shared: Path, tmp_path: Path) -> None:
+    """Rows read, solutions, right and wrong steps, rows set aside."""
+    counts = {
+        "rlhflow stepwise/rlhflow/readme_conversations": (2, 1, 6, 0, 1),
+        "openr newer/stepwise/openr_prm_trainer": (1, 1, 3, 1, 0),
+        "math-aps stepwise/openr/samples_math-aps": (3, 124, 228, 62, 0),
+        "math-aps stepwise/openr/samples_math-aps-tree": (3, 242, 597, 27, 0),
+        "versaprm newer/stepwise/versaprm_train_form": (11, 44, 249, 23, 0),
+        "prmbench newer/stepwise/prmbench": (45, 43, 404, 91, 2),
+        "er-prm newer/stepwise/erprm_soft": (1, 1, 5, 0, 0),
+    }
+    for place, expected in counts.items():
+        name, _, path = place.partition(" ")
+        out = tmp_path / f"{path.rpartition('/')[2]}.jsonl"
+        found, rows = imported(shared / f"data/{path}.jsonl", name, out)
+        steps = (found.steps[True], found.steps[False])
+        assert (found.read, len(rows), *steps, len(found.set_aside)) == expected, place
+
+
+def test_every_leaf_of_a_published_tree_is_a_solution(shared: Path, tmp_path: Path) -> None:
+    """In the flat form leaves are the beginnings that begin no other."""
+    flat = lines(shared / "data/stepwise/openr/samples_math-aps.jsonl")
+    texts = [{each["solution_prefix"].strip() for each in row["reasoning_steps"]} for row in flat]
+    ends = [text for row in texts for text in row if sum(o.startswith(text) for o in row) == 1]
+    assert len(ends) == 124
+    source = shared / "data/stepwise/openr/samples_math-aps-tree.jsonl"
+    _, rows = imported(source, "math-aps", tmp_path / "rows.jsonl")
+
+    def leaves(node: dict[str, Any]) -> int:
+        return sum(map(leaves, node["children"])) if node["children"] else 1
+
+    assert len(rows) == sum(leaves(row["reasoning_steps"]) for row in lines(source))
+
+
+def test_a_published_critique(shared: Path, tmp_path: Path) -> None:
+    """The rows at hand are questions to be answered; with its answer the first is a dialogue."""
+    row = lines(shared / "data/newer/stepwise/genprm_demo.jsonl")[0]
+    turns = [turn["content"] for turn in row["messages"] if turn["role"] == "user"]
+    source = write(tmp_path / "source.jsonl", dialogue(*turns, row["model_output"][0]))
+    _, [made] = imported(source, "genprm", tmp_path / "rows.jsonl")
+    assert made["problem"].startswith("Jo adds up") and made["problem"].endswith("Kate's sum?")
+    assert made["completions"][0].startswith("First, we need to calculate")
+    assert made["labels"] == [True]
+
+
+def test_a_manifest_says_what_the_labels_mean(tmp_path: Path) -> None:
+    source = write(tmp_path / "source.jsonl", MADE_UP[0][1], {"x": 1})
+    import_rows(source, "rlhflow", tmp_path / "rows.jsonl")
+    said = json.loads((tmp_path / "rows.manifest.json").read_text())
+    revision = f"sha256:{file_sha256(source)}"
+    assert said["source"] == {"name": "source.jsonl", "revision": revision}
+    assert said["labels"] == READERS["rlhflow"].labels
+    assert said["rows"] == {"read": 2, "written": 1, "set_aside": 1}
+    assert said["steps"] == {"right": 1, "wrong": 1}
+    for name, reader in READERS.items():  # 0 is neutral to some: each says what it is here
+        assert ("neutral" in reader.labels) == (name in ("prm800k", "versaprm"))
