@@ -70,6 +70,13 @@ def test_a_number_is_wrong_where_a_question_cannot_be_answered(newer: Path) -> N
     assert len(kinds) == 8 and len({p.metadata["cluster"] for p in whole.problems}) == 300
 
 
+def test_every_seed_of_gsm_plus_is_a_question_of_its_seeds(newer: Path, shared: Path) -> None:
+    seeds = shelf()[shelf()["gsm_plus"].seeds]
+    asked = {each.question for each in load_task(seeds, shared / "data/benchmarks").problems}
+    clusters = {each.metadata["cluster"] for each in loaded(newer, "gsm_plus").problems}
+    assert len(clusters) == 300 and clusters <= asked
+
+
 def test_the_error_that_one_row_allows_is_for_that_row_alone(newer: Path) -> None:
     whole = loaded(newer, "olympiadbench")
     [noted] = [p for p in whole.problems if "gold_tolerance" in p.metadata]

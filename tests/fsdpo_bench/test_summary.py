@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from bench_runs import config, make_records
+from fsdpo_bench.report.render import render_markdown
 from fsdpo_bench.results.intervals import share
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.tasks.table import suites
@@ -65,6 +66,43 @@ def test_math_is_broken_down_by_subject_and_level() -> None:
         total = sum(part["greedy"]["correct"] for part in parts.values())
         assert total == found["decoders"]["greedy"]["correct"]
         assert sum(part["greedy"]["n"] for part in parts.values()) == 50
+
+
+def test_a_drop_is_from_the_very_seeds_of_each_part() -> None:
+    seeds = make_records({"gsm8k": 20}, chance=1.0)
+    perturbed = make_records({"gsm_plus": 40}, chance=1.0)
+    for place, each in enumerate(perturbed):
+        kind = ("digits", "noise")[place // 20]
+        each["metadata"] = {"perturbation": kind, "cluster": seeds[place % 20]["question"]}
+        if kind == "noise" and place % 20 < 5:
+            each["decoded"]["greedy"]["correct"] = False
+    seeds[0]["decoded"]["greedy"]["correct"] = False
+    described = config({"gsm8k": 20, "gsm_plus": 40})
+    described["tasks"]["gsm_plus"]["seeds"] = "gsm8k"
+    found = summarise([*seeds, *perturbed], described)["tasks"]
+    parts = found["gsm_plus"]["drops"]["perturbation"]
+    # One seed is wrong: better by one of 20 on digits; four of the five wrong ones are a loss.
+    assert [parts[kind]["greedy"]["drop"] for kind in ("digits", "noise")] == [-0.05, 0.2]
+    low, high = parts["noise"]["greedy"]["ci95"]
+    assert parts["noise"]["greedy"]["n"] == 20 and low < 0.2 < high
+    assert found["gsm8k"]["drops"] == {}
+    page = render_markdown(summarise([*seeds, *perturbed], described))
+    assert (
+        "drop from the seed questions, by perturbation" in page and "| noise | 20 | 20.0 [" in page
+    )
+
+
+def test_the_spread_is_over_whole_instances() -> None:
+    records = make_records({"gsm_symbolic": 30}, chance=1.0)
+    for place, each in enumerate(records):
+        each["metadata"] = {"instance": str(place // 10)}
+        each["decoded"]["greedy"]["correct"] = place not in (0, 1, 10)
+    described = config({"gsm_symbolic": 30})
+    described["tasks"]["gsm_symbolic"]["spread"] = "instance"
+    results = summarise(records, described)
+    spread = results["tasks"]["gsm_symbolic"]["spread"]["greedy"]
+    assert spread == {"parts": 3, "mean": 0.9, "deviation": 0.1, "lowest": 0.8, "highest": 1.0}
+    assert "| greedy | 90.0 | 10.0 | 80.0 | 100.0 |" in render_markdown(results)
 
 
 def test_samples_give_avg_pass_and_maj() -> None:

@@ -3,9 +3,10 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from statistics import fmean, stdev
 from typing import Any
 
-from fsdpo_bench.results.intervals import Share, macro, pass_at_k, share
+from fsdpo_bench.results.intervals import Share, macro, paired_interval, pass_at_k, share
 from fsdpo_bench.results.outcomes import (
     COSTS,
     Amount,
@@ -33,7 +34,9 @@ def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> dict[str,
     """
     rewards = RewardTally()
     facts = read_facts(rewards.watch(records))
-    tasks = {name: _task(each, config["tasks"].get(name, {})) for name, each in facts.items()}
+    tasks = {
+        name: _task(each, config["tasks"].get(name, {}), facts) for name, each in facts.items()
+    }
     return {
         "version": RESULTS_VERSION,
         "run": dict(config),
@@ -44,8 +47,11 @@ def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _task(facts: Sequence[Facts], described: Mapping[str, Any]) -> dict[str, Any]:
+def _task(
+    facts: Sequence[Facts], described: Mapping[str, Any], run: Mapping[str, Sequence[Facts]]
+) -> dict[str, Any]:
     names = facts[0].decoded
+    seeds = {each.question: each for each in run.get(described.get("seeds", ""), ())}
     tolerant = described.get("tolerance") is not None
     return {
         "title": described.get("title", facts[0].task),
@@ -53,6 +59,8 @@ def _task(facts: Sequence[Facts], described: Mapping[str, Any]) -> dict[str, Any
         "of": described.get("rows", len(facts)),
         "decoders": {name: _decoder(facts, name, tolerant) for name in names},
         "groups": {group: _group(facts, group) for group in facts[0].groups},
+        "spread": _spread(facts, described["spread"]) if "spread" in described else {},
+        "drops": {group: _drops(facts, group, seeds) for group in facts[0].groups if seeds},
         **_sampling(facts),
         "maj_at_k": {
             name[3:]: as_dict(decoder_share(facts, name)) for name in names if name[:3] == "sc@"
@@ -89,17 +97,50 @@ def _decoder(facts: Sequence[Facts], name: str, tolerant: bool) -> dict[str, Any
     return {**found, "outcomes": dict(sorted(outcomes.items())), "cost": cost}
 
 
-def _group(facts: Sequence[Facts], group: str) -> dict[str, Any]:
+def _members(facts: Sequence[Facts], group: str) -> dict[str, list[Facts]]:
     members: dict[str, list[Facts]] = defaultdict(list)
     for each in facts:
         if group in each.groups:
             members[each.groups[group]].append(each)
     # Levels are numbers: 2 comes before 10.
     labels = sorted(members, key=lambda label: (label.isdecimal() and len(label), label))
+    return {label: members[label] for label in labels}
+
+
+def _group(facts: Sequence[Facts], group: str) -> dict[str, Any]:
     return {
-        label: {name: as_dict(decoder_share(some, name)) for name in some[0].decoded}
-        for label, some in ((label, members[label]) for label in labels)
+        label: {name: as_dict(decoder_share(part, name)) for name in part[0].decoded}
+        for label, part in _members(facts, group).items()
     }
+
+
+def _spread(facts: Sequence[Facts], group: str) -> dict[str, Any]:
+    """Return mean, standard deviation and range of the accuracies of a group's parts."""
+    found = {}
+    for name in facts[0].decoded:
+        shares = [decoder_share(part, name).value for part in _members(facts, group).values()]
+        values = [each for each in shares if each is not None]
+        if len(values) > 1:
+            numbers = {"mean": fmean(values), "deviation": stdev(values)}
+            numbers |= {"lowest": min(values), "highest": max(values)}
+            rounded = {key: round(number, 6) for key, number in numbers.items()}
+            found[name] = {"parts": len(values), **rounded}
+    return found
+
+
+def _drops(facts: Sequence[Facts], group: str, seeds: Mapping[str, Facts]) -> dict[str, Any]:
+    """Return how much lower accuracy is than on the seeds of the same problems, by part."""
+    found: dict[str, Any] = {}
+    for label, part in _members(facts, group).items():
+        pairs = [(seed, each) for each in part if (seed := seeds.get(each.cluster or ""))]
+        for name in part[0].decoded:
+            told = [[each.decoded[name].correct for each in pair] for pair in pairs]
+            lost = [int(bool(was)) - int(bool(now)) for was, now in told if None not in (was, now)]
+            if lost:
+                ci95 = [round(bound, 6) for bound in paired_interval(lost)]
+                drop = {"drop": round(fmean(lost), 6), "n": len(lost), "ci95": ci95}
+                found.setdefault(label, {})[name] = drop
+    return found
 
 
 def _sampling(facts: Sequence[Facts]) -> dict[str, Any]:

@@ -83,6 +83,7 @@ def _task_config(part: Loaded) -> dict[str, Any]:
         "problems": len(part.problems),
         "decoded": problems_digest(part.ids),
         "tolerance": part.task.tolerance,
+        **{key: told for key in ("seeds", "spread") if (told := getattr(part.task, key))},
         "source": part.ref,
     }
 

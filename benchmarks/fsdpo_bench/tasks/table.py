@@ -63,6 +63,8 @@ class Task:
             first. None for none.
         metric: What it is reported by: ``greedy``, or ``avg@8`` for few problems.
         cluster: The field that problems on one base problem share; statistics need it.
+        seeds: The benchmark whose questions name its clusters; the drop from there is reported.
+        spread: The group over whose parts, such as instances of templates, accuracy spreads.
         groups: What reports break numbers down by, and the fields that say it in some form.
         version: Raised whenever the problems or their grading change.
     """
@@ -91,6 +93,8 @@ class Task:
     tolerance: float | None = None
     metric: str = "greedy"
     cluster: str = ""
+    seeds: str = ""
+    spread: str = ""
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     version: int = 1
 
