@@ -23,15 +23,10 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Data:
-    """What policies are trained on.
+    """What policies are trained on."""
 
-    Attributes:
-        pairs: Best correct against worst incorrect solutions.
-        steps: First errors against right steps.
-    """
-
-    pairs: Path
-    steps: Path
+    pairs: Path  #: Best correct against worst incorrect solutions.
+    steps: Path  #: First errors against right steps.
 
 
 class Commands:

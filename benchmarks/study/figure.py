@@ -26,18 +26,13 @@ class Point:
 
 @dataclass(frozen=True)
 class Panel:
-    """One diagram.
-
-    Attributes:
-        axis: What its points differ by.
-        lines: Points of each line, by name; all lines have the same labels.
-        joined: Whether points are joined: their labels have an order.
-    """
+    """One diagram."""
 
     title: str
-    axis: str
+    axis: str  #: What its points differ by.
+    #: Points of each line, by name; all lines have the same labels.
     lines: Mapping[str, Sequence[Point]]
-    joined: bool
+    joined: bool  #: Whether points are joined: their labels have an order.
     level: tuple[str, float] | None = None
 
 

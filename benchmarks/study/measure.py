@@ -18,14 +18,10 @@ RESAMPLES = 10_000
 
 @dataclass(frozen=True)
 class Measured:
-    """One policy on one split, a value for each problem, in the order of their ids.
+    """One policy on one split, a value for each problem, in the order of their ids."""
 
-    Attributes:
-        sampled: Share of the samples that are correct.
-        greedy: Whether the greedy solution is; None where that was not asked.
-    """
-
-    sampled: np.ndarray
+    sampled: np.ndarray  #: Share of the samples that are correct.
+    #: Whether the greedy solution is; None where that was not asked.
     greedy: np.ndarray | None = None
 
     @classmethod

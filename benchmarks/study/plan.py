@@ -13,17 +13,12 @@ BETA, GAMMA = 0.05, 0.5
 
 @dataclass(frozen=True)
 class Policy:
-    """One training run.
-
-    Attributes:
-        beta: Pull towards the SFT policy.
-        gamma: Temperature of step rewards; only ``full-step`` reads it.
-    """
+    """One training run."""
 
     loss: str
     lr: float
-    beta: float = BETA
-    gamma: float = GAMMA
+    beta: float = BETA  #: Pull towards the SFT policy.
+    gamma: float = GAMMA  #: Temperature of step rewards; only ``full-step`` reads it.
     seed: int = 0
 
     @property
@@ -35,27 +30,17 @@ class Policy:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large a study is.
+    """How large a study is."""
 
-    Attributes:
-        problems: Training problems.
-        samples: Solutions sampled of each.
-        prm_epochs: Passes over them of the process reward model.
-        validation: Problems that settings are chosen on, and samples of each.
-        test: Problems of the final numbers, and samples of each.
-        gammas: γ tried for Full-Step-DPO, at its best learning rate and β.
-        seeds: Training runs of what was chosen.
-    """
-
-    problems: int
-    samples: int
-    prm_epochs: float
-    validation: Sequence[int]
-    test: Sequence[int]
+    problems: int  #: Training problems.
+    samples: int  #: Solutions sampled of each.
+    prm_epochs: float  #: Passes over them of the process reward model.
+    validation: Sequence[int]  #: Problems that settings are chosen on, and samples of each.
+    test: Sequence[int]  #: Problems of the final numbers, and samples of each.
     lrs: Sequence[float]
     betas: Sequence[float]
-    gammas: Sequence[float]
-    seeds: Sequence[int]
+    gammas: Sequence[float]  #: γ tried for Full-Step-DPO, at its best learning rate and β.
+    seeds: Sequence[int]  #: Training runs of what was chosen.
 
     @property
     def prm_options(self) -> tuple[object, ...]:

@@ -19,20 +19,15 @@ _SIZES = (
 
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:
-    """A dataset, as far as its card tells of it.
-
-    Attributes:
-        table: (name, value) rows of the summary.
-        configs: Its configs, the one to show first in front.
-        info: What the Hub's viewer wants to know of each config beforehand.
-    """
+    """A dataset, as far as its card tells of it."""
 
     manifest: Mapping[str, Any]
-    table: Sequence[tuple[str, str]]
+    table: Sequence[tuple[str, str]]  #: (name, value) rows of the summary.
     warnings: Sequence[str]
-    configs: Sequence[str]
+    configs: Sequence[str]  #: Its configs, the one to show first in front.
     examples: Mapping[str, str]
     plots: Mapping[str, str]
+    #: What the Hub's viewer wants to know of each config beforehand.
     info: Sequence[Mapping[str, Any]]
 
 

@@ -27,26 +27,18 @@ _HELD_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A training run, as far as its card tells of it.
-
-    Attributes:
-        model: What it started from: a name, or ``org/name@commit`` of the Hub.
-        data: What it was trained on: a name, or ``org/name@commit`` of the Hub.
-        options: All options and versions, as text.
-        changed: Those given on the command line that are not the defaults.
-        manifest: Of the training data; None if it is no sealed dataset.
-        processes: Training processes in all, and on each machine.
-    """
+    """A training run, as far as its card tells of it."""
 
     stage: str
     name: str
-    model: str
-    data: str
+    model: str  #: What it started from: a name, or ``org/name@commit`` of the Hub.
+    data: str  #: What it was trained on: a name, or ``org/name@commit`` of the Hub.
     report: Mapping[str, Any]
-    options: Mapping[str, str]
-    changed: Mapping[str, Any]
+    options: Mapping[str, str]  #: All options and versions, as text.
+    changed: Mapping[str, Any]  #: Those given on the command line that are not the defaults.
+    #: Of the training data; None if it is no sealed dataset.
     manifest: Mapping[str, Any] | None = None
-    processes: tuple[int, int] = (1, 1)
+    processes: tuple[int, int] = (1, 1)  #: Training processes in all, and on each machine.
 
 
 def model_card(run: Run) -> str:

@@ -58,27 +58,16 @@ def file_sha256(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelRef:
-    """A model that can be found again.
+    """A model that can be found again."""
 
-    Attributes:
-        name: Repository id, or the last folder of a local path.
-        revision: 40-hex commit on the Hub, or ``sha256:…`` over the files of a local directory.
-    """
-
-    name: str
-    revision: str
+    name: str  #: Repository id, or the last folder of a local path.
+    revision: str  #: 40-hex commit on the Hub, or ``sha256:…`` over the files of a local directory.
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRef:
-    """A set of problems that can be found again.
+    """A set of problems that can be found again."""
 
-    Attributes:
-        name: Hub dataset or generator as the user gave it, or the name of a file or folder.
-        revision: 40-hex commit, ``sha256:…`` of the file, or the generator's version.
-        split: Split read from it.
-    """
-
-    name: str
-    revision: str
-    split: str
+    name: str  #: Hub dataset or generator as the user gave it, or the name of a file or folder.
+    revision: str  #: 40-hex commit, ``sha256:…`` of the file, or the generator's version.
+    split: str  #: Split read from it.

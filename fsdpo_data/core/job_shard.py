@@ -12,13 +12,9 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class JobShard:
-    """Shard ``index`` of ``count``: a run of consecutive items; together the shards are all.
+    """Shard ``index`` of ``count``: a run of consecutive items; together the shards are all."""
 
-    Attributes:
-        index: From 1.
-    """
-
-    index: int = 1
+    index: int = 1  #: From 1.
     count: int = 1
 
     @classmethod

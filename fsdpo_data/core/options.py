@@ -21,32 +21,20 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What the type of a field does not say.
+    """What the type of a field does not say."""
 
-    Attributes:
-        panel: Heading under which ``--help`` shows it; the everyday ones have none.
-        above: A bound that the value must exceed.
-        below: A bound that the value must stay under.
-        infinite: Whether infinity has a meaning. NaN never has.
-        positional: Whether the command line takes it without a flag.
-        flag: Its flag, where that is not its name.
-        sets: The field of a spec that it becomes, for errors of the spec.
-        default: What ``--help`` says of a default that is worked out, e.g. ``by engine``.
-        metavar: What ``--help`` shows for the value, where its type says too little.
-        choices: The words it may be, where a table has them (and no ``Literal``).
-    """
-
-    panel: str = ""
+    panel: str = ""  #: Heading under which ``--help`` shows it; the everyday ones have none.
     min: float | None = None
     max: float | None = None
-    above: float | None = None
-    below: float | None = None
-    infinite: bool = False
-    positional: bool = False
-    flag: str = ""
-    sets: str = ""
-    default: str = ""
-    metavar: str = ""
+    above: float | None = None  #: A bound that the value must exceed.
+    below: float | None = None  #: A bound that the value must stay under.
+    infinite: bool = False  #: Whether infinity has a meaning. NaN never has.
+    positional: bool = False  #: Whether the command line takes it without a flag.
+    flag: str = ""  #: Its flag, where that is not its name.
+    sets: str = ""  #: The field of a spec that it becomes, for errors of the spec.
+    default: str = ""  #: What ``--help`` says of a default that is worked out, e.g. ``by engine``.
+    metavar: str = ""  #: What ``--help`` shows for the value, where its type says too little.
+    #: The words it may be, where a table has them (and no ``Literal``).
     choices: Collection[str] = ()
 
     def expected(self) -> str:

@@ -25,17 +25,12 @@ SPLITS = ("train", "test", "validation", "valid", "dev")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One row as found.
+    """One row as found."""
 
-    Attributes:
-        row: Where: the line number in JSON lines, else the row's number; both from 1.
-        raw: The row as text, shortened; only if ``broken``.
-    """
-
-    row: int
+    row: int  #: Where: the line number in JSON lines, else the row's number; both from 1.
     fields: Mapping[str, Any]
     broken: str = ""
-    raw: str = ""
+    raw: str = ""  #: The row as text, shortened; only if ``broken``.
 
 
 def data_files(name: str, split: str) -> list[Path]:

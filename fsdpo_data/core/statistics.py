@@ -12,15 +12,11 @@ Z95 = 1.959964
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """An area under the curve with its denominator and its uncertainty.
+    """An area under the curve with its denominator and its uncertainty."""
 
-    Attributes:
-        value: Mean over problems; None if there is none with right and wrong items.
-        ci95: 95 % interval over problems, within [0, 1]; None for fewer than two.
-    """
-
-    value: float | None
+    value: float | None  #: Mean over problems; None if there is none with right and wrong items.
     problems: int
+    #: 95 % interval over problems, within [0, 1]; None for fewer than two.
     ci95: tuple[float, float] | None
 
 

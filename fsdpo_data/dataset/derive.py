@@ -32,21 +32,15 @@ from fsdpo_data.engines.options import Resume
 
 @dataclass
 class Draft:
-    """A dataset on its way from its parent to its seal.
+    """A dataset on its way from its parent to its seal."""
 
-    Attributes:
-        source: The parent's directory.
-        root: Where the new dataset is written.
-        manifest: The parent's manifest to begin with; stages change what they make untrue. Files,
-            digests and parent are filled in at the end.
-        paths: Its files, within either directory.
-    """
-
-    source: Path
-    root: Path
+    source: Path  #: The parent's directory.
+    root: Path  #: Where the new dataset is written.
+    #: The parent's manifest to begin with; stages change what they make untrue. Files, digests and
+    #: parent are filled in at the end.
     manifest: Manifest
     progress: Progress
-    paths: list[str] = field(init=False)
+    paths: list[str] = field(init=False)  #: Its files, within either directory.
 
     def __post_init__(self) -> None:
         self.paths = [entry.path for entry in self.manifest.files]
@@ -113,13 +107,10 @@ class Draft:
 
 
 class Stage(Protocol):
-    """One step from dataset to dataset.
+    """One step from dataset to dataset."""
 
-    Attributes:
-        part: The part of the manifest's spec that it decides. Stages that take each other's place,
-            such as those that write pairs, decide the same.
-    """
-
+    #: The part of the manifest's spec that it decides. Stages that take each other's place, such as
+    #: those that write pairs, decide the same.
     part: str
 
     def spec(self) -> Mapping[str, Any]:

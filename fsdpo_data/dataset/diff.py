@@ -38,19 +38,12 @@ _CHANGES: Mapping[str, Mapping[str, Sequence[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How the rows of one config differ.
+    """How the rows of one config differ."""
 
-    Attributes:
-        added: Rows that only the second dataset has.
-        removed: Rows that only the first has.
-        kept: Rows of both.
-        changed: Rows of both of which something else is said, by what.
-    """
-
-    added: int
-    removed: int
-    kept: int
-    changed: Mapping[str, int]
+    added: int  #: Rows that only the second dataset has.
+    removed: int  #: Rows that only the first has.
+    kept: int  #: Rows of both.
+    changed: Mapping[str, int]  #: Rows of both of which something else is said, by what.
 
     def __bool__(self) -> bool:
         """Whether anything differs."""

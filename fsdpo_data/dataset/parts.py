@@ -177,18 +177,13 @@ class Cost(Part):
 
 
 class FileEntry(Part):
-    """A file of the dataset.
+    """A file of the dataset."""
 
-    Attributes:
-        path: Where it is: ``config/name.parquet``, and nowhere else.
-        text_sha256: Of the texts before they were cut into steps; solutions only.
-    """
-
-    path: str
+    path: str  #: Where it is: ``config/name.parquet``, and nowhere else.
     sha256: str
     bytes: int
     rows: int
-    text_sha256: str | None = None
+    text_sha256: str | None = None  #: Of the texts before they were cut into steps; solutions only.
 
     @field_validator("path")
     @classmethod

@@ -15,26 +15,20 @@ _LABELS = {"correct": "positive", **dict.fromkeys(FAILED, "negative")}
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over solutions; tallies of shards add up.
-
-    Attributes:
-        rules: Solutions by the grader rule that decided.
-        labels: Steps by label (``positive``, ``negative``, ``unlabelled``).
-        uncounted: Solutions whose tokens nobody has counted.
-        truncated: Solutions cut at ``max_tokens``.
-        unique: Different texts, counted within each problem.
-        accuracies: (correct, graded) of each problem.
-    """
+    """Counts over solutions; tallies of shards add up."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
+    #: Solutions by the grader rule that decided.
     rules: Counter[str] = field(default_factory=Counter)
+    #: Steps by label (``positive``, ``negative``, ``unlabelled``).
     labels: Counter[str] = field(default_factory=Counter)
     solutions: int = 0
     tokens: int = 0
-    uncounted: int = 0
+    uncounted: int = 0  #: Solutions whose tokens nobody has counted.
     seconds: float = 0.0
-    truncated: int = 0
-    unique: int = 0
+    truncated: int = 0  #: Solutions cut at ``max_tokens``.
+    unique: int = 0  #: Different texts, counted within each problem.
+    #: (correct, graded) of each problem.
     accuracies: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, other: Self) -> None:

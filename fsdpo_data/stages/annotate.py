@@ -37,18 +37,13 @@ WORTH_A_POOL = 8_000_000
 
 @dataclass(frozen=True, slots=True)
 class ShardTask:
-    """What a worker needs to write one shard.
-
-    Attributes:
-        path: Parquet file to write there.
-        problems: (problem id, gold, span in the raw completions) in the order of the rows.
-        sampling: Result of :func:`~fsdpo_data.core.sampling.sampling_id`.
-    """
+    """What a worker needs to write one shard."""
 
     root: Path
-    path: str
+    path: str  #: Parquet file to write there.
+    #: (problem id, gold, span in the raw completions) in the order of the rows.
     problems: Sequence[tuple[str, str, Span]]
-    sampling: str
+    sampling: str  #: Result of :func:`~fsdpo_data.core.sampling.sampling_id`.
     segmenter: str
     grader: str
 

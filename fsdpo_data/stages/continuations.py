@@ -48,17 +48,12 @@ def beginnings(text: str, steps: Sequence[str]) -> Iterator[Beginning]:
 
 @dataclass(frozen=True)
 class Continuer:
-    """Who continues, and how.
-
-    Attributes:
-        sampling: How; ``n`` is the number of continuations.
-        engine: What runs it, and in which precision; part of the dataset's spec.
-        make_sampler: Called only if continuations are owed: loading a model is slow.
-    """
+    """Who continues, and how."""
 
     model: ModelRef
-    sampling: SamplingSpec
-    engine: Mapping[str, str]
+    sampling: SamplingSpec  #: How; ``n`` is the number of continuations.
+    engine: Mapping[str, str]  #: What runs it, and in which precision; part of the dataset's spec.
+    #: Called only if continuations are owed: loading a model is slow.
     make_sampler: Callable[[], Sampler]
     batch: int = 256
 

@@ -31,32 +31,23 @@ _ANSWERS = ("answer", "gold_answer", "ground_truth_answer", "Answer", "lSolution
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What training problems are held against.
-
-    Attributes:
-        revision: ``sha256:…`` of its files.
-    """
+    """What training problems are held against."""
 
     name: str
-    revision: str
+    revision: str  #: ``sha256:…`` of its files.
     texts: Sequence[Text]
 
 
 @dataclass(frozen=True, slots=True)
 class Contamination:
-    """What was found.
-
-    Attributes:
-        pairs: Result of :func:`~fsdpo_data.problems.overlap.overlaps`, over all benchmarks.
-        n: Words of a run.
-        share: Overlap from which a pair counts.
-    """
+    """What was found."""
 
     problems: Sequence[Problem]
     benchmarks: Sequence[Benchmark]
+    #: Result of :func:`~fsdpo_data.problems.overlap.overlaps`, over all benchmarks.
     pairs: pl.DataFrame
-    n: int
-    share: float
+    n: int  #: Words of a run.
+    share: float  #: Overlap from which a pair counts.
 
     @property
     def clean(self) -> list[Problem]:

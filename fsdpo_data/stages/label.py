@@ -42,15 +42,11 @@ FOLDER = "rollouts"
 
 @dataclass(frozen=True)
 class LabelStage(Stage):
-    """Writes ``rollouts``: counts (n, n_correct) for every step of every labelled solution.
-
-    Attributes:
-        continuer: Who continues, and how; ``n`` is the paper's N.
-    """
+    """Writes ``rollouts``: counts (n, n_correct) for every step of every labelled solution."""
 
     part = "label"
 
-    continuer: Continuer
+    continuer: Continuer  #: Who continues, and how; ``n`` is the paper's N.
     workers: int | None = None
 
     def spec(self) -> Mapping[str, Any]:

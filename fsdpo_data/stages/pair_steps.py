@@ -53,16 +53,12 @@ def check_scored(files: list[Path], name: Path) -> None:
 
 @dataclass(frozen=True)
 class StepPairStage(Stage):
-    """Adds the ``pairs`` config, one pair for each different first error that can be put right.
-
-    Attributes:
-        continuer: Who continues what comes before them, and how.
-    """
+    """Adds the ``pairs`` config, one pair for each different first error that can be put right."""
 
     part = "pair"
 
     choice: StepPairSpec
-    continuer: Continuer
+    continuer: Continuer  #: Who continues what comes before them, and how.
     workers: int | None = None
 
     def spec(self) -> Mapping[str, Any]:

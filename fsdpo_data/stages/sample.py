@@ -73,15 +73,11 @@ class BuildSpec:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A build that is ready to start.
-
-    Attributes:
-        source: The problems, with what was quarantined on the way.
-        make_sampler: Called only if samples are owed: loading a model is slow.
-    """
+    """A build that is ready to start."""
 
     spec: BuildSpec
-    source: ProblemSet
+    source: ProblemSet  #: The problems, with what was quarantined on the way.
+    #: Called only if samples are owed: loading a model is slow.
     make_sampler: Callable[[], Sampler]
     batch: int = 64
     workers: int | None = None

@@ -17,18 +17,14 @@ from fsdpo_train.preference.reference_store import ReferenceKey, reference_key
 
 @dataclass(slots=True)
 class Prepared:
-    """Pairs ready to train on.
+    """Pairs ready to train on."""
 
-    Attributes:
-        groups: Different solutions of each prompt and the pairs between them.
-        keys: Key of each solution's reference log-probabilities, in the order of ``groups``.
-        counts: ``prompts``, ``solutions``, ``pairs``, ``tokens``; ``repeated_pairs``, which were
-            there already; and what exceeded the context: ``long_solutions`` and the ``long_pairs``
-            that went with them.
-    """
-
-    groups: list[Group]
+    groups: list[Group]  #: Different solutions of each prompt and the pairs between them.
+    #: Key of each solution's reference log-probabilities, in the order of ``groups``.
     keys: list[list[ReferenceKey]]
+    #: ``prompts``, ``solutions``, ``pairs``, ``tokens``; ``repeated_pairs``, which were there
+    #: already; and what exceeded the context: ``long_solutions`` and the ``long_pairs`` that went
+    #: with them.
     counts: Counter[str]
 
     @property
@@ -125,19 +121,15 @@ def _tokens(group: Group, pairs: Sequence[tuple[int, int]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Collator:
-    """Turns rows of :func:`training_rows` into tensors; pairs of one prompt meet again.
-
-    Attributes:
-        reference: Reference log-probabilities of their solutions, one array per solution.
-        dtype: Dtype that attention scores are computed in.
-    """
+    """Turns rows of :func:`training_rows` into tensors; pairs of one prompt meet again."""
 
     groups: Sequence[Group]
+    #: Reference log-probabilities of their solutions, one array per solution.
     reference: Sequence[Sequence[np.ndarray]]
     share_prompt: bool
     pad: int
     eos: int
-    dtype: torch.dtype
+    dtype: torch.dtype  #: Dtype that attention scores are computed in.
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return a :class:`GroupBatch` as a dict, with ``reference_ST``."""

@@ -25,47 +25,32 @@ from fsdpo_train.trainer.batching import padded
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The solutions of one prompt and the pairs between them.
+    """The solutions of one prompt and the pairs between them."""
 
-    Attributes:
-        solutions: Different solutions of one prompt, encoded with it.
-        pairs: (chosen, rejected) as indices into ``solutions``.
-    """
-
-    solutions: Sequence[Encoded]
+    solutions: Sequence[Encoded]  #: Different solutions of one prompt, encoded with it.
     rewards: Sequence[Sequence[float]]
-    pairs: Sequence[tuple[int, int]]
+    pairs: Sequence[tuple[int, int]]  #: (chosen, rejected) as indices into ``solutions``.
 
 
 @dataclass(frozen=True, slots=True)
 class GroupBatch:
-    """Prompt groups as tensors; N completion tokens of S solutions in R rows of L tokens.
-
-    Attributes:
-        position_ids_RL: Positions, restarted for each solution.
-        attention_mask: [R, L] of ones and zeros; if the prompt is shared, additive
-            [S, 1, T, P + T]: what the tokens of a solution see of its prompt and of each other.
-        source_N: Place, in the flattened rows, whose hidden state predicts each token.
-        cell_N: Where each goes in the flattened [S, T] tables.
-        step_ST: Step of each completion token, -1 at padding.
-        ends_ST: Whether it is the end-of-sequence token.
-        reward_SK: Step rewards, zero-padded.
-        chosen_P: Index of each pair's preferred solution among the S.
-        tree: If the prompt is shared, ``branch_ST``, ``row_S`` and ``place_RL`` of
-            :func:`fsdpo_data.engines.sharing.tree_attention`.
-    """
+    """Prompt groups as tensors; N completion tokens of S solutions in R rows of L tokens."""
 
     input_ids_RL: Tensor
-    position_ids_RL: Tensor
+    position_ids_RL: Tensor  #: Positions, restarted for each solution.
+    #: [R, L] of ones and zeros; if the prompt is shared, additive [S, 1, T, P + T]: what the tokens
+    #: of a solution see of its prompt and of each other.
     attention_mask: Tensor
-    source_N: Tensor
+    source_N: Tensor  #: Place, in the flattened rows, whose hidden state predicts each token.
     target_N: Tensor
-    cell_N: Tensor
-    step_ST: Tensor
-    ends_ST: Tensor
-    reward_SK: Tensor
-    chosen_P: Tensor
+    cell_N: Tensor  #: Where each goes in the flattened [S, T] tables.
+    step_ST: Tensor  #: Step of each completion token, -1 at padding.
+    ends_ST: Tensor  #: Whether it is the end-of-sequence token.
+    reward_SK: Tensor  #: Step rewards, zero-padded.
+    chosen_P: Tensor  #: Index of each pair's preferred solution among the S.
     rejected_P: Tensor
+    #: If the prompt is shared, ``branch_ST``, ``row_S`` and ``place_RL`` of
+    #: :func:`fsdpo_data.engines.sharing.tree_attention`.
     tree: dict[str, Tensor] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:

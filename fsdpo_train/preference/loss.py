@@ -32,19 +32,12 @@ from fsdpo_train.config import WITHOUT_REWARDS, PreferenceSpec
 
 @dataclass(frozen=True, slots=True)
 class Solutions:
-    """Different solutions, padded to one shape; what the losses read besides log-probabilities.
+    """Different solutions, padded to one shape; what the losses read besides log-probabilities."""
 
-    Attributes:
-        reference_ST: Log-probabilities of the reference policy; anything at padding.
-        step_ST: Step of each token, -1 at padding.
-        ends_ST: Whether the token is the end-of-sequence token.
-        reward_SK: Step rewards; anything where there is no step.
-    """
-
-    reference_ST: Tensor
-    step_ST: Tensor
-    ends_ST: Tensor
-    reward_SK: Tensor
+    reference_ST: Tensor  #: Log-probabilities of the reference policy; anything at padding.
+    step_ST: Tensor  #: Step of each token, -1 at padding.
+    ends_ST: Tensor  #: Whether the token is the end-of-sequence token.
+    reward_SK: Tensor  #: Step rewards; anything where there is no step.
 
 
 def preference_loss(

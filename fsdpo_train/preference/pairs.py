@@ -17,15 +17,11 @@ COLUMNS = ("prompt", "chosen_steps", "rejected_steps", "chosen_rewards", "reject
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """One side of a pair.
-
-    Attributes:
-        end: Whether the solution ends there, so that an end-of-sequence token follows.
-    """
+    """One side of a pair."""
 
     steps: tuple[str, ...]
     rewards: tuple[float, ...]
-    end: bool = True
+    end: bool = True  #: Whether the solution ends there, so that an end-of-sequence token follows.
 
     def cut(self, count: int) -> Self:
         """Return the first ``count`` steps; all of them are the solution itself."""
@@ -36,18 +32,14 @@ class Solution:
 
 @dataclass(slots=True)
 class PromptPairs:
-    """The pairs of one prompt.
-
-    Attributes:
-        solutions: Its different solutions, in the order in which they appear.
-        pairs: (chosen, rejected) as indices into ``solutions``, each once.
-        repeated: Rows that give a pair again: it counts once.
-    """
+    """The pairs of one prompt."""
 
     prompt: str
+    #: Its different solutions, in the order in which they appear.
     solutions: list[Solution] = field(default_factory=list)
+    #: (chosen, rejected) as indices into ``solutions``, each once.
     pairs: list[tuple[int, int]] = field(default_factory=list)
-    repeated: int = 0
+    repeated: int = 0  #: Rows that give a pair again: it counts once.
 
 
 def open_pairs(data: Path) -> Source:

@@ -32,17 +32,11 @@ _NAME = 32
 
 @dataclass(frozen=True, slots=True)
 class ReferenceKey:
-    """A solution as a store knows it.
+    """A solution as a store knows it."""
 
-    Attributes:
-        solution: Digest of everything that decides the log-probabilities.
-        prompt: Digest of the prompt alone, to say what differs.
-        text: Digest of the steps alone.
-    """
-
-    solution: str
-    prompt: str
-    text: str
+    solution: str  #: Digest of everything that decides the log-probabilities.
+    prompt: str  #: Digest of the prompt alone, to say what differs.
+    text: str  #: Digest of the steps alone.
 
 
 def reference_key(

@@ -25,34 +25,25 @@ _COLUMNS = ("prompt", "completions", "labels")
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A solution with one label per step.
+    """A solution with one label per step."""
 
-    Attributes:
-        problem: What it solves: solutions of one problem are held out together.
-        labels: One number in [0, 1] per step.
-    """
-
-    problem: str
+    problem: str  #: What it solves: solutions of one problem are held out together.
     prompt: str
     steps: Sequence[str]
-    labels: Sequence[float]
+    labels: Sequence[float]  #: One number in [0, 1] per step.
 
 
 @dataclass(slots=True)
 class Prepared:
-    """Rows ready to train on.
+    """Rows ready to train on."""
 
-    Attributes:
-        train: Rows of ``input_ids``, ``readouts``, ``labels``, ``length``, ``problem``, ``right``,
-            ``n_prompt``.
-        held_out: The same, of other problems; its readouts are the steps' ends.
-        counts: ``solutions``, ``problems``, ``steps``, ``positive`` (the sum of the labels),
-            ``lost_labels`` and ``lost_solutions`` (cut off at the context length, in part and
-            whole).
-    """
-
+    #: Rows of ``input_ids``, ``readouts``, ``labels``, ``length``, ``problem``, ``right``,
+    #: ``n_prompt``.
     train: list[dict[str, Any]]
+    #: The same, of other problems; its readouts are the steps' ends.
     held_out: list[dict[str, Any]]
+    #: ``solutions``, ``problems``, ``steps``, ``positive`` (the sum of the labels), ``lost_labels``
+    #: and ``lost_solutions`` (cut off at the context length, in part and whole).
     counts: Counter[str]
 
 

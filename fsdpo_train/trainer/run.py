@@ -25,16 +25,11 @@ Kind = TypeVar("Kind", bound="Report")
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a run did.
-
-    Attributes:
-        steps: Optimizer steps, those before a resume included.
-        loss: Mean loss over the last logging window.
-    """
+    """What a run did."""
 
     out: Path
-    steps: int
-    loss: float
+    steps: int  #: Optimizer steps, those before a resume included.
+    loss: float  #: Mean loss over the last logging window.
 
 
 @contextmanager

@@ -21,17 +21,12 @@ PlacedRow = tuple[str, Row]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Rows to train on.
-
-    Attributes:
-        rows: Reads them; may be called again.
-        dataset: Whether they have all columns of a config of the schema.
-        said: What the dataset says of its making (``dataset``, ``prm``), for the model card.
-    """
+    """Rows to train on."""
 
     identity: str
-    rows: Callable[[], Iterator[PlacedRow]]
-    dataset: bool = True
+    rows: Callable[[], Iterator[PlacedRow]]  #: Reads them; may be called again.
+    dataset: bool = True  #: Whether they have all columns of a config of the schema.
+    #: What the dataset says of its making (``dataset``, ``prm``), for the model card.
     said: Mapping[str, str] = field(default_factory=dict)
 
 
