@@ -69,7 +69,8 @@ def _shard(options: ShardedOptions) -> None:
 
 def _run(options: StageOptions) -> api.Dataset:
     with progress() as shown:
-        return _sealed(api.run_stage(options, shown))
+        data = api.run_stage(options, shown)
+    return _sealed(data)
 
 
 def _sealed(data: api.Dataset) -> api.Dataset:

@@ -1,7 +1,6 @@
 """``fsdpo-train``: the training stages. Each command is a call of the package's public face."""
 
 import logging
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -64,5 +63,4 @@ def main() -> None:
     """Run ``fsdpo-train``; what the stages have to say before they end is shown."""
     said = logging.getLogger(fsdpo_train.__name__)
     said.setLevel(logging.INFO if is_main_process() else logging.WARNING)
-    said.addHandler(logging.StreamHandler(sys.stdout))
     run_app(app)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from command_line import run
 from helpers import problem_set, small_build
+
+from fsdpo_data.cli.console import run_app
 
 
 @pytest.fixture
@@ -133,3 +140,41 @@ def test_validate_prints_the_manifest_for_machines(
 ) -> None:
     _, out, _ = run(capsys, "validate", str(dataset), "--json")
     assert json.loads(out)["rows"]["solutions"] == 12
+
+
+def test_what_is_only_told_is_no_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("fsdpo_train")
+
+    def talks() -> None:
+        log.setLevel(logging.INFO)
+        log.info("3 rows")
+        log.warning("odd")
+
+    try:
+        with pytest.raises(SystemExit):
+            run_app(talks)
+    finally:
+        log.setLevel(logging.NOTSET)
+    assert capsys.readouterr().err == "3 rows\nwarning: odd\n"
+
+
+def test_bars_are_not_drawn_over_what_is_printed_after_them(dataset: Path) -> None:
+    """On a terminal, bars move the cursor back over their own lines and nobody else's."""
+    ours, terminal = os.openpty()
+    line = [sys.executable, "-m", "fsdpo_data", "grade", str(dataset), "--workers", "1"]
+    environment = {**os.environ, "TERM": "xterm"}
+    child = subprocess.Popen(
+        [*line, "--out", str(dataset.parent / "again")],
+        stdout=terminal,
+        stderr=terminal,
+        env=environment,
+    )
+    os.close(terminal)
+    shown = b""
+    with contextlib.suppress(OSError):  # what Linux says of a terminal that nobody holds
+        while read := os.read(ours, 1 << 16):
+            shown += read
+    os.close(ours)
+    assert child.wait() == 0 and b"validate" in shown
+    _, sealed, after = shown.partition(b"sealed")
+    assert sealed and b"\x1b[1A" in shown and b"\x1b[1A" not in after
