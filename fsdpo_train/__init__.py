@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.core.errors import Unavailable
+from fsdpo_data.core.errors import Unavailable, install
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if missing := [each for each in _NEEDED if find_spec(each) is None]:
         raise Unavailable(
-            f"training needs {', '.join(missing)}. Install the extra 'train': pip install -e "
-            "'.[train]' in a checkout."
+            f"training needs {', '.join(missing)}. Install what is missing: {install('train')}."
         )
     stage = name.lower().removeprefix("train_").removesuffix("report")
     return getattr(import_module(f"fsdpo_train.{_ROOMS[stage]}.train"), name)

@@ -7,7 +7,7 @@ from transformers import TrainingArguments
 from transformers.integrations import get_available_reporting_integrations
 from transformers.trainer_utils import SchedulerType
 
-from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.errors import InputError, Unavailable, install
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.deepspeed import deepspeed_config, join_processes
 
@@ -60,6 +60,6 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
         join_processes(arguments)
         return arguments
     except ImportError as error:
-        raise Unavailable(f"{error} Install fsdpo[train], or fsdpo[deepspeed].") from error
+        raise Unavailable(f"{error} Install it: {install('train,deepspeed')}.") from error
     except ValueError as error:
         raise InputError(f"these options do not go together: {error}") from error

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch.nn.modules.dropout import _DropoutNd
 
-from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.errors import InputError, Unavailable, install
 from fsdpo_data.models import checkpoints
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
@@ -103,7 +103,9 @@ def with_adapters(model: Any, rank: int, task: str, *, exclude: Sequence[str] = 
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
         raise Unavailable(
-            f"adapters need peft ({error}). Install fsdpo[lora].", field="lora", value=rank
+            f"adapters need peft ({error}). Install it: {install('lora')}.",
+            field="lora",
+            value=rank,
         ) from error
     adapters = LoraConfig(
         task_type=task,

@@ -132,6 +132,7 @@ def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.returncode == 1
     assert ran.stderr.startswith("error: training needs torch, transformers, accelerate. Install")
+    assert f"pip install -e '{Path(__file__).parents[2]}[train]'" in ran.stderr
     assert not (tmp_path / "out").exists()
 
 

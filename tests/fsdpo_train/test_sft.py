@@ -240,7 +240,7 @@ def test_other_bad_options_are_named(architecture, data, tmp_path):
 def test_missing_deepspeed_is_named(architecture, data, tmp_path):
     (tmp_path / "zero.json").write_text("{}")
     options = dict(deepspeed=str(tmp_path / "zero.json"))
-    with pytest.raises(Unavailable, match=r"deepspeed.*fsdpo\[deepspeed\]"):
+    with pytest.raises(Unavailable, match=r"deepspeed.*pip install -e '.*\[train,deepspeed\]'"):
         sft.train_sft(config(architecture, data, tmp_path / "out", **options))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,3 +15,11 @@ def test_a_checkout_and_a_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert errors.install("train") == f"pip install -e '{root}[train]'"
     monkeypatch.setattr(errors, "__file__", str(tmp_path / "fsdpo_data/core/errors.py"))
     assert errors.install("train") == "pip install 'fsdpo[train]'"
+
+
+def test_no_other_file_says_what_to_install() -> None:
+    root = Path(__file__).parents[3]
+    folders = ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench", "cards/fsdpo_cards")
+    files = [file for folder in folders for file in (root / folder).rglob("*.*")]
+    said = [file.name for file in files if re.search(rb"fsdpo\[|pip install", file.read_bytes())]
+    assert said == ["errors.py"]
