@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from fsdpo_data.answers import Item, Verdict
 from fsdpo_data.answers.comparing.equal import STRICT, Options, equivalent, is_words
 from fsdpo_data.answers.finding.extract import extract
+from fsdpo_data.answers.finding.unmarked import clause_values
 from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.lexicon.words import find_dates
 from fsdpo_data.answers.reading.answer import Answer, read_answer
 from fsdpo_data.answers.reading.clean import clean
 from fsdpo_data.answers.reading.prose import plain_text
-from fsdpo_data.answers.tree import Moment, Text
+from fsdpo_data.answers.tree import Items, Moment, Text
 
 #: What the grader is called in manifests. A change of what is right changes the number; math@1
 #: overlooked a factor of 100 before a sign of percent, and took the last number of a text cut off.
@@ -49,8 +51,11 @@ def grade(gold: Gold, response: str, options: Options = STRICT, cut_off: bool = 
     if not gold.text.strip():
         return Verdict("gold_unparsed", None, "empty-gold")
     found = extract(response)
-    thinking = "<think>" in response and "</think>" not in response
-    if cut_off and (found.strict is None or thinking):
+    if "<think>" in response and "</think>" not in response:
+        # A thought that never ends was cut off, whatever the sampler says, unless it ends on a box.
+        cut_off = cut_off or not (found.rule == "boxed" and response.rstrip(" $.\n]*)")[-1:] == "}")
+        found = replace(found, rule="none") if cut_off else found
+    if cut_off and found.strict is None:
         return Verdict("no_answer", None, "cut-off")
     if found.answer is None:
         return Verdict("no_answer", None, found.rule)
@@ -58,6 +63,9 @@ def grade(gold: Gold, response: str, options: Options = STRICT, cut_off: bool = 
     in_words = not found.rule.startswith("boxed") and is_words(found.answer)
     if verdict.status == "incorrect" and found.value is not None and in_words:
         verdict = equivalent(gold, found.value, options)
+    if verdict.status == "incorrect" and isinstance(gold.value, Items):
+        listed = clause_values(found.sentence or found.answer)
+        verdict = equivalent(gold, listed, options) if listed else verdict
     exclaimed = f"{found.answer}!"
     if verdict.status == "incorrect" and response.rstrip(" *$\n").endswith(exclaimed):
         verdict = equivalent(gold, exclaimed, options)  # "So there are 26!" may mean the factorial

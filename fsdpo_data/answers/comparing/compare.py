@@ -221,11 +221,12 @@ class Comparison:
         if isinstance(gold, tree.Relation) and isinstance(answer, tree.Relation):
             return self._relations(gold, answer)
         if not _is_statement(gold):
-            said = relations.assigned(answer)
+            said = relations.concluded(answer, gold)
             rounded = isinstance(answer, tree.Relation) and "~" in answer.ops
             return said is not None and (any if rounded else all)(self.same(gold, x) for x in said)
         if not _is_statement(answer):
-            said = relations.assigned(gold) if relations.names_value(gold) else None
+            named = isinstance(gold, tree.Member) or relations.names_value(gold)
+            said = relations.assigned(gold) if named else None
             return said is not None and self.same(said[-1], answer)
         for said, other in ((relations.assigned(answer), gold), (relations.assigned(gold), answer)):
             if said is not None and self.same(other, said[-1]):

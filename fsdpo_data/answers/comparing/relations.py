@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, TypeVar
 
 from fsdpo_data.answers.budget import Budget
@@ -10,6 +11,7 @@ from fsdpo_data.answers.comparing.modular import Undefined
 from fsdpo_data.answers.comparing.numeric import OPERATORS, Evaluator, is_unknown, symbols
 from fsdpo_data.answers.lexicon.units import ratio
 from fsdpo_data.answers.lexicon.vocabulary import TRIG
+from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import (
     Builder,
     Call,
@@ -18,6 +20,7 @@ from fsdpo_data.answers.tree import (
     Member,
     Mul,
     Node,
+    Num,
     Quantity,
     Ratio,
     Relation,
@@ -64,8 +67,25 @@ def assigned(value: Value) -> tuple[Value, ...] | None:
         return (first,)
     if not _letters(first):
         return value.parts
+    if is_node(first) and _letters(first) == _letters(rest[-1]):
+        return (first, rest[-1])  # an identity, if both are the answer
     # The result of a calculation follows it, as in "a + b + c = 5".
     return rest if is_node(first) and len(_letters(first)) > 1 else None
+
+
+def concluded(answer: Value, gold: Value) -> Sequence[Value] | None:
+    """Return what a chain ``x = 2 · 3 = 6`` comes to, all of which must be the gold.
+
+    That is its end, and the plain values before it: "19 + 7 = 26 + 4 = 30" is 30, sloppy as it
+    is. Against a gold with letters it is the last part in the same letters; one that stands
+    before rounded values is what was asked for.
+    """
+    chain = assigned(answer)
+    if chain is None or (isinstance(answer, Relation) and "~" in answer.ops):
+        return chain
+    if is_node(gold) and symbols(gold) and _letters(chain[-1]):
+        return [each for each in chain if _letters(each) == symbols(gold)][-1:] or chain
+    return (*(part for part in chain[:-1] if isinstance(part, Num | Items | Join)), chain[-1])
 
 
 def _is_head(value: Value) -> bool:
@@ -109,11 +129,13 @@ def names_value(value: Value) -> bool:
 
 
 def assignments(value: Items) -> dict[str, Value]:
-    """Return the values of ``a = 2, b = 3`` by name; empty unless all names are different."""
+    """Return the values of ``a = 2, f(1) = 3`` by name; empty unless all names are different."""
     named = {
-        item.parts[0].name: item.parts[-1]
+        show(item.parts[0]): item.parts[-1]
         for item in value.items
-        if isinstance(item, Relation) and isinstance(item.parts[0], Sym) and item.ops == ("=",)
+        if isinstance(item, Relation)
+        and isinstance(item.parts[0], Sym | Call)
+        and item.ops == ("=",)
     }
     return named if len(named) == len(value.items) > 1 else {}
 
@@ -131,7 +153,8 @@ def _letters(value: Value) -> frozenset[str]:
 def _is_name(value: Value) -> bool:
     """Whether ``value`` is the name of a segment or an angle: ``AB``, ``angle ABC``."""
     return isinstance(value, Mul) and all(
-        isinstance(factor, Sym) and (factor.name.isupper() or factor.name in ("angle", "triangle"))
+        isinstance(factor, Sym)
+        and (factor.name[-2:].isupper() or factor.name in ("angle", "triangle"))
         for factor in value.factors
     )
 
@@ -141,7 +164,7 @@ def _is_point(value: Value) -> bool:
     if isinstance(value, Join):
         return all(_is_point(part) or isinstance(part, Sym) for part in value.parts)
     if isinstance(value, Ratio):
-        return all(isinstance(part, Sym) for part in value.parts)
+        return all(isinstance(part, Sym) or _is_name(part) for part in value.parts)
     return isinstance(value, Items) and all(isinstance(item, Sym) for item in value.items)
 
 
@@ -181,29 +204,50 @@ def _argument(head: Value) -> str:
 
 
 def unrestricted(value: Value) -> Value:
-    """Return the 1/x of ``1/x, x != 0``: where it has no value, nobody needs to say so."""
+    """Return the 1/x of ``1/x, x != 0``: where it has no value, nobody needs to say so.
+
+    Any other condition belongs to the answer: ``y = 2x, x > 0`` is half of the line ``y = 2x``.
+    """
     if not (isinstance(value, Items) and value.brackets == "" and len(value.items) > 1):
         return value
-    said, *holes = value.items
-    body = said.parts[-1] if isinstance(said, Relation) and said.ops == ("=",) else said
-    return said if is_node(body) and all(_is_hole(body, each) for each in holes) else value
+    said, *conditions = value.items
+    head, body = None, said
+    if isinstance(said, Relation) and said.ops == ("=",):
+        head, body = said.parts[0], said.parts[-1]
+    return (
+        said
+        if is_node(body) and all(_says_nothing(head, body, each) for each in conditions)
+        else value
+    )
 
 
-def _is_hole(body: Node, condition: Value) -> bool:
-    """Whether a condition ``x != 0`` leaves out only where an expression has no value."""
-    if not isinstance(condition, Relation) or condition.ops != ("!=",):
+#: How far from its end a half-line that is left out is looked at.
+_BEYOND = (Fraction(-1, 2), Fraction(-1), Fraction(-7, 3))
+
+
+def _says_nothing(head: Value | None, body: Node, condition: Value) -> bool:
+    """Whether a condition ``x != 0`` or ``x >= 1`` leaves out only where a body has no value."""
+    if isinstance(condition, Member):
+        return condition.right == Sym("RR") and condition.left in walk(body)
+    if not isinstance(condition, Relation) or len(condition.ops) != 1:
         return False
-    name, place = condition.parts
-    if not (isinstance(name, Sym) and name.name in symbols(body)):
+    (name, place), op = condition.parts, condition.ops[0]
+    if not (isinstance(name, Sym) and name.name in symbols(body) and op in ORDER):
         return False
-    for each in both_values(place):
+    if op == ">=" and place in (Num(Fraction(0)), Num(Fraction(1))) and isinstance(head, Sym):
+        return head.name.endswith(f"_{name.name}")  # the terms of a sequence begin there
+    left_out = list(both_values(place)) if op in ("!=", "<", ">") else []
+    if op != "!=" and isinstance(place, Num):
+        away = 1 if op.startswith(">") else -1
+        left_out += [Num(place.value + away * step) for step in _BEYOND]
+    for each in left_out:
         try:
             if is_node(each):
                 Evaluator(0, Budget(10_000)).value(substitute(body, {name.name: each}))
             return False
         except Undefined:
             continue
-    return True
+    return bool(left_out)
 
 
 def differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | None:
@@ -228,18 +272,17 @@ def differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | None:
 
 def _segments(node: Node) -> Node | None:
     """Write ``AB`` as one name, if all letters of ``node`` stand in such pairs of capitals."""
-    names: set[str] = set()
 
     def joined(part: Node) -> Node:
         if isinstance(part, Mul) and len(part.factors) == 2 and _is_name(part):
             ends = sorted(factor.name for factor in part.factors if isinstance(factor, Sym))
             if all(len(end) == 1 for end in ends):
-                names.add("segment " + "".join(ends))
                 return Sym("segment " + "".join(ends))
         return rebuild(part, joined)
 
     found = joined(node)
-    return found if names and symbols(found) <= names else None
+    names = symbols(found)
+    return found if names and all(name.startswith("segment ") for name in names) else None
 
 
 def unapplied(gold: Node, answer: Node) -> tuple[Node, Node] | None:

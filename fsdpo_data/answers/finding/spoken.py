@@ -184,7 +184,7 @@ def _without_explanation(line: str) -> str:
     sentence = SENTENCE_END.search(line)
     if sentence and not _OR_ELSE.match(line, sentence.end()):
         line = line[: sentence.start()] + "$" * ("$" in sentence.group())
-    line = line.strip().rstrip(".").lstrip("* ")
+    line = line.strip().rstrip(".。").lstrip("* ")
     line = line if line.endswith("^*") else line.rstrip("* ")
     if line.endswith("}") and line.count("}") > line.count("{"):  # it closes what holds the answer
         line = line[:-1].rstrip()

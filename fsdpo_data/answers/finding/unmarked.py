@@ -10,6 +10,7 @@ from fsdpo_data.answers.finding.boxes import ending
 from fsdpo_data.answers.finding.concluding import is_chinese
 from fsdpo_data.answers.finding.phrases import phrases
 from fsdpo_data.answers.finding.spoken import SENTENCE_END
+from fsdpo_data.answers.lexicon.words import SMALL
 
 _SAID = phrases("unmarked")
 
@@ -23,7 +24,7 @@ _MATHS = _SAID["maths"]
 _COUNT = re.compile(r"(?<![\w.,^_])\d[\d,.]{0,20} *$")
 _LATEX = re.compile(r"\\(?![$%!,;])")
 _HAS_WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
-_SAYS = re.compile(r"(?:\b(?:is|are|be|get|gives)|[=:,])\s*\**$")
+_SAYS = re.compile(r"(?:\b(?:is|are|was|were|be|get|gives)|[=:,])\s*\**$")
 _LETTER = re.compile(r"\\?[A-Za-z]")
 JOINT = _SAID["joint"]
 CONJUNCTION = re.compile(r"\b(?:and|or)\b|[,;&]")
@@ -54,7 +55,7 @@ def settled_value(statement: str) -> str | None:
     """
     if not _HAS_WORD.search(statement):
         return None
-    statement = _main(_AGAIN.split(statement, maxsplit=1)[0])
+    statement = _main(statement)
     values = _values(statement)
     if values:
         return _settled(statement, values)[0]
@@ -62,10 +63,18 @@ def settled_value(statement: str) -> str | None:
 
 
 _MORE = _SAID["more"]
+_CONCLUDING = _SAID["concluding"]
+#: A conclusion without digits: "so he pays twenty dollars", "so it does not exist".
+_IN_WORDS = re.compile(f"{_SAID['predicate'].pattern}|\\b(?:{'|'.join(list(SMALL)[2:])})\\b")
 
 
 def _main(statement: str) -> str:
-    """Return a statement without what its last clause adds, if a value stands before that."""
+    """Return the clause that a statement comes to, without what is only added to its value."""
+    statement = _AGAIN.split(statement, maxsplit=1)[0]
+    for start in reversed([each.end() for each in _CONCLUDING.finditer(statement)]):
+        if _values(statement[start:]) or _IN_WORDS.search(statement, start):
+            statement = statement[start:]
+            break
     for more in _MORE.finditer(statement):
         if _values(statement[: more.start()]):
             return statement[: more.start()]
@@ -143,6 +152,27 @@ def _either(between: str, after: str) -> bool:
     return not (first and second and first[0].strip(",") != second.group(1))
 
 
+def clause_values(sentence: str) -> str | None:
+    """Return the values of "the least is 1 and the greatest is 3"; None if it has no such form."""
+    values = _values(sentence)
+    if (
+        len(values) < 2
+        or not _HAS_WORD.search(sentence)
+        or _CONCLUDING.search(sentence, values[0].end())
+    ):
+        return None
+    if not all(_SAYS.search(sentence, 0, each.start()) for each in values):
+        return None
+    ends = [_CLAUSE_END.search(sentence, each.end()) for each in values]
+    return " , ".join(
+        sentence[value.start() : end.start() if end else None]
+        for value, end in zip(values, ends, strict=True)
+    )
+
+
+_CLAUSE_END = re.compile(r"\s*(?:[,;]|\.(?!\d)|\band\b|\bwhile\b|$)")
+
+
 def last_sentence(text: str) -> str:
     """Return the last sentence that says something about the problem."""
     said = (each for each in _sentences(text, 20) if not _PLEASANTRY.match(each))
@@ -167,27 +197,50 @@ def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     listed = closing_list(stripped)
     if listed is not None:
         return listed, "list"
-    bold = _BOLD.findall(sentence)
-    if len(bold) == 1 and not _values(sentence):
-        return bold[0].removesuffix("'s").removesuffix("’s"), "last-bold"
-    if _PREDICATE.search(sentence) and not _values(sentence):
-        return _PREDICATE.findall(sentence)[-1], "last-sentence"
+    bold = _emphasized(sentence)
+    if bold is not None:
+        values = _values(bold)
+        return bold, _settled(bold, values)[1] if values else "last-bold"
+    said = _main(sentence)
+    if not _values(said):
+        if predicates := _PREDICATE.findall(said):
+            return predicates[-1], "last-sentence"
+        spelled = _IN_WORDS.search(said) if said != sentence else None
+        if spelled:
+            return said[spelled.start() :], "last-sentence"
     alone = len(stripped) <= _WHOLE and "\n" not in stripped and stripped == sentence
     if alone and not _SENTENCE.search(stripped) and not is_chinese(stripped):
-        return stripped, "whole"
-    display = _closing_display(stripped)
+        return said, "whole"
+    more = sentence if _RELATIVE.match(sentence) else ""
+    display = _closing_display(stripped.removesuffix(more))
     if display is not None:
         return display, "last-maths"
     for said in _sentences(text):
-        said = _main(_AGAIN.split(said, maxsplit=1)[0])
-        values = _values(said)
+        said = _main(said)
+        values = [] if _RELATIVE.match(said) else _values(said)
         if values:
             answer, rule = _settled(said, values)
             return (answer, rule) if answer else (sentence, "last-sentence")
     return (sentence, "last-sentence") if sentence else (None, "none")
 
 
-_BOLD = re.compile(r"\*\*([^*\n]{1,60})\*\*")
+_BOLD = re.compile(r"\*\*([^*\n]{1,60})\*\*(?!:)")
+_RELATIVE = _SAID["relative"]
+
+
+def _emphasized(sentence: str) -> str | None:
+    """Return what a sentence prints in bold, if that is one thing, and its value if it has one."""
+    bold: list[str] = [each.strip() for each in _BOLD.findall(sentence)]
+    if len(bold) != 1 or bold[0].endswith(":"):
+        return None
+    if _values(sentence) and not (_values(bold[0]) or _CHOSEN.fullmatch(bold[0])):
+        return None
+    if _BOUND.search(sentence[: sentence.find("**") + 2]):
+        return None
+    return bold[0].removesuffix("'s").removesuffix("’s")
+
+
+_CHOSEN = re.compile(r"\(?[A-K]\)?")
 _PREDICATE = _SAID["predicate"]
 _ITEM = re.compile(r"\s*(?:[-*•]|\(?\d{1,2}[.)])\s+(.{1,80})")
 _PAIR = re.compile(r"\**[A-Za-z][\w' ]{1,30}\**:\s*\**\s*(.{1,60})")
@@ -235,7 +288,7 @@ def _item_values(items: list[str]) -> str | None:
 
 def _closing_display(text: str) -> str | None:
     """Return the displayed formula a text ends on."""
-    text = ending(text, _NEAR).rstrip(". ∎")
+    text = ending(text, _NEAR).rstrip(". ∎\n")
     found: list[str] = []
     for opener, closer in (("\\[", "\\]"), ("$$", "$$")):
         while text.endswith(closer) and (start := text.rfind(opener, 0, len(text) - 2)) >= 0:

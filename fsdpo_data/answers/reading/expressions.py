@@ -301,7 +301,7 @@ class ExpressionParser(CommandParser):
         r"""Step over ``\circ``, ``{\circ}``, ``\prime``, ``{\prime\prime}``."""
         braced = self.sign() == "{"
         ahead = int(braced)
-        degrees = braced and self.peek(1).text == "o" and self.peek(-2).kind == "num"
+        degrees = self.peek(ahead).text == "o" and self.peek(-2).kind == "num"
         if self.sign(ahead) == "circ" or degrees:
             marks, ahead = "circ", ahead + 1
         else:

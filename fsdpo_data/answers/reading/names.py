@@ -243,7 +243,8 @@ class NameParser(Cursor):
             return self.primary()
         if token.upright and word.isupper() and len(self.tokens) > 1:
             return self._letters(word)
-        if token.upright or lower in KEYWORDS or is_texty(word):
+        sentence = word.istitle() and len(word) > 1 and self.peek().kind == "word"  # "It will be"
+        if token.upright or sentence or lower in KEYWORDS or is_texty(word):
             raise Unreadable(f"the word {word}")
         if unit_named(word) is not None and word.lower() == word and len(word) > 2:
             raise Unreadable(f"the unit {word}")
@@ -251,12 +252,26 @@ class NameParser(Cursor):
 
     def _letters(self, word: str) -> Value:
         """Multiply the letters of ``word``; an exponent belongs to the last one."""
+        if len(word) == 2 and word.isupper() and self._segment_beside():
+            return Sym(f"segment {''.join(sorted(word))}")
         letters: list[Node] = [CONSTANTS.get(c, Sym(c)) if c in "ei" else Sym(c) for c in word]
         if self.sign() in ("^", "_", "!", "'"):
             letters[-1] = as_node(self.postfix(letters[-1]))
         elif self.sign() == "(" and isinstance(letters[-1], Sym):
             letters[-1] = as_node(self.applied(letters[-1]))
         return multiply(letters)
+
+    def _segment_beside(self) -> bool:
+        r"""Whether the word just read is a segment times another: ``AB \cdot CD``."""
+        signs = ("cdot", "times", "*")
+        before, after = self.tokens[max(self.at - 3, 0) : self.at - 1], self.tokens[self.at :][:2]
+        return any(
+            len(pair) == 2
+            and pair[sign].text in signs
+            and len(pair[1 - sign].text) == 2
+            and pair[1 - sign].text.isupper()
+            for pair, sign in ((before, 1), (after, 0))
+        )
 
     def _decimal_words(self, whole: int) -> Value:
         """Read on after "one point"."""

@@ -30,7 +30,7 @@ _SPACING = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
 _PLAIN = re.compile(r"\\?[A-Za-z]+|\d+(?:\.\d+)?|[^\sA-Za-z\d]")
 _PLURAL = re.compile(r"(?<=...)(?<!s)s$")
 _IGNORED = frozenset("'\"().,;:{}$!?*`[]")
-_FILLERS = names("the a an is are was were it they their its both there on due")
+_FILLERS = names("the a an is are was were it they their its both there on due will be")
 
 _TOLD = read_table(__file__)
 UNDEFINED = Text(("undefined",))
@@ -87,6 +87,8 @@ def phrase(words: tuple[str, ...]) -> Value | None:
     """Return the value of a set phrase such as "no solution" or "n is odd"."""
     if words[:1] and words[0] in _SUBJECTS:
         words = words[1:] if words[1:] in _BY_WORDS else words
+    if _NONE_EXISTS.fullmatch(" ".join(words)):
+        return _MEANINGS["empty"]
     multiple = _MULTIPLES.fullmatch(" ".join(words)) if 1 < len(words) < 8 else None
     if multiple is None:
         return _BY_WORDS.get(words)
@@ -98,6 +100,8 @@ def phrase(words: tuple[str, ...]) -> Value | None:
 
 #: What a sentence may say something about, where only what it says is the answer.
 _SUBJECTS = names("limit serie series sequence integral sum value function equation")
+#: "no such j exists", "there are no such values".
+_NONE_EXISTS = re.compile(r"(?:thus |so |hence )?no such \w+(?: exist)?|no such \w+ \w+ exist")
 #: "all odd integers", "n is even", "multiples of 3"; "odd" alone is a word.
 _MULTIPLES = re.compile(
     r"(?:all )?(?:[nkmx] )?(?:(?P<parity>odd|even)(?:(?: (?:integer|number|n|k|value))+(?: of n)?"

@@ -165,6 +165,8 @@ class QuantityParser(ExpressionParser):
             power = _SQUARES[self.word()]
             self.at += 1
         self.accept(".")
+        if power < 0 and unit == UNITS["ms"]:  # "5 ms^{-2}", metres per second squared
+            return product(UNITS["m"], raised(UNITS["s"], power))
         return raised(unit, power) if power != 1 else unit
 
     def _unit_word(self) -> Unit | None:

@@ -48,6 +48,12 @@ _DOMAIN = re.compile(
     r"(?:\\mathbb\s*\{?\s*(?P<set>[ZN])\s*\}?|(?P<set2>[ZN]))(?P<part>\s*[\^_]\s*\{?[*+]\}?)?"
     r"|\s*(?:\\text\s*\{)?\s*(?:is|be)\s+(?:an?\s+|any\s+)?integer\s*\}?))\s*[)}]*\s*$"
 )
+#: What restricts an answer, in brackets after it: "y = 2x (x > 0)", but "P(X > 0)".
+_RESTRICTION = re.compile(
+    r"(?<=\S)(?<![A-Z])(?<![A-Z]\})(?<!Pr)(?:\\[,; ]|\\q?quad(?![A-Za-z])|[\s,;])*(?:\\left)?\("
+    r"(?:\s*(?:for|where|when|with)\b)?"
+    r"([^()]*(?:[<>]|\\(?:[lg]e|[lg]eq|[lg]eqslant|neq?|[lg]t|in)(?![A-Za-z]))[^()]*?)(?:\\right)?\)$"
+)
 _PLACES = re.compile(r"\(\d{1,2}\)(?:(?:[\s,;]|and)*\(\d{1,2}\))+")
 _OTHER_CASE = re.compile(r"\b(?:or|and|otherwise|else|not)\b")
 
@@ -74,6 +80,8 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
         return value
     if "in" in cleaned:
         cleaned = _DOMAIN.sub(_domain, cleaned)
+    if cleaned.endswith(")"):
+        cleaned = _RESTRICTION.sub(r" , \1", cleaned)
     left_out = reals_except(cleaned)
     if left_out is not None:
         cleaned = f"\\mathbb{{R}} \\setminus \\{{ {left_out} \\}}"

@@ -169,7 +169,6 @@ PROCESSBENCH = {
         "math-278": ("correct", "wrong", "the ratio 1:2 as 1/2"),
         "math-392": ("correct", "wrong", "1/(sin x cos x) - tan x is cot x, unsimplified"),
         "math-571": ("wrong", "correct", "unmarked; it ends on x^3 = 12 for the gold 12"),
-        "math-679": ("wrong", "correct", "unmarked; remarks follow that end on f(x)"),
         "math-791": ("wrong", "correct", "it says '… the integer value 0' for the gold 1"),
     },
 }
