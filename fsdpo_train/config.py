@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, get_args
 
-from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option, Options
 
 #: Options that say where a run lives or what is watched, not what it computes.
@@ -89,17 +88,13 @@ class TrainConfig(Options):
         super().__post_init__()
         preset = self.deepspeed
         if preset is not None and preset not in DEEPSPEED_PRESETS and not Path(preset).is_file():
-            raise InputError(
-                f"expected {', '.join(DEEPSPEED_PRESETS)} or a DeepSpeed config file.",
-                field=f"{type(self).__name__}.deepspeed",
-                value=preset,
-            )
+            known = ", ".join(DEEPSPEED_PRESETS)
+            raise self.refusal("deepspeed", f"expected {known} or a DeepSpeed config file.")
         if self.lora and preset == "zero3":
-            raise InputError(
+            raise self.refusal(
+                "lora",
                 "adapters cannot be merged into weights that zero3 spreads over processes. Use "
                 "zero2: LoRA leaves little for zero3 to save.",
-                field=f"{type(self).__name__}.lora",
-                value=self.lora,
             )
 
     def identity(self) -> dict[str, str]:
@@ -128,11 +123,10 @@ class SftConfig(TrainConfig):
         super().__post_init__()
         if (self.model is None) == (self.from_config is None):
             given = "neither it nor from_config" if self.model is None else "from_config too"
-            raise InputError(
+            raise self.refusal(
+                "model",
                 f"{given} was given, expected exactly one. A model is trained on; from_config "
                 "starts from random weights.",
-                field="SftConfig.model",
-                value=self.model,
             )
 
 

@@ -74,6 +74,12 @@ class Options:
                 object.__setattr__(self, name, Path(value))
         check_fields(self)
 
+    def refusal(self, field: str, message: str) -> InputError:
+        """Return the error of a field that does not go with the others."""
+        return InputError(
+            message, field=f"{type(self).__name__}.{field}", value=getattr(self, field)
+        )
+
 
 def check_fields(options: Any) -> None:
     """Refuse fields of a dataclass that hold what its annotations exclude.

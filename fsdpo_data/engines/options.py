@@ -51,11 +51,7 @@ class EngineOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.actors is not None and not self.on_cluster:
-            raise InputError(
-                f"it goes with `engine=ray`, not {self.engine}.",
-                field=f"{type(self).__name__}.actors",
-                value=self.actors,
-            )
+            raise self.refusal("actors", f"it goes with `engine=ray`, not {self.engine}.")
         copies = self.engine_args.get("data_parallel_size", 1)
         if self.on_cluster and copies != 1:
             raise InputError(
@@ -149,10 +145,8 @@ class ReplayOptions(SamplerOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model_name is not None and self.replay is None:
-            raise InputError(
-                "a model is called by its own name. It goes with `replay=FILE`.",
-                field=f"{type(self).__name__}.model_name",
-                value=self.model_name,
+            raise self.refusal(
+                "model_name", "a model is called by its own name. It goes with `replay=FILE`."
             )
 
     @property

@@ -187,10 +187,8 @@ class ContinueOptions(StageOptions, SamplerOptions):
             Unavailable: if the engine is not installed, or there is no such model.
         """
         if self.engine == "openai" and self.api == "chat":
-            raise InputError(
-                "a conversation cannot go on in the middle of a text. Use completions.",
-                field=f"{type(self).__name__}.api",
-                value=self.api,
+            raise self.refusal(
+                "api", "a conversation cannot go on in the middle of a text. Use completions."
             )
         manifest = read_manifest(Path(self.data))
         model = self._who_continues(manifest)

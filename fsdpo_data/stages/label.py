@@ -176,11 +176,10 @@ class LabelOptions(ContinueOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.rollouts < 2:
-            raise InputError(
+            raise self.refusal(
+                "rollouts",
                 "expected at least 2. With one, the label is the outcome, which `fsdpo-data build` "
                 "has written already.",
-                field="LabelOptions.rollouts",
-                value=self.rollouts,
             )
 
     def stage(self) -> LabelStage:

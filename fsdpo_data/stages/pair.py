@@ -131,11 +131,7 @@ class PairOptions(ContinueOptions):
             changed = getattr(self, each.name) != each.default
             if changed and panel in of_style.values() and panel != of_style[self.style]:
                 style = next(name for name, its in of_style.items() if its == panel)
-                raise InputError(
-                    f"it goes with `style={style}`.",
-                    field=f"PairOptions.{each.name}",
-                    value=getattr(self, each.name),
-                )
+                raise self.refusal(each.name, f"it goes with `style={style}`.")
         if self.style == "step-dpo":
             choice = StepPairSpec(self.threshold, self.max_pairs)
             return StepPairStage(choice, self.continuer(self.resamples), self.workers)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.options import Option
@@ -91,10 +90,8 @@ class BuildOptions(ReplayOptions):
     def stages(self) -> list[Stage]:
         """Return what follows the samples: with a PRM, rewards and pairs."""
         if self.prm is None and self.top is not None:
-            raise InputError(
-                "pairs are chosen by step rewards. Give `prm` too, or leave it out.",
-                field="BuildOptions.top",
-                value=self.top,
+            raise self.refusal(
+                "top", "pairs are chosen by step rewards. Give `prm` too, or leave it out."
             )
         if self.prm is None:
             return []
@@ -128,11 +125,10 @@ def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) 
         FsdpoError: if something asked for does not exist, or cannot be done here.
     """
     if options.prm is not None:
-        raise InputError(
+        raise options.refusal(
+            "prm",
             "shards of a build hold samples alone. Leave it out; score and pair what "
             "`fsdpo-data merge` makes of them.",
-            field="BuildOptions.prm",
-            value=options.prm,
         )
     job = _prepared(options)
     out = Path(options.out or f"{_default_out(job)}-{shard.index}-of-{shard.count}")
@@ -169,11 +165,7 @@ def _prepared(options: BuildOptions) -> Build:
 def _check_device(options: BuildOptions) -> None:
     """Refuse what cannot run before anything is fetched."""
     if options.device == "cpu" and options.engine == "vllm":
-        raise InputError(
-            "vLLM runs on what it was built for. Leave it out.",
-            field="BuildOptions.device",
-            value="cpu",
-        )
+        raise options.refusal("device", "vLLM runs on what it was built for. Leave it out.")
     here = not options.on_cluster and options.replay is None
     if options.device == "cuda" and here and find_spec("torch"):
         pick_device("cuda")
