@@ -25,22 +25,17 @@ def auc(scores: Sequence[float], right: Sequence[bool]) -> float | None:
 
     This is the Mann-Whitney statistic. None if all items are of one kind.
     """
-    n_right = sum(right)
-    n_wrong = len(right) - n_right
-    if not n_right or not n_wrong:
+    above, below = _sides(scores, right)
+    if not above or not below:
         return None
-    order = sorted(range(len(scores)), key=scores.__getitem__)
-    wins, wrong_below, at = 0.0, 0, 0
-    while at < len(order):
-        end = at
-        while end < len(order) and scores[order[end]] == scores[order[at]]:
-            end += 1
-        tied_right = sum(right[i] for i in order[at:end])
-        tied_wrong = end - at - tied_right
-        wins += tied_right * (wrong_below + tied_wrong / 2)
-        wrong_below += tied_wrong
-        at = end
-    return wins / (n_right * n_wrong)
+    wins = sum(bisect_left(below, each) + bisect_right(below, each) for each in above)
+    return wins / (2 * len(above) * len(below))
+
+
+def _sides(scores: Sequence[float], right: Sequence[bool]) -> tuple[list[float], list[float]]:
+    """Return the scores of right items and those of wrong ones, each in order."""
+    both = sorted(zip(scores, right, strict=True))
+    return [score for score, good in both if good], [score for score, good in both if not good]
 
 
 def auc_interval(
@@ -55,10 +50,7 @@ def auc_interval(
     area = auc(scores, right)
     if area is None or len(set(problems)) < 2:
         return None
-    above, below = (
-        sorted(s for s, good in zip(scores, right, strict=True) if good is kind)
-        for kind in (True, False)
-    )
+    above, below = _sides(scores, right)
     parts: dict[Hashable, float] = defaultdict(float)
     for problem, score, good in zip(problems, scores, right, strict=True):
         others = below if good else above
