@@ -16,18 +16,13 @@ from typing import Any, TypeAlias, TypeGuard
 
 @dataclass(frozen=True, slots=True)
 class Num:
-    """A rational number.
+    """A rational number."""
 
-    Attributes:
-        value: What is written, exactly.
-        places: Digits shown after the point, None for a number that is exact (``3``, ``1/7``);
-            negative when the last digit shown is above the units (``4.5e33``).
-        digits: Significant digits shown by a decimal, without zeros at its end.
-    """
-
-    value: Fraction
+    value: Fraction  #: What is written, exactly.
+    #: Digits shown after the point, None for a number that is exact (``3``, ``1/7``); negative when
+    #: the last digit shown is above the units (``4.5e33``).
     places: int | None = None
-    digits: int = 0
+    digits: int = 0  #: Significant digits shown by a decimal, without zeros at its end.
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +91,13 @@ NODES = frozenset((Num, Sym, Const, Add, Mul, Div, Pow, Call, PlusMinus))
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit of measure, a currency, or the name of the things that were counted.
+    """A unit of measure, a currency, or the name of the things that were counted."""
 
-    Attributes:
-        label: As it is shown.
-        dims: Dimensions with their powers, sorted; empty for counted things.
-        factor: Size in the base unit of its dimensions.
-        words: What was said after it: "north", "of paint".
-    """
-
-    label: str
+    label: str  #: As it is shown.
+    #: Dimensions with their powers, sorted; empty for counted things.
     dims: tuple[tuple[str, int], ...] = ()
-    factor: Fraction = Fraction(1)
-    words: tuple[str, ...] = ()
+    factor: Fraction = Fraction(1)  #: Size in the base unit of its dimensions.
+    words: tuple[str, ...] = ()  #: What was said after it: "north", "of paint".
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +125,12 @@ class Based:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Several values.
+    """Several values."""
 
-    Attributes:
-        brackets: Opening and closing bracket: ``()``, ``[]``, ``(]``, ``[)``, ``{}``; empty for
-            a list without brackets.
-        items: The values.
-    """
-
+    #: Opening and closing bracket: ``()``, ``[]``, ``(]``, ``[)``, ``{}``; empty for a list without
+    #: brackets.
     brackets: str
-    items: tuple[Value, ...]
+    items: tuple[Value, ...]  #: The values.
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,21 +182,14 @@ class Cases:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A clock time, a date, or both; what is not stated is None.
+    """A clock time, a date, or both; what is not stated is None."""
 
-    Attributes:
-        seconds: Seconds since midnight; since midnight or noon if ``half`` is unknown.
-        half: ``am`` or ``pm``, ``24h`` where the hour shows it, or "" if not stated.
-        day: Day of the month.
-        month: Month from 1 to 12.
-        year: Year.
-    """
-
+    #: Seconds since midnight; since midnight or noon if ``half`` is unknown.
     seconds: int | None = None
-    half: str = ""
-    day: int | None = None
-    month: int | None = None
-    year: int | None = None
+    half: str = ""  #: ``am`` or ``pm``, ``24h`` where the hour shows it, or "" if not stated.
+    day: int | None = None  #: Day of the month.
+    month: int | None = None  #: Month from 1 to 12.
+    year: int | None = None  #: Year.
 
 
 @dataclass(frozen=True, slots=True)

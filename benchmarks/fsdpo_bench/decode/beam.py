@@ -49,19 +49,14 @@ class BeamSpec(Options):
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A solution up to some step: an S^(1:t) of the algorithm.
-
-    Attributes:
-        stuck: Whether it cannot go on: no room is left.
-        reward: The r^(1:t); below every number if there is none.
-    """
+    """A solution up to some step: an S^(1:t) of the algorithm."""
 
     text: str = ""
     steps: tuple[str, ...] = ()
     n_tokens: int | None = 0
     finished: bool = False
-    stuck: bool = False
-    reward: float = -math.inf
+    stuck: bool = False  #: Whether it cannot go on: no room is left.
+    reward: float = -math.inf  #: The r^(1:t); below every number if there is none.
     rewards: tuple[float, ...] | None = None
 
     @property

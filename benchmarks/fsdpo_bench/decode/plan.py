@@ -22,16 +22,12 @@ _WITH_PRM = ("weighted", "bon", "sbs")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Decoders and their settings.
-
-    Attributes:
-        ks: Numbers of samples to decide among; one set of samples serves all.
-        aggregate: How step rewards become one number for ``weighted`` and ``bon``.
-    """
+    """Decoders and their settings."""
 
     decoders: tuple[str, ...] = ("greedy",)
+    #: Numbers of samples to decide among; one set of samples serves all.
     ks: tuple[int, ...] = (5,)
-    aggregate: str = "min"
+    aggregate: str = "min"  #: How step rewards become one number for ``weighted`` and ``bon``.
     beams: tuple[BeamSpec, ...] = ()
 
     @property

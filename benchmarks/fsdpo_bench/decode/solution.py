@@ -18,33 +18,25 @@ Finished = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """One solution of one problem.
-
-    Attributes:
-        seconds: Its share of the sampler's time.
-        rewards: One reward per step; None where no scorer was asked, or it could not read it.
-        scoring_seconds: Its share of the scorer's time.
-    """
+    """One solution of one problem."""
 
     text: str
     steps: tuple[str, ...]
     finish_reason: FinishReason
     n_tokens: int | None
-    seconds: float = 0.0
+    seconds: float = 0.0  #: Its share of the sampler's time.
+    #: One reward per step; None where no scorer was asked, or it could not read it.
     rewards: tuple[float, ...] | None = None
-    scoring_seconds: float = 0.0
+    scoring_seconds: float = 0.0  #: Its share of the scorer's time.
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one decoder spent on one problem.
+    """What one decoder spent on one problem."""
 
-    Attributes:
-        tokens: Tokens generated, dropped ones included; None where nobody has counted.
-        prm_calls: Solutions, or beginnings of one, that the process reward model was asked about.
-    """
-
+    #: Tokens generated, dropped ones included; None where nobody has counted.
     tokens: int | None = 0
+    #: Solutions, or beginnings of one, that the process reward model was asked about.
     prm_calls: int = 0
     seconds: float = 0.0
 

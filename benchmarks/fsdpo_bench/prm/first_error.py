@@ -35,24 +35,16 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class FirstErrors:
-    """How often the first wrong step was found.
-
-    Attributes:
-        found: Solutions with an error whose first wrong step was named.
-        passed: Solutions without an error that were called right.
-        threshold: Rewards below it call a step wrong.
-        tuned_on: Rows the threshold was chosen on, which are not counted here.
-        unscored: Rows too long for the model; they count as missed.
-    """
+    """How often the first wrong step was found."""
 
     f1: float
-    found: int
+    found: int  #: Solutions with an error whose first wrong step was named.
     with_error: int
-    passed: int
+    passed: int  #: Solutions without an error that were called right.
     without_error: int
-    threshold: float
-    tuned_on: int = 0
-    unscored: int = 0
+    threshold: float  #: Rewards below it call a step wrong.
+    tuned_on: int = 0  #: Rows the threshold was chosen on, which are not counted here.
+    unscored: int = 0  #: Rows too long for the model; they count as missed.
 
     def rows(self) -> list[tuple[str, str]]:
         """Return (name, value) for a person; every share with its interval and denominator."""

@@ -14,12 +14,9 @@ from fsdpo_data.models.prompts import get_template
 
 @dataclass(slots=True)
 class Measured:
-    """What was measured.
+    """What was measured."""
 
-    Attributes:
-        dataset: See :func:`fsdpo_bench.prm.truth.report`; None without a dataset.
-    """
-
+    #: See :func:`fsdpo_bench.prm.truth.report`; None without a dataset.
     dataset: dict[str, Any] | None = None
     first_errors: dict[str, FirstErrors] = field(default_factory=dict)
 

@@ -27,12 +27,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64)
 
 @dataclass(frozen=True, slots=True)
 class ScoredSolution:
-    """A graded solution with its rewards.
-
-    Attributes:
-        first_wrong: Index of the first wrong step, None if every step is right; -1 where that is
-            not known.
-    """
+    """A graded solution with its rewards."""
 
     problem: str
     question: str
@@ -40,24 +35,20 @@ class ScoredSolution:
     steps: Sequence[str]
     rewards: Sequence[float]
     right: bool
+    #: Index of the first wrong step, None if every step is right; -1 where that is not known.
     first_wrong: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class StepTruth:
-    """Rewards of steps before the first wrong one against those from it on.
+    """Rewards of steps before the first wrong one against those from it on."""
 
-    Attributes:
-        auc: Chance that a step before (or of a solution without a wrong step) is above one after.
-        margin: Mean reward before less mean reward from it on, within a solution: mean over
-            problems.
-        problems: Problems with a solution that goes wrong after a right step.
-    """
-
+    #: Chance that a step before (or of a solution without a wrong step) is above one after.
     auc: float | None
+    #: Mean reward before less mean reward from it on, within a solution: mean over problems.
     margin: float | None
     ci95: tuple[float, float] | None
-    problems: int
+    problems: int  #: Problems with a solution that goes wrong after a right step.
     solutions: int
 
 

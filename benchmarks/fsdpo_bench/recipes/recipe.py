@@ -32,38 +32,28 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How much a stage computes.
+    """How much a stage computes."""
 
-    Attributes:
-        kind: ``generate`` writes the completions, ``score`` reads prompt and completion once,
-            ``train`` learns from both, ``pairs`` does so with a reference model, its prompts
-            counted once; ``none`` needs no GPU.
-        prompts: Different prompts, for ``pairs``.
-        parameters: Billions of parameters of the model.
-    """
-
+    #: ``generate`` writes the completions, ``score`` reads prompt and completion once, ``train``
+    #: learns from both, ``pairs`` does so with a reference model, its prompts counted once;
+    #: ``none`` needs no GPU.
     kind: Kind
     sequences: int = 0
-    prompts: int = 0
+    prompts: int = 0  #: Different prompts, for ``pairs``.
     prompt_tokens: int = 0
     tokens: int = 0
-    parameters: float = 0.0
+    parameters: float = 0.0  #: Billions of parameters of the model.
     epochs: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One command of a recipe.
-
-    Attributes:
-        does: What it is for, and where it departs from the paper.
-        done: File that is there once it has ended; empty for one that is always run.
-    """
+    """One command of a recipe."""
 
     name: str
-    does: str
+    does: str  #: What it is for, and where it departs from the paper.
     run: str
-    done: str
+    done: str  #: File that is there once it has ended; empty for one that is always run.
     gpus: int
     work: Work
 
@@ -81,16 +71,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A row of the paper's tables as commands.
-
-    Attributes:
-        backbone: The row's model as the paper's tables have it; empty for none.
-    """
+    """A row of the paper's tables as commands."""
 
     name: str
     title: str
     about: str
-    backbone: str
+    backbone: str  #: The row's model as the paper's tables have it; empty for none.
     method: str
     stages: tuple[Stage, ...]
 

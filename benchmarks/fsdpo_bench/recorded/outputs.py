@@ -25,37 +25,28 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One response, its gold, and what its publisher says of it.
-
-    Attributes:
-        series: Which model or sample of the row it is; empty where there is one.
-        model: Which of the models in the file it is from; empty where there is one.
-        reward: What a reward model gave it, in [0, 1]; None if there is none.
-        finish_reason: ``length`` where the row says that the response was cut off.
-    """
+    """One response, its gold, and what its publisher says of it."""
 
     gold: str
     response: str
     correct: bool | None
-    series: str = ""
+    series: str = ""  #: Which model or sample of the row it is; empty where there is one.
     question: str = ""
-    model: str = ""
-    reward: float | None = None
+    model: str = ""  #: Which of the models in the file it is from; empty where there is one.
+    reward: float | None = None  #: What a reward model gave it, in [0, 1]; None if there is none.
     row: int = 0
+    #: ``length`` where the row says that the response was cut off.
     finish_reason: FinishReason = "stop"
 
 
 @dataclass(frozen=True, slots=True)
 class OutputForm:
-    """One way to write responses down.
-
-    Attributes:
-        repeats: Whether a document may have several rows, each with the same responses.
-    """
+    """One way to write responses down."""
 
     says: str
     fields: frozenset[str]
     read: Callable[[Fields], Iterator[Recorded]]
+    #: Whether a document may have several rows, each with the same responses.
     repeats: bool = False
 
 
@@ -215,19 +206,13 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The score of one model or sample index.
+    """The score of one model or sample index."""
 
-    Attributes:
-        name: As the file has it; empty where there is one series.
-        marked: Correct responses that mark their answer: the score without the lenient rules.
-        exact: Correct responses without any tolerance.
-        theirs: Responses its publisher calls correct; None where the file has no verdicts.
-    """
-
-    name: str
+    name: str  #: As the file has it; empty where there is one series.
     outcomes: Counter[str]
-    marked: int
-    exact: int
+    marked: int  #: Correct responses that mark their answer: the score without the lenient rules.
+    exact: int  #: Correct responses without any tolerance.
+    #: Responses its publisher calls correct; None where the file has no verdicts.
     theirs: int | None
     disputed: int
 

@@ -21,15 +21,12 @@ QUESTION = Template("recorded@1", "{question}")
 
 @dataclass(slots=True)
 class Recording:
-    """A file of responses by question: a sampler and a scorer whose prompts are bare questions.
-
-    Attributes:
-        model: Its name, as far as the file has it, and the contents of the file as the revision.
-        rows: The responses to each question, in the file's order, by :func:`question_key`.
-    """
+    """A file of responses by question: a sampler and a scorer whose prompts are bare questions."""
 
     file: Path
+    #: Its name, as far as the file has it, and the contents of the file as the revision.
     model: ModelRef
+    #: The responses to each question, in the file's order, by :func:`question_key`.
     rows: Mapping[str, Sequence[Recorded]]
 
     def check(self, samples: int, *, rewards: bool) -> None:

@@ -26,14 +26,11 @@ _WORDS = read_table(Path(__file__).with_name("explain"))
 
 @dataclass(slots=True)
 class Browsable:
-    """What the browser shows.
+    """What the browser shows."""
 
-    Attributes:
-        problems: Each as the page's script reads it.
-        explanations: Why, in words, by status and rule.
-    """
-
+    #: Each as the page's script reads it.
     problems: list[dict[str, Any]] = field(default_factory=list)
+    #: Why, in words, by status and rule.
     explanations: dict[str, str] = field(default_factory=dict)
     of: int = 0
     solutions_left_out: int = 0

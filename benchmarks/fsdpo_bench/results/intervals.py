@@ -16,17 +16,12 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A mean of values in [0, 1] with its denominator and its uncertainty.
-
-    Attributes:
-        total: Sum of the values: the correct answers, if each is 0 or 1.
-        ci95: 95 % interval of the mean.
-    """
+    """A mean of values in [0, 1] with its denominator and its uncertainty."""
 
     value: float | None
-    total: float
+    total: float  #: Sum of the values: the correct answers, if each is 0 or 1.
     n: int
-    ci95: Interval | None
+    ci95: Interval | None  #: 95 % interval of the mean.
     clusters: int | None = None
 
 

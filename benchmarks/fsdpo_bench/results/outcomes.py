@@ -18,15 +18,10 @@ Amount = float | str
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One decoder's answer to one problem.
+    """One decoder's answer to one problem."""
 
-    Attributes:
-        status: The grader's; ``timed_out`` counts as wrong, ``gold_unparsed`` does not count.
-        correct: Whether it counts as correct; None if the problem does not count.
-    """
-
-    status: str
-    correct: bool | None
+    status: str  #: The grader's; ``timed_out`` counts as wrong, ``gold_unparsed`` does not count.
+    correct: bool | None  #: Whether it counts as correct; None if the problem does not count.
     strict: bool | None
     answer: str | None
     cost: Mapping[str, Amount]
@@ -34,23 +29,18 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One problem of a run.
-
-    Attributes:
-        key: Id of the problem and how often it came before in this benchmark: one question of
-            ASDiv is there twice.
-        cluster: The base problem it shares with others, if it does.
-        samples: Graded samples; 0 if the gold cannot be read.
-    """
+    """One problem of a run."""
 
     task: str
+    #: Id of the problem and how often it came before in this benchmark: one question of ASDiv is
+    #: there twice.
     key: tuple[str, int]
     question: str
     gold: str
-    cluster: str | None
+    cluster: str | None  #: The base problem it shares with others, if it does.
     groups: Mapping[str, str]
     decoded: Mapping[str, Decoded]
-    samples: int
+    samples: int  #: Graded samples; 0 if the gold cannot be read.
     right: int
 
 

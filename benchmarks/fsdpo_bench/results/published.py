@@ -14,25 +14,19 @@ _BESIDE = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One cell of a table of the paper.
+    """One cell of a table of the paper."""
 
-    Attributes:
-        table: ``1``, ``2``, ``more-ood`` (appendix B.1) or ``prm`` (appendix B.2).
-        method: ``sft`` for the backbone itself, ``dpo``, ``step-dpo``, ``full-step-dpo``; empty for
-            other people's models.
-        task: As ``fsdpo-bench list`` has it, or ``average``.
-        decode: ``greedy``, ``sc@8`` or ``bon@8:min``.
-        delta: The change against the backbone as printed; empty where the table has none. One of
-            them is a slip: 20.0 after 53.9 is printed as -23.9.
-    """
-
-    table: str
+    table: str  #: ``1``, ``2``, ``more-ood`` (appendix B.1) or ``prm`` (appendix B.2).
     backbone: str
+    #: ``sft`` for the backbone itself, ``dpo``, ``step-dpo``, ``full-step-dpo``; empty for other
+    #: people's models.
     method: str
-    task: str
-    decode: str
+    task: str  #: As ``fsdpo-bench list`` has it, or ``average``.
+    decode: str  #: ``greedy``, ``sc@8`` or ``bon@8:min``.
     prm: str
     value: float
+    #: The change against the backbone as printed; empty where the table has none. One of them is a
+    #: slip: 20.0 after 53.9 is printed as -23.9.
     delta: str
 
     @property

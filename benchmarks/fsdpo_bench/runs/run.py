@@ -37,22 +37,17 @@ RUN_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """Everything that decides what a run contains; its digest is the run's identity.
-
-    Attributes:
-        sampling: How it samples; ``n`` is ``max(1, plan.samples)``.
-        segmenter: What a step is; full name.
-        prm: The process reward model with what runs it; None without one.
-        unknown: Of a replay, the fields of ``sampling`` that nobody has stated.
-    """
+    """Everything that decides what a run contains; its digest is the run's identity."""
 
     model: ModelRef
     template: Template
-    sampling: SamplingSpec
+    sampling: SamplingSpec  #: How it samples; ``n`` is ``max(1, plan.samples)``.
     engine: Mapping[str, str]
-    segmenter: str
+    segmenter: str  #: What a step is; full name.
     plan: Plan
+    #: The process reward model with what runs it; None without one.
     prm: Mapping[str, Any] | None = None
+    #: Of a replay, the fields of ``sampling`` that nobody has stated.
     unknown: tuple[str, ...] = ()
 
     def config(self, parts: Sequence[Loaded]) -> dict[str, Any]:

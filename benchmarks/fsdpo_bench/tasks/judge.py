@@ -19,13 +19,9 @@ Items: TypeAlias = Sequence[Answered]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A response judged by a benchmark.
+    """A response judged by a benchmark."""
 
-    Attributes:
-        verdict: The verdict that counts: the tolerant one where the benchmark is tolerant.
-    """
-
-    verdict: Verdict
+    verdict: Verdict  #: The verdict that counts: the tolerant one where the benchmark is tolerant.
     strict: Verdict
 
 

@@ -19,20 +19,15 @@ from fsdpo_data.problems.load import problems_digest
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A benchmark in memory.
-
-    Attributes:
-        problems: In the order of the source. ASDiv asks one question twice, so ids can repeat.
-        ids: Their ids with the golds as the source has them: the keys of ``Task.notes``.
-        warnings: What a reader of the results should know.
-    """
+    """A benchmark in memory."""
 
     task: Task
+    #: In the order of the source. ASDiv asks one question twice, so ids can repeat.
     problems: list[Problem]
-    ids: list[str]
+    ids: list[str]  #: Their ids with the golds as the source has them: the keys of ``Task.notes``.
     ref: SourceRef
     digest: str
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)  #: What a reader of the results should know.
 
     def part(self, places: Iterable[int]) -> Self:
         """Return the problems at some places of it."""

@@ -28,75 +28,54 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class GoldNote:
-    """What is known better of one gold.
-
-    Attributes:
-        gold: The gold to use; empty to keep the source's.
-        tolerance: Relative error that the source allows for this gold alone.
-    """
+    """What is known better of one gold."""
 
     why: str
-    gold: str = ""
+    gold: str = ""  #: The gold to use; empty to keep the source's.
     also: Sequence[str] = ()
-    tolerance: float | None = None
+    tolerance: float | None = None  #: Relative error that the source allows for this gold alone.
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One benchmark; all but its name stand in its TOML file under these words.
+    """One benchmark; all but its name stand in its TOML file under these words."""
 
-    Attributes:
-        name: Its name on the command line, and its folder in a data directory.
-        count: Problems it has; None if that is not known.
-        digest: ``problems_digest`` of these problems, golds as the source has them; empty if not
-            known.
-        form: The ways its rows are written, tried in this order.
-        data: Its own file of rows; None where a directory or the Hub has them.
-        files: Its files in a data directory that have other names than its own.
-        hub: Its dataset on the Hub; None if no repository there is known to hold these rows.
-        row: Brings a row to what the forms read; None says that it is no part of the benchmark.
-        drop: Texts that copies have inside the question and that are none of it.
-        missing_golds: Problems without a gold; they are never counted.
-        defects: What else is known to be odd in public copies.
-        tolerance: Relative error that a numeric answer may have, beside what the digits of a gold
-            leave open; 0 for golds that are rounded. Both numbers are reported, the tolerant one
-            first. None for none.
-        metric: What it is reported by: ``greedy``, or ``avg@8`` for few problems.
-        cluster: The field that problems on one base problem share; statistics need it.
-        seeds: The benchmark whose questions name its clusters; the drop from there is reported.
-        spread: The group over whose parts, such as instances of templates, accuracy spreads.
-        groups: What reports break numbers down by, and the fields that say it in some form.
-        version: Raised whenever the problems or their grading change.
-    """
-
-    name: str
+    name: str  #: Its name on the command line, and its folder in a data directory.
     title: str
-    count: int | None = None
+    count: int | None = None  #: Problems it has; None if that is not known.
+    #: ``problems_digest`` of these problems, golds as the source has them; empty if not known.
     digest: str = ""
-    form: Sequence[Form] = ()
+    form: Sequence[Form] = ()  #: The ways its rows are written, tried in this order.
     order: int = 1000
     suites: Sequence[str] = ()
     licence: str = ""
     source: str = ""
-    data: Path | None = None
-    files: Sequence[str] = ()
+    data: Path | None = None  #: Its own file of rows; None where a directory or the Hub has them.
+    files: Sequence[str] = ()  #: Its files in a data directory that have other names than its own.
+    #: Its dataset on the Hub; None if no repository there is known to hold these rows.
     hub: HubDataset | None = None
     hub_split: str = "test"
+    #: Brings a row to what the forms read; None says that it is no part of the benchmark.
     row: Callable[[Fields], Fields | None] = dict
     read: Callable[[Path], Iterator[Record]] = read_records
     make: Callable[[], list[Problem]] | None = None
-    drop: Sequence[str] = ()
+    drop: Sequence[str] = ()  #: Texts that copies have inside the question and that are none of it.
     hint: str = ""
-    missing_golds: int = 0
+    missing_golds: int = 0  #: Problems without a gold; they are never counted.
     notes: Mapping[str, GoldNote] = field(default_factory=dict)
-    defects: Sequence[str] = ()
+    defects: Sequence[str] = ()  #: What else is known to be odd in public copies.
+    #: Relative error that a numeric answer may have, beside what the digits of a gold leave open; 0
+    #: for golds that are rounded. Both numbers are reported, the tolerant one first. None for none.
     tolerance: float | None = None
-    metric: str = "greedy"
-    cluster: str = ""
+    metric: str = "greedy"  #: What it is reported by: ``greedy``, or ``avg@8`` for few problems.
+    cluster: str = ""  #: The field that problems on one base problem share; statistics need it.
+    #: The benchmark whose questions name its clusters; the drop from there is reported.
     seeds: str = ""
+    #: The group over whose parts, such as instances of templates, accuracy spreads.
     spread: str = ""
+    #: What reports break numbers down by, and the fields that say it in some form.
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    version: int = 1
+    version: int = 1  #: Raised whenever the problems or their grading change.
 
     def question(self, text: str) -> str:
         """Return a question as it is asked."""

@@ -27,37 +27,26 @@ FORMS = ("$\\boxed{{{}}}$", "The answer is: {}")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about one gold that a reader must know.
+    """Something about one gold that a reader must know."""
 
-    Attributes:
-        row: Its row in the source, from 0.
-        surprise: Whether it is new; known things are listed, but no failure.
-    """
-
-    row: int
+    row: int  #: Its row in the source, from 0.
     gold: str
     what: str
-    surprise: bool
+    surprise: bool  #: Whether it is new; known things are listed, but no failure.
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found out about one benchmark.
-
-    Attributes:
-        right: Golds that are right about themselves, and about nothing else that was tried.
-        kinds: Golds by the kind they are read as.
-        error: Why it could not be loaded; then all counts are zero.
-    """
+    """What was found out about one benchmark."""
 
     task: Task
     problems: int = 0
     golds: int = 0
-    right: int = 0
+    right: int = 0  #: Golds that are right about themselves, and about nothing else that was tried.
     digest: str = ""
-    kinds: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, int] = field(default_factory=dict)  #: Golds by the kind they are read as.
     findings: tuple[Finding, ...] = ()
-    error: str = ""
+    error: str = ""  #: Why it could not be loaded; then all counts are zero.
 
     @property
     def known_digest(self) -> bool:

@@ -25,14 +25,11 @@ BUDGET = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How answers are compared.
+    """How answers are compared."""
 
-    Attributes:
-        tolerance: None for strict comparison. Otherwise a prediction also agrees with a number if
-            it rounds to it at the digits that the gold shows, or has at most this relative error;
-            0 allows for digits only.
-    """
-
+    #: None for strict comparison. Otherwise a prediction also agrees with a number if it rounds to
+    #: it at the digits that the gold shows, or has at most this relative error; 0 allows for digits
+    #: only.
     tolerance: float | None = None
 
 

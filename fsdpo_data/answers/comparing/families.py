@@ -36,19 +36,12 @@ _VARIABLES = frozenset(("x", "t", "y", "s", "u", "theta", "r"))
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Values over a parameter.
+    """Values over a parameter."""
 
-    Attributes:
-        head: What takes the values, if it is named: the x of ``x = 2k``.
-        bodies: The values.
-        parameter: Its name.
-        domain: The set that it runs over, "" if that is not said.
-    """
-
-    head: Value | None
-    bodies: tuple[Value, ...]
-    parameter: str
-    domain: str
+    head: Value | None  #: What takes the values, if it is named: the x of ``x = 2k``.
+    bodies: tuple[Value, ...]  #: The values.
+    parameter: str  #: Its name.
+    domain: str  #: The set that it runs over, "" if that is not said.
 
 
 def family(value: Value) -> Family | None:

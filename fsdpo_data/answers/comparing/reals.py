@@ -28,32 +28,21 @@ class NotASet(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a set begins or ends: just before a number, or just after it.
+    """Where a set begins or ends: just before a number, or just after it."""
 
-    Attributes:
-        end: The number.
-        key: Its value; of a symbolic one, at the first fixed point.
-        after: Whether the number itself lies to the left of the cut.
-    """
-
-    end: Node
-    key: Real
-    after: bool
+    end: Node  #: The number.
+    key: Real  #: Its value; of a symbolic one, at the first fixed point.
+    after: bool  #: Whether the number itself lies to the left of the cut.
 
 
 @dataclass(frozen=True, slots=True)
 class RealSet:
-    """Disjoint intervals from left to right, and what was said to lie in them.
+    """Disjoint intervals from left to right, and what was said to lie in them."""
 
-    Attributes:
-        cuts: Where an interval begins, where it ends, where the next one begins, and so on.
-        variable: The name of what lies in them, "" if none was said.
-        unit: The unit of their ends, if one was said.
-    """
-
+    #: Where an interval begins, where it ends, where the next one begins, and so on.
     cuts: tuple[Cut, ...]
-    variable: str = ""
-    unit: tree.Unit | None = None
+    variable: str = ""  #: The name of what lies in them, "" if none was said.
+    unit: tree.Unit | None = None  #: The unit of their ends, if one was said.
 
 
 def real_set(value: Value, budget: Budget) -> RealSet:

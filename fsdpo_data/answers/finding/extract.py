@@ -52,24 +52,20 @@ _OFFER = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|could|might|m
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The answer of a response.
+    """The answer of a response."""
 
-    Attributes:
-        answer: The answer by the first rule that fired, or None: the lenient result.
-        rule: That rule: ``boxed``, ``boxed-list`` (several boxes that are one answer, or several
-            candidates), ``hash`` (``####``), ``final-answer``, ``answer-is``, ``choice``,
-            ``label`` ("Answer:", "A:"), ``boxed-truncated`` (a box never closed), ``whole`` (a
-            response that is nothing but its answer), ``list`` (items that end the text),
-            ``last-maths``, ``last-number``, ``last-bold``, ``last-sentence``, ``corrected`` (what
-            stands in for an answer taken back), or ``none``.
-        sentence: The last sentence of a response that marks no answer, for golds that are words.
-        value: The formula or number that the answer's words settle on ("5 apples are left" gives
-            5), to be tried where the words are not the gold; None if they offer several.
-    """
-
-    answer: str | None
+    answer: str | None  #: The answer by the first rule that fired, or None: the lenient result.
+    #: That rule: ``boxed``, ``boxed-list`` (several boxes that are one answer, or several
+    #: candidates), ``hash`` (``####``), ``final-answer``, ``answer-is``, ``choice``, ``label``
+    #: ("Answer:", "A:"), ``boxed-truncated`` (a box never closed), ``whole`` (a response that is
+    #: nothing but its answer), ``list`` (items that end the text), ``last-maths``, ``last-number``,
+    #: ``last-bold``, ``last-sentence``, ``corrected`` (what stands in for an answer taken back), or
+    #: ``none``.
     rule: str
+    #: The last sentence of a response that marks no answer, for golds that are words.
     sentence: str = ""
+    #: The formula or number that the answer's words settle on ("5 apples are left" gives 5), to be
+    #: tried where the words are not the gold; None if they offer several.
     value: str | None = None
 
     @property

@@ -25,22 +25,16 @@ class Unreadable(ValueError):
 
 @dataclass(slots=True)
 class Token:
-    r"""One token.
+    r"""One token."""
 
-    Attributes:
-        kind: ``num``, ``let`` (a letter), ``word`` (several), ``cmd`` (a backslash command),
-            ``op`` (a sign), ``begin``, ``end`` (of an environment) or ``eof``.
-        text: The letters, the command without its backslash, or the sign.
-        space: 0 directly after the token before, 1 after white space, 2 after a spacing command.
-        upright: In ``\text`` or ``\mathrm``.
-        number: The value of a ``num``.
-    """
-
+    #: ``num``, ``let`` (a letter), ``word`` (several), ``cmd`` (a backslash command), ``op`` (a
+    #: sign), ``begin``, ``end`` (of an environment) or ``eof``.
     kind: str
-    text: str
+    text: str  #: The letters, the command without its backslash, or the sign.
+    #: 0 directly after the token before, 1 after white space, 2 after a spacing command.
     space: int = 0
-    upright: bool = False
-    number: Num | None = None
+    upright: bool = False  #: In ``\text`` or ``\mathrm``.
+    number: Num | None = None  #: The value of a ``num``.
 
 
 EOF = Token("eof", "")
