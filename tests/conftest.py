@@ -15,6 +15,8 @@ import pytest
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# No test fetches a benchmark from outside this machine.
+os.environ["FSDPO_GITHUB"] = "http://127.0.0.1:9"
 
 
 @pytest.fixture(scope="session")

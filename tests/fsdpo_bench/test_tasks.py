@@ -213,7 +213,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no GSM8K: expected .*/gsm8k/test\.jsonl"):
         load_task(shelf()["gsm8k"], tmp_path)
     with pytest.raises(InputError, match=r"data = None: .* Give its file, or a directory with it"):
-        load_task(shelf()["addsub"])
+        load_task(replace(shelf()["addsub"], fetch=None))
     with pytest.raises(InputError, match="row 1: fields a, expected question \\+ answer"):
         rows("gsm8k", {"a": 1})
     (tmp_path / "gsm8k").mkdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,12 @@ import pytest
 from fsdpo_data.cli.app import main
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Run ``fsdpo-data`` in this process; return its exit code, stdout and stderr."""
+def run(
+    capsys: pytest.CaptureFixture[str], *arguments: str, main: Callable[[], None] = main
+) -> tuple[int, str, str]:
+    """Run ``fsdpo-data``, or another, in this process; return its exit code, stdout and stderr."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["fsdpo-data", *arguments])
+        patch.setattr("sys.argv", [main.__module__.partition(".")[0], *arguments])
         with pytest.raises(SystemExit) as caught:
             main()
     out, err = capsys.readouterr()

@@ -12,6 +12,7 @@ import typer
 
 from fsdpo_bench.cli.options import (
     DiffOptions,
+    FetchOptions,
     GradeOptions,
     InspectOptions,
     PrmOptions,
@@ -167,6 +168,21 @@ def tasks() -> None:
     from fsdpo_bench.tasks.table import shelf
 
     print_tasks(list(shelf().values()))
+
+
+@command(app, FetchOptions, examples=_EXAMPLES["fetch"])
+def fetch(options: FetchOptions) -> None:
+    """Get benchmarks that have no home on the Hub."""
+    from fsdpo_bench.tasks.fetch import fetched
+    from fsdpo_bench.tasks.table import get_task, shelf
+
+    for task in map(get_task, options.task) if options.task else shelf().values():
+        if task.fetch is not None:
+            file = fetched(task.name, task.fetch, options.out)
+            typer.echo(f"{task.name}: {file}  (licence: {task.licence}; {task.source})")
+        elif options.task:
+            where = "on the Hub: `run` gets them from there" if task.hub else "at hand already"
+            raise InputError(f"its rows are {where}.", field="task", value=task.name)
 
 
 @command(app, ValidateOptions, examples=_EXAMPLES["validate"])

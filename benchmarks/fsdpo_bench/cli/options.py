@@ -16,6 +16,22 @@ _JSON = Option(flag="--json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions(Options):
+    """Get benchmarks that have no home on the Hub, from public repositories at pinned commits.
+
+    `run` and `validate` do so by themselves where they need one; here it is for machines that are
+    offline later. Every file is checked by its SHA-256.
+
+    Attributes:
+        task: Names of benchmarks; all that are fetched this way if none is given.
+        out: Directory to give as `--data` then.
+    """
+
+    task: Annotated[Sequence[str], _FIRST] = ()
+    out: Annotated[Path | None, Option(default="a cache that `run` looks into")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateOptions(Options):
     """Check rows, digests and golds of benchmarks, without a model.
 

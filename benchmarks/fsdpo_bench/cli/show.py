@@ -78,10 +78,10 @@ def print_tasks(tasks: Sequence[Task]) -> None:
     rows = []
     for task in tasks:
         count = "–" if task.count is None else f"{task.count:,}"
-        unhosted = "– (made here)" if task.make else "– (give --data)"
-        hub, suites = task.hub.repo if task.hub else unhosted, ", ".join(task.suites)
+        home = f"{task.fetch.repo} (GitHub)" if task.fetch else "– (made here)"
+        hub, suites = task.hub.repo if task.hub else home, ", ".join(task.suites)
         rows.append((task.name, task.title, count, hub, suites, task.licence))
-    print_table(("task", "benchmark", "problems>", "Hub dataset", "suites", "licence"), rows)
+    print_table(("task", "benchmark", "problems>", "where it is", "suites", "licence"), rows)
 
 
 def print_reports(reports: Sequence[Report]) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
+from fsdpo_bench.tasks.fetch import fetched
 from fsdpo_bench.tasks.table import Fields, Task
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import SourceRef, file_sha256
@@ -39,13 +40,15 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
     """Load all problems of a benchmark.
 
     ``data`` is its file, or a directory with a folder or file for each benchmark. Without it, the
-    benchmark's own file of rows or the Hub has them.
+    benchmark's own file of rows, the Hub or a public repository has them.
 
     Raises:
         InputError: if it is not there, or has more or fewer rows than it should.
         Unavailable: if the Hub cannot be reached, or refuses.
     """
     data = task.data or data
+    if data is None and task.fetch is not None:
+        data = fetched(task.name, task.fetch)
     if task.make is not None:
         ref, problems = SourceRef(task.name, str(WORLD_VERSION), "test"), task.make()
     elif data is not None:
@@ -131,9 +134,9 @@ def find_file(task: Task, data: Path) -> Path:
     for file in (data, *(data / file for file in task.files), *beside):
         if file.is_file():
             return file
-    hub = "" if task.hub is None else " Leave it out to use the Hub."
+    without = "" if task.hub is task.fetch is None else " Leave it out to download it."
     raise InputError(
-        f"it holds no {task.title}: expected {folder}/test.jsonl or {beside[0].name}.{hub}",
+        f"it holds no {task.title}: expected {folder}/test.jsonl or {beside[0].name}.{without}",
         field="data",
         value=str(data),
     )

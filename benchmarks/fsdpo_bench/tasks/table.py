@@ -9,6 +9,7 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
+from fsdpo_bench.tasks.fetch import PublicFile
 from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.rows import SUFFIXES, Record, read_records
@@ -55,6 +56,7 @@ class Task:
     #: Its dataset on the Hub; None if no repository there is known to hold these rows.
     hub: HubDataset | None = None
     hub_split: str = "test"
+    fetch: PublicFile | None = None  #: Its file in a public repository, where the Hub has none.
     #: Brings a row to what the forms read; None says that it is no part of the benchmark.
     row: Callable[[Fields], Fields | None] = dict
     read: Callable[[Path], Iterator[Record]] = read_records
@@ -112,6 +114,8 @@ def read_task(file: Path) -> Task:
         forms = tuple(_form(told.get("missing_golds", 0), **each) for each in told.pop("form", ()))
         if "hub" in told:
             told["hub"] = HubDataset(**told["hub"])
+        if "fetch" in told:
+            told["fetch"] = PublicFile(**told["fetch"])
         if "data" in told:
             told["data"] = file.parent / told["data"]
         if not re.fullmatch(r"(greedy|(avg|maj)@[1-9]\d*)", told.get("metric", "greedy")):

@@ -1,0 +1,130 @@
+"""Benchmarks from public repositories: checked, kept, and refused where they are others."""
+
+import hashlib
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import run
+from fsdpo_bench.cli.app import main
+from fsdpo_bench.tasks import fetch
+from fsdpo_bench.tasks.fetch import PublicFile, fetched
+from fsdpo_bench.tasks.load import load_task
+from fsdpo_bench.tasks.table import read_task, shelf
+
+from fsdpo_data.core.errors import InputError, Unavailable
+
+ROWS = json.dumps([{"question": "1 + 1?", "answer": "2"}, {"question": "2 + 2?", "answer": "4"}])
+FILE = PublicFile("o/r", "c" * 40, "data/Rows.json", hashlib.sha256(ROWS.encode()).hexdigest())
+
+
+class Repository:
+    """Answers for files of GitHub, ``codes`` first; what was asked for is in ``asked``."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {f"/o/r/{'c' * 40}/data/Rows.json": ROWS.encode()}
+        self.codes: list[int] = []
+        self.asked: list[str] = []
+
+
+@pytest.fixture
+def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repository]:
+    made = Repository()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            made.asked.append(self.path)
+            body = made.files.get(self.path)
+            code = made.codes.pop(0) if made.codes else 200 if body is not None else 404
+            self.send_response(code)
+            self.send_header("Retry-After", "0")
+            self.end_headers()
+            self.wfile.write(body or b"" if code == 200 else b"<html>busy</html>")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv(fetch.MIRROR, f"http://127.0.0.1:{server.server_port}/")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    yield made
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_file_is_fetched_once_and_checked_each_time(repository: Repository) -> None:
+    repository.codes = [503, 429]
+    file = fetched("rows", FILE)
+    assert file == fetch.cache() / "rows/Rows.json" and file.read_text() == ROWS
+    assert fetched("rows", FILE) == file and len(repository.asked) == 3
+    file.write_text("[]")
+    with pytest.raises(InputError, match="not the file of o/r that rows is made of"):
+        fetched("rows", FILE)
+
+
+def test_what_is_not_the_file_is_never_kept(repository: Repository) -> None:
+    repository.files = {path: b"other" for path in repository.files}
+    with pytest.raises(Unavailable, match="SHA-256 differs"):
+        fetched("rows", FILE)
+    repository.files = {}
+    with pytest.raises(Unavailable, match="it answered 404"):
+        fetched("rows", FILE)
+    assert len(repository.asked) == 2 and not (fetch.cache() / "rows").exists()
+    repository.codes = [500] * 9
+    with pytest.raises(Unavailable, match="it answered 500"):
+        fetched("rows", FILE)
+    assert len(repository.asked) == 6
+
+
+def test_a_server_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(fetch.MIRROR, "http://127.0.0.1:9")
+    with pytest.raises(Unavailable, match=r"ConnectError.*give its file as `data`"):
+        fetched("rows", FILE)
+
+
+def test_a_run_fetches_what_it_needs(repository: Repository, tmp_path: Path) -> None:
+    task = tmp_path / "mine.toml"
+    told = {"repo": FILE.repo, "commit": FILE.commit, "path": FILE.path, "sha256": FILE.sha256}
+    task.write_text("".join(f'fetch.{key} = "{value}"\n' for key, value in told.items()))
+    loaded = load_task(read_task(task))
+    assert [problem.answer for problem in loaded.problems] == ["2", "4"]
+    assert loaded.ref.revision == f"sha256:{FILE.sha256}"
+
+
+def test_the_command_says_where_and_under_which_licence(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "fetch", "gsm8k", main=main)
+    assert code == 1 and "gsm8k" in err and "its rows are on the Hub" in err
+    code, _, err = run(capsys, "fetch", "addsub", main=main)
+    assert code == 1 and "it answered 404" in err and fetch.MIRROR in err
+
+
+def test_all_that_the_hub_lacks_is_fetched_as_it_is_known(
+    repository: Repository, shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = {}
+    for folder in ("data", "data/newer"):
+        for each in json.loads((shared / folder / "manifest.json").read_text())["files"]:
+            path = f"/{each['source_repo']}/{each['source_commit']}/{each['source_path']}"
+            if each["transform"].startswith("none"):
+                local = shared / each["path"]
+                there[path] = local if local.is_file() else shared / "data/newer" / each["path"]
+    tasks = [task for task in shelf().values() if task.fetch is not None]
+    for task in tasks:
+        assert task.fetch is not None
+        path = f"/{task.fetch.repo}/{task.fetch.commit}/{task.fetch.path}"
+        repository.files[path] = there[path].read_bytes()
+    code, out, err = run(capsys, "fetch", "--out", str(tmp_path / "bench"), main=main)
+    assert code == 0, err
+    for task in tasks:
+        assert f"{task.name}: {tmp_path / 'bench'}" in out and task.licence in out
+        for data in (None, tmp_path / "bench"):
+            loaded = load_task(task, data)
+            assert loaded.warnings == [] and len(loaded.problems) == task.count
+    for name in ("all", "ood", "robustness", "olympiad"):
+        assert all(t.hub or t.fetch or t.make for t in shelf().values() if name in t.suites)
