@@ -134,7 +134,7 @@ def find_file(task: Task, data: Path) -> Path:
     for file in (data, *(data / file for file in task.files), *beside):
         if file.is_file():
             return file
-    without = "" if task.hub is task.fetch is None else " Leave it out to download it."
+    without = " Leave it out to download it." if task.hub or task.fetch else ""
     raise InputError(
         f"it holds no {task.title}: expected {folder}/test.jsonl or {beside[0].name}.{without}",
         field="data",

@@ -62,8 +62,9 @@ class Task:
     read: Callable[[Path], Iterator[Record]] = read_records
     make: Callable[[], list[Problem]] | None = None
     drop: Sequence[str] = ()  #: Texts that copies have inside the question and that are none of it.
-    hint: str = ""
+    hint: str = ""  #: What every question ends on, such as how the answer has to look.
     missing_golds: int = 0  #: Problems without a gold; they are never counted.
+    #: What is known better of single golds, by problem id.
     notes: Mapping[str, GoldNote] = field(default_factory=dict)
     defects: Sequence[str] = ()  #: What else is known to be odd in public copies.
     #: Relative error that a numeric answer may have, beside what the digits of a gold leave open; 0
