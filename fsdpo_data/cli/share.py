@@ -1,12 +1,10 @@
 """The commands of ``fsdpo-data`` that give datasets to others, and take theirs."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,11 +16,8 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
 from fsdpo_data.exchange.formats import FORMATS
 from fsdpo_data.exchange.stepwise import READERS, import_rows, quarantine
-from fsdpo_data.publish.push import Remote, plan_push
+from fsdpo_data.publish.push import Plan, Remote, plan_push
 from fsdpo_data.publish.push import push as carry_out
-
-if TYPE_CHECKING:
-    from fsdpo_data.publish.push import Plan
 
 
 @dataclass(frozen=True, kw_only=True)

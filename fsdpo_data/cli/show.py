@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.nouns import OUTCOMES
 from fsdpo_data.dataset.describe import summary_rows, warnings
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.parts import Regraded
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from fsdpo_data.dataset.manifest import Manifest
-    from fsdpo_data.dataset.parts import Regraded
 
 _COLOURS = {"correct": "green", "incorrect": "red"}
 _SIGNS = {True: "[green]+[/]", False: "[red]-[/]", None: "[yellow]?[/]"}

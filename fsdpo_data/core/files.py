@@ -1,19 +1,13 @@
 """Writing to disks: whole files or none, and errors that say what to do."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from fsdpo_data.core.errors import StoreError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
 
 #: The file in the folder of a run that the process holds which works there.
 LOCK = ".lock"
@@ -90,7 +84,7 @@ def whole(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def write_atomic(path: Path, data: Buffer) -> None:
+def write_atomic(path: Path, data: bytes) -> None:
     """Write a file whole or not at all."""
     with whole(path) as file:
         file.write(data)

@@ -1,16 +1,15 @@
 """Samplers and scorers by name: the engine and its place are picked first, weights load later."""
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.engines.options import EngineOptions, SamplerOptions, ScorerOptions
+from fsdpo_data.engines.ray import Copies, Placement, pick_there
 from fsdpo_data.engines.registry import ENGINES, Role, engine_error
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
@@ -24,9 +23,6 @@ from fsdpo_data.models.resolve import (
     served,
 )
 
-if TYPE_CHECKING:
-    from fsdpo_data.engines.ray import Placement
-
 
 @dataclass(frozen=True, slots=True)
 class Host:
@@ -38,14 +34,12 @@ class Host:
     placement: Placement | None = None
 
     @classmethod
-    def pick(cls, options: EngineOptions, models: int = 1) -> Host:
+    def pick(cls, options: EngineOptions, models: int = 1) -> Self:
         """Pick engine and place for one of ``models`` that share the cluster.
 
         Raises:
             Unavailable: if the engine is not installed, or there is no cluster.
         """
-        from fsdpo_data.engines.ray import Placement, pick_there
-
         asked = options.engine_args
         copies = asked.get("data_parallel_size", 1)
         if not options.on_cluster and copies == 1:
@@ -56,11 +50,11 @@ class Host:
             gpus = 0
         elif gpus == 1:
             gpus = None  # one, or none where the cluster has none
-        if not options.on_cluster:
+        if options.on_cluster:
+            engine, copies = pick_there(pick_engine, options.device), options.actors
+        else:
             engine = pick_engine(options.engine, options.device)
-            return cls(engine, options, Placement(copies, gpus, models))
-        engine = pick_there(pick_engine, options.device)
-        return cls(engine, options, Placement(options.actors, gpus, models))
+        return cls(engine, options, Placement(copies, gpus, models))
 
     @property
     def named(self) -> dict[str, str]:
@@ -89,8 +83,6 @@ class Host:
         load = partial(_load, self.engine, role, weights, self.options)
         if self.placement is None:
             return load()
-        from fsdpo_data.engines.ray import Copies
-
         return Copies(weights.ref, load, self.placement)
 
 

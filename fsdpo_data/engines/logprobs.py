@@ -1,17 +1,15 @@
 """Log-probabilities of given tokens without a [tokens × vocabulary] tensor, and models of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from functools import cache
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.sharing import decoder_of, use_tree_attention
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 #: Tokens that a model is tried on, and the error that rounding may explain.
 _PROBE, _ROUNDING = 8, 1e-3
@@ -29,16 +27,13 @@ def token_logprobs(
     gathers a sharded weight only around such a call. ``hidden_ND`` predict the targets, ``chunk``
     of them at a time.
     """
-    import torch
-    from torch.utils.checkpoint import checkpoint
-
     if not len(target_N):
         return hidden_ND.new_zeros(0)
 
     def of_chunk(hidden_CD: Tensor, target_C: Tensor) -> Any:
         logit_CV = head(hidden_CD)
         logit_CV = logit_CV.float() if logit_CV.element_size() < 4 else logit_CV
-        return _picked().apply(logit_CV, target_C)
+        return _Picked.apply(logit_CV, target_C)
 
     parts = [
         checkpoint(of_chunk, hidden, target, use_reentrant=False)
@@ -47,29 +42,24 @@ def token_logprobs(
     return torch.cat(parts)
 
 
-@cache
-def _picked() -> Any:
-    """Return the function from logits [C, V] and targets [C] to log π of the targets, [C].
+class _Picked(torch.autograd.Function):  # type: ignore[misc]
+    """From logits [C, V] and targets [C] to log π of the targets, [C].
 
-    Its gradient, (one-hot − softmax) · upstream, is made in one table beside the logits. Autograd
+    The gradient, (one-hot − softmax) · upstream, is made in one table beside the logits. Autograd
     would make four: of the exponentials, of the choice, of their sum, and one more on the way.
     """
-    import torch
 
-    class Picked(torch.autograd.Function):  # type: ignore[misc]
-        @staticmethod
-        def forward(ctx: Any, logit_CV: Tensor, target_C: Tensor) -> Tensor:
-            total_C = logit_CV.logsumexp(-1)
-            ctx.save_for_backward(logit_CV, target_C, total_C)
-            return logit_CV.gather(-1, target_C[:, None]).squeeze(-1) - total_C
+    @staticmethod
+    def forward(ctx: Any, logit_CV: Tensor, target_C: Tensor) -> Tensor:
+        total_C = logit_CV.logsumexp(-1)
+        ctx.save_for_backward(logit_CV, target_C, total_C)
+        return logit_CV.gather(-1, target_C[:, None]).squeeze(-1) - total_C
 
-        @staticmethod
-        def backward(ctx: Any, upstream_C: Tensor) -> tuple[Tensor, None]:
-            logit_CV, target_C, total_C = ctx.saved_tensors
-            grad_CV = (logit_CV - total_C[:, None]).exp_().mul_(-upstream_C[:, None])
-            return grad_CV.scatter_add_(-1, target_C[:, None], upstream_C[:, None]), None
-
-    return Picked
+    @staticmethod
+    def backward(ctx: Any, upstream_C: Tensor) -> tuple[Tensor, None]:
+        logit_CV, target_C, total_C = ctx.saved_tensors
+        grad_CV = (logit_CV - total_C[:, None]).exp_().mul_(-upstream_C[:, None])
+        return grad_CV.scatter_add_(-1, target_C[:, None], upstream_C[:, None]), None
 
 
 def head_error(model: Any) -> float:
@@ -77,8 +67,6 @@ def head_error(model: Any) -> float:
 
     Some architectures scale or cap their logits outside the head; 0 is told of the others.
     """
-    import torch
-
     size = model.get_input_embeddings().num_embeddings
     ids = torch.arange(1, 1 + _PROBE, device=model.device)[None] % size
     with torch.no_grad():

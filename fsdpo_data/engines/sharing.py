@@ -11,17 +11,16 @@ beside a solution may leak into it, by nats per token and without a word. No lis
 would stay complete: sharing is tried on the very model.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from fsdpo_data.core.errors import InputError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +64,6 @@ def gives_the_same(model: Any, alone: Callable[[], Tensor], shared: Callable[[],
 
     Both give its values at the tokens of the probes: each computed by itself, the prompt once.
     """
-    import torch
-
     with torch.inference_mode():
         expected = alone()
         try:
@@ -106,7 +103,6 @@ def can_share_prompts(model: Any, longest: int) -> bool:
 
 def _probes(model: Any) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
     """Return what computes the states of two solutions apart, and behind one prompt."""
-    import torch
 
     def hidden(ids: Tensor, **more: Any) -> Tensor:
         inputs = {name: each.to(model.device) for name, each in more.items()}
@@ -172,8 +168,6 @@ def tree_attention(
     Raises:
         InputError: if the architecture does more in its attention than is done here.
     """
-    import torch
-    from torch.nn.functional import scaled_dot_product_attention
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if branch_ST is None:

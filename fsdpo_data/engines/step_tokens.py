@@ -7,21 +7,17 @@ Steps are found by character offsets, never by separator tokens: tokenizers merg
 what stands before them (".\n\n" is one token of Qwen2), so a separator has no id to look for.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING
+
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.samplers.tokens import completion_encoder, encode_prompt
-
-if TYPE_CHECKING:
-    import transformers
-    from torch import Tensor
 
 #: The "step" of a prompt token.
 PROMPT = -1
@@ -60,7 +56,7 @@ class StepTokenizer:
         InputError: if the tokenizer knows no offsets.
     """
 
-    def __init__(self, tokenizer: transformers.PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._eos = tokenizer.eos_token_id
         self._raw = completion_encoder(tokenizer)
         # The samples of a problem come one after the other and share its prompt.

@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import transformers
+from fsdpo_cards import model_card
+from fsdpo_cards.commands import pinned
+from fsdpo_cards.model import Run
 
 import fsdpo_data
 from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import MANIFEST
 from fsdpo_train.config import NOT_IDENTITY, TrainConfig
 from fsdpo_train.trainer.directory import claimed, is_main_process
@@ -71,12 +75,6 @@ def finish(
 
 
 def _write_card(config: TrainConfig, identity: Mapping[str, str], report: Report) -> None:
-    from fsdpo_cards import model_card
-    from fsdpo_cards.commands import pinned
-    from fsdpo_cards.model import Run
-
-    from fsdpo_data.dataset.manifest import read_manifest
-
     sealed, on_hub = (config.data / MANIFEST).exists(), not config.data.exists()
     name, _, revision = identity.get("model", "").rpartition("@")
     world, local = (int(os.environ.get(each, "1")) for each in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))

@@ -1,18 +1,17 @@
 """Where training rows come from: a sealed dataset, a dataset on the Hub, or a file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.lazy import pl
-
-if TYPE_CHECKING:
-    from fsdpo_data.problems.hub_datasets import HubSource
+from fsdpo_data.core.rows import read_records
+from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 
 Row = Mapping[str, Any]
 #: A row and where it stands, for messages.
@@ -43,8 +42,6 @@ def open_source(
         SchemaError: if the dataset is not sealed, or its rows were changed since.
         Unavailable: if the Hub cannot be reached, or refuses.
     """
-    from fsdpo_data.problems.hub_datasets import HubSource
-
     if config and data.is_dir():
         return _sealed(data, config, [*columns, *more])
     if data.is_file() and data.suffix in (".jsonl", ".json", ".parquet"):
@@ -62,9 +59,6 @@ def open_source(
 
 
 def _sealed(root: Path, config: str, columns: Sequence[str]) -> Source:
-    from fsdpo_data.dataset.manifest import read_manifest
-    from fsdpo_data.dataset.validate import check_files
-
     manifest = read_manifest(root)
     files = manifest.of_config(config)
     if not files:
@@ -92,8 +86,6 @@ def _shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[PlacedRow
 
 
 def _file_rows(file: Path) -> Iterator[PlacedRow]:
-    from fsdpo_data.core.rows import read_records
-
     for record in read_records(file):
         place = f"{file}, row {record.row}"
         if record.broken:
@@ -102,8 +94,6 @@ def _file_rows(file: Path) -> Iterator[PlacedRow]:
 
 
 def _on_hub(source: HubSource, dataset: bool) -> Source:
-    from fsdpo_data.problems.hub_datasets import load_hub
-
     commit, ((label, records),) = load_hub(source, "train")
     identity = f"{source.repo.name}@{commit}"
     placed = [(f"{label}, row {each.row}", each.fields) for each in records]
