@@ -10,12 +10,13 @@ from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.core.rows import repeated, scan, some
 from fsdpo_data.pairs.first_error import StepPairSpec
-from fsdpo_data.pairs.lookup import SIDES, with_solutions
 from fsdpo_data.pairs.statistics import (
+    SIDES,
     differing,
     pair_statistics,
     step_pair_statistics,
     step_rows,
+    with_solutions,
 )
 
 #: What solutions say that pairs must agree with.

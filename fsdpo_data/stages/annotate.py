@@ -26,7 +26,7 @@ from fsdpo_data.dataset.parts import FileEntry
 from fsdpo_data.dataset.run import COMPLETIONS
 from fsdpo_data.dataset.schema import text_bytes, to_table, write_parquet
 from fsdpo_data.dataset.tally import Tally
-from fsdpo_data.steps.labels import outcome_labels
+from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_data.steps.segment import get_segmenter
 
 #: Solutions in a shard, about: 10 MB of compressed parquet, 200 MB in a worker.

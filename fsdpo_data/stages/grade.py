@@ -30,7 +30,7 @@ from fsdpo_data.dataset.parts import Regraded
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.options import Workers
-from fsdpo_data.steps.labels import outcome_labels
+from fsdpo_data.steps.rewards import outcome_labels
 
 
 class GradeStage(Stage):

@@ -27,7 +27,7 @@ from fsdpo_data.engines.samplers import Sampler, release, stream
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
-from fsdpo_data.steps.labels import OUTCOME_LABELS
+from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 #: Folder of the sampled dataset inside the directory of a run with further stages.
 BUILD = "build"

@@ -1,4 +1,4 @@
-"""Step rewards to one number per solution, always by a named aggregate."""
+"""Labels of steps from outcomes, and step rewards to one number, always by a named aggregate."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.nouns import FAILED, GRADED, Outcome
 
 #: ``mean`` builds the paper's pairs, ``min`` ranks its best-of-N; ``prod`` and ``last`` are those
 #: of Lightman et al. (2023) and of outcome reward models.
@@ -44,3 +45,17 @@ def aggregated(column: str, how: str) -> pl.Expr:
         "last": rewards.list.last(),
     }
     return expressions[check_aggregate(how)]
+
+
+#: Name of the rule, in specs and manifests.
+OUTCOME_LABELS = "outcome@1"
+
+
+def outcome_labels(outcome: Outcome, n_steps: int) -> list[bool] | None:
+    """Give every step the solution's outcome: y = 1 if a = a*, else 0.
+
+    Returns:
+        One label per step, or None where the failure is not the model's (a gold that cannot be
+        parsed, a grader that ran out of time): such a solution is counted, never labelled 0.
+    """
+    return [outcome not in FAILED] * n_steps if outcome in GRADED else None

@@ -18,8 +18,7 @@ from jinja2 import UndefinedError
 from paired_data import SOLUTIONS, paired_dataset
 
 from fsdpo_data.cli.show import print_problem
-from fsdpo_data.dataset.card import dataset_card, dataset_info
-from fsdpo_data.dataset.distributions import plots
+from fsdpo_data.dataset.card import dataset_card, dataset_info, plots
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
 

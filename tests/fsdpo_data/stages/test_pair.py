@@ -23,7 +23,7 @@ from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.samplers.scripted import FixedSampler
 from fsdpo_data.pairs.best_worst import PairSpec, choose
-from fsdpo_data.pairs.lookup import with_solutions
+from fsdpo_data.pairs.statistics import with_solutions
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate, aggregated
 
