@@ -79,17 +79,15 @@ def dataset_info(root: Path, manifest: Manifest) -> list[dict[str, Any]]:
         groups = [file.row_group(i) for file in metadata for i in range(file.num_row_groups)]
         size = sum(group.total_byte_size for group in groups)
         rows = sum(entry.rows for entry in entries)
-        listed.append(
-            {
-                "config_name": config,
-                "features": [
-                    {"name": field.name, **_feature(field.type)} for field in arrow_schema(config)
-                ],
-                "splits": [{"name": "train", "num_bytes": size, "num_examples": rows}],
-                "download_size": sum(entry.bytes for entry in entries),
-                "dataset_size": size,
-            }
-        )
+        columns = [{"name": each.name, **_feature(each.type)} for each in arrow_schema(config)]
+        told = {
+            "config_name": config,
+            "features": columns,
+            "splits": [{"name": "train", "num_bytes": size, "num_examples": rows}],
+            "download_size": sum(entry.bytes for entry in entries),
+            "dataset_size": size,
+        }
+        listed.append(told)
     return listed
 
 

@@ -68,15 +68,9 @@ def diff(first: Path, second: Path) -> dict[str, Difference]:
 def _difference(config: str, first: Sequence[Path], second: Sequence[Path]) -> Difference:
     old, new = (_hashed(files, config) for files in (first, second))
     both = old.join(new, on="id", suffix="_new")
-    return Difference(
-        added=new.height - both.height,
-        removed=old.height - both.height,
-        kept=both.height,
-        changed={
-            change: int((both[change] != both[f"{change}_new"]).sum())
-            for change in _CHANGES[config]
-        },
-    )
+    changed = {name: int((both[name] != both[f"{name}_new"]).sum()) for name in _CHANGES[config]}
+    kept = both.height
+    return Difference(new.height - kept, old.height - kept, kept, changed)
 
 
 def _hashed(files: Sequence[Path], config: str) -> pl.DataFrame:

@@ -131,14 +131,11 @@ def read_manifest(root: Path) -> Manifest:
                 "the dataset again, or fetch it again from where it came."
             )
         return manifest
+    older = f"Bring it up to date with `fsdpo-data migrate {root}`."
     raise SchemaError(
         f"{root / MANIFEST} is of schema version {version}; this release reads version "
         f"{SCHEMA_VERSION}. "
-        + (
-            "Install a newer release of fsdpo."
-            if version > SCHEMA_VERSION
-            else f"Bring it up to date with `fsdpo-data migrate {root}`."
-        )
+        + ("Install a newer release of fsdpo." if version > SCHEMA_VERSION else older)
     )
 
 

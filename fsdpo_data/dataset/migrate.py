@@ -23,10 +23,7 @@ def migrate(
     migrations: Mapping[int, Callable[[Path], None]] = MIGRATIONS,
     target: int = SCHEMA_VERSION,
 ) -> int:
-    """Write the dataset in ``root`` to ``out`` in the schema ``target``; ``root`` stays as it is.
-
-    Returns:
-        The version it was of.
+    """Write the dataset in ``root`` to ``out`` in the schema ``target``; return what it was of.
 
     Raises:
         InputError: if it is of that version already, or ``out`` is taken.

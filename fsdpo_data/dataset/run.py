@@ -71,27 +71,20 @@ class RunDir:
         Raises:
             StoreError: if the disk is full or gone; the records before stay valid.
         """
-        self._lines.append(
-            {
-                problem_id: encoded(
-                    {
-                        "problem_id": problem_id,
-                        "prompt": prompt,
-                        "completions": [
-                            {
-                                "text": each.text,
-                                "finish_reason": each.finish_reason,
-                                "n_tokens": each.n_tokens,
-                                "seconds": round(each.seconds, 6),
-                                **({"reasoning": each.reasoning} if each.reasoning else {}),
-                            }
-                            for each in completions
-                        ],
-                    }
-                )
-                for problem_id, prompt, completions in records
-            }
-        )
+        lines = {}
+        for key, prompt, completions in records:
+            found = [
+                {
+                    "text": each.text,
+                    "finish_reason": each.finish_reason,
+                    "n_tokens": each.n_tokens,
+                    "seconds": round(each.seconds, 6),
+                    **({"reasoning": each.reasoning} if each.reasoning else {}),
+                }
+                for each in completions
+            ]
+            lines[key] = encoded({"problem_id": key, "prompt": prompt, "completions": found})
+        self._lines.append(lines)
 
 
 @contextlib.contextmanager

@@ -110,8 +110,7 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntr
                 )
             )
             texts.update(text_bytes(sample["text"]))
-        made = solutions[-len(samples) :]
-        tally.add_verdicts(verdicts, [len(each.completions) for each in made])
+        tally.add_verdicts(verdicts, [len(s.completions) for s in solutions[-len(samples) :]])
         tally.add_samples(samples)
     write_parquet(to_table("solutions", solutions), task.root / task.path)
     entry = FileEntry.describe(task.root, task.path, len(solutions), texts.hexdigest())

@@ -87,16 +87,9 @@ class Continuer:
         # The draft's directory is claimed: whatever is in the folder is of the same spec.
         with RunDir.open(draft.root / folder, config, resume=True) as run:
             keys = shard.of(list(dict.fromkeys(key for key, _ in wanted())))
-            sample_owed(
-                run,
-                keys,
-                _first_of(set(keys) - run.spans.keys(), wanted()),
-                self.sampling,
-                self.make_sampler,
-                batch=self.batch,
-                phase="continue",
-                progress=draft.progress,
-            )
+            owed = _first_of(set(keys) - run.spans.keys(), wanted())
+            how = (self.sampling, self.make_sampler, self.batch)
+            sample_owed(run, keys, owed, *how, phase="continue", progress=draft.progress)
             yield run
 
     def bill(self, run: RunDir, manifest: Manifest) -> Spent:

@@ -60,17 +60,14 @@ class Contamination:
         told = []
         for each in self.benchmarks:
             rows = [row for row in self._rows() if row["benchmark"] == each.name]
-            told.append(
-                {
-                    "name": each.name,
-                    "revision": each.revision,
-                    "questions": len(each.texts),
-                    "hit": len({row["row"] for row in rows}),
-                    "problems": len({row["problem_id"] for row in rows}),
-                    "same": len({row["row"] for row in rows if row["same"]}),
-                    "same_answer": len({row["row"] for row in rows if row["same_answer"]}),
-                }
-            )
+            counts = {
+                "hit": len({row["row"] for row in rows}),
+                "problems": len({row["problem_id"] for row in rows}),
+                "same": len({row["row"] for row in rows if row["same"]}),
+                "same_answer": len({row["row"] for row in rows if row["same_answer"]}),
+            }
+            what = {"name": each.name, "revision": each.revision, "questions": len(each.texts)}
+            told.append(what | counts)
         return told
 
     def summary(self) -> dict[str, Any]:
@@ -185,15 +182,12 @@ def _texts(file: Path, name: str) -> Iterator[Text]:
         fields = record.fields
         if isinstance(fields.get("question"), dict):  # PRM800K
             fields = fields["question"]
-        if question := _question(fields):
+        texts = ([fields.get(each) for each in names] for names in _QUESTIONS)
+        asked: list[Any] = next(
+            (some for some in texts if all(isinstance(t, str) for t in some)), []
+        )
+        if question := " ".join(asked):
             yield Text(name, record.row, question, _answer(fields))
-
-
-def _question(fields: Mapping[str, Any]) -> str:
-    for names in _QUESTIONS:
-        if all(isinstance(fields.get(name), str) for name in names):
-            return " ".join(fields[name] for name in names)
-    return ""
 
 
 def _answer(fields: Mapping[str, Any]) -> str:

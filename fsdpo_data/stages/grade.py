@@ -69,20 +69,14 @@ class GradeStage(Stage):
         draft.drop_pairs()
         manifest = draft.manifest
         manifest.spec.grader = self._version
-        for part, changed in (
-            (manifest, tally.counts()),
-            (manifest.statistics, tally.outcome_statistics()),
-        ):
-            for name, value in changed.items():
-                setattr(part, name, value)
-        manifest.regraded = Regraded.of(
-            {
-                "from": old,
-                "to": self._version,
-                "changed": sum(n for (was, now), n in changes.items() if was != now),
-                "outcomes": [[was, now, n] for (was, now), n in sorted(changes.items())],
-            }
-        )
+        for name, value in tally.counts().items():
+            setattr(manifest, name, value)
+        for name, value in tally.outcome_statistics().items():
+            setattr(manifest.statistics, name, value)
+        changed = sum(n for (was, now), n in changes.items() if was != now)
+        counts = [[was, now, n] for (was, now), n in sorted(changes.items())]
+        told = {"from": old, "to": self._version, "changed": changed, "outcomes": counts}
+        manifest.regraded = Regraded.of(told)
 
 
 def gold_answers(files: list[Path]) -> dict[str, str]:
@@ -111,18 +105,12 @@ def regraded(
     for _, group in groupby(both, key=lambda each: each[0].problem_id):
         some = list(group)
         tally.add_verdicts([v for _, v in some], [len(s.completions) for s, _ in some])
-    return to_table(
-        "solutions",
-        (
-            replace(
-                solution,
-                answer=verdict.answer,
-                outcome=verdict.status,
-                labels=outcome_labels(verdict.status, len(solution.completions)),
-            )
-            for solution, verdict in both
-        ),
-    )
+    new = []
+    for solution, verdict in both:
+        labels = outcome_labels(verdict.status, len(solution.completions))
+        found = replace(solution, answer=verdict.answer, outcome=verdict.status, labels=labels)
+        new.append(found)
+    return to_table("solutions", new)
 
 
 @dataclass(frozen=True, kw_only=True)

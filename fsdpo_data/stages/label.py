@@ -79,8 +79,7 @@ class LabelStage(Stage):
         with self.continuer.run(draft, FOLDER, wanted) as run:
             count = len(run.spans) * self.continuer.sampling.n
             with pooled(make, count, self.workers) as grader:
-                counted = partial(with_rollouts, run, golds, grader)
-                draft.rewrite("solutions", "count", counted)
+                draft.rewrite("solutions", "count", partial(with_rollouts, run, golds, grader))
             before = manifest.cost.tokens
             manifest.rollouts = Rollouts(
                 **self.continuer.bill(run, manifest).plain(),

@@ -82,9 +82,8 @@ def run_shard(options: ShardedOptions, progress: Progress) -> Path:
         source, stage = Path(options.data), options.stage()
         derive_shard(source, out, stage, job, resume=options.resume, progress=progress)
     command = next(name for name, kind in _KINDS.items() if kind is type(options))
-    given = asdict(options)
-    for of_this_job in ("out", "shard", "resume"):
-        del given[of_this_job]
+    of_this_job = ("out", "shard", "resume")
+    given = {name: value for name, value in asdict(options).items() if name not in of_this_job}
     told = {"shard": str(job), "command": command, "options": given}
     with explained(out):
         write_atomic(out / SHARD, json.dumps(told, indent=2, default=str).encode() + b"\n")
@@ -93,9 +92,6 @@ def run_shard(options: ShardedOptions, progress: Progress) -> Path:
 
 def merge(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
     """Put shards together and let the command that made them end the work.
-
-    Returns:
-        The directory of the dataset and its manifest.
 
     Raises:
         InputError: if a shard is missing, not finished, or of another run than the others.
@@ -126,10 +122,8 @@ def _read(path: Path) -> _Shard:
         job = JobShard.parse(told["shard"])
         if _KINDS.keys() & {told["command"]} and config.pop("shard") == told["shard"]:
             config.pop("config_digest", None)
-            options = {
-                key: tuple(value) if isinstance(value, list) else value
-                for key, value in told["options"].items()
-            }
+            given = told["options"].items()
+            options = {name: tuple(v) if isinstance(v, list) else v for name, v in given}
             return _Shard(path, job, told["command"], options, config)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass

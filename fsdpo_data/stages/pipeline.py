@@ -75,11 +75,8 @@ class BuildOptions(ReplayOptions):
     @property
     def engine_args(self) -> dict[str, Any]:
         """Return what vLLM is asked for, short forms included."""
-        sizes = {
-            "tensor_parallel_size": self.tensor_parallel_size,
-            "data_parallel_size": self.data_parallel_size,
-        }
-        asked = {name: size for name, size in sizes.items() if size != 1}
+        names = ("tensor_parallel_size", "data_parallel_size")
+        asked = {name: size for name in names if (size := getattr(self, name)) != 1}
         return asked | super().engine_args
 
     @property
@@ -105,9 +102,6 @@ class BuildOptions(ReplayOptions):
 
 def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest]:
     """Do what ``options`` ask for, from names of models and problems to a sealed dataset.
-
-    Returns:
-        Its directory and manifest.
 
     Raises:
         FsdpoError: if something asked for does not exist, or cannot be done here.
@@ -138,7 +132,12 @@ def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) 
 
 def _prepared(options: BuildOptions) -> Build:
     """Resolve model, problems and engine; the weights are loaded when they are needed."""
-    _check_device(options)
+    # What cannot run is refused before anything is fetched.
+    if options.device == "cpu" and options.engine == "vllm":
+        raise options.refusal("device", "vLLM runs on what it was built for. Leave it out.")
+    here = not options.on_cluster and options.replay is None
+    if options.device == "cuda" and here and find_spec("torch"):
+        pick_device("cuda")
     sampling, (segmenter, _) = options.sampling, get_segmenter(options.segmenter)
     model = resolve_model(options.model or "tiny", options, options.template)
     source = load_problems(
@@ -160,15 +159,6 @@ def _prepared(options: BuildOptions) -> Build:
     )
     batch = options.batch_size or host.batch_size
     return Build(spec, source, lambda: host.load("sampler", model), batch, options.workers)
-
-
-def _check_device(options: BuildOptions) -> None:
-    """Refuse what cannot run before anything is fetched."""
-    if options.device == "cpu" and options.engine == "vllm":
-        raise options.refusal("device", "vLLM runs on what it was built for. Leave it out.")
-    here = not options.on_cluster and options.replay is None
-    if options.device == "cuda" and here and find_spec("torch"):
-        pick_device("cuda")
 
 
 def _default_out(job: Build, stages: Sequence[Stage] = ()) -> Path:

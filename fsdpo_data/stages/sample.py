@@ -57,10 +57,7 @@ class BuildSpec:
         config = {
             "model": self.model,
             "sources": list(self.sources),
-            "problems": {
-                "count": len(problems),
-                "digest": digest([problem.id for problem in problems]),
-            },
+            "problems": {"count": len(problems), "digest": digest([each.id for each in problems])},
             "template": {"name": self.template.name, "digest": self.template.digest},
             "sampling": asdict(self.sampling) | dict.fromkeys(self.unknown, UNKNOWN),
             "engine": dict(self.engine),
@@ -148,20 +145,13 @@ def sample_problems(
     run: RunDir, job: Build, problems: Sequence[Problem], progress: Progress
 ) -> None:
     """Sample whatever the run still owes of some problems."""
-    sample_owed(
-        run,
-        [problem.id for problem in problems],
-        (
-            (problem.id, job.spec.template.render(problem.question))
-            for problem in problems
-            if problem.id not in run.spans
-        ),
-        job.spec.sampling,
-        job.make_sampler,
-        batch=job.batch,
-        phase="sample",
-        progress=progress,
+    owed = (
+        (problem.id, job.spec.template.render(problem.question))
+        for problem in problems
+        if problem.id not in run.spans
     )
+    how = (job.spec.sampling, job.make_sampler, job.batch)
+    sample_owed(run, [each.id for each in problems], owed, *how, phase="sample", progress=progress)
 
 
 def sample_owed(
@@ -170,8 +160,8 @@ def sample_owed(
     owed: Iterator[tuple[str, str]],
     sampling: SamplingSpec,
     make_sampler: Callable[[], Sampler],
-    *,
     batch: int,
+    *,
     phase: str,
     progress: Progress,
 ) -> None:
