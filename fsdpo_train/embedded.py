@@ -42,11 +42,8 @@ STAGES: list[dict[str, Any]] = _RECIPE["stages"]
 
 #: Files of a finished model that belong into the package.
 _SHIPPED = (
-    "config.json",
-    "generation_config.json",
-    "model.safetensors",
-    "tokenizer.json",
-    "tokenizer_config.json",
+    *("config.json", "generation_config.json", "model.safetensors"),
+    *("tokenizer.json", "tokenizer_config.json"),
 )
 
 
@@ -175,15 +172,10 @@ def _measure(sampler: Sampler, temperature: float, count: int, n: int) -> dict[s
     spec = SamplingSpec(n=n, temperature=temperature, max_tokens=256)
     texts = [[each.text for each in samples] for samples in sampler.sample(prompts, spec)]
     pairs = list(zip(problems, texts, strict=True))
-    shares = [
-        statistics.fmean(final_answer(text) == problem.answer for text in group)
-        for problem, group in pairs
-    ]
-    wrong = [
-        first_wrong_step(problem, step_marker(text)) is not None
-        for problem, group in pairs
-        for text in group
-    ]
+    shares, wrong = [], []
+    for problem, group in pairs:
+        shares.append(statistics.fmean(final_answer(text) == problem.answer for text in group))
+        wrong += [first_wrong_step(problem, step_marker(text)) is not None for text in group]
     return {
         "temperature": temperature,
         "problems": count,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 #: Width of the column of flags, unless one is longer.
@@ -33,6 +32,7 @@ class HelpCommand(TyperCommand):
         """Print usage, help, one table for each panel, examples."""
         from rich.console import Console
         from rich.markdown import Markdown
+        from rich.panel import Panel
 
         console = Console()
         console.print(self.get_usage(ctx), style="bold", markup=False, highlight=False)
@@ -41,7 +41,8 @@ class HelpCommand(TyperCommand):
                 console.print()
                 console.print(Markdown(text))
             elif text is not None:
-                _print_panel(console, *text)
+                heading, table = text
+                console.print(Panel(table, title=heading, title_align="left", border_style="dim"))
 
     def _tables(self, ctx: Any) -> Iterator[tuple[str, Table]]:
         panels: dict[str, list[Any]] = {"Arguments": [], "Options": []}
@@ -53,12 +54,6 @@ class HelpCommand(TyperCommand):
         for heading, parameters in panels.items():
             if parameters:
                 yield heading, _table(parameters)
-
-
-def _print_panel(console: Console, heading: str, table: Table) -> None:
-    from rich.panel import Panel
-
-    console.print(Panel(table, title=heading, title_align="left", border_style="dim"))
 
 
 def _table(parameters: list[Any]) -> Table:

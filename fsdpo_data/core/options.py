@@ -7,9 +7,10 @@ not say (bounds, the panel of ``--help``) stands in an :class:`Option` beside th
 
 import inspect
 import math
+import operator
 import re
 import typing
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -37,27 +38,24 @@ class Option:
     #: The words it may be, where a table has them (and no ``Literal``).
     choices: Collection[str] = ()
 
+    def _bounds(self) -> list[tuple[str, Callable[[float, float], bool], float]]:
+        bounds = (
+            ("at least", operator.ge, self.min),
+            ("at most", operator.le, self.max),
+            ("more than", operator.gt, self.above),
+            ("less than", operator.lt, self.below),
+        )
+        return [(word, within, bound) for word, within, bound in bounds if bound is not None]
+
     def expected(self) -> str:
         """Return the bounds in words."""
-        bounds = (
-            ("at least {}", self.min),
-            ("at most {}", self.max),
-            ("more than {}", self.above),
-            ("less than {}", self.below),
-        )
-        words = [text.format(bound) for text, bound in bounds if bound is not None]
+        words = [f"{word} {bound}" for word, _, bound in self._bounds()]
         return " and ".join(words) or "a finite number"
 
     def holds(self, value: float) -> bool:
         """Whether a number is within the bounds."""
-        return not (
-            math.isnan(value)
-            or (math.isinf(value) and not self.infinite)
-            or (self.min is not None and value < self.min)
-            or (self.max is not None and value > self.max)
-            or (self.above is not None and value <= self.above)
-            or (self.below is not None and value >= self.below)
-        )
+        real = math.isfinite(value) or (self.infinite and math.isinf(value))
+        return real and all(within(value, bound) for _, within, bound in self._bounds())
 
 
 class Options:

@@ -96,14 +96,10 @@ def _ranked(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
             chosen_rank=pl.when(pl.col("best") < pl.col("half")).then(pl.col("best")),
             rejected_rank=pl.when(worst < pl.col("half")).then(worst),
         )
-    correct = scored.filter(pl.col("outcome") == "correct")
-    wrong = scored.filter(pl.col("outcome").is_in(FAILED))
-    sides = (
-        correct.sort("reward", descending=True, maintain_order=True).with_columns(
-            chosen_rank=place.over("problem_id")
-        ),
-        wrong.sort("reward", maintain_order=True).with_columns(
-            rejected_rank=place.over("problem_id")
-        ),
+    correct = scored.filter(pl.col("outcome") == "correct").sort(
+        "reward", descending=True, maintain_order=True
     )
+    wrong = scored.filter(pl.col("outcome").is_in(FAILED)).sort("reward", maintain_order=True)
+    rank = place.over("problem_id")
+    sides = (correct.with_columns(chosen_rank=rank), wrong.with_columns(rejected_rank=rank))
     return pl.concat(sides, how="diagonal")

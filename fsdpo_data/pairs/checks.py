@@ -67,7 +67,7 @@ def _solution_rules(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
     if spec.get("require_outcome"):
         rules["prefer a solution that is not correct, or to one that is not incorrect"] = (
             pl.col("chosen_outcome") != "correct"
-        ) | _not_incorrect()
+        ) | ~pl.col("rejected_outcome").is_in(FAILED)
     return rules
 
 
@@ -79,12 +79,8 @@ def _step_rules() -> dict[str, pl.Expr]:
         ),
         **_side_rules("rejected"),
         "reject a solution that stopped on length": pl.col("rejected_finish_reason") != "stop",
-        "reject a solution that is not incorrect": _not_incorrect(),
+        "reject a solution that is not incorrect": (~pl.col("rejected_outcome").is_in(FAILED)),
     }
-
-
-def _not_incorrect() -> pl.Expr:
-    return ~pl.col("rejected_outcome").is_in(FAILED)
 
 
 def _side_rules(side: str) -> dict[str, pl.Expr]:
@@ -113,9 +109,8 @@ def _misplaced(pairs: Sequence[Path], threshold: float) -> Iterator[str]:
         if differing(row)[0] != error:
             ids.append(row["rejected_id"])
     if ids:
-        yield f"{len(ids)} pairs differ elsewhere than at the first step below {threshold}: " + (
-            ", ".join(ids[:3])
-        )
+        where = f"elsewhere than at the first step below {threshold}"
+        yield f"{len(ids)} pairs differ {where}: {', '.join(ids[:3])}"
 
 
 def _statistics(

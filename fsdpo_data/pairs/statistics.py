@@ -118,10 +118,7 @@ def step_pair_statistics(
     return {
         "pairs": len(places),
         "problems": {"used": len(used), **problem_counts(scan(solutions))},
-        "solutions": {
-            **{fate: fates[fate] for fate in FATES},
-            "not_put_right": asked - len(places),
-        },
+        "solutions": {**{f: fates[f] for f in FATES}, "not_put_right": asked - len(places)},
         "first_error": _rounded_mean(places),
         "length": {
             "chosen_characters": _rounded_mean(chosen),

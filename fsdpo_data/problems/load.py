@@ -68,10 +68,9 @@ def load_problems(
     loading = _Loading(split, seed, limit, datasets)
     for name in names:
         loading.add(name)
-    found, all_problems = loading.found, loading.found.problems
-    if limit is not None and len(all_problems) > limit:
-        places = drawn([problem.id for problem in all_problems], limit, seed)
-        found.problems = [all_problems[i] for i in places]
+    found, every = loading.found, loading.found.problems
+    if limit is not None and len(every) > limit:
+        found.problems = [every[i] for i in drawn([each.id for each in every], limit, seed)]
     return found
 
 
@@ -125,9 +124,8 @@ class _Loading:
         for file in files:
             stated = stated_split(Path(file.name))
             if stated and stated != self.split:
-                self.found.warnings.append(
-                    f"{file} is named after split {stated}, but was read as {self.split}."
-                )
+                told = f"{file} is named after split {stated}, but was read as {self.split}."
+                self.found.warnings.append(told)
             records = list(read_records(file))
             if not records:
                 raise InputError(f"{file}: empty. Expected {_expected()}.")

@@ -71,16 +71,12 @@ def _add(
     found.counts["long_pairs"] += len(prompt.pairs) - len(pairs)
     if not pairs:
         return
-    group, kept = _only(
-        Group(encoded, [each.rewards for each in prompt.solutions], prompt.pairs), pairs
-    )
+    rewards = [each.rewards for each in prompt.solutions]
+    group, kept = _only(Group(encoded, rewards, prompt.pairs), pairs)
     found.groups.append(group)
-    found.keys.append(
-        [
-            reference_key(made_by, prompt.prompt, each.steps, each.end)
-            for each in (prompt.solutions[index] for index in kept)
-        ]
-    )
+    used = (prompt.solutions[index] for index in kept)
+    keys = [reference_key(made_by, prompt.prompt, each.steps, each.end) for each in used]
+    found.keys.append(keys)
     found.counts["prompts"] += 1
     found.counts["solutions"] += len(kept)
     found.counts["pairs"] += len(pairs)
@@ -91,14 +87,8 @@ def _only(group: Group, pairs: Sequence[tuple[int, int]]) -> tuple[Group, list[i
     """Return the group of some of its pairs, and which solutions they need."""
     kept = sorted({index for pair in pairs for index in pair})
     place = {index: number for number, index in enumerate(kept)}
-    return (
-        Group(
-            [group.solutions[index] for index in kept],
-            [group.rewards[index] for index in kept],
-            [(place[a], place[b]) for a, b in pairs],
-        ),
-        kept,
-    )
+    solutions, rewards = [group.solutions[i] for i in kept], [group.rewards[i] for i in kept]
+    return Group(solutions, rewards, [(place[a], place[b]) for a, b in pairs]), kept
 
 
 def training_rows(groups: Sequence[Group], shuffle: str) -> list[dict[str, Any]]:

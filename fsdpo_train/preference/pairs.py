@@ -66,8 +66,10 @@ def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
                 f"{place}: chosen and rejected are the same text, {sides[0].steps[0]!r} … "
                 "Leave the pair out."
             )
-        if loss == "step-dpo":
-            sides = _cut(*sides)
+        if loss == "step-dpo":  # both end with the first step in which they differ
+            both = zip(*(side.steps for side in sides), strict=False)
+            shared = sum(1 for _ in takewhile(lambda each: each[0] == each[1], both))
+            sides = [side.cut(shared + 1) for side in sides]
         group = groups.setdefault(row["prompt"], PromptPairs(row["prompt"]))
         known = places.setdefault(row["prompt"], {})
         for side in sides:
@@ -113,10 +115,3 @@ def _side(place: str, row: Row, side: str) -> Solution:
         if not isinstance(reward, (int, float)) or not math.isfinite(reward):
             raise InputError(f"{place}: reward {reward!r} in {side}_rewards, not a number.")
     return Solution(tuple(steps), tuple(map(float, rewards)))
-
-
-def _cut(chosen: Solution, rejected: Solution) -> list[Solution]:
-    """End both sides with the first step in which they differ."""
-    both = zip(chosen.steps, rejected.steps, strict=False)
-    shared = sum(1 for _ in takewhile(lambda each: each[0] == each[1], both))
-    return [side.cut(shared + 1) for side in (chosen, rejected)]

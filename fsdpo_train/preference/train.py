@@ -28,14 +28,8 @@ from fsdpo_train.trainer.trainer import CountingTrainer, run_trainer
 log = logging.getLogger(__name__)
 
 #: What is logged beside the loss; see :func:`fsdpo_train.preference.loss.preference_loss`.
-METRICS = (
-    "rewards/chosen",
-    "rewards/rejected",
-    "rewards/margins",
-    "rewards/accuracies",
-    "kl",
-    "alpha_entropy",
-)
+_REWARDS = ("chosen", "rejected", "margins", "accuracies")
+METRICS = (*(f"rewards/{name}" for name in _REWARDS), "kl", "alpha_entropy")
 
 
 @dataclass(frozen=True)
@@ -118,9 +112,8 @@ class PreferenceTrainer(CountingTrainer):
         chosen_P, rejected_P = inputs["chosen_P"], inputs["rejected_P"]
         if not len(chosen_P):  # a filler: the other processes wait for its gradients
             return 0 * logp_N.sum()
-        solutions = Solutions(
-            *(inputs[name] for name in ("reference_ST", "step_ST", "ends_ST", "reward_SK"))
-        )
+        tables = ("reference_ST", "step_ST", "ends_ST", "reward_SK")
+        solutions = Solutions(*(inputs[name] for name in tables))
         loss, metrics = preference_loss(logp_ST, solutions, chosen_P, rejected_P, self.stage_config)
         self._count(metrics, len(chosen_P))
         return self.share(loss, len(chosen_P), num_items_in_batch)

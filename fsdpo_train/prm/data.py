@@ -1,10 +1,10 @@
 """The data side of the PRM: labelled steps read, tokenised, split by problem and batched."""
 
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -182,17 +182,16 @@ def _encode(
             counts["lost_solutions"] += 1
             continue
         labels = list(row.labels[: len(encoded.readouts)])
-        found.append(
-            {
-                "input_ids": np.array(encoded.ids, np.int32),
-                "readouts": encoded.readouts,
-                "labels": labels,
-                "length": len(encoded.ids),
-                "problem": row.problem,
-                "right": row.labels[-1] >= 0.5,
-                "n_prompt": encoded.n_prompt,
-            }
-        )
+        made = {
+            "input_ids": np.array(encoded.ids, np.int32),
+            "readouts": encoded.readouts,
+            "labels": labels,
+            "length": len(encoded.ids),
+            "problem": row.problem,
+            "right": row.labels[-1] >= 0.5,
+            "n_prompt": encoded.n_prompt,
+        }
+        found.append(made)
         counts["solutions"] += 1
         counts["steps"] += len(labels)
         counts["positive"] += math.fsum(labels)  # type: ignore[assignment]
@@ -201,9 +200,7 @@ def _encode(
 
 def _held_out(problems: set[str], share: float, seed: int) -> set[str]:
     """Draw problems by their content, at least one and never all."""
-    different = sorted(
-        problems, key=lambda problem: hashlib.sha256(f"{seed}/{problem}".encode()).digest()
-    )
+    different = sorted(problems, key=lambda each: sha256(f"{seed}/{each}".encode()).digest())
     if not share or len(different) < 2:
         return set()
     return set(different[: max(1, min(round(share * len(different)), len(different) - 1))])
