@@ -27,12 +27,9 @@ def histogram(counts: Sequence[tuple[int, int]], bins: int = 12) -> list[tuple[s
     ranges = [0] * -(-(high - low + 1) // width)
     for value, count in counts:
         ranges[(value - low) // width] += count
-    starts = (low + index * width for index in range(len(ranges)))
-    return [(_range(start, width), count) for start, count in zip(starts, ranges, strict=True)]
-
-
-def _range(start: int, width: int) -> str:
-    return str(start) if width == 1 else f"{start}–{start + width - 1}"
+    starts = [low + index * width for index in range(len(ranges))]
+    labels = [str(at) if width == 1 else f"{at}–{at + width - 1}" for at in starts]
+    return list(zip(labels, ranges, strict=True))
 
 
 def shares(tenths: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:

@@ -16,13 +16,19 @@ def benchmark_card(results: Results) -> str:
     Raises:
         jinja2.UndefinedError: if the results lack a field that the card shows.
     """
+    measured = [
+        (f"{task['title']} {name}", round(100 * found["accuracy"]))
+        for task in results["tasks"].values()
+        for name, found in task["decoders"].items()
+        if found["accuracy"] is not None
+    ]
     body = render(
         "benchmark.md",
         run=results["run"],
         tasks=results["tasks"],
         suites=results["suites"],
         cost=results["cost"],
-        plot=bars([(label, round(100 * share)) for label, share in _bars(results)]),
+        plot=bars(measured),
         command=measure(results["run"]),
     )
     metadata = hub_metadata(
@@ -32,13 +38,6 @@ def benchmark_card(results: Results) -> str:
         eval_results=list(_eval_results(results)) or None,
     )
     return front_matter(metadata) + body
-
-
-def _bars(results: Results) -> Iterator[tuple[str, float]]:
-    for task in results["tasks"].values():
-        for name, found in task["decoders"].items():
-            if found["accuracy"] is not None:
-                yield f"{task['title']} {name}", found["accuracy"]
 
 
 def _eval_results(results: Results) -> Iterator[Any]:

@@ -60,12 +60,12 @@ def dataset_card(
 
 
 def _metadata(facts: DatasetFacts) -> dict[str, Any]:
-    spec = facts.manifest["spec"]
+    spec, rows = facts.manifest["spec"], facts.manifest["rows"]["solutions"]
     return {
         "license": licence(spec["sources"]),
         "language": ["en"],
         "pretty_name": f"Step-annotated solutions by {spec['model']['name']}",
-        "size_categories": [_size_category(facts.manifest["rows"]["solutions"])],
+        "size_categories": [next((name for bound, name in _SIZES if rows < bound), "n>10M")],
         "task_categories": ["text-generation"],
         "tags": ["math", "reasoning", "process-supervision", "fsdpo"],
         "configs": [
@@ -78,7 +78,3 @@ def _metadata(facts: DatasetFacts) -> dict[str, Any]:
         ],
         "dataset_info": facts.info,
     }
-
-
-def _size_category(rows: int) -> str:
-    return next((name for bound, name in _SIZES if rows < bound), "n>10M")

@@ -59,38 +59,30 @@ class Option:
 
 
 class Options:
-    """Base of classes of options: numbers within their bounds, words among their choices."""
+    """Base of classes of options: numbers within their bounds, words among their choices.
+
+    Raises:
+        InputError: naming class, field and value (``SamplingSpec.n = 0``).
+    """
 
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        for name, (kind, _) in declared_fields(type(self)).items():
-            value = getattr(self, name)
-            if isinstance(value, str) and typing.get_origin(kind) in (tuple, Sequence):
-                object.__setattr__(self, name, (value,))  # one word for a list of one
-            elif isinstance(value, str) and Path in (kind, *typing.get_args(kind)):
-                object.__setattr__(self, name, Path(value))
-        check_fields(self)
+        for name, (kind, option) in declared_fields(type(self)).items():
+            value = given = getattr(self, name)
+            if isinstance(given, str) and typing.get_origin(kind) in (tuple, Sequence):
+                value = (given,)  # one word for a list of one
+            elif isinstance(given, str) and Path in (kind, *typing.get_args(kind)):
+                value = Path(given)
+            object.__setattr__(self, name, value)
+            for one in value if isinstance(value, tuple | list) else (value,):
+                _check(f"{type(self).__name__}.{name}", kind, option, one)
 
     def refusal(self, field: str, message: str) -> InputError:
         """Return the error of a field that does not go with the others."""
         return InputError(
             message, field=f"{type(self).__name__}.{field}", value=getattr(self, field)
         )
-
-
-def check_fields(options: Any) -> None:
-    """Refuse fields of a dataclass that hold what its annotations exclude.
-
-    Raises:
-        InputError: naming class, field and value (``SamplingSpec.n = 0``).
-    """
-    declared = declared_fields(type(options))
-    for each in fields(options):
-        kind, option = declared[each.name]
-        value = getattr(options, each.name)
-        for one in value if isinstance(value, tuple | list) else (value,):
-            _check(f"{type(options).__name__}.{each.name}", kind, option, one)
 
 
 def _check(field: str, kind: Any, option: Option, value: Any) -> None:

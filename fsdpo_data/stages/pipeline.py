@@ -16,13 +16,14 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.derive import Stage, plain_specs
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.engines.load import Host, resolve_model
 from fsdpo_data.engines.options import ReplayOptions, ScorerOptions, Shard
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.stages.pair import PairStage
-from fsdpo_data.stages.sample import Build, BuildSpec, build, sample_shard
+from fsdpo_data.stages.sample import Build, BuildSpec, build, sample_problems
 from fsdpo_data.stages.score import make_score_stage
 from fsdpo_data.steps.segment import get_segmenter
 
@@ -112,10 +113,11 @@ def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest
 
 
 def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) -> Path:
-    """Do one job's part of :func:`run_build`; return its directory.
+    """Sample one job's part of the problems of :func:`run_build`; return its directory.
 
     Raises:
         InputError: with a process reward model, which comes after the merge.
+        RunMismatch: if the directory holds another run or another shard.
         FsdpoError: if something asked for does not exist, or cannot be done here.
     """
     if options.prm is not None:
@@ -126,7 +128,8 @@ def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) 
         )
     job = _prepared(options)
     out = Path(options.out or f"{_default_out(job)}-{shard.index}-of-{shard.count}")
-    sample_shard(job, out, shard, resume=options.resume, progress=progress)
+    with RunDir.open(out, {**job.config, "shard": str(shard)}, resume=options.resume) as run:
+        sample_problems(run, job, shard.of(job.source.problems), progress)
     return out
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.identity import ModelRef, SourceRef, digest, plain
-from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec, sampling_id
@@ -126,19 +125,6 @@ def _build(job: Build, out: Path, *, resume: bool, progress: Progress) -> Manife
             sample_problems(run, job, job.source.problems, progress)
             _seal(run, job, progress)
         return read_manifest(out)
-
-
-def sample_shard(
-    job: Build, out: Path, shard: JobShard, *, resume: bool = False, progress: Progress
-) -> None:
-    """Do one job's part of :func:`build`: the samples of some problems; nothing is sealed.
-
-    Raises:
-        RunMismatch: if ``out`` holds another run or another shard.
-        StoreError: if the disk fails; what was written stays valid.
-    """
-    with RunDir.open(out, {**job.config, "shard": str(shard)}, resume=resume) as run:
-        sample_problems(run, job, shard.of(job.source.problems), progress)
 
 
 def sample_problems(

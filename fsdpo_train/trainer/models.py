@@ -11,17 +11,6 @@ from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
 
 
-def model_identity(name: str) -> str:
-    """Return which model a name means, by content: a path says nothing elsewhere.
-
-    Raises:
-        InputError: if there is no such model.
-        Unavailable: if the Hub cannot be reached, or refuses.
-    """
-    ref = resolve_weights(name).ref
-    return f"{ref.name}@{ref.revision}"
-
-
 def load_model(
     name: str, auto_class: str, configure: Callable[[Any], None] | None = None
 ) -> tuple[Any, Any]:

@@ -18,9 +18,9 @@ import fsdpo_data
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import MANIFEST
+from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import NOT_IDENTITY, TrainConfig
 from fsdpo_train.trainer.directory import claimed, is_main_process
-from fsdpo_train.trainer.models import model_identity
 from fsdpo_train.trainer.source import Source
 from fsdpo_train.trainer.trainer import save_merged
 
@@ -46,7 +46,8 @@ def started(config: TrainConfig, source: Source) -> Iterator[dict[str, str]]:
     """
     identity = {**config.identity(), "data": source.identity}
     if config.model is not None:
-        identity["model"] = model_identity(config.model)
+        ref = resolve_weights(config.model).ref  # by content: a path says nothing elsewhere
+        identity["model"] = f"{ref.name}@{ref.revision}"
     with claimed(config, identity):
         transformers.set_seed(config.seed)
         yield identity

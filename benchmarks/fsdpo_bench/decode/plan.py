@@ -46,11 +46,6 @@ class Plan:
         return bool(set(self.decoders) & set(_WITH_PRM))
 
     @property
-    def rewards_samples(self) -> bool:
-        """Whether whole samples are to be rewarded."""
-        return bool({"weighted", "bon"} & set(self.decoders))
-
-    @property
     def names(self) -> list[str]:
         """Names of the results, such as ``greedy``, ``sc@5``, ``bon@5:min`` and ``sbs@5,1``."""
         found = []

@@ -3,9 +3,9 @@
 What is read is checked here, once, against the models below, and stays as it was written.
 """
 
-import contextlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -180,13 +180,11 @@ def record_file(out: Path, task: str) -> Path:
     return out / RECORDS / f"{task}.jsonl"
 
 
-@contextlib.contextmanager
-def open_records(out: Path, task: str) -> Iterator[LineFile]:
+def open_records(out: Path, task: str) -> AbstractContextManager[LineFile]:
     """Open the records of a benchmark for appending."""
     file = record_file(out, task)
     file.parent.mkdir(exist_ok=True)
-    with LineFile.open(file, record_key) as lines:
-        yield lines
+    return LineFile.open(file, record_key)
 
 
 def read_config(out: Path) -> dict[str, Any]:

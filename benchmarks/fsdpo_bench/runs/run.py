@@ -205,7 +205,7 @@ class _Decoding:
         if not plan.samples:
             return [[] for _ in prompts]
         drawn = draw(prompts, self.sampler(), self.spec.sampling, segment, self.finished)
-        if not plan.rewards_samples:
+        if not {"weighted", "bon"} & set(plan.decoders):
             return drawn
         return with_rewards(prompts, drawn, self.scorer(), questions)
 

@@ -102,18 +102,15 @@ def _read(step: str, number: int) -> Equation | None:
 
 def _matching(nodes: Sequence[Node], done: dict[int, int], written: Equation) -> int | None:
     """Return the node that ``written`` works out, preferring one not yet done."""
+    left, op, second, result = written
+    spellings = (written, (second, op, left, result)) if op in "+*" else (written,)
     fits = [
         i
         for i, node in enumerate(nodes)
         if all(int(x[1:]) in done for x in node[2:4] if isinstance(x, str))  # worked out already
-        and written in _spellings(_right(node, done))
+        and _right(node, done) in spellings
     ]
     return min(fits, key=lambda i: (i in done, i), default=None)
-
-
-def _spellings(right: Equation) -> tuple[Equation, ...]:
-    left, op, second, result = right
-    return (right, (second, op, left, result)) if op in "+*" else (right,)
 
 
 def _right(node: Node, values: Sequence[int] | dict[int, int]) -> Equation:

@@ -37,15 +37,9 @@ class NoFitError(Exception):
 
 def apply(op: str, a: int, b: int) -> int:
     """Work out one step. Division rounds down: only a value already wrong leaves a remainder."""
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "*":
-            return a * b
-        case _:
-            return a // b if b else 0
+    if op == "/":
+        return a // b if b else 0
+    return {"+": a + b, "-": a - b, "*": a * b}[op]
 
 
 def value_of(operand: Operand, values: Sequence[int] | Mapping[int, int]) -> int:

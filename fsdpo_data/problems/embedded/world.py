@@ -109,16 +109,11 @@ def _two_numbers(relation: str, op: str, most: tuple[int, int], story: Story) ->
     story.work(relation, op, n, m)
 
 
-def _gain(story: Story) -> None:
-    n = story.number(2, min(_SMALL, LIMIT - story.amount))
-    story.tell("gain", n=n)
-    story.work("gain", "+", story.at, n)
-
-
-def _lose(story: Story) -> None:
-    n = story.number(2, min(_SMALL, story.amount - 2))
-    story.tell("lose", n=n)
-    story.work("lose", "-", story.at, n)
+def _change(relation: str, op: str, most: Callable[[int], int], story: Story) -> None:
+    """What is there becomes more or less by a number, up to ``most`` of what is there."""
+    n = story.number(2, most(story.amount))
+    story.tell(relation, n=n)
+    story.work(relation, op, story.at, n)
 
 
 def _several(relation: str, then: str, op: str, story: Story) -> None:
@@ -158,12 +153,6 @@ def _compare(story: Story) -> None:
     story.work("compare", op, story.at, n)
 
 
-def _sell(story: Story) -> None:
-    n = story.number(2, min(9, LIMIT // story.amount))
-    story.tell("sell", n=n)
-    story.work("sell", "*", story.at, n)
-
-
 def _sell_and_spend(story: Story) -> None:
     n = story.number(2, min(9, LIMIT // story.amount))
     m = story.number(2, min(_SMALL, story.amount * n - 2))
@@ -197,8 +186,8 @@ _STARTS: list[tuple[Event, int]] = [
     (partial(_two_numbers, "bags", "*", (12, 9)), 1),
 ]
 _MIDDLES: list[tuple[Event, int]] = [
-    (_gain, 1),
-    (_lose, 1),
+    (partial(_change, "gain", "+", lambda there: min(_SMALL, LIMIT - there)), 1),
+    (partial(_change, "lose", "-", lambda there: min(_SMALL, there - 2)), 1),
     (partial(_divide, "half", [2]), 1),
     (_grow, 1),
     (_compare, 1),
@@ -210,7 +199,7 @@ _ENDS: list[tuple[Event, int]] = [
     (partial(Story.tell, relation="ask"), 0),
     (partial(_divide, "share", range(2, 10)), 1),
     (partial(_divide, "pack", range(3, 10)), 1),
-    (_sell, 1),
+    (partial(_change, "sell", "*", lambda there: min(9, LIMIT // there)), 1),
     (_goal, 1),
     (_sell_and_spend, 2),
     (_together, 2),
