@@ -1,13 +1,16 @@
-"""The grader against math-verify: pairs per second, latency, and the worst hostile text.
+"""The grader against math-verify and its former self: kinds, pairs per second, hostile texts.
 
     python -m venv .venv-math-verify
     .venv-math-verify/bin/pip install 'math-verify[antlr4_13_2]==0.9.0'
-    python benchmarks/perf/grade.py --peer .venv-math-verify/bin/python --outputs DIR
+    git worktree add ../before COMMIT
+    python benchmarks/perf/grade.py --peer .venv-math-verify/bin/python --outputs DIR \
+        --before ../before
 
-Both grade the same pairs one after the other, in one process each: the hard set of
+All grade the same pairs one after the other, in one process each: the hard set of
 `tests/data/grader_cases.jsonl` and, with `--outputs` (a directory of published model outputs:
 `openai_gsm8k/`, `qwen_math_cot/`, `nemo_skills/`, `abel_gsm8k/`), real responses with their golds.
-Every text of `tests/hostile.py` is then timed alone against several golds. Without `--peer` only
+What each makes of the labelled pairs is a table by kind, with false positives. Every text of
+`tests/hostile.py` is then timed alone against several golds. Without `--peer` and `--before` only
 our side is measured. Rates are per second of processor time, so that a busy machine does not blur
 them; latencies are by the clock.
 """
@@ -18,6 +21,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -76,25 +81,50 @@ class Timing:
 def main(
     peer: Annotated[Path | None, Option(help="Python of an environment with math-verify.")] = None,
     outputs: Annotated[Path | None, Option(help="Directory of published model outputs.")] = None,
+    before: Annotated[Path | None, Option(help="Checkout of an earlier commit.")] = None,
     limit: Annotated[int, Option(help="Pairs of each set.")] = 5000,
 ) -> None:
     """Time the grader on the hard set, on real outputs and on hostile texts."""
-    pairs, labels = hard_set(limit)
-    compare("hard set", pairs, labels, peer)
+    script = str(Path(__file__).with_name("grade_peer.py"))
+    others = {"before": [sys.executable, script, str(before)]} if before else {}
+    others |= {"math-verify": [str(peer), script]} if peer else {}
+    cases = hard_set(limit)
+    pairs, labels = boxed(cases), [case["correct"] for case in cases]
+    timings = compare("hard set", pairs, labels, others)
+    by_kind(cases, {name: timing.correct for name, timing in timings.items()})
     if outputs:
         real = [each for file in OUTPUTS for each in read_outputs(outputs / file)]
         pairs = sample([(each.gold, each.response) for each in real], limit)
-        compare("real model outputs", pairs, None, peer)
+        compare("real model outputs", pairs, None, others)
     hostile()
 
 
-def hard_set(limit: int) -> tuple[list[Pair], list[bool]]:
-    """Return labelled pairs, bare answers in a box, and their labels."""
+def hard_set(limit: int) -> list[dict[str, Any]]:
+    """Return labelled cases."""
     lines = (TESTS / "data/grader_cases.jsonl").read_text(encoding="utf-8").splitlines()
-    cases = sample([json.loads(line) for line in lines], limit)
-    boxed = [f"$\\boxed{{{case.get('answer', '')}}}$" for case in cases]
-    pairs = [(c["gold"], c.get("response", box)) for c, box in zip(cases, boxed, strict=True)]
-    return pairs, [case["correct"] for case in cases]
+    return sample([json.loads(line) for line in lines], limit)
+
+
+def boxed(cases: Sequence[dict[str, Any]]) -> list[Pair]:
+    """Return golds with responses; bare answers stand in a box."""
+    boxes = [f"$\\boxed{{{case.get('answer', '')}}}$" for case in cases]
+    return [(c["gold"], c.get("response", box)) for c, box in zip(cases, boxes, strict=True)]
+
+
+def by_kind(cases: Sequence[dict[str, Any]], verdicts: dict[str, list[bool]]) -> None:
+    """Print how many cases of each kind each grader has right, and its false positives."""
+    kinds: dict[str, list[int]] = defaultdict(list)
+    for place, case in enumerate(cases):
+        kinds[case["kind"]].append(place)
+        kinds["all"].append(place)
+    print(f"  {'right, false positives':<28}{'cases':>7}" + "".join(f"{n:>18}" for n in verdicts))
+    for kind, places in sorted(kinds.items(), key=lambda each: -len(each[1])):
+        told = f"  {kind:<28}{len(places):7,}"
+        for correct in verdicts.values():
+            right = sum(correct[place] == cases[place]["correct"] for place in places)
+            fooled = sum(correct[place] and not cases[place]["correct"] for place in places)
+            told += f"{right / len(places):12.1%}{fooled:6}"
+        print(told)
 
 
 def sample(items: list[Any], limit: int) -> list[Any]:
@@ -102,15 +132,20 @@ def sample(items: list[Any], limit: int) -> list[Any]:
     return items if len(items) <= limit else random.Random(0).sample(items, limit)
 
 
-def compare(name: str, pairs: list[Pair], labels: list[bool] | None, peer: Path | None) -> None:
-    """Print our timing and the peer's on the same pairs, and the ratio of their rates."""
+def compare(
+    name: str, pairs: list[Pair], labels: list[bool] | None, others: dict[str, list[str]]
+) -> dict[str, Timing]:
+    """Print our timing and others' on the same pairs, and the ratios of their rates."""
     print(f"{name}: {len(pairs):,} pairs, one process")
-    ours = timed(pairs)
-    print(ours.line("fsdpo", labels))
-    if peer:
-        theirs = timed_peer(peer, pairs)
-        print(theirs.line("math-verify", labels))
-        print(f"  {ours.rate / theirs.rate:.0f} times the pairs per second")
+    timings = {"fsdpo": timed(pairs)}
+    for other, command in others.items():
+        timings[other] = timed_peer(command, pairs)
+    for grader, timing in timings.items():
+        print(timing.line(grader, labels))
+    for other in others:
+        ratio = timings["fsdpo"].rate / timings[other].rate
+        print(f"  {ratio:.2f} times the pairs per second of {other}")
+    return timings
 
 
 def timed(pairs: list[Pair]) -> Timing:
@@ -127,10 +162,10 @@ def timed(pairs: list[Pair]) -> Timing:
     return Timing(seconds, correct, time.process_time() - begun)
 
 
-def timed_peer(python: Path, pairs: list[Pair]) -> Timing:
-    """Grade the same pairs with math-verify, in its own environment."""
+def timed_peer(command: list[str], pairs: list[Pair]) -> Timing:
+    """Grade the same pairs with another grader, in its own environment."""
     child = subprocess.run(
-        [str(python), str(Path(__file__).with_name("grade_peer.py"))],
+        command,
         input=json.dumps(pairs),
         stdout=subprocess.PIPE,
         text=True,

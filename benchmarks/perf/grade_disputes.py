@@ -31,7 +31,8 @@ def main(
     verdicts = MathGrader().grade(pairs)
     others = {"publisher": [published[pair] for pair in pairs]}
     if peer:
-        others["math-verify"] = list(timed_peer(peer, pairs).correct)
+        command = [str(peer), str(Path(__file__).with_name("grade_peer.py"))]
+        others["math-verify"] = list(timed_peer(command, pairs).correct)
     for name, judged in others.items():
         classes: dict[tuple[str, str], list[str]] = defaultdict(list)
         for (gold, response), verdict, other in zip(pairs, verdicts, judged, strict=True):

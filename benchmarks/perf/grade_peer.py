@@ -1,8 +1,9 @@
-"""Grades pairs with math-verify and times each; run by `grade.py` in math-verify's environment.
+"""Grades pairs with another grader and times each; run by `grade.py`.
 
-Reads one JSON list of [gold, response] from stdin and prints seconds by the clock, verdicts, and
-the processor seconds of them all.
-Golds are parsed once each, as a careful user would do.
+With a checkout of this project as its argument, by the grader there; without one, with
+math-verify, in its environment. Reads one JSON list of [gold, response] from stdin and prints
+seconds by the clock, verdicts, and the processor seconds of them all. Golds are parsed once each,
+as a careful user would do.
 """
 
 from __future__ import annotations
@@ -11,26 +12,40 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from math_verify import parse, verify
+
+def math_verify() -> Callable[[str, str], bool]:
+    """Return math-verify's judgement, with golds parsed once."""
+    from math_verify import parse, verify
+
+    @cache
+    def parsed_gold(gold: str) -> Any:
+        return parse(gold if "$" in gold else f"${gold}$")
+
+    def judged(gold: str, response: str) -> bool:
+        try:
+            return bool(verify(parsed_gold(gold), parse(response)))
+        except Exception:
+            return False
+
+    return judged
 
 
-@cache
-def parsed_gold(gold: str) -> Any:
-    return parse(gold if "$" in gold else f"${gold}$")
+def checkout(folder: str) -> Callable[[str, str], bool]:
+    """Return the judgement of the grader in another checkout."""
+    sys.path.insert(0, folder)
+    from fsdpo_data.answers.grader import MathGrader
 
-
-def judged(gold: str, response: str) -> bool:
-    try:
-        return bool(verify(parsed_gold(gold), parse(response)))
-    except Exception:
-        return False
+    grader = MathGrader()
+    return lambda gold, response: grader.grade([(gold, response)])[0].status == "correct"
 
 
 def main() -> None:
     logging.disable(logging.CRITICAL)
+    judged = checkout(sys.argv[1]) if len(sys.argv) > 1 else math_verify()
     pairs = json.load(sys.stdin)
     judged("\\sin 1 + x", "$\\boxed{\\cos 1 + x}$")  # loads what is loaded on first use
     seconds, correct = [], []
@@ -40,7 +55,7 @@ def main() -> None:
         correct.append(judged(gold, response))
         seconds.append(time.perf_counter() - started)
         if number % 500 == 0:
-            print(f"    math-verify: {number} of {len(pairs)}", file=sys.stderr)
+            print(f"    {number} of {len(pairs)}", file=sys.stderr)
     processor = time.process_time() - begun
     json.dump({"seconds": seconds, "correct": correct, "processor": processor}, sys.stdout)
 

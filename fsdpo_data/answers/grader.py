@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from fsdpo_data.answers import Item, Verdict
 from fsdpo_data.answers.comparing.equal import STRICT, Options, equivalent, is_words
-from fsdpo_data.answers.finding.extract import extract
+from fsdpo_data.answers.finding.extract import Extraction, extract
 from fsdpo_data.answers.finding.unmarked import clause_values
 from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.lexicon.words import find_dates
@@ -60,15 +60,10 @@ def grade(gold: Gold, response: str, options: Options = STRICT, cut_off: bool = 
     if found.answer is None:
         return Verdict("no_answer", None, found.rule)
     verdict = equivalent(gold, found.answer, options)
-    in_words = not found.rule.startswith("boxed") and is_words(found.answer)
-    if verdict.status == "incorrect" and found.value is not None and in_words:
-        verdict = equivalent(gold, found.value, options)
-    if verdict.status == "incorrect" and isinstance(gold.value, Items):
-        listed = clause_values(found.sentence or found.answer)
-        verdict = equivalent(gold, listed, options) if listed else verdict
-    exclaimed = f"{found.answer}!"
-    if verdict.status == "incorrect" and response.rstrip(" *$\n").endswith(exclaimed):
-        verdict = equivalent(gold, exclaimed, options)  # "So there are 26!" may mean the factorial
+    for meant in _also_meant(gold, found, response) if verdict.status == "incorrect" else ():
+        verdict = equivalent(gold, meant, options)
+        if verdict.status != "incorrect":
+            break
     if verdict.status == "incorrect" and found.sentence and _states(gold, found.sentence):
         rule = f"{found.rule}/sentence"
         return Verdict("correct", found.answer, rule, verdict.gold_form, found.sentence)
@@ -94,6 +89,17 @@ class MathGrader:
             grade(golds[gold], response, self.options, cut_off=ended == ["length"])
             for gold, response, *ended in items
         ]
+
+
+def _also_meant(gold: Answer, found: Extraction, response: str) -> Iterator[str]:
+    """Yield what an answer may mean that is not the gold as it stands."""
+    answer = found.answer or ""
+    if found.value is not None and not found.rule.startswith("boxed") and is_words(answer):
+        yield found.value
+    if isinstance(gold.value, Items) and (listed := clause_values(found.sentence or answer)):
+        yield listed
+    if response.rstrip(" *$\n").endswith(f"{answer}!"):
+        yield f"{answer}!"  # "So there are 26!" may mean the factorial
 
 
 def _states(gold: Answer, sentence: str) -> bool:

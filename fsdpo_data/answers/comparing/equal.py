@@ -15,7 +15,6 @@ from fsdpo_data.answers.reading.answer import Answer, read_answer
 from fsdpo_data.answers.reading.lex import Unreadable, spelling
 from fsdpo_data.answers.reading.prose import UNDEFINED, same_words
 from fsdpo_data.answers.reading.read import MAX_READ
-from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import Items, Num, Quantity, Relation, Text, Value, is_node
 from fsdpo_data.core.nouns import Outcome
 
@@ -68,7 +67,7 @@ def _quick(gold: Answer, answer: Answer, options: Options) -> Verdict | None:
     if not same and "," in gold.text and "," in answer.text:
         return None  # "70,110" may be a list, but a list is no single number
     status: Outcome = "correct" if same else "incorrect"
-    return Verdict(status, answer.text, "number", show(left), show(right))
+    return Verdict(status, answer.text, "number", gold.form, answer.form)
 
 
 def _compare(gold: Answer, answer: Answer, options: Options) -> tuple[bool, str]:

@@ -11,6 +11,8 @@ _SAID = phrases("concluding")
 #: Characters at the end in which a response may give up.
 _LAST = 400
 _TAKES_BACK = _SAID["takes_back"]
+#: Fewer characters take nothing back.
+_SHORTEST = 8
 _INSTEAD = _SAID["instead"]
 _GIVES_UP = _SAID["gives_up"]
 #: What holds only if something does that does not: "if order mattered, it would be 20".
@@ -23,7 +25,7 @@ _CHINESE = re.compile("[\u4e00-\u9fff]")
 
 def taken_back(rest: str) -> int | None:
     """Return where ``rest``, the text after an answer, is done with taking it back, or None."""
-    match = _TAKES_BACK.search(rest)
+    match = _TAKES_BACK.search(rest) if len(rest) > _SHORTEST else None
     return match.end() if match else None
 
 

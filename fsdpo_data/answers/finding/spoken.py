@@ -23,6 +23,7 @@ _ANSWER_WORDS = 8
 _CHOSEN = (" is correct", " is the correct", " is right", " is the right", " is the answer")
 _CHOICE = _SAID["choice"]
 _ENDS_ON_CHOICE = _SAID["ends_on_choice"]
+_LAST_OF_CHOICE = frozenset("ABCDEFGHIJK项項")
 #: What every marker holds: quick to find, and only then looked at more closely.
 _TRIGGERS = ("nswer", "NSWER", "####", "A:")
 _CHOICES = ("ption is", "hoice is", *_CHOSEN)
@@ -57,7 +58,8 @@ class Announced:
 
 def last_announced(text: str) -> Announced | None:
     """Return the last answer that ``text`` announces."""
-    choice = _ENDS_ON_CHOICE.search(text, max(len(text) - 60, 0))
+    letter = text[-8:].rstrip(" .。!！$*)")[-1:] in _LAST_OF_CHOICE
+    choice = _ENDS_ON_CHOICE.search(text, max(len(text) - 60, 0)) if letter else None
     if choice:
         return Announced(choice.group(1), "choice", choice.start())
     return _first_usable(text, _triggers(text, _MARKERS_TRIED))

@@ -74,7 +74,7 @@ class Answer:
     @cached_property
     def form(self) -> str:
         """Its normal form: how it was read."""
-        return show(self.value)
+        return show(self.number if isinstance(self.number, Num) else self.value)
 
 
 _read_short = lru_cache(_KEPT)(Answer)
