@@ -1,6 +1,8 @@
 """The commands of ``fsdpo-data`` that look at datasets, and at what can be named."""
 
 import json
+import shutil
+import textwrap
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -136,10 +138,11 @@ class ModelsOptions(Options):
 def models(options: ModelsOptions) -> None:
     """Print a line for each short name."""
     width = max(map(len, MODELS))
+    columns = shutil.get_terminal_size((10_000, 0)).columns  # whole where there is no terminal
     for name, model in MODELS.items():
-        typer.echo(
-            f"{name:<{width}}  {model.template:<17} {model.repo or model.note or 'embedded'}"
-        )
+        asked = f"{name:<{width}}  {model.template:<17} "
+        told = f"{asked}{model.repo or model.note or 'embedded'}"
+        typer.echo(textwrap.fill(told, columns, subsequent_indent=" " * len(asked)))
 
 
 @dataclass(frozen=True, kw_only=True)

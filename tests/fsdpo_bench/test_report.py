@@ -17,6 +17,7 @@ from fsdpo_bench.report.browse import browsable, explain
 from fsdpo_bench.report.plots import Axis, _apart
 from fsdpo_bench.report.render import render_html, write_report
 from fsdpo_bench.results.summary import summarise
+from fsdpo_bench.tasks.table import shelf
 from typer.testing import CliRunner
 
 from fsdpo_data.answers.grader import MathGrader
@@ -310,6 +311,15 @@ def test_every_row_of_a_comparison_says_what_it_is(tmp_path: Path, columns: str)
     line = ["diff", str(first), str(second), "--decoder", "greedy", "--show", "0"]
     shown = CliRunner().invoke(app, line, env={"COLUMNS": columns}).output
     assert "benchmark" in shown and all(f"{task} " in shown for task in TASKS)
+
+
+def test_tables_fit_a_terminal_of_80_columns() -> None:
+    terminal = {"COLUMNS": "80", "FORCE_COLOR": "1"}
+    shown = CliRunner().invoke(app, ["tasks"], env=terminal, color=True).output
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in shown.splitlines()]
+    assert max(map(len, lines)) <= 80 and "task " in lines[0] and "licence" in lines[0]
+    for name in shelf():  # what one types stands whole
+        assert any(line.startswith(f"{name} ") for line in lines), name
 
 
 def test_names_of_models_are_no_markup_in_cards_and_reports(tmp_path: Path) -> None:

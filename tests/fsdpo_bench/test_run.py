@@ -309,7 +309,7 @@ def test_show_filters_by_id_verdict_and_level(tmp_path: Path) -> None:
     lines = ran("inspect", str(out), "--level", level, "--json").stdout.splitlines()
     assert len(lines) == sum(each["metadata"]["level"] == level for each in found)
     text = ran("inspect", str(out), wanted).stdout
-    assert found[2]["question"][:40] in text and "1 problems match" in text
+    assert found[2]["question"][:40] in text and "matching problems: 1" in text
 
 
 @pytest.mark.parametrize(

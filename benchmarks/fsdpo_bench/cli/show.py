@@ -34,25 +34,30 @@ _LEAST = 7
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
     """Print rows as wide as the terminal is; whole where there is none, or where it is too narrow.
 
-    On a narrow terminal words fold before numbers do, and no column goes. A column whose name ends
-    in ">" is of numbers; without any name there is no head. Cells that are strings are plain text.
+    On a narrow terminal words fold, numbers and the names of the rows do not, and no column goes. A
+    column whose name ends in ">" is of numbers; without any name there is no head. Cells that are
+    strings are plain text.
     """
     table = Table(box=None, pad_edge=False, show_header=any(columns))
-    for column in columns:
+    for place, column in enumerate(columns):
         number = column.endswith(">")
         table.add_column(
             column.rstrip(">"),
             justify="right" if number else "left",
             overflow="fold",
-            no_wrap=number,
-            min_width=None if number else _LEAST,
+            no_wrap=number or not place,
+            min_width=None if number or not place else _LEAST,
         )
     for row in rows:
         table.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in row))
     console = Console()
+    words = [column for column in table.columns if not column.no_wrap]
+    for each in words if console.is_terminal else ():
+        each.max_width = _LEAST  # while it is measured how narrow the table can be
     free = console.options.update(max_width=10_000)
-    needed = Measurement.get(console, free, table)
-    console.width = max(console.width, needed.minimum if console.is_terminal else needed.maximum)
+    console.width = max(console.width, Measurement.get(console, free, table).maximum)
+    for each in words:
+        each.max_width = None
     console.print(table, soft_wrap=False, crop=False)
 
 
@@ -328,7 +333,7 @@ def print_records(records: Iterator[dict[str, Any]], count: int, samples: int) -
         if shown <= count:
             _print_record(record, samples)
     more = f"; --count {shown} shows all" if shown > count else ""
-    _say(f"{shown:,} problems match{more}")
+    _say(f"matching problems: {shown:,}{more}")
 
 
 def _print_record(record: Mapping[str, Any], samples: int) -> None:

@@ -15,6 +15,7 @@ from command_line import run
 from helpers import problem_set, small_build
 
 from fsdpo_data.cli.console import run_app
+from fsdpo_data.models.resolve import MODELS
 
 
 @pytest.fixture
@@ -178,3 +179,15 @@ def test_bars_are_not_drawn_over_what_is_printed_after_them(dataset: Path) -> No
     assert child.wait() == 0 and b"validate" in shown
     _, sealed, after = shown.partition(b"sealed")
     assert sealed and b"\x1b[1A" in shown and b"\x1b[1A" not in after
+
+
+@pytest.mark.parametrize("columns", [80, 10_000])
+def test_names_of_models_fold_where_there_is_a_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "shutil.get_terminal_size", lambda otherwise: os.terminal_size((columns, 0))
+    )
+    _, out, _ = run(capsys, "models")
+    assert max(map(len, out.splitlines())) <= columns
+    assert (len(out.splitlines()) == len(MODELS)) is (columns > 80)
