@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fsdpo_data.core import progress
-from fsdpo_data.core.progress import LineProgress, time_left
+from fsdpo_data.core.progress import BarProgress, LineProgress, time_left
 
 
 def test_the_time_left_follows_the_pace_so_far() -> None:
@@ -22,3 +24,21 @@ def test_a_slow_batch_has_an_eta(
     now[0] = 3600.0
     shown.advance(1, 720)
     assert "sample: 1/4, 0 tokens/s, 3:00:00 left" in capsys.readouterr().err
+
+
+def test_so_has_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, shown = [0.0], list[Any]()
+
+    class Bars:
+        def add_task(self, name: str, **how: Any) -> str:
+            return name
+
+        def update(self, task: str, **how: Any) -> None:
+            shown.append((task, how["advance"], how["note"]))
+
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    bar = BarProgress(Bars())
+    bar.phase("sample", 4)
+    now[0] = 3600.0
+    bar.advance(1, 7200)
+    assert shown == [("sample", 1, "2 tokens/s  3:00:00 left")]
