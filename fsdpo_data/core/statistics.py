@@ -144,12 +144,15 @@ def clustered_interval(clusters: Sequence[tuple[int, int]], z: float = Z95) -> l
     """Return the normal interval of a ratio of sums over (successes, n) clusters.
 
     The variance is the linearised (cluster-robust) one, with the G / (G - 1) correction; None for
-    fewer than two clusters.
+    fewer than two clusters. Where all are alike it is 0, which so many clusters cannot show: the
+    interval is Wilson's, of that many.
     """
     total, groups = sum(n for _, n in clusters), len(clusters)
     if groups < 2:
         return None
     p = sum(right for right, _ in clusters) / total
     residuals = sum((right - p * n) ** 2 for right, n in clusters)
+    if not residuals:
+        return wilson_interval(p * groups, groups, z)
     half = z * math.sqrt(groups / (groups - 1) * residuals) / total
     return [round(max(0.0, p - half), 6), round(min(1.0, p + half), 6)]

@@ -182,6 +182,9 @@ def test_alike_samples_widen_the_interval() -> None:
     mixed = clustered_interval([(5, 10), (4, 10), (6, 10), (5, 10)] * 3) or [0, 0]
     assert alike[1] - alike[0] > 3 * (mixed[1] - mixed[0])
     assert clustered_interval([(1, 2)]) is None
+    for right in (0, 16, 32):  # of no width, the interval would claim what 20 problems cannot carry
+        low, high = clustered_interval([(right, 32)] * 20) or (0, 0)
+        assert [low, high] == wilson_interval(20 * right / 32, 20) and high - low > 0.15
 
 
 def test_fixed_sampler_is_a_sampler() -> None:
