@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -12,6 +13,10 @@ from pathlib import Path
 
 import pytest
 import typer
+from hub_server import TOKEN, HubServer, client_env, running_hub
+
+from fsdpo_data.models.resolve import MODELS
+from fsdpo_data.problems.embedded import CHECKPOINT
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -50,13 +55,22 @@ def test_the_commands_exist() -> None:
     assert {"demo", "test"} <= named <= targets
 
 
-#: Whether it is run, language, content.
-BLOCKS = [
-    (not skipped, language, body)
-    for skipped, language, body in re.findall(
-        r"(<!-- not run[^>]*-->\n)?```(bash|python)\n(.*?)```", README, flags=re.S
-    )
-]
+#: Whether it is "not run" or "run in small", if not as printed; language; content.
+BLOCKS = re.findall(
+    r"(?:<!-- (.*?) by the test of this page: .*? -->\n)?```(bash|python)\n(.*?)```",
+    README,
+    flags=re.S,
+)
+#: What a block that needs a GPU, or gigabytes of the Hub, does here instead.
+SMALLER = {
+    "--samples 32": "--samples 2 --limit 2 --max-tokens 8",
+    "--limit 200": "--limit 2 --samples 2 --max-tokens 8",
+    "./my-sft": "{model}",
+    "train.jsonl": "{data}/train/gsm8k/train.jsonl",
+    "--suite ood": "--suite ood --data {data}/benchmarks --limit 1 --max-tokens 8",
+    " DIR": " {data}/benchmarks",
+    "bench/math": "{data}/benchmarks/math",
+}
 
 
 def test_every_line_is_a_command_that_exists() -> None:
@@ -79,19 +93,47 @@ def test_every_line_is_a_command_that_exists() -> None:
     assert seen > 30
 
 
+def fill(hub: HubServer, data: Path) -> None:
+    """Give a Hub the problems that this page names, and the embedded model by another's name."""
+    subjects = {file.stem: file for file in (data / "train/math").glob("*.jsonl")}
+    files = {"main": data / "train/gsm8k/train.jsonl"}
+    for repo, configs in (("openai/gsm8k", files), ("EleutherAI/hendrycks_math", subjects)):
+        listed = [
+            {"config_name": name, "data_files": [{"split": "train", "path": f"{name}.jsonl"}]}
+            for name in configs
+        ]
+        card = f"---\n{json.dumps({'configs': listed})}\n---\n".encode()
+        rows = {f"{name}.jsonl": file.read_bytes() for name, file in configs.items()}
+        hub.add("dataset", repo, {"README.md": card, **rows})
+    weights = {file.name: file.read_bytes() for file in CHECKPOINT.iterdir()}
+    hub.add("model", MODELS["qwen2-7b-sft"].repo, weights)
+
+
 @pytest.mark.proof
-def test_every_block_runs_in_order(tmp_path: Path) -> None:
-    """As printed, in a fresh directory, without the Hub."""
+def test_every_block_runs_in_order(tmp_path: Path, shared: Path) -> None:
+    """As printed, in a fresh directory, without the Hub; what needs it or a GPU, in small."""
     scripts = Path(sys.executable).parent
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
-    environment["PATH"] = f"{scripts}{os.pathsep}{environment['PATH']}"
-    ran = [(language, body) for run, language, body in BLOCKS if run]
-    assert len(ran) > 8
-    for language, body in ran:
-        line = (
-            [sys.executable, "-c"] if language == "python" else ["bash", "-euo", "pipefail", "-c"]
-        )
-        done = subprocess.run(
-            [*line, body], cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{body}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
+    offline = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home"), "PATH": path}
+    ran = 0
+    with running_hub() as hub:
+        fill(hub, shared / "data")
+        known = {"PATH": path, "PYTHONWARNINGS": "", "HF_TOKEN": TOKEN}
+        online = client_env(hub.url, tmp_path / "user", **known)
+        for how, language, body in BLOCKS:
+            if how == "not run":
+                continue
+            for printed, smaller in SMALLER.items() if how else ():
+                body = body.replace(printed, smaller.format(data=shared / "data", model=CHECKPOINT))
+            shell = ["bash", "-euo", "pipefail", "-c"]
+            line = [sys.executable, "-c"] if language == "python" else shell
+            done = subprocess.run(
+                [*line, body],
+                cwd=tmp_path,
+                env=online if how else offline,
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, f"{body}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+            ran += 1
+    assert ran > 12
