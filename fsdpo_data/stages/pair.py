@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option, declared_fields
 from fsdpo_data.core.rows import scan
-from fsdpo_data.dataset.derive import Draft, Stage
+from fsdpo_data.dataset.derive import Draft
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.parts import PairCounts
 from fsdpo_data.dataset.schema import arrow_schema
@@ -20,7 +19,7 @@ from fsdpo_data.pairs.best_worst import PairSpec, choose
 from fsdpo_data.pairs.first_error import StepPairSpec
 from fsdpo_data.pairs.statistics import pair_statistics, problem_counts
 from fsdpo_data.stages.continuations import ContinueOptions
-from fsdpo_data.stages.pair_steps import StepPairStage, check_scored
+from fsdpo_data.stages.pair_steps import PairingStage, StepPairStage
 from fsdpo_data.steps.rewards import AGGREGATES
 
 #: Panels of the options that belong to one style.
@@ -28,21 +27,15 @@ _FULL, _STEPS = "Whole solutions", "Single steps"
 
 
 @dataclass(frozen=True)
-class PairStage(Stage):
+class PairStage(PairingStage):
     """Adds the ``pairs`` config to a dataset with step rewards."""
-
-    part = "pair"
 
     choice: PairSpec
 
-    def spec(self) -> Mapping[str, Any]:
-        """Return the :class:`PairSpec` as plain values, and that solutions must be finished."""
-        return {**asdict(self.choice), "finished": True}
-
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards or gives no pair."""
+        super().check(source, manifest)
         files = manifest.paths(source, "solutions")
-        check_scored(files, source)
         chosen = (choose(scan([file]), self.choice).select(pl.len()) for file in files)
         if not any(count.collect().item() for count in chosen):
             raise InputError(_why_none(scan(files), source, self.choice))

@@ -27,6 +27,7 @@ from fsdpo_data.dataset.derive import Draft, Stage
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.parts import PairCounts
 from fsdpo_data.dataset.schema import to_table
+from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.pairs.first_error import FirstError, StepPairSpec, first_errors
 from fsdpo_data.pairs.statistics import step_pair_statistics
 from fsdpo_data.stages.continuations import Beginning, Continuer, beginning_id, judged
@@ -37,39 +38,45 @@ from fsdpo_data.steps.segment import Segmenter, get_segmenter
 FOLDER = "resampled"
 
 
-def check_scored(files: list[Path], name: Path) -> None:
-    """Refuse solutions without rewards, of the dataset ``name``.
-
-    Raises:
-        InputError: if there are none.
-    """
-    rewards = scan(files).select(pl.col("step_rewards").is_not_null().any())
-    if not rewards.collect().item():
-        raise InputError(
-            f"{name} has no step rewards. Score it first, with `fsdpo-data score {name}`, "
-            "and pair what that makes."
-        )
-
-
 @dataclass(frozen=True)
-class StepPairStage(Stage):
-    """Adds the ``pairs`` config, one pair for each different first error that can be put right."""
+class PairingStage(Stage):
+    """Adds the ``pairs`` config to a dataset with step rewards: what both styles have in common."""
 
     part = "pair"
 
-    choice: StepPairSpec
-    continuer: Continuer  #: Who continues what comes before them, and how.
-    workers: int | None = None
+    choice: PairSpec | StepPairSpec
+    continuer: Continuer | None = None  #: Who continues what comes before first errors, and how.
 
     def spec(self) -> Mapping[str, Any]:
-        """Return the :class:`StepPairSpec` and who continues, as plain values."""
-        return {"style": "step-dpo", **asdict(self.choice), **self.continuer.spec()}
+        """Return what decides the pairs, as plain values: whole solutions must be finished."""
+        chosen = asdict(self.choice)
+        if self.continuer is None:
+            return {**chosen, "finished": True}
+        return {"style": "step-dpo", **chosen, **self.continuer.spec()}
+
+    def check(self, source: Path, manifest: Manifest) -> None:
+        """Refuse a dataset that has no rewards."""
+        rewards = scan(manifest.paths(source, "solutions")).select("step_rewards")
+        if not rewards.select(pl.col("step_rewards").is_not_null().any()).collect().item():
+            raise InputError(
+                f"{source} has no step rewards. Score it first, with `fsdpo-data score {source}`, "
+                "and pair what that makes."
+            )
+
+
+@dataclass(frozen=True)
+class StepPairStage(PairingStage):
+    """Adds the ``pairs`` config, one pair for each different first error that can be put right."""
+
+    choice: StepPairSpec
+    continuer: Continuer
+    workers: int | None = None
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset of an older grader, without rewards, or in which no error is found."""
         get_grader(manifest.spec.grader)
+        super().check(source, manifest)
         files = manifest.paths(source, "solutions")
-        check_scored(files, source)
         counts = Counter[str]()
         if not any(True for file in files for _ in first_errors(file, self.choice, counts)):
             raise InputError(
