@@ -118,18 +118,19 @@ def _is_right(status: str) -> bool | None:
 
 
 def decided(
-    plan: Plan, names: Sequence[str], samples: Sequence[Row], own: Mapping[str, tuple[Row, Row]]
+    plan: Plan, names: Sequence[str], solutions: Sequence[Row], own: Mapping[str, Row]
 ) -> Row:
     """Return what a record says of its solutions: samples, and every decoder's answer and cost.
 
-    ``names`` are those of all results, in their order; ``own`` has the solution and the cost of
-    decoders that make their own.
+    ``names`` are those of all results, in their order; ``own`` has the cost of decoders that make
+    solutions of their own, which stand behind the samples.
     """
-    entries, costs = _of_samples(plan, samples) if samples else ({}, {})
-    for name, (row, cost) in own.items():
-        entries[name], costs[name] = _entry(row, None), cost
+    n = len(solutions) - len(own)
+    entries, costs = _of_samples(plan, solutions[:n]) if n else ({}, {})
+    entries |= {name: _entry(row, None) for name, row in zip(own, solutions[n:], strict=True)}
+    costs |= own
     return {
-        "samples": list(samples),
+        "samples": list(solutions[:n]),
         "decoded": {name: entries[name] for name in names},
         "cost": {name: costs[name] for name in names},
     }
@@ -157,16 +158,12 @@ def _of_samples(plan: Plan, rows: Sequence[Row]) -> tuple[dict[str, Row], dict[s
             name = sampled_name(decoder, k, plan.aggregate)
             index = chosen[decoder](k)
             entries[name] = _entry(rows[index], index)
-            costs[name] = cost_row(_spent(rows[:k], scored=decoder != "sc"))
+            spent, scored = Cost(), decoder != "sc"
+            for row in rows[:k]:
+                seconds = row["seconds"] + (row.get("scoring_seconds", 0.0) if scored else 0.0)
+                spent += Cost(row["n_tokens"], int(scored), seconds)
+            costs[name] = cost_row(spent)
     return entries, costs
-
-
-def _spent(rows: Sequence[Row], *, scored: bool) -> Cost:
-    total = Cost()
-    for row in rows:
-        seconds = row["seconds"] + (row.get("scoring_seconds", 0.0) if scored else 0.0)
-        total += Cost(row["n_tokens"], int(scored), seconds)
-    return total
 
 
 def cost_row(cost: Cost) -> Row:

@@ -1,4 +1,4 @@
-"""Grade and decide a run again, without its model: what it sampled is all there."""
+"""Grade and decide what a run has sampled: at once, or later again, without its model."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.decode.choose import decided, verdict_row
+from fsdpo_bench.decode.choose import Row, decided, verdict_row
 from fsdpo_bench.decode.plan import Plan
 from fsdpo_bench.runs.records import (
     open_records,
@@ -62,7 +62,7 @@ def regrade_run(
                 owed = (each for each in read if record_key(each) not in lines.spans)
                 known = Task(name, task["title"], tolerance=task["tolerance"])
                 while chunk := list(islice(owed, CHUNK)):
-                    regraded = _regraded(known, chunk, plan, config["decoders"], workers)
+                    regraded = graded(known, chunk, plan, config["decoders"], workers)
                     lines.append({record_key(each): encoded(each) for each in regraded})
                     progress.advance(len(chunk))
 
@@ -98,13 +98,14 @@ def _config(old: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     }
 
 
-def _regraded(
-    task: Task,
-    records: Sequence[dict[str, Any]],
-    plan: Plan,
-    names: Sequence[str],
-    workers: int | None,
-) -> list[dict[str, Any]]:
+def graded(
+    task: Task, records: Sequence[Row], plan: Plan, names: Sequence[str], workers: int | None
+) -> list[Row]:
+    """Return records with verdicts on what they hold, and what decoders called ``names`` decide.
+
+    Raises:
+        InputError: if a record lacks what they need.
+    """
     # Samples, then what decoders made themselves.
     solutions = [
         [*each["samples"], *(each["decoded"][name]["solution"] for name in own_decoders(each))]
@@ -123,12 +124,12 @@ def _regraded(
     for record, found, verdicts in zip(records, solutions, judged, strict=True):
         own, n = own_decoders(record), len(record["samples"])
         asked = [name for name in names if not _SAMPLED.fullmatch(name)]
-        if {*asked} != {*own} or not {*own} <= {*record["cost"]} or n < max(plan.ks, default=0):
+        if {*asked} != {*own} or not {*own} <= {*record["cost"]} or n < plan.samples:
             raise InputError(
                 f"problem {record['problem_id']} of {record['task']} lacks what the run's config "
                 "says of it. Expected what `fsdpo-bench run` wrote."
             )
         rows = [row | verdict_row(task, new) for row, new in zip(found, verdicts, strict=True)]
-        made = {name: (row, record["cost"][name]) for name, row in zip(own, rows[n:], strict=True)}
-        regraded.append(record | decided(plan, names, rows[:n], made))
+        costs = {name: record["cost"][name] for name in own}
+        regraded.append(record | decided(plan, names, rows, costs))
     return regraded

@@ -7,17 +7,17 @@ make-up, and with it the last bit of every number, is what it would have been.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.decode.beam import beam_search
-from fsdpo_bench.decode.choose import cost_row, decided, solution_row, verdict_row
+from fsdpo_bench.decode.choose import cost_row, solution_row
 from fsdpo_bench.decode.plan import Plan, beam_name
 from fsdpo_bench.decode.solution import Cost, Finished, Solution, draw, greedy, with_rewards
 from fsdpo_bench.runs.records import open_records, record_key
-from fsdpo_bench.tasks.judge import judge_groups
+from fsdpo_bench.runs.regrade import graded
 from fsdpo_bench.tasks.load import Loaded
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.identity import ModelRef, plain
@@ -88,35 +88,40 @@ def limited(loaded: Loaded, limit: int | None, seed: int = 0) -> Loaded:
     return loaded if limit is None else loaded.part(drawn(loaded.ids, limit, seed))
 
 
-def run(
-    spec: RunSpec,
-    parts: Sequence[Loaded],
-    make_sampler: Callable[[], Sampler],
-    make_scorer: Callable[[], Scorer],
-    out: Path,
-    *,
-    resume: bool = False,
-    batch: int = 32,
-    workers: int | None = None,
-    progress: Progress,
-) -> None:
-    """Decode every problem that is owed, and keep the records.
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A run that is ready to start; models are made only if something is owed."""
 
-    Models are made only if something is owed: loading one is slow.
+    spec: RunSpec
+    parts: Sequence[Loaded]
+    make_sampler: Callable[[], Sampler]
+    make_scorer: Callable[[], Scorer]
+    batch_size: int
+    workers: int | None  #: Processes that grade; the cores at hand if None.
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the run is, as plain JSON."""
+        return self.spec.config(self.parts)
+
+
+def run(job: Job, out: Path, *, resume: bool, progress: Progress) -> None:
+    """Decode every problem that is owed, and keep the records.
 
     Raises:
         RunMismatch: if ``out`` holds another run.
         StoreError: if the disk fails; what was written stays valid.
     """
-    sampler, scorer = cache(make_sampler), cache(make_scorer)
-    with claim(out, spec.config(parts), resume=resume):
-        for part in parts:
+    passes = job.spec.plan.passes
+    job = replace(job, make_sampler=cache(job.make_sampler), make_scorer=cache(job.make_scorer))
+    with claim(out, job.config, resume=resume):
+        for part in job.parts:
             with open_records(out, part.task.name) as records:
                 done = len(records.spans)
                 progress.phase(part.task.name, len(part.problems), done=done)
-                for rows, keys in _owed(part, records.spans.keys(), batch):
-                    with _told(progress, len(keys), len(rows) * spec.plan.passes) as finished:
-                        decoding = _Decoding(spec, sampler, scorer, workers, finished)
+                for rows, keys in _owed(part, records.spans.keys(), job.batch_size):
+                    with _told(progress, len(keys), len(rows) * passes) as finished:
+                        decoding = _Decoding(job, finished)
                         found = {record_key(each): each for each in decoding.records(part, rows)}
                         records.append({key: encoded(found[key]) for key in found if key in keys})
 
@@ -155,39 +160,20 @@ def _owed(part: Loaded, there: Set[str], batch: int) -> Iterator[tuple[range, Se
 class _Decoding:
     """Runs the decoders of a plan on batches of problems."""
 
-    spec: RunSpec
-    sampler: Callable[[], Sampler]
-    scorer: Callable[[], Scorer]
-    workers: int | None
+    job: Job
     finished: Finished
 
     def records(self, part: Loaded, rows: range) -> list[dict[str, Any]]:
         """Decode the problems in some rows of a benchmark, grade, and return their records."""
         questions = [part.problems[row].question for row in rows]
-        prompts = [self.spec.template.render(question) for question in questions]
+        spec = self.job.spec
+        prompts = [spec.template.render(question) for question in questions]
         samples, own = self._samples(prompts, questions), self._own(prompts, questions)
-        solutions = [
-            [*drawn, *(found[place][0] for found in own.values())]
-            for place, drawn in enumerate(samples)
-        ]
-        texts = [
-            (part.problems[row], [(each.text, each.finish_reason) for each in found])
-            for row, found in zip(rows, solutions, strict=True)
-        ]
-        judged = judge_groups(part.task, texts, self.workers)
         records = []
         for place, row in enumerate(rows):
-            graded = [
-                solution_row(each) | verdict_row(part.task, verdict)
-                for each, verdict in zip(solutions[place], judged[place], strict=True)
-            ]
-            n = len(samples[place])
-            costs = [cost_row(found[place][1]) for found in own.values()]
-            made = dict(zip(own, zip(graded[n:], costs, strict=True), strict=True))
-            plan = self.spec.plan
-            told = decided(plan, plan.names, graded[:n], made)
             problem = part.problems[row]
-            asked = {
+            made = {name: found[place] for name, found in own.items()}
+            record = {
                 "task": part.task.name,
                 "row": row,
                 "problem_id": part.ids[row],
@@ -195,31 +181,36 @@ class _Decoding:
                 "gold": problem.answer,
                 "metadata": part.task.facets(problem.metadata),
                 "prompt": prompts[place],
+                "samples": list(map(solution_row, samples[place])),
+                "decoded": {
+                    name: {"solution": solution_row(each)} for name, (each, _) in made.items()
+                },
+                "cost": {name: cost_row(cost) for name, (_, cost) in made.items()},
             }
-            records.append(asked | told)
-        return records
+            records.append(record)
+        return graded(part.task, records, spec.plan, spec.plan.names, self.job.workers)
 
     def _samples(self, prompts: Sequence[str], questions: Sequence[str]) -> list[list[Solution]]:
         """Draw the samples that several decoders share, with rewards if any of them needs them."""
-        plan, (_, segment) = self.spec.plan, get_segmenter(self.spec.segmenter)
-        if not plan.samples:
+        spec, (_, segment) = self.job.spec, get_segmenter(self.job.spec.segmenter)
+        if not spec.plan.samples:
             return [[] for _ in prompts]
-        drawn = draw(prompts, self.sampler(), self.spec.sampling, segment, self.finished)
-        if not {"weighted", "bon"} & set(plan.decoders):
+        drawn = draw(prompts, self.job.make_sampler(), spec.sampling, segment, self.finished)
+        if not {"weighted", "bon"} & set(spec.plan.decoders):
             return drawn
-        return with_rewards(prompts, drawn, self.scorer(), questions)
+        return with_rewards(prompts, drawn, self.job.make_scorer(), questions)
 
     def _own(
         self, prompts: Sequence[str], questions: Sequence[str]
     ) -> dict[str, list[tuple[Solution, Cost]]]:
         """Return the solutions of decoders that make their own, by the name of the result."""
-        spec, (_, segment) = self.spec, get_segmenter(self.spec.segmenter)
+        spec, (_, segment) = self.job.spec, get_segmenter(self.job.spec.segmenter)
         found = {}
         if "greedy" in spec.plan.decoders:
-            alone = greedy(prompts, self.sampler(), spec.sampling, segment, self.finished)
+            alone = greedy(prompts, self.job.make_sampler(), spec.sampling, segment, self.finished)
             found["greedy"] = [(each, Cost(each.n_tokens, 0, each.seconds)) for each in alone]
         for beam in spec.plan.beams:
-            engines = self.sampler(), self.scorer()
+            engines = self.job.make_sampler(), self.job.make_scorer()
             found[beam_name(beam)] = beam_search(
                 prompts, *engines, spec.sampling, spec.segmenter, beam, self.finished, questions
             )

@@ -1,8 +1,8 @@
 """Options of ``fsdpo-bench run`` to a spec, engines and benchmarks."""
 
 import re
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,36 +10,24 @@ from typing import Any
 from fsdpo_bench.decode.plan import Plan
 from fsdpo_bench.recorded.replay import QUESTION, Recording, read_recording
 from fsdpo_bench.runs.options import RunOptions
-from fsdpo_bench.runs.run import RunSpec, limited, run
-from fsdpo_bench.tasks.load import Loaded, load_task
+from fsdpo_bench.runs.run import Job, RunSpec, limited, run
+from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import select_tasks
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import digest
+from fsdpo_data.core.identity import ModelRef, digest
 from fsdpo_data.core.progress import progress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.load import Host, resolve_model, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.registry import ENGINES, scorer_beside
-from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.checkpoints import load_config
-from fsdpo_data.models.prompts import load_tokenizer
+from fsdpo_data.models.prompts import Template, load_tokenizer
 from fsdpo_data.models.resolve import SERVED, ResolvedModel, Weights, resolve_weights
 from fsdpo_data.steps.segment import get_segmenter
 
 #: Share of a GPU's memory that vLLM may take for the policy where a reward model needs some too.
 POLICY_SHARE = 0.6
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A run that is ready to start."""
-
-    spec: RunSpec
-    parts: list[Loaded]
-    make_sampler: Callable[[], Sampler]
-    make_scorer: Callable[[], Scorer]
-    batch_size: int
 
 
 def run_job(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Path:
@@ -60,24 +48,13 @@ def run_job(options: RunOptions, warn: Callable[[str], None] = lambda text: None
         for warning in part.warnings:
             warn(warning)
     name = re.sub(r"[^\w.-]+", "-", job.spec.model.name).strip("-.") or "model"
-    key = digest(job.spec.config(job.parts))[:8]
-    out = options.out or Path("runs") / f"bench-{name}-{key}"
+    out = options.out or Path("runs") / f"bench-{name}-{digest(job.config)[:8]}"
     with progress() as shown:
-        run(
-            job.spec,
-            job.parts,
-            job.make_sampler,
-            job.make_scorer,
-            out,
-            resume=options.resume,
-            batch=options.batch_size or job.batch_size,
-            workers=options.workers,
-            progress=shown,
-        )
+        run(job, out, resume=options.resume, progress=shown)
     return out
 
 
-def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
+def _live(options: RunOptions, warn: Callable[[str], None]) -> Job:
     """Make a run that samples, or replays completions by prompt."""
     tasks = select_tasks(options.suite, options.task)
     plan = options.plan([task.metric for task in tasks])
@@ -99,19 +76,12 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> _Job:
         options = replace(options, engine_arg=(share, *options.engine_arg))
     host = Host.pick(options, models=2 if plan.needs_prm else 1)
     load_scorer, scoring = _scoring(options, model, warn) if plan.needs_prm else (_no_scorer, None)
-    spec = RunSpec(
-        options.author(model.ref, named=options.model is not None),
-        model.template,
-        replace(_sampling(options, plan), stop=model.template.stop),
-        host.named | options.author_kind(named=options.model is not None),
-        get_segmenter(options.segmenter)[0],
-        plan,
-        scoring,
-        options.unknown,
-    )
+    author = options.author(model.ref, named=options.model is not None)
+    spec = _spec(options, author, model.template, host.named, plan, scoring)
     loaded = [load_task(task, options.data) for task in tasks]
     parts = [limited(each, options.limit, options.seed) for each in loaded]
-    return _Job(spec, parts, lambda: host.load("sampler", model), load_scorer, host.batch_size)
+    size, load = options.batch_size or host.batch_size, partial(host.load, "sampler", model)
+    return Job(spec, parts, load, load_scorer, size, options.workers)
 
 
 def _refuse_needless(prm: str | None, needed: bool) -> None:
@@ -144,7 +114,7 @@ def _scoring(
     return partial(host.load, "scorer", prm), named
 
 
-def _recorded(options: RunOptions, recording: Recording) -> _Job:
+def _recorded(options: RunOptions, recording: Recording) -> Job:
     """Make a run over responses that were made elsewhere."""
     tasks = select_tasks(options.suite, options.task) if options.suite or options.task else []
     if options.data is not None and not tasks:
@@ -166,23 +136,28 @@ def _recorded(options: RunOptions, recording: Recording) -> _Job:
     found = [recording.of_task(load_task(task, options.data)) for task in tasks]
     parts = [limited(part, options.limit, options.seed) for part in found or [recording.loaded()]]
     named = recording.model if options.model is None else resolve_weights(options.model).ref
-    spec = RunSpec(
-        options.author(named, named=options.model is not None or options.series is not None),
-        QUESTION,
-        _sampling(options, plan),
-        {"name": "scripted", "dtype": "auto"}
-        | options.author_kind(named=options.model is not None),
-        get_segmenter(options.segmenter)[0],
-        plan,
-        {**asdict(recording.model), "engine": {"name": "scripted"}} if plan.needs_prm else None,
-        options.unknown,
-    )
-    size = ENGINES["scripted"].batch_size
-    return _Job(spec, parts, lambda: recording, lambda: recording, size)
+    author = options.author(named, named=options.model is not None or options.series is not None)
+    scoring = {**asdict(recording.model), "engine": {"name": "scripted"}}
+    engine, prm = {"name": "scripted", "dtype": "auto"}, scoring if plan.needs_prm else None
+    spec = _spec(options, author, QUESTION, engine, plan, prm)
+    size = options.batch_size or ENGINES["scripted"].batch_size
+    return Job(spec, parts, lambda: recording, lambda: recording, size, options.workers)
 
 
-def _sampling(options: RunOptions, plan: Plan) -> SamplingSpec:
-    return SamplingSpec(n=max(1, plan.samples), seed=options.seed, **options.stated)
+def _spec(
+    options: RunOptions,
+    author: ModelRef,
+    template: Template,
+    engine: Mapping[str, str],
+    plan: Plan,
+    prm: Mapping[str, Any] | None,
+) -> RunSpec:
+    """Return what decides a run: what is told, and what the options say of it."""
+    engine = {**engine, **options.author_kind(named=options.model is not None)}
+    segmenter, _ = get_segmenter(options.segmenter)
+    n, stated = max(1, plan.samples), options.stated
+    sampling = SamplingSpec(n=n, seed=options.seed, stop=template.stop, **stated)
+    return RunSpec(author, template, sampling, engine, segmenter, plan, prm, options.unknown)
 
 
 def check_tokenizer(prm: Weights, policy: Weights | None, warn: Callable[[str], None]) -> None:

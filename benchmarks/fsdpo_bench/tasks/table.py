@@ -93,7 +93,9 @@ class Task:
             value = next((metadata[name] for name in names if name in metadata), None)
             if value is not None:
                 found[group] = str(value).removeprefix("Level ")
-        return found | {key: metadata[key] for key in MEANT if metadata.get(key)}
+        return found | {
+            key: metadata[key] for key in MEANT if metadata.get(key) not in (None, "", [])
+        }
 
 
 _HOOKS = ("row", "read", "make")
