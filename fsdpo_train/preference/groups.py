@@ -82,15 +82,13 @@ def collate_groups(
         [at + i, at + j] for at, group in zip(starts, groups, strict=False) for i, j in group.pairs
     ]
     chosen_P, rejected_P = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T.contiguous()
+    places = [row * width + at for row, each in enumerate(sources) for at in each]
+    plain = None if share_prompt else padded([[1] * len(row) for row in ids], 0)
     return GroupBatch(
         input_ids_RL=padded(ids, pad),
         position_ids_RL=padded(positions, 0),
-        attention_mask=_branch_mask(groups, shape[1], dtype)
-        if share_prompt
-        else padded([[1] * len(row) for row in ids], 0),
-        source_N=torch.tensor(
-            [row * width + at for row, each in enumerate(sources) for at in each]
-        ),
+        attention_mask=_branch_mask(groups, shape[1], dtype) if plain is None else plain,
+        source_N=torch.tensor(places),
         target_N=target_N,
         cell_N=cell_N,
         step_ST=to_table(step_N - PROMPT, cell_N, shape) + PROMPT,
@@ -159,8 +157,5 @@ def _tree(groups: Sequence[Group], width: int, longest: int) -> dict[str, Tensor
             branches.append(row * width + start + inside)
             rows.append(row)
             start += length
-    return {
-        "branch_ST": torch.stack(branches),
-        "row_S": torch.tensor(rows),
-        "place_RL": place_RL,
-    }
+    branch_ST, row_S = torch.stack(branches), torch.tensor(rows)
+    return {"branch_ST": branch_ST, "row_S": row_S, "place_RL": place_RL}

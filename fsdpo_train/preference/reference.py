@@ -112,13 +112,9 @@ def _values(
     model: Any, groups: Sequence[Group], tokenizer: Any, dtype: str, share_prompt: bool
 ) -> list[list[float]]:
     """Return the log-probabilities of every completion token, a list for each solution."""
-    batch = collate_groups(
-        groups,
-        share_prompt=share_prompt,
-        pad=tokenizer.pad_token_id or 0,
-        eos=tokenizer.eos_token_id,
-        dtype=getattr(torch, dtype),
-    )
+    tokens = {"pad": tokenizer.pad_token_id or 0, "eos": tokenizer.eos_token_id}
+    kind = getattr(torch, dtype)
+    batch = collate_groups(groups, share_prompt=share_prompt, **tokens, dtype=kind)
     device = model.device
     inputs = {name: each.to(device) for name, each in model_inputs(batch.as_dict()).items()}
     half = dtype == "bfloat16"

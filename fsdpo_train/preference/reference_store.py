@@ -108,7 +108,16 @@ class ReferenceStore:
             for solution, values in zip(kept["solution"], kept["logprobs"], strict=True):
                 found[solution] = values.to_numpy()
         if prompts and not any(key.prompt in prompts for key in wanted):
-            raise _foreign(self.folder, any(key.text in texts for key in wanted))
+            what = (
+                "the prompts differ: the same solutions stand under other prompts there. Was "
+                "another template used?"
+                if any(key.text in texts for key in wanted)
+                else "the data differ: neither its prompts nor its solutions are there."
+            )
+            raise RunMismatch(
+                f"{self.folder} holds reference log-probabilities, but none of this data: {what} "
+                "Choose another reference_cache, or leave it out."
+            )
         return found
 
     def save(self, rows: Iterable[tuple[ReferenceKey, Sequence[float]]]) -> None:
@@ -140,17 +149,3 @@ def _read_header(header: Path) -> dict[str, str]:
         raise StoreError(
             f"{header} cannot be read ({error}). Remove {header.parent}; it is computed again."
         ) from None
-
-
-def _foreign(folder: Path, known_texts: bool) -> RunMismatch:
-    """Say why not even one prompt is there."""
-    what = (
-        "the prompts differ: the same solutions stand under other prompts there. Was another "
-        "template used?"
-        if known_texts
-        else "the data differ: neither its prompts nor its solutions are there."
-    )
-    return RunMismatch(
-        f"{folder} holds reference log-probabilities, but none of this data: {what} Choose "
-        "another reference_cache, or leave it out."
-    )

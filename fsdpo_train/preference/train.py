@@ -143,14 +143,9 @@ def _trainer(
     reference: list[list[Any]],
     share_prompt: bool,
 ) -> Any:
-    collator = Collator(
-        data.groups,
-        reference,
-        share_prompt,
-        pad=tokenizer.pad_token_id,
-        eos=tokenizer.eos_token_id,
-        dtype=getattr(torch, config.dtype),
-    )
+    tokens = {"pad": tokenizer.pad_token_id, "eos": tokenizer.eos_token_id}
+    dtype = getattr(torch, config.dtype)
+    collator = Collator(data.groups, reference, share_prompt, **tokens, dtype=dtype)
     return PreferenceTrainer(
         config,
         model=with_adapters(return_logprobs(model), config.lora, "CAUSAL_LM"),

@@ -80,6 +80,12 @@ def _write_card(config: TrainConfig, identity: Mapping[str, str], report: Report
     name, _, revision = identity.get("model", "").rpartition("@")
     world, local = (int(os.environ.get(each, "1")) for each in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     versions = {each: version(each) for each in ("torch", "transformers")}
+    changed = {
+        each.name: value
+        for each in dataclasses.fields(config)
+        if each.name not in NOT_IDENTITY | {"data", "model"}
+        and (value := getattr(config, each.name)) != each.default
+    }
     run = Run(
         stage=config.stage,
         name=config.out.resolve().name,
@@ -88,22 +94,12 @@ def _write_card(config: TrainConfig, identity: Mapping[str, str], report: Report
         data=identity["data"] if on_hub else config.data.resolve().name,
         report=vars(report),
         options={**_nameless(identity), "fsdpo": fsdpo_data.__version__, **versions},
-        changed=_nameless(_changed(config)),
+        changed=_nameless(changed),
         manifest=read_manifest(config.data).plain() if sealed else None,
         processes=(world, local),
     )
     with explained(config.out):
         write_atomic(config.out / "README.md", model_card(run).encode())
-
-
-def _changed(config: TrainConfig) -> dict[str, Any]:
-    """Return the options that are not the stage's defaults and decide the weights."""
-    return {
-        each.name: value
-        for each in dataclasses.fields(config)
-        if each.name not in NOT_IDENTITY | {"data", "model"}
-        and (value := getattr(config, each.name)) != each.default
-    }
 
 
 def _nameless(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from command_line import interrupted
 from fakes import Judge, Writer
 from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import Plan
-from fsdpo_bench.runs.run import RunSpec, limited, run
+from fsdpo_bench.runs.run import Job, RunSpec, limited, run
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import shelf
 
@@ -84,7 +84,8 @@ def watched(out: Path, plan: Plan, sampler: Streaming) -> list[int]:
         sampler.model, get_template("problem"), sampling, {"name": "x"}, "newline@1", plan, prm
     )
     try:
-        run(spec, parts, lambda: sampler, lambda: Judge(0), out, batch=4, workers=1, progress=bar)
+        job = Job(spec, parts, lambda: sampler, lambda: Judge(0), batch_size=4, workers=1)
+        run(job, out, progress=bar)
     except KeyboardInterrupt:
         bar.done.append(-1)
     return bar.done

@@ -22,7 +22,7 @@ from fsdpo_bench.decode.plan import Plan, make_plan
 from fsdpo_bench.report.render import write_report
 from fsdpo_bench.runs.records import read_config, read_records, record_file
 from fsdpo_bench.runs.regrade import regrade_run
-from fsdpo_bench.runs.run import RunSpec, limited, run
+from fsdpo_bench.runs.run import Job, RunSpec, limited, run
 from fsdpo_bench.runs.start import check_tokenizer
 from fsdpo_bench.tasks.judge import judge
 from fsdpo_bench.tasks.load import Loaded, load_task
@@ -69,8 +69,9 @@ def small_run(
     **options: Any,
 ) -> Path:
     found = parts or [part()]
-    options = {"batch": 3, "workers": 1, "progress": LineProgress()} | options
-    run(spec or run_spec(), found, writer, lambda: Judge(0), out, **options)
+    batch = options.pop("batch", 3)
+    job = Job(spec or run_spec(), found, writer, lambda: Judge(0), batch, workers=1)
+    run(job, out, **({"progress": LineProgress()} | options))
     return out
 
 
@@ -135,14 +136,8 @@ def test_every_decoder_hands_the_question_to_the_scorer(tmp_path: Path) -> None:
         asked.clear()
         spec = run_spec(Plan((name,), KS, "min", PLAN.beams if name == "sbs" else ()))
         parts = [part(2)]
-        run(
-            spec,
-            parts,
-            lambda: Writer(0),
-            lambda: Asking(0),
-            tmp_path / name,
-            progress=LineProgress(),
-        )
+        job = Job(spec, parts, lambda: Writer(0), lambda: Asking(0))
+        run(job, tmp_path / name, progress=LineProgress())
         questions = [each.question for each in parts[0].problems]
         assert asked == {(get_template("problem").render(each), each) for each in questions}
 

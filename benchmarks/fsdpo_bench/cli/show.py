@@ -105,15 +105,10 @@ def print_reports(reports: Sequence[Report]) -> None:
 
 def _report_row(report: Report) -> Sequence[Any]:
     digest = report.digest if report.known_digest else f"{report.digest} (not the known one)"
-    return (
-        report.task.title,
-        f"{report.problems:,}",
-        f"{report.golds:,}",
-        f"{report.right:,}",
-        "–" if report.error else digest,
-        "ok" if report.passed else plain("not ok", "red"),
-        ", ".join(f"{kind} {count:,}" for kind, count in report.kinds.items()),
-    )
+    counts = (f"{count:,}" for count in (report.problems, report.golds, report.right))
+    result = "ok" if report.passed else plain("not ok", "red")
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in report.kinds.items())
+    return (report.task.title, *counts, "–" if report.error else digest, result, kinds)
 
 
 def print_series(series: Sequence[Series]) -> None:
@@ -126,17 +121,11 @@ def _series_row(each: Series) -> Sequence[str]:
     correct = each.outcomes["correct"]
     share = correct / each.graded if each.graded else None
     others = {name: n for name, n in sorted(each.outcomes.items()) if name != "correct"}
-    return (
-        each.name or "all",
-        f"{correct:,}",
-        f"{each.graded:,}",
-        percent(share, wilson_interval(correct, each.graded)),
-        f"{each.marked:,}",
-        f"{each.exact:,}",
-        "–" if each.theirs is None else f"{each.theirs:,}",
-        "–" if each.theirs is None else f"{each.disputed:,}",
-        ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in others.items()),
-    )
+    accuracy = percent(share, wilson_interval(correct, each.graded))
+    published = ("–", "–") if each.theirs is None else (f"{each.theirs:,}", f"{each.disputed:,}")
+    outcomes = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in others.items())
+    ours = (f"{correct:,}", f"{each.graded:,}", accuracy, f"{each.marked:,}", f"{each.exact:,}")
+    return (each.name or "all", *ours, *published, outcomes)
 
 
 def print_disputed(scored: Sequence[Scored], count: int) -> None:
@@ -281,7 +270,7 @@ def print_plan(recipe: Recipe, stages: Sequence[Stage]) -> None:
     say(f"{recipe.title}\n{recipe.about}\n")
     rows, total = [], 0.0
     for stage in stages:
-        tokens, hours = (cost := estimate(stage.work)).tokens, cost.gpu_hours
+        tokens, hours = estimate(stage.work)
         total += hours
         said = f"{tokens / 1e6:,.0f} M" if tokens >= 1e6 else f"{tokens:,.0f}"
         wall = hours / stage.gpus if stage.gpus else 0.0

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fsdpo_cards.render import percent
+
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.rows import read_records
 from fsdpo_data.core.statistics import wilson_interval
@@ -58,11 +60,8 @@ class FirstErrors:
 
 
 def _share(part: int, whole: int) -> str:
-    interval = wilson_interval(part, whole)
-    if interval is None:
-        return "none"
-    low, high = (100 * bound for bound in interval)
-    return f"{100 * part / whole:.1f} %  [{low:.1f}, {high:.1f}]  ({part} of {whole})"
+    found = whole and percent(part / whole, wilson_interval(part, whole))
+    return f"{found}  ({part} of {whole})" if found else "none"
 
 
 def read_judged(file: Path) -> list[Judged]:

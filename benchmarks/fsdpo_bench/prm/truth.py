@@ -6,6 +6,7 @@ of every step whether it is right, and rewards before and after the first wrong 
 
 import json
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -122,11 +123,9 @@ def step_truth(solutions: Sequence[ScoredSolution]) -> StepTruth | None:
         right += [index < end for index in range(len(each.rewards))]
         if 0 < end < len(each.rewards):
             before, after = each.rewards[:end], each.rewards[end:]
-            margins[each.problem].append(
-                math.fsum(before) / len(before) - math.fsum(after) / len(after)
-            )
-    means = [math.fsum(values) / len(values) for values in margins.values()]
-    margin = math.fsum(means) / len(means) if means else None
+            margins[each.problem].append(statistics.fmean(before) - statistics.fmean(after))
+    means = [statistics.fmean(values) for values in margins.values()]
+    margin = statistics.fmean(means) if means else None
     # Margins are in [-1, 1]; the interval is one of shares. None tells more than its rewards do.
     groups, size = [((mean + 1) / 2, 1) for mean in means], len(scores) / max(1, len(means))
     found = mean_interval(groups, size) if len(means) > 1 else None
@@ -148,12 +147,10 @@ def best_of(solutions: Sequence[ScoredSolution]) -> dict[str, dict[int, float]]:
     curves: dict[str, dict[int, float]] = {}
     for how in (*AGGREGATES, "pass"):
         score = partial(_score, how=how)
-        ranked = [
-            [each.right for each in sorted(group, key=score, reverse=True)]
-            for group in groups.values()
-        ]
+        ranked = (sorted(group, key=score, reverse=True) for group in groups.values())
+        right = [[each.right for each in group] for group in ranked]
         curves[how] = {
-            size: math.fsum(expected_best(right, size) for right in ranked) / len(ranked)
+            size: statistics.fmean(expected_best(each, size) for each in right)
             for size in SIZES
             if size <= smallest
         }
@@ -182,5 +179,5 @@ def report(solutions: Sequence[ScoredSolution]) -> dict[str, Any]:
         "problems": len({each.problem for each in solutions}),
         "ranking_auc": {how: asdict(found) for how, found in rankings(solutions).items()},
         "best_of": best_of(solutions),
-        "steps": None if truth is None else asdict(truth),
+        "steps": truth and asdict(truth),
     }

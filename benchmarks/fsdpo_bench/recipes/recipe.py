@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from fsdpo_bench.results.published import published, shipped
 from fsdpo_data.core.errors import FsdpoError, InputError, nearest
@@ -114,8 +114,7 @@ class Recipe:
         return [each for each in self.stages if not names or each.name in names]
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """What a stage costs, by the formulas of ``ASSUMPTIONS``."""
 
     tokens: float

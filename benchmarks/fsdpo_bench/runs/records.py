@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fsdpo_bench.tasks.table import shelf
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.log import LineFile, indexed, read_spans
+from fsdpo_data.core.log import LineFile, Span, indexed, read_spans
 from fsdpo_data.core.nouns import Outcome
-from fsdpo_data.dataset.parts import Unknown
+from fsdpo_data.dataset.parts import Ref, TemplateRef, Unknown
 from fsdpo_data.dataset.run import CONFIG
 
 #: Folder of the records in a run directory, one file per benchmark.
@@ -93,12 +93,7 @@ class _Record(_Model):
     cost: dict[str, _Spent]
 
 
-class _Named(_Model):
-    name: str
-    revision: str
-
-
-class _Source(_Named):
+class _Source(Ref):
     split: str
 
 
@@ -125,11 +120,6 @@ class _Sampling(_Model):
     stop: list[str] = []
 
 
-class _Template(_Model):
-    name: str
-    digest: str
-
-
 class _Beam(_Model):
     first_keep: str
     aggregate: str
@@ -142,13 +132,13 @@ class _Config(_Model):
 
     kind: Literal["bench"]
     config_digest: str
-    model: _Named
-    template: _Template
+    model: Ref
+    template: TemplateRef
     sampling: _Sampling
     engine: _Engine
     segmenter: str
     grader: str
-    prm: _Named | None
+    prm: Ref | None
     decoders: Annotated[list[str], Field(min_length=1)]
     beam: _Beam | None
     tasks: dict[Annotated[str, Field(pattern=r"^[^/\x00]+$")], _TaskConfig]
@@ -218,20 +208,14 @@ def read_records(out: Path, task: str | None = None) -> Iterator[dict[str, Any]]
     if task is not None and task not in tasks:
         raise InputError(f"{out} has no records of {task!r}: expected one of {', '.join(tasks)}.")
     for name in [task] if task else tasks:
-        if record_file(out, name).exists():
-            yield from _in_order(record_file(out, name), name)
-
-
-def _in_order(path: Path, task: str) -> Iterator[dict[str, Any]]:
-    spans: dict[str, tuple[int, int]] = {}
-    start = 0
-    for key, length in indexed(path, record_key):
-        if key is not None:
-            spans.setdefault(key, (start, length))
-        start += length
-    keys = sorted(spans, key=lambda key: int(key.rpartition("/")[2]))
-    for record in read_spans(path, [spans[key] for key in keys]):
-        _check(_Record, record, f"{path}, problem {record_key(record)}")
-        if record["task"] != task:
-            raise InputError(f"{path}: a record of {record['task']!r}, expected {task!r}.")
-        yield record
+        path, spans, start = record_file(out, name), dict[str, Span](), 0
+        for key, length in indexed(path, record_key) if path.exists() else ():
+            if key is not None:
+                spans.setdefault(key, (start, length))
+            start += length
+        keys = sorted(spans, key=lambda key: int(key.rpartition("/")[2]))
+        for record in read_spans(path, [spans[key] for key in keys]) if keys else ():
+            _check(_Record, record, f"{path}, problem {record_key(record)}")
+            if record["task"] != name:
+                raise InputError(f"{path}: a record of {record['task']!r}, expected {name!r}.")
+            yield record

@@ -96,8 +96,8 @@ class Job:
     parts: Sequence[Loaded]
     make_sampler: Callable[[], Sampler]
     make_scorer: Callable[[], Scorer]
-    batch_size: int
-    workers: int | None  #: Processes that grade; the cores at hand if None.
+    batch_size: int = 32
+    workers: int | None = None  #: Processes that grade; the cores at hand if None.
 
     @property
     def config(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Job:
         return self.spec.config(self.parts)
 
 
-def run(job: Job, out: Path, *, resume: bool, progress: Progress) -> None:
+def run(job: Job, out: Path, *, resume: bool = False, progress: Progress) -> None:
     """Decode every problem that is owed, and keep the records.
 
     Raises:

@@ -1,6 +1,6 @@
 """ASDiv: its own file is XML and holds more than the benchmark; copies differ in white space."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,5 @@ def _xml(file: Path) -> Iterator[Record]:
     except (OSError, ElementTree.ParseError) as error:
         raise InputError(f"{file}: not ASDiv's XML ({error}). Fetch it again.") from None
     for number, problem in enumerate(root.iter("Problem"), start=1):
-        yield Record(number, _lower_case(problem))
-
-
-def _lower_case(problem: Iterable[Any]) -> dict[str, str]:
-    return {part.tag.lower().replace("-", "_"): (part.text or "").strip() for part in problem}
+        parts = ((part.tag.lower().replace("-", "_"), part.text or "") for part in problem)
+        yield Record(number, {name: text.strip() for name, text in parts})
