@@ -81,7 +81,11 @@ def command(
             except FsdpoError as error:
                 raise _flagged(error, declared) from None
             except KeyboardInterrupt:
-                raise SystemExit(_stopped(str(app.info.name), declared)) from None
+                more = ["--resume"] if "resume" in declared and "--resume" not in sys.argv else []
+                line = shlex.join([str(app.info.name), *sys.argv[1:], *more])
+                told = f"\nstopped; what is done stays done. Go on with:\n  {line}"
+                typer.echo(told, err=True)
+                raise SystemExit(130) from None
 
         parameters = [
             _parameter_of(each, *declared[each.name], told[each.name])
@@ -97,14 +101,6 @@ def command(
         return parsed
 
     return register
-
-
-def _stopped(program: str, declared: Mapping[str, Any]) -> int:
-    """Say how to go on with what Ctrl-C has stopped; return the exit status."""
-    resume = ["--resume"] if "resume" in declared and "--resume" not in sys.argv else []
-    line = shlex.join([program, *sys.argv[1:], *resume])
-    typer.echo(f"\nstopped; what is done stays done. Go on with:\n  {line}", err=True)
-    return 130
 
 
 def _print_launch(scripts: Mapping[str, str]) -> Parameter:
@@ -195,12 +191,17 @@ _NAMED = re.compile(r"`(\w+)(?:=([^`]+))?`")
 def _flagged(error: FsdpoError, declared: dict[str, tuple[Any, Option]]) -> FsdpoError:
     """Return an error that names flags in place of fields."""
     field = error.field.rpartition(".")[2]
-    message = _NAMED.sub(
-        lambda found: (
-            _flag(found[1], found[2], declared) or _unknown(found[1], found[2]) or found[0]
-        ),
-        error.message,
-    )
+
+    def named(found: re.Match[str]) -> str:
+        if known := _flag(found[1], found[2], declared):
+            return known
+        if found[2] is None:  # it may be no field at all
+            return found[0]
+        flag = "--" + found[1].replace("_", "-")  # of another command
+        told = {"True": flag, "False": f"--no-{flag[2:]}"}
+        return told.get(found[2], f"{flag} {found[2]}")
+
+    message = _NAMED.sub(named, error.message)
     value = None if error.value is None else str(error.value)
     if field and (flag := _flag(field, value, declared)):
         return type(error)(f"{flag}: {message}")
@@ -218,11 +219,3 @@ def _flag(name: str, value: str | None, declared: dict[str, tuple[Any, Option]])
         flag = field.upper() if option.positional else _flags(field, kind, option, None)[0]
         return flag if value is None else f"{flag} {value}"
     return ""
-
-
-def _unknown(name: str, value: str | None) -> str:
-    """Return the flag of a field of another command; empty for what may be no field at all."""
-    if value is None:
-        return ""
-    flag = "--" + name.replace("_", "-")
-    return {"True": flag, "False": f"--no-{flag[2:]}"}.get(value, f"{flag} {value}")
