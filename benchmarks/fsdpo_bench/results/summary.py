@@ -32,8 +32,8 @@ def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> dict[str,
 
     ``config`` is what decided the output; it becomes ``run`` and names the benchmarks.
     """
-    rewards = RewardTally()
-    facts = read_facts(rewards.watch(records))
+    rewarded: list[Rewarded] = []
+    facts = read_facts(watch(records, rewarded))
     tasks = {
         name: _task(each, config["tasks"].get(name, {}), facts) for name, each in facts.items()
     }
@@ -43,7 +43,7 @@ def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> dict[str,
         "tasks": tasks,
         "suites": _suites(facts),
         "cost": _total_cost(tasks),
-        "rewards": rewards.as_dict(),
+        "rewards": _rewards(rewarded),
     }
 
 
@@ -201,77 +201,63 @@ def bin_of(reward: float) -> int:
     return min(BINS - 1, int(reward * BINS))
 
 
-class RewardTally:
-    """Counts rewards of graded samples while records stream by."""
+#: A graded sample with rewards: the number of its problem, its rewards, whether it is correct.
+Rewarded = tuple[int, Sequence[float], bool]
 
-    def __init__(self) -> None:
-        self._problems = 0
-        self._problem: list[int] = []
-        self._right: list[bool] = []
-        self._scores: dict[str, list[float]] = {how: [] for how in AGGREGATES}
-        self._bins: dict[int, list[tuple[bool, int, float]]] = defaultdict(list)
-        self._steps: dict[tuple[int, bool], tuple[float, int]] = defaultdict(lambda: (0.0, 0))
 
-    def watch(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Pass records on, counting."""
-        for record in records:
-            self._problems += 1
-            for sample in record["samples"]:
-                if sample["rewards"] and sample["correct"] is not None:
-                    self._add(sample["rewards"], sample["correct"])
-            yield record
+def watch(records: Iterable[Record], rewarded: list[Rewarded]) -> Iterator[Record]:
+    """Pass records on, adding their graded samples with rewards to ``rewarded``."""
+    for number, record in enumerate(records):
+        for sample in record["samples"]:
+            if sample["rewards"] and sample["correct"] is not None:
+                rewarded.append((number, sample["rewards"], sample["correct"]))
+        yield record
 
-    def _add(self, rewards: Sequence[float], right: bool) -> None:
-        self._problem.append(self._problems)
-        self._right.append(right)
-        for how in AGGREGATES:
-            self._scores[how].append(aggregate(rewards, how))
-        for number, reward in enumerate(rewards):
-            self._bins[bin_of(reward)].append((right, self._problems, reward))
-            key = (min(number, STEPS - 1), right)
-            total, count = self._steps[key]
-            self._steps[key] = (total + reward, count + 1)
 
-    def as_dict(self) -> dict[str, Any] | None:
-        """Return what was counted; None if there were no rewards."""
-        if not self._right:
-            return None
-        counts = {True: [0] * BINS, False: [0] * BINS}
-        for score, right in zip(self._scores[SHOWN], self._right, strict=True):
-            counts[right][bin_of(score)] += 1
-        ranked = (
-            (how, ranking_auc(self._problem, scores, self._right))
-            for how, scores in self._scores.items()
-        )
-        return {
-            "solutions": len(self._right),
-            "correct": sum(self._right),
-            "calibration": self._calibration(),
-            "distribution": {"aggregate": SHOWN, "correct": counts[True], "wrong": counts[False]},
-            "by_step": {"correct": self._by_step(True), "wrong": self._by_step(False)},
-            "ranking_auc": {
-                how: asdict(found) | {"ci95": found.ci95 and list(found.ci95)}
-                for how, found in ranked
-            },
-        }
+def _rewards(rewarded: Sequence[Rewarded]) -> dict[str, Any] | None:
+    """Return what the rewards of samples are like; None if there are none."""
+    if not rewarded:
+        return None
+    problems, every, right = zip(*rewarded, strict=True)
+    scores = {how: [aggregate(rewards, how) for rewards in every] for how in AGGREGATES}
+    ranked = ((how, ranking_auc(problems, each, right)) for how, each in scores.items())
+    counts = {True: [0] * BINS, False: [0] * BINS}
+    for score, good in zip(scores[SHOWN], right, strict=True):
+        counts[good][bin_of(score)] += 1
+    return {
+        "solutions": len(right),
+        "correct": sum(right),
+        "calibration": _calibration(rewarded),
+        "distribution": {"aggregate": SHOWN, "correct": counts[True], "wrong": counts[False]},
+        "by_step": {"correct": _by_step(rewarded, True), "wrong": _by_step(rewarded, False)},
+        "ranking_auc": {
+            how: asdict(found) | {"ci95": found.ci95 and list(found.ci95)} for how, found in ranked
+        },
+    }
 
-    def _calibration(self) -> dict[str, Any]:
-        """Hold step rewards against how often the solutions they stand in are correct.
 
-        That is what a reward model trained on outcomes predicts. Steps of one problem are alike,
-        so the intervals are clustered by problem.
-        """
-        bins = [_bin(index, steps) for index, steps in sorted(self._bins.items())]
-        steps = sum(each["steps"] for each in bins)
-        gaps = sum(each["steps"] * abs(each["reward"] - each["correct"]) for each in bins)
-        return {"bins": bins, "expected_error": round(gaps / steps, 6)}
+def _calibration(rewarded: Sequence[Rewarded]) -> dict[str, Any]:
+    """Hold step rewards against how often the solutions they stand in are correct.
 
-    def _by_step(self, right: bool) -> list[dict[str, float] | None]:
-        found = (self._steps.get((number, right)) for number in range(STEPS))
-        return [
-            None if each is None else {"reward": round(each[0] / each[1], 6), "steps": each[1]}
-            for each in found
-        ]
+    That is what a reward model trained on outcomes predicts. Steps of one problem are alike, so
+    the intervals are clustered by problem.
+    """
+    found: dict[int, list[tuple[bool, int, float]]] = defaultdict(list)
+    for problem, rewards, right in rewarded:
+        for reward in rewards:
+            found[bin_of(reward)].append((right, problem, reward))
+    bins = [_bin(index, steps) for index, steps in sorted(found.items())]
+    steps = sum(each["steps"] for each in bins)
+    gaps = sum(each["steps"] * abs(each["reward"] - each["correct"]) for each in bins)
+    return {"bins": bins, "expected_error": round(gaps / steps, 6)}
+
+
+def _by_step(rewarded: Sequence[Rewarded], kind: bool) -> list[dict[str, float] | None]:
+    found: list[list[float]] = [[] for _ in range(STEPS)]
+    for _, rewards, right in rewarded:
+        for number, reward in enumerate(rewards if right is kind else ()):
+            found[min(number, STEPS - 1)].append(reward)
+    return [{"reward": round(fmean(e), 6), "steps": len(e)} if e else None for e in found]
 
 
 def _bin(index: int, steps: Sequence[tuple[bool, int, float]]) -> dict[str, Any]:
