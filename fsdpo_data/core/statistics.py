@@ -70,6 +70,13 @@ def ranking_auc(
 
     Scores need to rank within a problem only; how hard problems are does not come in.
     """
+    return mean_area(areas(problems, scores, right))
+
+
+def areas(
+    problems: Sequence[Hashable], scores: Sequence[float], right: Sequence[bool]
+) -> list[tuple[float, int]]:
+    """Return (:func:`auc`, items) of each problem that has right and wrong items."""
     items: dict[Hashable, list[int]] = defaultdict(list)
     for i, problem in enumerate(problems):
         items[problem].append(i)
@@ -77,14 +84,17 @@ def ranking_auc(
         (auc([scores[i] for i in group], [right[i] for i in group]), len(group))
         for group in items.values()
     )
-    known = [(area, size) for area, size in found if area is not None]
+    return [(area, size) for area, size in found if area is not None]
+
+
+def mean_area(known: Sequence[tuple[float, int]]) -> Ranking:
+    """Return the mean of :func:`areas`, which may be those of several calls."""
     if not known:
         return Ranking(None, 0, None)
-    areas = [area for area, _ in known]
     # An area tells no more than the items that it is over.
     size = sum(size for _, size in known) / len(known)
-    interval = mean_interval([(area, 1) for area in areas], size) if len(areas) > 1 else None
-    return Ranking(math.fsum(areas) / len(areas), len(areas), interval)
+    interval = mean_interval([(area, 1) for area, _ in known], size) if len(known) > 1 else None
+    return Ranking(math.fsum(area for area, _ in known) / len(known), len(known), interval)
 
 
 def mean_interval(

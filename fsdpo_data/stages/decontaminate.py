@@ -20,6 +20,7 @@ from fsdpo_data.dataset import parts
 from fsdpo_data.dataset.derive import Draft, Stage, derive
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.engines.options import Resume
 from fsdpo_data.problems.forms import FORMS
 from fsdpo_data.problems.load import files_revision, load_problems
 from fsdpo_data.problems.overlap import RUN, SHARE, Text, overlaps
@@ -211,6 +212,7 @@ class DecontaminateOptions(Options):
         report: Write every pair here, as JSON.
         drop: Write the problems that are left here, as JSON lines.
         out: Write the dataset here, with the result in its manifest and card.
+        resume: Go on with the run in `out`.
         split: Split of the training problems.
         ngram: Words of a run.
         overlap: Share of common runs that counts.
@@ -221,6 +223,7 @@ class DecontaminateOptions(Options):
     report: Annotated[str | Path | None, Option(metavar="FILE")] = None
     drop: Annotated[str | Path | None, Option(metavar="FILE")] = None
     out: str | Path | None = None
+    resume: Resume = False
     split: str = "train"
     ngram: Annotated[int, Option(min=2)] = RUN
     overlap: Annotated[float, Option(above=0, max=1)] = SHARE
@@ -251,7 +254,8 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Cont
         _write(options.drop, "".join(row + "\n" for row in rows))
     if options.out is not None:
         stages = [DecontaminateStage(found)]
-        derive(Path(options.problems[0]), Path(options.out), stages, progress=progress)
+        source, out = Path(options.problems[0]), Path(options.out)
+        derive(source, out, stages, resume=options.resume, progress=progress)
     return found
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from fsdpo_data.core.job_shard import WHOLE, JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.nouns import GRADED
 from fsdpo_data.core.rows import scan
-from fsdpo_data.core.statistics import ranking_auc
+from fsdpo_data.core.statistics import Ranking, areas, mean_area
 from fsdpo_data.dataset.derive import Draft, Stage, StageOptions
 from fsdpo_data.dataset.parts import Ranked, Rewards
 from fsdpo_data.dataset.schema import arrow_schema
@@ -106,36 +107,49 @@ def reward_statistics(files: list[Path]) -> Rewards:
     The ranking, by the mean and the min of the steps, is the chance that a correct solution stands
     above an incorrect one of the same problem.
     """
-    rows = (
-        scan(files)
-        .select(
-            "problem_id",
-            "outcome",
-            n_rewards=pl.col("step_rewards").list.len(),
-            mean=aggregated("step_rewards", "mean"),
-            min=aggregated("step_rewards", "min"),
+    scored = unscored = 0
+    sums: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
+    known: dict[str, list[tuple[float, int]]] = {"mean": [], "min": []}
+    for file in files:  # which holds all solutions of its problems
+        rows = (
+            scan([file])
+            .select(
+                "problem_id",
+                "outcome",
+                n_rewards=pl.col("step_rewards").list.len(),
+                mean=aggregated("step_rewards", "mean"),
+                min=aggregated("step_rewards", "min"),
+            )
+            .collect()
         )
-        .collect()
-    )
-    graded = rows.filter((pl.col("n_rewards") > 0) & pl.col("outcome").is_in(GRADED))
-    right = graded["outcome"] == "correct"
-    problems, flags = graded["problem_id"].to_list(), right.to_list()
-    ranked = {}
-    for how in ("mean", "min"):
-        found = ranking_auc(problems, graded[how].to_list(), flags)
-        interval = [round(bound, 4) for bound in found.ci95] if found.ci95 else None
-        ranked[how] = Ranked(value=_rounded(found.value), problems=found.problems, ci95=interval)
+        scored += rows["n_rewards"].count()
+        unscored += rows["n_rewards"].null_count()
+        graded = rows.filter((pl.col("n_rewards") > 0) & pl.col("outcome").is_in(GRADED))
+        right = graded["outcome"] == "correct"
+        problems, flags = graded["problem_id"].to_list(), right.to_list()
+        for how, found in known.items():
+            found += areas(problems, graded[how].to_list(), flags)
+        for kind, found_sums in sums.items():
+            of_kind = graded.filter(right if kind else ~right)["mean"]
+            found_sums.append((of_kind.sum(), len(of_kind)))
     return Rewards(
-        scored=rows["n_rewards"].count(),
-        unscored=rows["n_rewards"].null_count(),
-        mean_correct=_rounded(graded.filter(right)["mean"].mean()),
-        mean_incorrect=_rounded(graded.filter(~right)["mean"].mean()),
-        ranking_auc=ranked,
+        scored=scored,
+        unscored=unscored,
+        mean_correct=_mean(sums[True]),
+        mean_incorrect=_mean(sums[False]),
+        ranking_auc={how: _ranked(mean_area(found)) for how, found in known.items()},
     )
 
 
-def _rounded(value: Any) -> float | None:
-    return None if value is None else round(value, 4)
+def _mean(sums: Sequence[tuple[float, int]]) -> float | None:
+    count = sum(each for _, each in sums)
+    return round(math.fsum(total for total, _ in sums) / count, 4) if count else None
+
+
+def _ranked(found: Ranking) -> Ranked:
+    value = None if found.value is None else round(found.value, 4)
+    interval = [round(bound, 4) for bound in found.ci95] if found.ci95 else None
+    return Ranked(value=value, problems=found.problems, ci95=interval)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,6 +45,10 @@ def test_white_space_and_case_do_not_matter() -> None:
     assert pairs(["What is  $1 +1$?"], ["what is $1+1$?", "What is $1-1$?"]) == [(0, 0, True, 1.0)]
 
 
+def test_a_lone_surrogate_is_a_character_like_others() -> None:
+    assert pairs(["half a \ud800"], ["half  a \ud800", "half a b"]) == [(0, 0, True, 1.0)]
+
+
 def test_a_text_inside_a_longer_one_counts_whole() -> None:
     longer = f"{LONG}. The weather is fine. How many apples are left to Ann in the evening?"
     assert pairs([LONG], [longer]) == [(0, 0, False, 1.0)]
@@ -192,6 +196,18 @@ def test_the_result_is_written_into_manifest_and_card(
     )
     assert "not known here" in (dataset / "README.md").read_text()
     assert str(tmp_path) not in card
+
+
+def test_stopped_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, out, bench = paired_dataset(tmp_path), tmp_path / "checked", tmp_path / "bench.jsonl"
+    bench.write_text(json.dumps({"question": LONG}) + "\n")
+    arguments = [dataset, "--against", bench, "--out", out]
+    assert command(monkeypatch, *arguments) == 0
+    manifest = (out / "manifest.json").read_bytes()
+    (out / "manifest.json").unlink()
+    assert command(monkeypatch, *arguments) == 1
+    assert command(monkeypatch, *arguments, "--resume") == 0
+    assert (out / "manifest.json").read_bytes() == manifest
 
 
 def test_the_result_stays_with_what_is_made_of_the_dataset(tmp_path: Path) -> None:
