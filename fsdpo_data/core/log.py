@@ -15,6 +15,7 @@ from typing import Any, Self
 import orjson
 
 from fsdpo_data.core.files import explained
+from fsdpo_data.core.rows import well_formed
 
 #: Where a line starts in the file and how many bytes it has.
 Span = tuple[int, int]
@@ -88,8 +89,7 @@ def encoded(record: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError:  # orjson refuses lone surrogates
-        text = json.dumps(record, ensure_ascii=False)
-        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        whole = well_formed(json.dumps(record, ensure_ascii=False))
         return orjson.dumps(orjson.loads(whole), option=orjson.OPT_APPEND_NEWLINE)
 
 

@@ -197,6 +197,11 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def well_formed(text: str) -> str:
+    """Return a text with its lone surrogates, which UTF-8 cannot hold, as U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _csv(path: Path) -> Iterator[Record]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         try:

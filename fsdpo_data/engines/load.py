@@ -176,10 +176,11 @@ def resolve_prm(name: str) -> Weights:
         config = load_config(weights)
     except FsdpoError as error:
         raise error.of("prm") from None
-    kinds = config.architectures or ["no architecture"]
-    if not kinds[0].endswith("ForTokenClassification") or config.num_labels != 1:
+    kinds = config.architectures
+    kind = str(kinds[0]) if isinstance(kinds, list) and kinds else "of no architecture"
+    if not kind.endswith("ForTokenClassification") or config.num_labels != 1:
         raise InputError(
-            f"it is {kinds[0]} with {config.num_labels} labels. Expected "
+            f"it is {kind} with {config.num_labels} labels. Expected "
             "…ForTokenClassification with one, as `fsdpo-train prm` writes it.",
             field="prm",
             value=name,

@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.rows import well_formed
 from fsdpo_data.engines.samplers.tokens import completion_encoder, encode_prompt
 
 #: The "step" of a prompt token.
@@ -110,7 +111,7 @@ class StepTokenizer:
         return ids, owners
 
     def _joined(self, steps: Sequence[str]) -> tuple[list[int], list[int]]:
-        encoding = self._raw.encode("".join(steps), add_special_tokens=False)
+        encoding = self._raw.encode(well_formed("".join(steps)), add_special_tokens=False)
         ends = list(accumulate(map(len, steps)))
         last = len(steps) - 1  # where a token has no width, it may start at the very end
         owners = [min(bisect_right(ends, start), last) for start, _ in encoding.offsets]

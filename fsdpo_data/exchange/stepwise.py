@@ -17,7 +17,7 @@ from fsdpo_data import __version__
 from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.files import explained, whole, write_atomic
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.rows import RAW_LIMIT, Record, read_records
+from fsdpo_data.core.rows import RAW_LIMIT, Record, read_records, well_formed
 from fsdpo_data.core.tables import Table
 from fsdpo_data.exchange.formats import TAG
 from fsdpo_data.models.prompts import Template, get_template
@@ -411,7 +411,7 @@ def _solutions(record: Record, name: str, found: Imported) -> list[Stepwise]:
     reason = record.broken
     if not reason:
         try:
-            return list(READERS[name].read(record.fields))
+            return [_storable(each) for each in READERS[name].read(record.fields)]
         except NotStepwise as error:
             reason = str(error)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
@@ -419,6 +419,16 @@ def _solutions(record: Record, name: str, found: Imported) -> list[Stepwise]:
     raw = record.raw or json.dumps(dict(record.fields), ensure_ascii=False, default=str)
     found.set_aside.append({"row": record.row, "reason": reason, "raw": raw[:RAW_LIMIT]})
     return []
+
+
+def _storable(solution: Stepwise) -> Stepwise:
+    """Return a solution whose texts are texts that a file can hold."""
+    for text in (solution.problem, solution.answer, *solution.steps):
+        if not isinstance(text, str):
+            raise NotStepwise(f"{text!r} where text is expected")
+        if text != well_formed(text):
+            raise NotStepwise("the text holds half a surrogate pair, which is no character")
+    return solution
 
 
 def _row(solution: Stepwise, template: Template) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError, Unavailable
 from fsdpo_data.models.resolve import Weights
-from fsdpo_data.models.untrusted import load_error
+from fsdpo_data.models.untrusted import load_error, tried
 
 
 def load_checkpoint(
@@ -32,8 +32,10 @@ def load_checkpoint(
     import transformers
 
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            weights.path, revision=weights.commit, trust_remote_code=False
+        tokenizer = tried(
+            transformers.AutoTokenizer.from_pretrained(
+                weights.path, revision=weights.commit, trust_remote_code=False
+            )
         )
         config = load_config(weights)
         if configure is not None:

@@ -16,7 +16,7 @@ from fsdpo_data.core.errors import InputError, Unavailable, install, nearest
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.tables import Table
 from fsdpo_data.hub.client import HubRepo, explain
-from fsdpo_data.models.untrusted import budget, load_error
+from fsdpo_data.models.untrusted import budget, load_error, tried
 
 _MARK = re.compile(r"\{(question|first_line|rest)\}")
 
@@ -167,8 +167,10 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
             f"{install('train')}, or choose a template other than chat."
         ) from None
     try:
-        return AutoTokenizer.from_pretrained(
-            path, revision=revision or "main", trust_remote_code=False
+        return tried(
+            AutoTokenizer.from_pretrained(
+                path, revision=revision or "main", trust_remote_code=False
+            )
         )
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
         explained = explain(error, HubRepo(path, "model", revision)) if revision else None

@@ -29,6 +29,12 @@ def load_error(error: Exception) -> str:
     return lines[0] if lines else repr(error)
 
 
+def tried(tokenizer: Any) -> Any:
+    """Return a tokenizer that turns a text into ids and back; damaged ones raise at their first."""
+    tokenizer.decode(tokenizer("a")["input_ids"])
+    return tokenizer
+
+
 @contextmanager
 def budget(what: str, steps: int = STEPS) -> Iterator[None]:
     """Stop the functions called within, named ``what``, after a number of lines, calls and returns.

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.rows import well_formed
 
 #: Words of a run. Word problems are short: runs of 13, which are usual for web pages, miss two in
 #: five of GSM-IC's base problems, into which a sentence is put.
@@ -66,7 +67,7 @@ def _frame(texts: Sequence[Text]) -> pl.DataFrame:
     def bare(name: str) -> pl.Expr:
         return pl.col(name).str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
 
-    data = [(each.question, each.answer) for each in texts]
+    data = [(well_formed(each.question), well_formed(each.answer)) for each in texts]
     frame = pl.DataFrame(data, {"question": pl.String, "answer": pl.String}, orient="row")
     words = pl.col("question").str.to_lowercase().str.extract_all(r"[\p{L}\p{N}]+")
     return frame.with_row_index("id").select(

@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.engines.logprobs import head_error, return_logprobs
-from fsdpo_data.models.untrusted import load_error
+from fsdpo_data.models.untrusted import load_error, tried
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.data import COLUMNS, IGNORE, collate, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
@@ -75,7 +75,7 @@ def _start(config: SftConfig) -> tuple[Any, Any]:
     folder = source.parent if source.suffix == ".json" else source
     try:
         architecture = AutoConfig.from_pretrained(str(source), trust_remote_code=False)
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
+        tokenizer = tried(AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False))
         model = AutoModelForCausalLM.from_config(architecture, dtype=torch.float32)
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
         raise Unavailable(

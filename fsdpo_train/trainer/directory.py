@@ -7,8 +7,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from fsdpo_data.core.errors import InputError, RunMismatch
+from fsdpo_data.core.errors import InputError, RunMismatch, StoreError
 from fsdpo_data.core.files import LOCK, explained, held, write_atomic
 from fsdpo_train.config import TrainConfig
 
@@ -47,7 +49,7 @@ def _check(config: TrainConfig, identity: Mapping[str, str]) -> None:
         raise InputError(
             "already holds a run. Continue it by resume, or choose a new directory.", **out
         )
-    before = json.loads(state.read_text())
+    before = _read_state(state)
     changed = {key for key in before.keys() | identity if before.get(key) != identity.get(key)}
     if changed:
         raise RunMismatch(
@@ -55,6 +57,16 @@ def _check(config: TrainConfig, identity: Mapping[str, str]) -> None:
             "options of the first start, or choose a new directory.",
             **out,
         )
+
+
+def _read_state(state: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(state.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise StoreError(
+            f"{state} cannot be read ({error}), so nobody can say what was trained there. Choose "
+            "another `out`."
+        ) from None
 
 
 def write_state(config: TrainConfig, identity: Mapping[str, str]) -> None:

@@ -31,7 +31,7 @@ from fsdpo_bench.prm.truth import (
 from helpers import build_spec
 from typer.testing import CliRunner
 
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.identity import ModelRef, SourceRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive
@@ -206,6 +206,10 @@ def test_a_scored_world_is_measured_end_to_end(tmp_path: Path) -> None:
     assert json.loads(result.output)["dataset"]["problems"] == 8
     with pytest.raises(InputError, match="has no step rewards"):
         load_scored(tmp_path / "run")
+    for file in (tmp_path / "lies/solutions").iterdir():
+        file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(SchemaError, match="was changed since it was sealed"):
+        load_scored(tmp_path / "lies")
 
 
 def test_rankings_and_curves_by_every_aggregate() -> None:

@@ -157,6 +157,7 @@ def plain(texts: list[str], **more: Any) -> list[dict[str, Any]]:
         (plain(["4"]), ["--data", "nowhere"], "--data nowhere: responses are graded by the golds"),
         (plain(["4"]), ["--series", "gpt"], "--series gpt: .* has no names"),
         ([{"answer": "4", "response": "4"}], [], "row 1: the question is missing"),
+        ([{"gt": "4", "code": ["4"], "question": ["?"]}], [], "the question is .*, expected text"),
     ],
 )
 def test_what_a_recording_cannot_serve_is_said(

@@ -107,6 +107,12 @@ def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "other/sft.json").write_text(json.dumps({}))
     with pytest.raises(InputError, match=r"already holds sft\.json\. Choose a new directory"):
         fsdpo_train.train_prm(fsdpo_train.PrmConfig(data=data, out=tmp_path / "other"))
+    (tmp_path / "damaged").mkdir()
+    for said in ("{", "[1]", "7"):
+        (tmp_path / "damaged/prm.json").write_text(said)
+        damaged = fsdpo_train.PrmConfig(data=data, out=tmp_path / "damaged", resume=True)
+        with pytest.raises(StoreError, match=r"prm\.json cannot be read .* Choose another `out`"):
+            fsdpo_train.train_prm(damaged)
 
 
 def test_two_runs_do_not_meet_in_one_directory(tmp_path: Path) -> None:

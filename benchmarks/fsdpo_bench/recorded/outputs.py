@@ -165,7 +165,12 @@ def _responses(file: Path, form: OutputForm, record: Record) -> list[Recorded]:
     if not found:
         raise InputError(f"{where}: no response in it, expected one in the form of {form.says}.")
     for each in found:
-        for name, value in (("gold", each.gold), ("response", each.response)):
+        texts = (
+            ("gold", each.gold),
+            ("response", each.response),
+            ("question", each.question or ""),
+        )
+        for name, value in texts:
             if not isinstance(value, str):
                 raise InputError(f"{where}: the {name} is {value!r}, expected text.")
     return found

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.rows import well_formed
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +29,8 @@ def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
     answered, so it is taken off again.
     """
     has_bos = bool(tokenizer.bos_token) and prompt.startswith(tokenizer.bos_token)
-    ids: list[int] = tokenizer(prompt, add_special_tokens=not has_bos)["input_ids"]
+    text = well_formed(prompt)
+    ids: list[int] = tokenizer(text, add_special_tokens=not has_bos)["input_ids"]
     if ids and ids[-1] == tokenizer.eos_token_id:
         ids = ids[:-1]
     return ids
@@ -42,7 +44,7 @@ def completion_encoder(tokenizer: Any) -> Any:
     separator of two steps into the second.
 
     Raises:
-        InputError: if the tokenizer knows no character offsets.
+        InputError: if the tokenizer knows no character offsets, or its parts do not fit together.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -54,7 +56,10 @@ def completion_encoder(tokenizer: Any) -> Any:
     parts |= {"post_processor": None, "truncation": None, "padding": None}
     for part in ("normalizer", "pre_tokenizer"):
         parts[part] = _without_space(parts[part])
-    return type(backend).from_str(json.dumps(parts))
+    try:
+        return type(backend).from_str(json.dumps(parts))
+    except Exception as error:  # tokenizers raises no narrower class
+        raise InputError(f"tokenizer.json is damaged: {error}. Fetch it again.") from error
 
 
 def _without_space(part: Any) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Any
 
+from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.step_tokens import Encoded, StepTokenizer
@@ -16,13 +18,20 @@ from fsdpo_data.models.resolve import Weights
 class EncodedScorer:
     """A scorer of token ids that reads at most ``context`` of them."""
 
+    #: What names the model, for messages.
+    field = "prm"
+
     def __init__(self, weights: Weights, tokenizer: Any, context: int) -> None:
         self.model = weights.ref
         self._encoder = StepTokenizer(tokenizer)
         self._context = context
 
     def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
-        """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
+        """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`.
+
+        Raises:
+            Unavailable: if what the model gives is no number.
+        """
         results: list[list[float] | None] = [[] if not item.steps else None for item in items]
         # Samples repeat each other; the same text is run once, and gets the same rewards.
         copies: dict[tuple[str | None, ...], list[int]] = {}
@@ -37,6 +46,13 @@ class EncodedScorer:
         }
         whole = {first: each for first, each in encoded.items() if not each.lost}
         for index, rewards in self._rewards(whole):
+            if not all(map(math.isfinite, rewards)):
+                raise Unavailable(
+                    "it rewards steps with what is no number: its weights are damaged, or "
+                    "overflow. Try `dtype=float32`.",
+                    field=self.field,
+                    value=self.model.name,
+                )
             results[index] = rewards
         for first, *others in copies.values():
             for index in others:
@@ -55,10 +71,9 @@ class NetScorer(EncodedScorer):
         Unavailable: if torch is missing, a GPU is asked for and absent, or loading fails.
     """
 
-    #: The ``AutoModelFor…``; what a checkpoint of it is, and what names it, for messages.
+    #: The ``AutoModelFor…``, and what a checkpoint of it is, for messages.
     auto_class: str
     expected: str
-    field: str
 
     def __init__(self, weights: Weights, options: ScorerOptions) -> None:
         self._device = pick_device(options.device)

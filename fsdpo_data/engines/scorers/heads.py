@@ -34,7 +34,6 @@ class PrmScorer(NetScorer):
 
     auto_class = "AutoModelForTokenClassification"
     expected = "a directory that `fsdpo-train prm` wrote"
-    field = "prm"
 
     def __init__(
         self, weights: Weights, options: ScorerOptions, *, share_prompts: bool = True

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 from scored import REF, solutions, worst  # noqa: E402
 
-from fsdpo_data.core.errors import InputError, Unavailable  # noqa: E402
+from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable  # noqa: E402
 from fsdpo_data.core.progress import LineProgress  # noqa: E402
 from fsdpo_data.dataset.derive import derive  # noqa: E402
 from fsdpo_data.dataset.validate import validate  # noqa: E402
@@ -167,8 +167,22 @@ def test_a_model_of_another_head_is_refused(policy: Path, tmp_path: Path) -> Non
     two.save_pretrained(tmp_path)
     with pytest.raises(InputError, match="Qwen2ForTokenClassification with 2 labels"):
         resolve_prm(str(tmp_path))
+    config = json.loads((tmp_path / "config.json").read_text())
+    for damaged in (7, {}, "Qwen2", [7]):
+        (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": damaged}))
+        with pytest.raises(FsdpoError, match="Expected "):
+            resolve_prm(str(tmp_path))
     with pytest.raises(InputError, match=r"prm = '\./nothing': expected a model directory"):
         resolve_prm("./nothing")
+
+
+def test_rewards_that_are_no_numbers_are_refused(policy: Path, tmp_path: Path) -> None:
+    model = save_random_prm(tmp_path / "prm", policy)
+    net = transformers.AutoModelForTokenClassification.from_pretrained(model)
+    net.score.bias.data.fill_(torch.nan)
+    net.save_pretrained(model)
+    with pytest.raises(Unavailable, match="prm = 'prm': it rewards steps with what is no number"):
+        scorer_of(model).score([SteppedText("p", ["a\n", "b"])])
 
 
 def test_the_table_scorer_is_a_scorer() -> None:

@@ -216,6 +216,33 @@ def test_a_step_the_tokenizer_cannot_see_is_an_error(tmp_path: Path) -> None:
         StepTokenizer(blind).encode("a", ["a", "b"], end=True)
 
 
+def test_lone_surrogates_are_encoded_as_replacement_characters(qwen2: Any) -> None:
+    encoder = StepTokenizer(qwen2)
+    whole = encoder.encode("q \ufffd", ["a \ufffd\n", "b"], end=True)
+    assert encoder.encode("q \ud800", ["a \ud800\n", "b"], end=True) == whole
+
+
+def test_a_tokenizer_whose_parts_do_not_fit_is_refused(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    odd = models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(odd))
+    whole = tokenizer.backend_tokenizer.to_str()
+
+    class Torn:
+        """A backend that lost a token of its merges, as a damaged file leaves it."""
+
+        def to_str(self) -> str:
+            return whole.replace('"a":0,', "")
+
+        from_str = staticmethod(Tokenizer.from_str)
+
+    tokenizer._tokenizer = Torn()
+    with pytest.raises(InputError, match=r"tokenizer\.json is damaged: .*out of vocabulary"):
+        StepTokenizer(tokenizer)
+
+
 def test_the_tokenizer_itself_is_left_as_it_was(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 

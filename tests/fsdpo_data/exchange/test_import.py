@@ -200,6 +200,8 @@ def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
         ("trl-stepwise", {"prompt": "p", "completions": ["a"], "labels": [1.7]}, "label 1.7"),
         ("processbench", {"problem": "p", "steps": ["a"], "label": 1}, "label 1 of 1 steps"),
         ("prm800k", {"question": {}, "label": {"steps": []}}, "KeyError: 'problem'"),
+        ("processbench", {"problem": ["p"], "steps": ["a"], "label": -1}, "where text is expected"),
+        ("trl-stepwise", {"prompt": "p", "completions": ["\ud800"], "labels": [1]}, "surrogate"),
     ],
 )
 def test_a_file_with_nothing_of_the_form(

@@ -40,6 +40,7 @@ def changed(change: Callable[[Any], object]) -> Callable[[Path], None]:
         ("tokenizer.json", changed(lambda it: it["model"].update(vocab={"a": "b"}))),
         ("tokenizer.json", changed(lambda it: it["model"].update(merges=[["no", "token"]]))),
         ("tokenizer_config.json", changed(lambda it: it.update(bos_token={"a": 1}))),
+        ("tokenizer_config.json", changed(lambda it: it.update(model_max_length=["long"]))),
         ("config.json", changed(lambda it: it.update(hidden_size="wide"))),
     ],
 )
