@@ -128,7 +128,7 @@ def attempt(reader: Reader, folder: Path, seed: str) -> tuple[str, str]:
 
 def _same(before: bytes, after: bytes) -> bool:
     """Whether two contents say the same: equal bytes, or equal JSON."""
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         return bool(json.loads(before) == json.loads(after))
     return before == after
 
@@ -238,7 +238,8 @@ def fuzz(folder: Path, numbers: range, seed: int, kinds: Sequence[str]) -> dict[
         result, told = worker.attempt(number, f"{seed}/{mutation}")
         counts.setdefault(reader.kind, Counter())[result] += 1
         if result in FAULTS:
-            print(f"--first {mutation}: {result}: {told}\n", file=sys.stderr, flush=True)
+            what = f"{reader.kind} {reader.source.name}/{reader.glob}"
+            print(f"--first {mutation}: {what}: {result}: {told}\n", file=sys.stderr, flush=True)
     worker.stop()
     return counts
 
@@ -258,7 +259,7 @@ def main() -> None:
         os.environ.update(inputs.env)
         numbers = range(options.first, options.first + options.mutations)
         counts = fuzz(Path(name), numbers, options.seed, options.only)
-        inputs.hub.stop()
+        inputs.stop()
     for kind, found in counts.items():
         told = ", ".join(f"{count} {result}" for result, count in sorted(found.items()))
         print(f"{kind:<12}{told}")

@@ -57,9 +57,10 @@ def _sealed(folder: Path) -> Iterator[Reader]:
     for line in commands:
         yield Reader("parquet", pairs, "*/*.parquet", line, sealed=True)
         yield Reader("manifest", pairs, "manifest.json", line, sealed=True)
-    inspect = functools.partial(_inspected, data)
-    yield Reader("parquet", pairs, "solutions/*.parquet", inspect, sealed=True)
-    yield Reader("manifest", pairs, "manifest.json", inspect, sealed=True)
+    for looking in ((data, "inspect"), ("fsdpo_bench", "prm")):
+        look = functools.partial(_looked_at, looking)
+        yield Reader("parquet", pairs, "solutions/*.parquet", look, sealed=True)
+        yield Reader("manifest", pairs, "manifest.json", look, sealed=True)
     # Training reads, and checks, one config alone; what the others hold cannot change a weight.
     for stage, read in {"prm": "solutions", "dpo": "pairs"}.items():
         train = functools.partial(_trained, stage)
@@ -70,7 +71,8 @@ def _sealed(folder: Path) -> Iterator[Reader]:
 def _lines(folder: Path) -> Iterator[Reader]:
     """Yield what reads JSON lines."""
     problems, recorded = folder / "few.jsonl", folder / "few-recorded.jsonl"
-    responses = folder / "few-responses.jsonl"
+    responses, prm = folder / "few-responses.jsonl", folder / "prm"
+    found = next((folder / "processbench").glob("*.json*"))
     build = ["fsdpo_data", "build", "--samples", 8, "--engine", "scripted"]
     bench = ["fsdpo_bench", "run", "--engine", "scripted", "--decoder", "sc", "--k", 8]
     train: dict[str, Path] = {
@@ -83,6 +85,7 @@ def _lines(folder: Path) -> Iterator[Reader]:
         (recorded, lambda it, out: [*build, "--problems", problems, "--replay", it, "--out", out]),
         (responses, lambda it, out: [*bench, "--replay", it, "--out", out]),
         (responses, lambda it, out: ["fsdpo_bench", "grade", it]),
+        (found, lambda it, out: ["fsdpo_bench", "prm", "--prm", prm, "--first-errors", it]),
         (problems, lambda it, out: ["fsdpo_data", "decontaminate", it, "--against", problems]),
         (problems, lambda it, out: ["fsdpo_data", "decontaminate", problems, "--against", it]),
     ]
@@ -95,8 +98,8 @@ def _lines(folder: Path) -> Iterator[Reader]:
         yield Reader("JSON lines", file, "", functools.partial(_imported, form))
 
 
-def _inspected(program: str, data: Path, out: Path) -> Sequence[object]:
-    return [program, "inspect", data]
+def _looked_at(command: Sequence[str], data: Path, out: Path) -> Sequence[object]:
+    return [*command, data]
 
 
 def _trained(stage: str, data: Path, out: Path) -> Sequence[object]:
@@ -115,12 +118,26 @@ def _runs(folder: Path) -> Iterator[Reader]:
     yield Reader(
         "run", folder / "unsealed", "*.json*", lambda it, _: [*build, *replay, "--out", it]
     )
+    parts = [folder / "part1", folder / "part2"]
+    yield Reader(
+        "run", parts[0], "**/*.json*",
+        lambda it, out: ["fsdpo_data", "merge", it, parts[1], "--out", out],
+    )  # fmt: skip
+    # What says which run it is, what is computed beforehand, and where it goes on.
+    for glob in ("dpo.json", "reference/*", "checkpoints/*/*"):
+        yield Reader("checkpoint", folder / "trained", glob, lambda it, _: resumed(folder, it))
     for command in ("report", "inspect"):
         yield Reader("run", bench, "**/*.json*", functools.partial(_of_bench, command))
     yield Reader("run", bench, "**/*.json*", lambda it, _: ["fsdpo_bench", "diff", bench, it])
     yield Reader(
         "run", bench, "**/*.json*", lambda it, out: ["fsdpo_bench", "grade", it, "--out", out]
     )
+
+
+def resumed(folder: Path, run: Path) -> list[object]:
+    """Return the training that `trained` was stopped in."""
+    options = ["--max-steps", 3, "--save-every", 1, "--save-limit", 3, "--batch-size", 1]
+    return ["fsdpo_train", "dpo", folder / "pairs", *options, "--resume", "--out", run]
 
 
 def _of_bench(command: str, run: Path, out: Path) -> Sequence[object]:
@@ -132,6 +149,7 @@ def _models(folder: Path) -> Iterator[Reader]:
     few, policy, prm = folder / "few.jsonl", folder / "policy", folder / "prm"
     build = ["fsdpo_data", "build", "--problems", few, "--limit", 1, "--samples", 1]
     build += ["--max-tokens", 2]
+    rows = next((folder / "trl-sft").glob("*.jsonl"))
     kinds = {
         "checkpoint": ("*config.json", "model.safetensors"),
         "tokenizer": ("tokenizer*.json",),
@@ -147,6 +165,14 @@ def _models(folder: Path) -> Iterator[Reader]:
                 identity=functools.partial(_of_spec, "model"),
             )
             if kind != "template":
+                yield Reader(
+                    kind,
+                    policy,
+                    glob,
+                    lambda it, out: [
+                        "fsdpo_train", "sft", rows, *_TRAIN[2:], "--model", it, "--out", out
+                    ],
+                )  # fmt: skip
                 yield Reader(
                     kind,
                     prm,

@@ -5,16 +5,19 @@
 
 Each command is run once undisturbed, which gives the result to compare with and the seconds that
 its phases take. Then it is killed, by SIGKILL or SIGTERM, some moments into one of them: a third of
-all kills fall into the writing of a checkpoint. After half of the kills it is started on a disk
+all kills fall into the writing of a checkpoint, and are drawn anew until half a checkpoint is what
+they leave. After half of the kills it is started on a disk
 that is almost full, or read-only: it must say so and stop, without a traceback. Then all is well
 again, the same command goes on (with ``--resume`` where it has that option), and the outcome is
 compared: sealed bytes, weights, what the Hub shows.
 
-What is counted: ``resumed`` (the command came to its end), ``identical`` (to the undisturbed run),
+What is counted: ``torn`` (kills that left half a checkpoint), ``resumed`` (the command came to its
+end), ``identical`` (to the undisturbed run),
 ``orphaned`` (kills after which processes were left), ``lost`` (kills after which something was gone
 that was there before: a source, or the way to go on), ``rude`` (a full or read-only disk that ended
 in a traceback, a signal, or without being named). It exits with 1 if anything is not as it should
-be. Mounting the disks takes root.
+be. Mounting the disks takes root. Commands are forked from an interpreter that has imported what
+they need: each is a process of its own, and most of its time is its work.
 """
 
 from __future__ import annotations
@@ -38,8 +41,10 @@ from writing_commands import SAVE_EVERY, STEPS, Case, Inputs, all_cases
 #: What befalls the disk between a kill and the last start, and what must be said of it.
 TROUBLES = {"full": "the disk is full", "read-only": "the file system is read-only"}
 #: Starts until a kill hits: a command may end before its moment comes.
-TRIES = 5
-COUNTS = ("kills", "resumed", "identical", "orphaned", "lost", "rude")
+TRIES = 8
+#: Where a training run writes a checkpoint before it is one.
+WRITING = "checkpoints/writing"
+COUNTS = ("kills", "torn", "resumed", "identical", "orphaned", "lost", "rude")
 
 
 @dataclass
@@ -68,6 +73,7 @@ class Kill:
     signal: str
     trouble: str = ""
     kills: int = 1
+    torn: int = 0
     resumed: int = 0
     identical: int = 0
     orphaned: int = 0
@@ -112,6 +118,7 @@ class Harness:
         if ran is None:
             found.kills = 0
             return found
+        found.torn = int(_torn(out))
         self._note_orphans(found, ran)
         if trouble:
             self._trouble(case, out, reference, found)
@@ -136,7 +143,7 @@ class Harness:
         for _ in range(TRIES):
             moment = Moment(phase, self._rng.uniform(0, seconds), how)
             ran = self._start(case, out, first=True, kill=moment)
-            if ran.code != 0:
+            if ran.code != 0 and (_torn(out) or WRITING not in phase):
                 return ran
             self._clear(out)
             seconds /= 2
@@ -144,8 +151,8 @@ class Harness:
 
     def _start(self, case: Case, out: Path, *, first: bool, kill: Moment | None = None) -> Watched:
         line = [*case.line(out), *(() if first else case.again)]
-        env = self._inputs.env | {"HF_HOME": str(out.parent / "hf")}
-        return watched(line, env, below=out, globs=_globs(case), kill=kill)
+        below = {"below": out, "globs": _globs(case)}
+        return watched(line, self._inputs.env, **below, kill=kill, warm=self._inputs.warm)
 
     def _trouble(self, case: Case, out: Path, reference: Reference, found: Kill) -> None:
         """Go on while the disk is full or read-only."""
@@ -190,9 +197,15 @@ class Harness:
 
 
 def _globs(case: Case) -> list[str]:
-    """Return the files that begin phases; checkpoints by whatever name they are written first."""
-    names = [f"checkpoints/**/checkpoint-{step}*" for step in range(SAVE_EVERY, STEPS, SAVE_EVERY)]
-    return [*case.globs, *(names if case.checkpoints else [])]
+    """Return the files that begin phases: a checkpoint's first, then itself once it is whole."""
+    steps = range(SAVE_EVERY, STEPS + 1, SAVE_EVERY) if case.checkpoints else ()
+    writing = (f"{WRITING}/checkpoint-{step}/*" for step in steps)
+    return [*case.globs, *writing, *(f"checkpoints/checkpoint-{step}" for step in steps)]
+
+
+def _torn(out: Path) -> bool:
+    """Whether a run has left half a checkpoint."""
+    return any((out / WRITING).glob("*/*"))
 
 
 def _sources(case: Case) -> dict[str, str]:
@@ -202,11 +215,9 @@ def _sources(case: Case) -> dict[str, str]:
 
 
 def _windows(ran: Watched) -> dict[str, float]:
-    """Return the seconds of each phase, until the next begins; checkpoints are all alike."""
+    """Return the seconds of each phase, until the next begins."""
     times = sorted(ran.seen.items(), key=lambda each: each[1])
-    windows = {name: after - at for (name, at), (_, after) in pairwise(times)}
-    written = max((windows[name] for name in windows if "/checkpoint-" in name), default=0)
-    return {name: written if "checkpoint" in name else span for name, span in windows.items()}
+    return {name: after - at for (name, at), (_, after) in pairwise(times)}
 
 
 def planned(
@@ -216,7 +227,7 @@ def planned(
     writing, other = [], []
     for case in cases:
         for phase in references[case.name].windows:
-            (writing if "/checkpoint-" in phase else other).append((case, phase))
+            (writing if WRITING in phase else other).append((case, phase))
     rng.shuffle(writing)
     rng.shuffle(other)
     # Every command has its turn before one has its second.
@@ -273,7 +284,7 @@ def main() -> None:
         disk = Disk(Path(name) / "disk")
         with disk.mounted():
             kills = carried_out(Harness(inputs, disk, rng), cases, options.kills, rng, options.log)
-        inputs.hub.stop()
+        inputs.stop()
     print(table(kills))
     sys.exit(any(not kill.resumed or not kill.identical or kill.notes for kill in kills))
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from warm import Child, Warm
 
 MARK = "FSDPO_MARK"
 #: Seconds that the processes of a killed command may take to notice.
@@ -83,6 +84,7 @@ def watched(
     below: Path,
     globs: Sequence[str] = (),
     kill: Moment | None = None,
+    warm: Warm | None = None,
 ) -> Watched:
     """Run a command to its end, or to the moment when it is killed.
 
@@ -92,10 +94,15 @@ def watched(
         below: Directory that ``globs`` are looked for in.
         globs: Files whose appearance begins a phase.
         kill: When to kill it; None to let it end. A command that ends before then is not killed.
+        warm: Starts what is a ``python -m``, if there is one.
     """
     mark, started = uuid.uuid4().hex, time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
-        child = subprocess.Popen(line, stdout=out, stderr=err, env={**env, MARK: mark})
+        child: subprocess.Popen[bytes] | Child
+        if warm and line[1] == "-m":
+            child = warm.start(line, {**env, MARK: mark}, out.fileno(), err.fileno())
+        else:
+            child = subprocess.Popen(line, stdout=out, stderr=err, env={**env, MARK: mark})
         result = Watched(0, "", {START: 0.0})
         while child.poll() is None:
             now = time.monotonic() - started
@@ -109,7 +116,7 @@ def watched(
         child.wait()
         result.seen["end"] = time.monotonic() - started
         result.code, result.said = child.returncode, Path(err.name).read_text(errors="replace")
-    result.orphans = orphans(mark)
+    result.orphans = orphans(mark, warm)
     return result
 
 
@@ -122,10 +129,10 @@ def _new_phases(
     return [phase for phase in found if phase not in seen]
 
 
-def orphans(mark: str) -> list[str]:
-    """Wait for the marked processes to end; kill those that do not, and return their names."""
+def orphans(mark: str, warm: Warm | None = None) -> list[str]:
+    """Wait for what a command has left to end; kill what does not, and return the names."""
     deadline = time.monotonic() + GRACE
-    while (left := list(_marked(mark))) and time.monotonic() < deadline:
+    while (left := list(_left(mark, warm))) and time.monotonic() < deadline:
         time.sleep(0.05)
     names = []
     for process in left:
@@ -135,11 +142,13 @@ def orphans(mark: str) -> list[str]:
     return names
 
 
-def _marked(mark: str) -> Iterator[psutil.Process]:
+def _left(mark: str, warm: Warm | None) -> Iterator[psutil.Process]:
+    """Yield the marked processes, and those below a warm interpreter."""
+    below = set(warm.left()) if warm else set()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             alive = process.status() != psutil.STATUS_ZOMBIE
-            if alive and process.environ().get(MARK) == mark:
+            if alive and (process in below or process.environ().get(MARK) == mark):
                 yield process
 
 

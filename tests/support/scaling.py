@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import orjson
 import psutil
-import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from hub_server import TOKEN, HubServer
 
+from fsdpo_data.core.files import write_atomic
+from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.dataset.derive import Draft, derive
-from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.manifest import files_digest, read_manifest
+from fsdpo_data.dataset.parts import FileEntry
+from fsdpo_data.dataset.run import MANIFEST
+from fsdpo_data.dataset.schema import write_parquet
+from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.embedded.solutions import demonstration
 from fsdpo_data.problems.embedded.world import make_problems
-from fsdpo_data.stages.score import reward_statistics
+from fsdpo_data.stages.score import ScoreStage
 
 SAMPLES = 32
 #: Different problems; the others repeat them under another number.
 DIFFERENT = 500
+#: Solutions that are built one by one.
+BUILT = 1_000_000
+_BUILD = (
+    *("build", "--problems", "problems.jsonl", "--samples", SAMPLES),
+    *("--engine", "scripted", "--replay", "recorded.jsonl"),
+)
 
 
 @dataclass(frozen=True)
@@ -39,31 +55,60 @@ class Measured:
 
 
 def measured(folder: Path, solutions: int) -> Iterator[tuple[str, Measured]]:
-    """Run every stage on a dataset of so many solutions."""
+    """Run every stage on a dataset of so many solutions.
+
+    One of more than :data:`BUILT` is one of that many, several times over: it is not built, and is
+    graded last, for that takes the longest.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    write_inputs(folder, solutions // SAMPLES)
-    replay = ["--engine", "scripted", "--replay", "recorded.jsonl"]
-    yield (
-        "build",
-        run(
-            folder,
-            "build",
-            "--problems",
-            "problems.jsonl",
-            "--samples",
-            SAMPLES,
-            *replay,
-            out="built",
-        ),
-    )
-    fresh(folder / "scored")
-    derive(folder / "built", folder / "scored", [MadeUpRewards()], progress=LineProgress())
+    if solutions <= BUILT:
+        write_inputs(folder, solutions // SAMPLES)
+        yield "build", run(folder, *_BUILD, out="built")
+    else:
+        once = folder.parent / str(BUILT)
+        if not (once / "built" / MANIFEST).exists():
+            next(measured(once, BUILT))
+        fresh(folder / "built")
+        repeat(once / "built", folder / "built", solutions // BUILT)
+    yield "score", run(folder, "built", out="scored", line=(__file__,))
     yield "pair", run(folder, "pair", "scored", out="paired")
-    yield "grade", run(folder, "grade", "scored", "--workers", 2, out="graded")
     yield "validate", run(folder, "validate", "paired")
     yield "diff", run(folder, "diff", "built", "paired")
     yield "inspect", run(folder, "inspect", "paired")
     yield "export", run(folder, "export", "paired", "--to", "trl-preference", out="exported")
+    hub = HubServer()
+    hub.start()
+    there = {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN}
+    yield "push", run(folder, "push", "paired", "org/scale", "--dry-run", env=there)
+    hub.stop()
+    yield "grade", run(folder, "grade", "scored", "--workers", 2, out="graded")
+
+
+def repeat(source: Path, out: Path, times: int) -> None:
+    """Write a sealed dataset several times over, each time as other problems."""
+    manifest = read_manifest(source)
+    files = []
+    for config in ("problems", "solutions"):
+        entries = manifest.of_config(config)
+        (out / config).mkdir(parents=True)
+        for part in range(times * len(entries)):
+            turn, place = divmod(part, len(entries))
+            path = f"{config}/train-{part:05d}-of-{times * len(entries):05d}.parquet"
+            table = pq.read_table(source / entries[place].path)
+            for name in {"problem_id", "solution_id"} & set(table.column_names):
+                index = table.schema.get_field_index(name)
+                rest = pc.utf8_slice_codeunits(table[name], 1)
+                ids = pc.binary_join_element_wise(f"{turn:x}", rest, "")
+                table = table.set_column(index, table.schema.field(index), ids)
+            write_parquet(table, out / path)
+            text_sha256 = entries[place].text_sha256
+            files.append(FileEntry.describe(out, path, table.num_rows, text_sha256))
+    for counts in (manifest.outcomes, manifest.labels, manifest.grader_rules):
+        counts.update({name: times * count for name, count in counts.items()})
+    manifest.rows.problems *= times
+    manifest.rows.solutions *= times
+    manifest.files, manifest.digest = files, files_digest(files)
+    write_atomic(out / MANIFEST, manifest.text().encode())
 
 
 def write_inputs(folder: Path, problems: int) -> None:
@@ -97,31 +142,22 @@ def write_inputs(folder: Path, problems: int) -> None:
             recorded.write(orjson.dumps({"prompt": prompt, "completions": completions}) + b"\n")
 
 
-class MadeUpRewards:
-    """A stage that makes rewards up: scoring takes a model, whose memory is another matter."""
+class FreeScorer:
+    """Rewards steps at no cost: a model's memory is another matter."""
 
-    part = "score"
+    model = ModelRef("free", "0")
 
-    def spec(self) -> dict[str, object]:
-        """Return what a score stage says of its model."""
-        engine = {"dtype": "float32", "name": "none"}
-        return {"prm": {"name": "made-up", "revision": "0"}, "engine": engine}
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        """Return what the lengths of a text and its step make up."""
+        lengths = [(sum(map(len, item.steps)), map(len, item.steps)) for item in items]
+        return [[(7 * whole + each) % 101 / 101 for each in steps] for whole, steps in lengths]
 
-    def check(self, source: Path, manifest: Manifest) -> None:
-        """Accept any dataset."""
 
-    def run(self, draft: Draft) -> None:
-        """Write rewards between 0 and 1."""
-        draft.rewrite("solutions", "score", self._rewarded)
-        draft.manifest.rewards = reward_statistics(draft.files("solutions"))
-
-    def _rewarded(self, table: pa.Table) -> pa.Table:
-        rng = random.Random(table.num_rows)
-        counts = [len(steps) for steps in table["completions"].to_pylist()]
-        rewards = [[rng.random() for _ in range(count)] for count in counts]
-        index = table.schema.get_field_index("step_rewards")
-        field = table.schema.field(index)
-        return table.set_column(index, field, pa.array(rewards, type=field.type))
+def score(source: Path, out: Path) -> None:
+    """Score a dataset with the stage itself, as ``fsdpo-data score`` does with a model."""
+    scorer = FreeScorer()
+    stage = ScoreStage(scorer.model, {"name": "free", "dtype": "float32"}, lambda: scorer)
+    derive(source, out, [stage], progress=LineProgress())
 
 
 def fresh(path: Path) -> None:
@@ -129,22 +165,28 @@ def fresh(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def run(folder: Path, *words: object, out: str = "") -> Measured:
-    """Run a command of ``fsdpo-data`` in ``folder``."""
+def run(
+    folder: Path,
+    *words: object,
+    out: str = "",
+    line: Sequence[str] = ("-m", "fsdpo_data"),
+    env: Mapping[str, str] = MappingProxyType({}),
+) -> Measured:
+    """Run a command of ``fsdpo-data``, or what Python is told by ``line``, in ``folder``."""
     if out:
         fresh(folder / out)
         words = (*words, "--out", out)
-    line = [sys.executable, "-m", "fsdpo_data", *map(str, words)]
+    command = [sys.executable, *line, *map(str, words)]
     started = time.perf_counter()
     with (folder / "log").open("wb") as log:
-        child = subprocess.Popen(line, cwd=folder, stdout=log, stderr=log)
+        child = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=os.environ | env)
         peak = [0]
         watcher = threading.Thread(target=watch, args=(child, peak))
         watcher.start()
         code = child.wait()
         watcher.join()
     if code != 0:
-        sys.exit(f"{' '.join(line)} failed:\n{(folder / 'log').read_text()[-2000:]}")
+        sys.exit(f"{' '.join(command)} failed:\n{(folder / 'log').read_text()[-2000:]}")
     return Measured(time.perf_counter() - started, peak[0])
 
 
@@ -161,3 +203,7 @@ def watch(child: subprocess.Popen[bytes], peak: list[int]) -> None:
             continue
         peak[0] = max(peak[0], total)
         time.sleep(0.05)
+
+
+if __name__ == "__main__":  # the stage in a process of its own
+    score(Path(sys.argv[1]), Path(sys.argv[3]))

@@ -85,7 +85,7 @@ def main() -> None:
         inputs.record("many", options.problems)
         case = all_cases(inputs)["build"]
         total = soak(case, inputs, Path(name), options.minutes, options.cycles, options.seed)
-        inputs.hub.stop()
+        inputs.stop()
     counts = {"cycles": 0, "kills": 0, **dict.fromkeys(FAULTS, 0), **total}
     print(", ".join(f"{count} {name}" for name, count in counts.items()))
     sys.exit(any(total[name] for name in FAULTS))

@@ -6,12 +6,14 @@ compared with byte for byte; rewards and training are computed, on one thread.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -23,6 +25,7 @@ import orjson
 from hub_repo import sha256
 from hub_server import TOKEN, HubServer
 from killing import digests
+from warm import Warm
 
 from fsdpo_data.models.resolve import resolve
 
@@ -72,6 +75,17 @@ class Inputs:
         self.hub.start()
         self.env = _environment(folder, self.hub.url)
 
+    @functools.cached_property
+    def warm(self) -> Warm:
+        """Return what starts commands."""
+        return Warm(self.env)
+
+    def stop(self) -> None:
+        """End what serves the commands."""
+        self.hub.stop()
+        if "warm" in vars(self):
+            self.warm.stop()
+
     def path(self, name: str) -> Path:
         """Return where an input is."""
         return self.folder / name
@@ -104,8 +118,20 @@ class Inputs:
         self.run("fsdpo_data", *_build(self, "few"), "--limit", 1, "--out", self.path("one"))
         unsealed = shutil.copytree(self.path("small"), self.path("unsealed"))
         (unsealed / "manifest.json").unlink()
+        self._trained()
         policy = shutil.copytree(resolve("tiny").path, self.path("policy"))
         (policy / "chat_template.jinja").write_text(CHAT)
+
+    def _trained(self) -> None:
+        """Train three steps, and leave what two of them did."""
+        from fuzz_readers import resumed
+
+        trained = self.path("trained")
+        self.run(*(word for word in resumed(self.folder, trained) if word != "--resume"))
+        shutil.rmtree(trained / "checkpoints" / "checkpoint-3")
+        for file in trained.glob("*"):
+            if file.is_file() and file.name not in ("dpo.json", ".lock"):
+                file.unlink()
 
     def run(self, module: str, *arguments: object) -> None:
         """Run a command to its end.
@@ -114,9 +140,10 @@ class Inputs:
             SystemExit: if it fails.
         """
         line = [sys.executable, "-m", module, *map(str, arguments)]
-        ran = subprocess.run(line, env=self.env, capture_output=True, text=True)
-        if ran.returncode != 0:
-            sys.exit(f"error: {' '.join(line)}\n{ran.stderr}")
+        with tempfile.TemporaryFile() as said:
+            if self.warm.start(line, self.env, said.fileno(), said.fileno()).wait() != 0:
+                said.seek(0)
+                sys.exit(f"error: {' '.join(line)}\n{said.read().decode()}")
 
     def record(self, name: str, count: int) -> None:
         """Write problems of the embedded world with eight recorded solutions each."""
@@ -178,7 +205,7 @@ class Inputs:
 def _environment(folder: Path, endpoint: str) -> dict[str, str]:
     """Return the environment of the commands: the Hub on this machine, one thread."""
     return os.environ | {
-        "HF_HOME": str(folder / "hf"),
+        "HF_HOME": str(folder / "disk" / "hf"),
         "HF_ENDPOINT": endpoint,
         "HF_TOKEN": TOKEN,
         "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -283,7 +310,7 @@ def _stages(inputs: Inputs) -> Iterator[Case]:
     for name, (source, line) in lines.items():
         yield Case(name, _command("fsdpo_data", *line), _RESUME, sources=[source])
     against = ["decontaminate", scored, "--against", inputs.path("few.jsonl")]
-    yield Case("decontaminate", _command("fsdpo_data", *against), sources=[scored])
+    yield Case("decontaminate", _command("fsdpo_data", *against), _RESUME, sources=[scored])
 
 
 def _exchange(inputs: Inputs) -> Iterator[Case]:
@@ -340,7 +367,7 @@ def _training(inputs: Inputs) -> Iterator[Case]:
             f"train {stage}",
             _command("fsdpo_train", stage, source, *options),
             _RESUME,
-            globs=("reference*", "checkpoints/*", "model.safetensors*", "README.md"),
+            globs=("reference*", "model.safetensors*", "README.md"),
             outcome=_weights,
             checkpoints=True,
             sources=[source] if source.is_dir() else [],
