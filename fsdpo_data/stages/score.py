@@ -131,7 +131,7 @@ def reward_statistics(files: list[Path]) -> Rewards:
             found += areas(problems, graded[how].to_list(), flags)
         for kind, found_sums in sums.items():
             of_kind = graded.filter(right if kind else ~right)["mean"]
-            found_sums.append((of_kind.sum(), len(of_kind)))
+            found_sums.append((float(of_kind.sum()), len(of_kind)))
     return Rewards(
         scored=scored,
         unscored=unscored,
