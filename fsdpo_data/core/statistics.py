@@ -162,7 +162,7 @@ def clustered_interval(clusters: Sequence[tuple[int, int]], z: float = Z95) -> l
         return None
     p = sum(right for right, _ in clusters) / total
     residuals = sum((right - p * n) ** 2 for right, n in clusters)
-    if not residuals:
+    if residuals < 1e-9:
         return wilson_interval(p * groups, groups, z)
     half = z * math.sqrt(groups / (groups - 1) * residuals) / total
     return [round(max(0.0, p - half), 6), round(min(1.0, p + half), 6)]
