@@ -126,7 +126,7 @@ def _grade_file(file: Path, options: GradeOptions, tolerance: float | None) -> N
     scored = score(read_outputs(file), tolerance, options.workers)
     series = by_series(scored)
     if options.as_json:
-        _print_json([each.as_dict() for each in series])
+        _print_json(series)
         return
     print_series(series)
     print_disputed([each for each in scored if each.disputed], options.show)

@@ -83,38 +83,6 @@ class Scored:
         return self.recorded.correct is not None and self.recorded.correct != self.correct
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """The score of one model or sample index."""
-
-    name: str  #: As the file has it; empty where there is one series.
-    outcomes: Counter[str]
-    marked: int  #: Correct responses that mark their answer: the score without the lenient rules.
-    exact: int  #: Correct responses without any tolerance.
-    #: Responses its publisher calls correct; None where the file has no verdicts.
-    theirs: int | None
-    disputed: int
-
-    @property
-    def graded(self) -> int:
-        """Responses that count: all but those whose gold cannot be read."""
-        return self.outcomes.total() - self.outcomes["gold_unparsed"]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it for machines."""
-        return {
-            "series": self.name,
-            "correct": self.outcomes["correct"],
-            "marked_correct": self.marked,
-            "exact_correct": self.exact,
-            "n": self.graded,
-            "ci95": wilson_interval(self.outcomes["correct"], self.graded),
-            "outcomes": dict(sorted(self.outcomes.items())),
-            "published_correct": self.theirs,
-            "disputed": self.disputed,
-        }
-
-
 def score(
     recorded: Sequence[Recorded], tolerance: float | None = None, workers: int | None = None
 ) -> list[Scored]:
@@ -125,21 +93,30 @@ def score(
     return [Scored(*each) for each in zip(recorded, counted, exact, strict=True)]
 
 
-def by_series(scored: Sequence[Scored]) -> list[Series]:
-    """Count by series, in the order of their names."""
+def by_series(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+    """Count by series, as the file names them, in that order; plain values for machines.
+
+    ``n`` are the responses that count, all but those whose gold cannot be read; ``marked_correct``
+    is the score without the lenient rules, ``exact_correct`` that without any tolerance, and
+    ``published_correct`` None where the file has no verdicts.
+    """
     groups: dict[str, list[Scored]] = defaultdict(list)
     for each in scored:
         groups[each.recorded.series].append(each)
-    return [_count(name, groups[name]) for name in sorted(groups)]
+    return [{"series": name, **_count(groups[name])} for name in sorted(groups)]
 
 
-def _count(name: str, scored: Sequence[Scored]) -> Series:
+def _count(scored: Sequence[Scored]) -> dict[str, Any]:
+    outcomes = Counter(each.verdict.status for each in scored)
+    correct, n = outcomes["correct"], outcomes.total() - outcomes["gold_unparsed"]
     flags = [each.recorded.correct for each in scored]
-    return Series(
-        name,
-        Counter(each.verdict.status for each in scored),
-        sum(each.correct and is_marked(each.verdict.rule) for each in scored),
-        sum(each.exact.status == "correct" for each in scored),
-        None if None in flags else sum(map(bool, flags)),
-        sum(each.disputed for each in scored),
-    )
+    return {
+        "correct": correct,
+        "marked_correct": sum(each.correct and is_marked(each.verdict.rule) for each in scored),
+        "exact_correct": sum(each.exact.status == "correct" for each in scored),
+        "n": n,
+        "ci95": wilson_interval(correct, n),
+        "outcomes": dict(sorted(outcomes.items())),
+        "published_correct": None if None in flags else sum(map(bool, flags)),
+        "disputed": sum(each.disputed for each in scored),
+    }
