@@ -1,16 +1,11 @@
-"""The commands that make a dataset, a model or a benchmark run again, read off their specs."""
-
-from __future__ import annotations
+"""The commands that make a dataset or a benchmark run again, read off their specs."""
 
 import re
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsdpo_cards.render import render
-
-if TYPE_CHECKING:
-    from fsdpo_cards.model import Run
 
 #: A revision of the Hub; files have none there.
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -21,25 +16,6 @@ _OF_SAMPLES = ("sc", "weighted", "bon")
 def rebuild(spec: Mapping[str, Any]) -> list[str]:
     """Return one command line for each stage that made the dataset."""
     return _lines("rebuild.txt", spec=spec)
-
-
-def train(run: Run) -> str:
-    """Return the command line that trained a model, on what :func:`rebuild` makes if it was that.
-
-    Only options that are not the defaults are told.
-    """
-    every, local = run.processes
-    start = f"fsdpo-train {run.stage}"
-    if every > 1:
-        nodes = f"--nnodes {every // local} " if every > local else ""
-        start = f"torchrun {nodes}--nproc-per-node {local} -m fsdpo_train {run.stage}"
-    data = run.data
-    if run.manifest is not None:
-        data = rebuild(run.manifest["spec"])[-1].rpartition(" ")[2]
-    # Random weights have no model to start from.
-    given = {**({"model": run.model} if run.model else {}), **run.changed}
-    words = [f"{start} {shlex.quote(data)}", *(_flag(*each) for each in given.items())]
-    return _joined([*words, f"--out runs/{run.stage}"])
 
 
 def measure(run: Mapping[str, Any]) -> str:
@@ -64,30 +40,24 @@ def pinned(ref: Mapping[str, Any]) -> str:
 def policy(spec: Mapping[str, Any]) -> str:
     """Return the model to train on a dataset as typed: its own, unless only words name that."""
     by_words = spec["sampling"]["seed"] == "unknown" and "author" not in spec["engine"]
-    return "BASE_MODEL" if by_words else _quoted(pinned(spec["model"]))
+    return "BASE_MODEL" if by_words else quoted(pinned(spec["model"]))
 
 
 def _lines(template: str, **fields: Any) -> list[str]:
     """Return the commands of a template: an option a line, a blank line between two commands."""
-    filters = {"quoted": _quoted, "pinned": lambda ref: _quoted(pinned(ref))}
+    filters = {"quoted": quoted, "pinned": lambda ref: quoted(pinned(ref))}
     commands = render(template, filters, **fields).strip().split("\n\n")
-    return [_joined(command.splitlines()) for command in commands]
+    return [joined(command.splitlines()) for command in commands]
 
 
-def _quoted(value: object) -> str:
+def quoted(value: object) -> str:
+    """Return a value as typed."""
     return shlex.quote(str(value))
 
 
-def _joined(words: list[str]) -> str:
+def joined(words: list[str]) -> str:
+    """Return one command, a word or an option a line."""
     return " \\\n  ".join(words)
-
-
-def _flag(name: str, value: Any) -> str:
-    """Return an option as typed; a switch has no value."""
-    option = name.replace("_", "-")
-    if isinstance(value, bool):
-        return f"--{option}" if value else f"--no-{option}"
-    return f"--{option} {_quoted(value)}"
 
 
 def _decoders(names: list[str]) -> list[tuple[str, str]]:

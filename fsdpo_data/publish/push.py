@@ -15,11 +15,11 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fsdpo_data.core.errors import InputError, SchemaError, Unavailable
-from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.patience import PASSING, pause
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.card import dataset_card
@@ -54,22 +54,15 @@ class Content:
     ids: frozenset[str]
 
     @classmethod
-    def of_file(cls, root: Path, path: str) -> Content:
-        """Describe ``root / path``."""
-        file = root / path
-        size = file.stat().st_size
-        git = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-        with file.open("rb") as opened:
+    def of(cls, path: str, source: Path | bytes) -> Content:
+        """Describe a file that is on disk, or only in memory."""
+        size = source.stat().st_size if isinstance(source, Path) else len(source)
+        large, small = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        with source.open("rb") if isinstance(source, Path) else BytesIO(source) as opened:
             while block := opened.read(1 << 20):
-                git.update(block)
-        return cls(path, file, size, frozenset({file_sha256(file), git.hexdigest()}))
-
-    @classmethod
-    def of_bytes(cls, path: str, data: bytes) -> Content:
-        """Describe a file that is only in memory."""
-        git = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
-        ids = {hashlib.sha256(data).hexdigest(), git.hexdigest()}
-        return cls(path, data, len(data), frozenset(ids))
+                large.update(block)
+                small.update(block)
+        return cls(path, source, size, frozenset({large.hexdigest(), small.hexdigest()}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +207,8 @@ def _refuse_secrets(root: Path, manifest: Manifest) -> None:
 
 
 def _plan(repo: HubRepo, branch: str, root: Path, manifest: Manifest, remote: Remote) -> Plan:
-    files = [Content.of_file(root, entry.path) for entry in manifest.files]
-    files.append(Content.of_file(root, MANIFEST))
+    paths = [*(entry.path for entry in manifest.files), MANIFEST]
+    files = [Content.of(path, root / path) for path in paths]
     tag = remote.head_tag or remote.next_tag
     contents = (*files, _card(root, manifest, repo, tag))
     if tag in remote.tags and (remote.changed(contents) or remote.surplus(contents)):
@@ -227,7 +220,7 @@ def _plan(repo: HubRepo, branch: str, root: Path, manifest: Manifest, remote: Re
 
 def _card(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> Content:
     card = dataset_card(root, manifest, name=repo.name, revision=tag)
-    return Content.of_bytes("README.md", card.encode())
+    return Content.of("README.md", card.encode())
 
 
 def push(plan: Plan, *, public: bool = False, progress: Progress) -> str:

@@ -77,8 +77,6 @@ class Build:
     make_sampler: Callable[[], Sampler]
     batch: int = 64
     workers: int | None = None
-    #: What a problem was asked as; what the template makes of it if None.
-    prompt_of: Callable[[Problem], str] | None = None
 
     @property
     def config(self) -> dict[str, Any]:
@@ -133,8 +131,11 @@ def sample_problems(
     run: RunDir, job: Build, problems: Sequence[Problem], progress: Progress
 ) -> None:
     """Sample whatever the run still owes of some problems."""
-    prompt_of = job.prompt_of or (lambda problem: job.spec.template.render(problem.question))
-    owed = ((problem.id, prompt_of(problem)) for problem in problems if problem.id not in run.spans)
+    owed = (
+        (problem.id, job.spec.template.render(problem.question))
+        for problem in problems
+        if problem.id not in run.spans
+    )
     how = (job.spec.sampling, job.make_sampler, job.batch)
     sample_owed(run, [each.id for each in problems], owed, *how, phase="sample", progress=progress)
 
