@@ -42,6 +42,7 @@ from fsdpo_data.stages.decontaminate import (
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.merge import MergeOptions, merge
+from fsdpo_data.stages.outputs import OutputsOptions, run_import
 from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
@@ -222,6 +223,11 @@ def build_dataset(options: BuildOptions, progress: Progress = SILENT) -> Dataset
 def build(options: BuildOptions) -> Dataset:
     """Sample solutions, cut them into steps, grade and label them, and seal the dataset."""
     return build_dataset(options)
+
+
+def import_dataset(options: OutputsOptions, progress: Progress = SILENT) -> Dataset:
+    """Segment, grade, label and seal what a model has written elsewhere."""
+    return Dataset(*run_import(options, progress))
 
 
 def run_stage(options: StageOptions, progress: Progress = SILENT) -> Dataset:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,13 +11,15 @@ import typer
 from fsdpo_data import api
 from fsdpo_data.cli.options import OnDataset
 from fsdpo_data.cli.show import print_summary
-from fsdpo_data.core.errors import Unavailable
+from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
 from fsdpo_data.exchange.formats import FORMATS
 from fsdpo_data.exchange.stepwise import READERS, import_rows, quarantine
+from fsdpo_data.problems.outputs import FORMS as OUTPUT_FORMS
 from fsdpo_data.publish.push import Plan, Remote, plan_push
 from fsdpo_data.publish.push import push as carry_out
+from fsdpo_data.stages.outputs import OutputsOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,37 +148,66 @@ def export(options: ExportOptions) -> None:
         typer.echo(f"left out: {count:,} rows, because {reason}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportOptions(Options):
-    """Read somebody else's step labels, as rows for `fsdpo-train prm`.
+#: What ``--from`` takes for responses, whose form the rows tell.
+OUTPUTS = "outputs"
 
-    Rows that cannot be read go to a file beside `--out`, each with the reason.
+
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions(OutputsOptions):
+    """Read what models wrote elsewhere, as a sealed dataset, or somebody else's step labels.
+
+    `outputs` are segmented, graded and labelled as `build` does it. Step labels become rows for
+    `fsdpo-train prm`. Rows that cannot be read are set aside, each with the reason.
 
     Attributes:
-        file: JSON lines, JSON, parquet or CSV.
-        source: Format; see below.
-        out: A new file ending in .jsonl.
-        template: Prompt template of the problems.
+        source: `outputs`, or a format of step labels; see below.
+        out: A new directory for outputs, a new file ending in .jsonl for step labels.
+        template: Prompt template of the problems, in place of what outputs say.
     """
 
-    file: Annotated[Path, Option(positional=True)]
-    source: Annotated[str, Option(flag="--from", choices=READERS, metavar="FORMAT")]
-    out: Path
-    template: str = "problem"
+    source: Annotated[
+        str, Option(flag="--from", choices=(OUTPUTS, *READERS), metavar="FORMAT", default="")
+    ]
+    template: Annotated[
+        str | None, Option(default="as outputs say, else the question; of step labels: problem")
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source != OUTPUTS:
+            given = [
+                each.name
+                for each in fields(OutputsOptions)
+                if each.default is not MISSING and getattr(self, each.name) != each.default
+            ]
+            for name in set(given) - {"template"}:
+                raise InputError(
+                    f"it goes with `source={OUTPUTS}`.",
+                    field=f"ImportOptions.{name}",
+                    value=getattr(self, name),
+                )
 
 
 def import_(options: ImportOptions) -> None:
     """Import, and say what was set aside."""
-    found = import_rows(options.file, options.source, options.out, options.template)
+    if options.source == OUTPUTS:
+        with progress() as shown:
+            data = api.import_dataset(options, shown)
+        print_summary(data.manifest, f"sealed {data.path}")
+        typer.echo(f"\nnext: fsdpo-data inspect {data.path}")
+        return
+    template = options.template or "problem"
+    out = Path(options.out)
+    found = import_rows(Path(options.file), options.source, out, template)
     typer.echo(
-        f"wrote {found.rows:,} solutions of {found.read:,} rows to {options.out}: "
+        f"wrote {found.rows:,} solutions of {found.read:,} rows to {out}: "
         f"{found.steps[True]:,} right steps, {found.steps[False]:,} wrong"
     )
     typer.echo(f"labels: {READERS[options.source].labels}")
     typer.echo(f"lost: {READERS[options.source].loses}")
     if found.set_aside:
-        typer.echo(f"set aside: {len(found.set_aside):,} rows, in {quarantine(options.out)}")
-    typer.echo(f"next: fsdpo-train prm {options.out} --out runs/prm")
+        typer.echo(f"set aside: {len(found.set_aside):,} rows, in {quarantine(out)}")
+    typer.echo(f"next: fsdpo-train prm {out} --out runs/prm")
 
 
 def _listed(formats: Mapping[str, Any], told: str) -> str:
@@ -187,5 +218,7 @@ def _listed(formats: Mapping[str, Any], told: str) -> str:
 #: What follows the examples of a command.
 FORMATS_OF = {
     "export": _listed(FORMATS, "{0.reader}; loses {0.loses}"),
-    "import": _listed(READERS, "labels: {0.labels}; loses {0.loses}"),
+    "import": "\n\n**Outputs** "
+    + "; ".join(form.says for form in OUTPUT_FORMS.values())
+    + _listed(READERS, "labels: {0.labels}; loses {0.loses}"),
 }

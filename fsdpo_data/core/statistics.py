@@ -137,21 +137,20 @@ def effective_size(groups: Sequence[tuple[float, float]], variance: float, most:
     return float(min(size, most) * (Z95 / stdtrit(len(groups) - 1, 0.975)) ** 2)
 
 
-def wilson_interval(successes: float, n: float) -> list[float] | None:
+def wilson_interval(successes: float, n: float, z: float = Z95) -> list[float] | None:
     """Return Wilson's score interval of a proportion (Wilson 1927), or None for n = 0.
 
     ``n`` may be an effective sample size, which is no whole number.
     """
     if not n:
         return None
-    p, z = successes / n, Z95
-    scale = 1 + z * z / n
+    p, scale = successes / n, 1 + z * z / n
     centre = (p + z * z / (2 * n)) / scale
     half = z / scale * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return [round(max(0.0, centre - half), 6), round(min(1.0, centre + half), 6)]
 
 
-def clustered_interval(clusters: Sequence[tuple[int, int]]) -> list[float] | None:
+def clustered_interval(clusters: Sequence[tuple[int, int]], z: float = Z95) -> list[float] | None:
     """Return the normal interval of a ratio of sums over (successes, n) clusters.
 
     The variance is the linearised (cluster-robust) one, with the G / (G - 1) correction; None for
@@ -163,7 +162,7 @@ def clustered_interval(clusters: Sequence[tuple[int, int]]) -> list[float] | Non
         return None
     p = sum(right for right, _ in clusters) / total
     residuals = sum((right - p * n) ** 2 for right, n in clusters)
-    if not residuals:
-        return wilson_interval(p * groups, groups)
-    half = Z95 * math.sqrt(groups / (groups - 1) * residuals) / total
+    if residuals < 1e-9:
+        return wilson_interval(p * groups, groups, z)
+    half = z * math.sqrt(groups / (groups - 1) * residuals) / total
     return [round(max(0.0, p - half), 6), round(min(1.0, p + half), 6)]

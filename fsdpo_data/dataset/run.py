@@ -16,7 +16,7 @@ from fsdpo_data.core.errors import RunMismatch, StoreError
 from fsdpo_data.core.files import LOCK, held, write_atomic
 from fsdpo_data.core.identity import digest, plain
 from fsdpo_data.core.log import LineFile, encoded, read_spans
-from fsdpo_data.core.sampling import Completion, is_completion
+from fsdpo_data.core.sampling import UNKNOWN, Completion, is_completion
 
 CONFIG, COMPLETIONS, MANIFEST = "config.json", "completions.jsonl", "manifest.json"
 QUARANTINE = "quarantine.jsonl"
@@ -46,11 +46,13 @@ class RunDir:
             RunMismatch: if the directory holds a run and ``resume`` is off, or its config differs.
             StoreError: if the directory cannot be written or another process is writing to it.
         """
-        n = int(config["sampling"]["n"])
+        n, seed = int(config["sampling"]["n"]), config["sampling"].get("seed")
 
         def complete(record: dict[str, Any]) -> str | None:
             found = record["completions"]
-            whole = len(found) == n and all(map(is_completion, found))
+            # Of recorded problems some may have fewer: n is the most.
+            enough = len(found) == n or (seed == UNKNOWN and 0 < len(found) < n)
+            whole = enough and all(map(is_completion, found))
             return record["problem_id"] if whole and isinstance(record["prompt"], str) else None
 
         with (

@@ -132,8 +132,25 @@ class SamplerOptions(EngineOptions):
             )
 
 
+class StatedSampling:
+    """Options that may say how something was sampled that nobody here has sampled."""
+
+    __slots__ = ()
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """Return how to sample, as far as the options say."""
+        found = {name: getattr(self, name) for name in _SAMPLING}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def unstated(self) -> tuple[str, ...]:
+        """Return what they do not say."""
+        return ("seed", *(name for name in _SAMPLING if name not in self.stated))
+
+
 @dataclass(frozen=True, kw_only=True)
-class ReplayOptions(SamplerOptions):
+class ReplayOptions(StatedSampling, SamplerOptions):
     """How a sampler runs that may replay what another model wrote, sampled as far as is stated.
 
     Attributes:
@@ -150,17 +167,9 @@ class ReplayOptions(SamplerOptions):
             )
 
     @property
-    def stated(self) -> dict[str, Any]:
-        """Return how to sample, as far as the options say."""
-        found = {name: getattr(self, name) for name in _SAMPLING}
-        return {name: value for name, value in found.items() if value is not None}
-
-    @property
     def unknown(self) -> tuple[str, ...]:
         """Return what a replay does not say of how it was sampled, and nobody has stated."""
-        if self.replay is None:
-            return ()
-        return ("seed", *(name for name in _SAMPLING if name not in self.stated))
+        return () if self.replay is None else self.unstated
 
     def author(self, model: ModelRef, *, named: bool) -> ModelRef:
         """Return who writes the solutions; of a replay, who wrote them, as far as that is stated.

@@ -85,9 +85,8 @@ def from_processbench(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
     first, steps = fields["label"], fields["steps"]
     if not steps or not -1 <= first < len(steps):
         raise NotStepwise(f"label {first} of {len(steps)} steps")
-    kept = steps if first == -1 else steps[: first + 1]
-    labels = tuple(k != first for k in range(len(kept)))
-    yield Stepwise(fields["problem"], "", tuple(step.strip() for step in kept), labels)
+    labels = [k != first for k in range(len(steps))]
+    yield _labelled(fields["problem"], *_known(steps, labels))
 
 
 def from_prm800k(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
@@ -375,7 +374,7 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
                 raise InputError(
                     f"{source}: none of its {found.read} rows is of the form {name}.{first}"
                 )
-        write_atomic(_manifest(out), _said(source, name, style, found))
+        write_atomic(out.with_suffix(".manifest.json"), _said(source, name, style, found))
         if found.set_aside:
             aside = "".join(json.dumps(row, ensure_ascii=True) + "\n" for row in found.set_aside)
             write_atomic(quarantine(out), aside.encode())
@@ -385,10 +384,6 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
 def quarantine(out: Path) -> Path:
     """Return where the rows go that cannot be read."""
     return out.with_suffix(".quarantine.jsonl")
-
-
-def _manifest(out: Path) -> Path:
-    return out.with_suffix(".manifest.json")
 
 
 def _said(source: Path, name: str, template: Template, found: Imported) -> bytes:
@@ -432,13 +427,12 @@ def _storable(solution: Stepwise) -> Stepwise:
 
 
 def _row(solution: Stepwise, template: Template) -> dict[str, Any]:
-    prompt, steps, more = solution.problem, list(solution.steps), {}
+    steps, labels = list(solution.steps), list(solution.labels)
+    row: dict[str, Any] = {"prompt": solution.problem, "completions": steps, "labels": labels}
     if not solution.rendered:
-        prompt = template.render(solution.problem)
-        steps = [*(step + "\n" for step in steps[:-1]), steps[-1]]  # joined they are a text
-        more = {"problem": solution.problem, "answer": solution.answer}
-    row: dict[str, Any] = {"prompt": prompt, "completions": steps, "labels": list(solution.labels)}
-    row |= more
+        row["prompt"] = template.render(solution.problem)
+        row["completions"] = [*(step + "\n" for step in steps[:-1]), steps[-1]]  # joined: a text
+        row |= {"problem": solution.problem, "answer": solution.answer}
     if solution.ratings is not None:
         row["ratings"] = list(solution.ratings)
     return row

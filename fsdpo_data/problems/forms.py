@@ -74,6 +74,13 @@ def _after_hashes(value: Any) -> str:
     return answer_text(gold.strip())
 
 
+def after_hashes(value: Any) -> str:
+    """Take GSM8K's gold: what follows the last ``####``, or all of it where there is none."""
+    if isinstance(value, str):
+        value = value.rpartition(_HASHES)[2].strip()
+    return answer_text(value)
+
+
 def boxed_gold(value: Any) -> str:
     """Take the gold out of a solution: its last box.
 
@@ -134,7 +141,7 @@ def read_problem(record: Record, source: str, split: str, *, gsm8k: bool) -> Pro
     if form is _QUESTION and gsm8k:
         form = _GSM8K
     question, answer = form.question_text(fields), form.gold(fields[form.answer])
-    return _storable(Problem(question, answer, source, split, _metadata(fields, form)))
+    return storable(Problem(question, answer, source, split, _metadata(fields, form)))
 
 
 def _own_problem(fields: Mapping[str, Any]) -> Problem:
@@ -145,7 +152,7 @@ def _own_problem(fields: Mapping[str, Any]) -> Problem:
         raise NotAProblem("metadata is not JSON") from None
     question, answer = _QUESTION.question_text(fields), answer_text(fields["answer"])
     source, split = str(fields["source"]), str(fields["split"])
-    return _storable(Problem(question, answer, source, split, metadata))
+    return storable(Problem(question, answer, source, split, metadata))
 
 
 def _metadata(fields: Mapping[str, Any], form: Form) -> dict[str, Any]:
@@ -161,7 +168,12 @@ def _metadata(fields: Mapping[str, Any], form: Form) -> dict[str, Any]:
     return plain
 
 
-def _storable(problem: Problem) -> Problem:
+def storable(problem: Problem) -> Problem:
+    """Return the problem.
+
+    Raises:
+        NotAProblem: if UTF-8 cannot hold it.
+    """
     try:
         f"{problem.question}{problem.answer}".encode()
     except UnicodeEncodeError:

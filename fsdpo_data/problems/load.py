@@ -175,9 +175,14 @@ class _Loading:
             self.found.problems.append(problem)
 
     def _set_aside(self, where: str, record: Record, reason: str) -> None:
-        raw = record.raw or json.dumps(dict(record.fields), ensure_ascii=False, default=str)
-        storable = raw[:RAW_LIMIT].encode(errors="replace").decode()  # it may hold half a surrogate
-        self.found.quarantined.append(Quarantined(where, record.row, reason, storable))
+        self.found.quarantined.append(quarantined(where, record, reason))
+
+
+def quarantined(where: str, record: Record, reason: str) -> Quarantined:
+    """Describe a row that is set aside."""
+    raw = record.raw or json.dumps(dict(record.fields), ensure_ascii=False, default=str)
+    storable = raw[:RAW_LIMIT].encode(errors="replace").decode()  # it may hold half a surrogate
+    return Quarantined(where, record.row, reason, storable)
 
 
 def problems_digest(ids: Sequence[str]) -> str:

@@ -77,6 +77,8 @@ class Build:
     make_sampler: Callable[[], Sampler]
     batch: int = 64
     workers: int | None = None
+    #: What a problem was asked as; what the template makes of it if None.
+    prompt_of: Callable[[Problem], str] | None = None
 
     @property
     def config(self) -> dict[str, Any]:
@@ -131,11 +133,8 @@ def sample_problems(
     run: RunDir, job: Build, problems: Sequence[Problem], progress: Progress
 ) -> None:
     """Sample whatever the run still owes of some problems."""
-    owed = (
-        (problem.id, job.spec.template.render(problem.question))
-        for problem in problems
-        if problem.id not in run.spans
-    )
+    prompt_of = job.prompt_of or (lambda problem: job.spec.template.render(problem.question))
+    owed = ((problem.id, prompt_of(problem)) for problem in problems if problem.id not in run.spans)
     how = (job.spec.sampling, job.make_sampler, job.batch)
     sample_owed(run, [each.id for each in problems], owed, *how, phase="sample", progress=progress)
 

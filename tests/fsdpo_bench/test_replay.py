@@ -12,7 +12,7 @@ import pytest
 from bench_runs import written
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.recorded.outputs import read_outputs, score
-from fsdpo_bench.recorded.replay import question_key, read_recording
+from fsdpo_bench.recorded.replay import read_recording
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.records import read_records
 from oracles import NEMO_0, NEMO_1, TORA, float_equal
@@ -22,6 +22,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import resolve
+from fsdpo_data.problems.outputs import question_key
 
 
 @pytest.fixture(scope="module")

@@ -279,7 +279,7 @@ def test_a_picture_that_fails_is_a_warning_and_numbers_are_there_before_it(
         there.append(sorted(each.name for each in run.iterdir()))
         raise ZeroDivisionError("no width")
 
-    monkeypatch.setattr("fsdpo_bench.report.render.accuracy_plot", broken)
+    monkeypatch.setattr("fsdpo_bench.report.plots.accuracy_plot", broken)
     said: list[str] = []
     write_report(run, warn=said.append)
     assert {"README.md", "results.json"} <= set(there[0])

@@ -10,16 +10,7 @@ from typing import Any
 
 import typer
 
-from fsdpo_bench.cli.options import (
-    DiffOptions,
-    FetchOptions,
-    GradeOptions,
-    InspectOptions,
-    PrmOptions,
-    RecipeOptions,
-    ReportOptions,
-    ValidateOptions,
-)
+from fsdpo_bench.cli import options as take
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.options import command
@@ -61,8 +52,8 @@ def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-@command(app, InspectOptions, examples=_EXAMPLES["inspect"])
-def inspect(options: InspectOptions) -> None:
+@command(app, take.InspectOptions, examples=_EXAMPLES["inspect"])
+def inspect(options: take.InspectOptions) -> None:
     """Show problems of a run."""
     from fsdpo_bench.cli.show import matching, print_records
 
@@ -74,8 +65,8 @@ def inspect(options: InspectOptions) -> None:
     print_records(found, options.count, options.samples)
 
 
-@command(app, DiffOptions, examples=_EXAMPLES["diff"])
-def diff(options: DiffOptions) -> None:
+@command(app, take.DiffOptions, examples=_EXAMPLES["diff"])
+def diff(options: take.DiffOptions) -> None:
     """Compare two runs."""
     from fsdpo_bench.cli.show import print_comparison
     from fsdpo_bench.results.compare import compare_runs
@@ -87,8 +78,8 @@ def diff(options: DiffOptions) -> None:
         print_comparison(compared, options.show)
 
 
-@command(app, GradeOptions, examples=_EXAMPLES["grade"])
-def grade(options: GradeOptions) -> None:
+@command(app, take.GradeOptions, examples=_EXAMPLES["grade"])
+def grade(options: take.GradeOptions) -> None:
     """Judge what is there already."""
     from fsdpo_bench.cli.show import print_verdict
     from fsdpo_bench.tasks.table import get_task
@@ -108,7 +99,7 @@ def grade(options: GradeOptions) -> None:
         _grade_file(options.data, options, tolerance)
 
 
-def _grade_run(run: Path, options: GradeOptions) -> None:
+def _grade_run(run: Path, options: take.GradeOptions) -> None:
     from fsdpo_bench.runs.regrade import regrade_run
 
     if options.out is None:
@@ -119,27 +110,27 @@ def _grade_run(run: Path, options: GradeOptions) -> None:
     _finish(options.out, as_json=options.as_json)
 
 
-def _grade_file(file: Path, options: GradeOptions, tolerance: float | None) -> None:
+def _grade_file(file: Path, options: take.GradeOptions, tolerance: float | None) -> None:
     from fsdpo_bench.cli.show import print_disputed, print_series
     from fsdpo_bench.recorded.outputs import by_series, read_outputs, score
 
     scored = score(read_outputs(file), tolerance, options.workers)
     series = by_series(scored)
     if options.as_json:
-        _print_json([each.as_dict() for each in series])
+        _print_json(series)
         return
     print_series(series)
     print_disputed([each for each in scored if each.disputed], options.show)
 
 
-@command(app, ReportOptions, examples=_EXAMPLES["report"])
-def report(options: ReportOptions) -> None:
+@command(app, take.ReportOptions, examples=_EXAMPLES["report"])
+def report(options: take.ReportOptions) -> None:
     """Write the reports again."""
     _finish(options.data, as_json=options.as_json, megabytes=options.megabytes)
 
 
-@command(app, PrmOptions, examples=_EXAMPLES["prm"])
-def prm(options: PrmOptions) -> None:
+@command(app, take.PrmOptions, examples=_EXAMPLES["prm"])
+def prm(options: take.PrmOptions) -> None:
     """Measure a process reward model."""
     from fsdpo_bench.cli.show import print_prm
     from fsdpo_bench.prm.measure import measure_prm
@@ -170,8 +161,8 @@ def tasks() -> None:
     print_tasks(list(shelf().values()))
 
 
-@command(app, FetchOptions, examples=_EXAMPLES["fetch"])
-def fetch(options: FetchOptions) -> None:
+@command(app, take.FetchOptions, examples=_EXAMPLES["fetch"])
+def fetch(options: take.FetchOptions) -> None:
     """Get benchmarks that have no home on the Hub."""
     from fsdpo_bench.tasks.fetch import fetched
     from fsdpo_bench.tasks.table import get_task, shelf
@@ -185,8 +176,8 @@ def fetch(options: FetchOptions) -> None:
             raise InputError(f"its rows are {where}.", field="task", value=task.name)
 
 
-@command(app, ValidateOptions, examples=_EXAMPLES["validate"])
-def validate(options: ValidateOptions) -> None:
+@command(app, take.ValidateOptions, examples=_EXAMPLES["validate"])
+def validate(options: take.ValidateOptions) -> None:
     """Check benchmarks."""
     from fsdpo_bench.cli.show import print_reports
     from fsdpo_bench.tasks.table import select_tasks
@@ -206,8 +197,8 @@ def validate(options: ValidateOptions) -> None:
     raise typer.Exit(0 if all(report.passed for report in reports) else 1)
 
 
-@command(app, RecipeOptions, examples=_EXAMPLES["recipe"])
-def recipe(options: RecipeOptions) -> None:
+@command(app, take.RecipeOptions, examples=_EXAMPLES["recipe"])
+def recipe(options: take.RecipeOptions) -> None:
     """Run a recipe."""
     from fsdpo_bench.cli.show import print_plan, print_recipes
     from fsdpo_bench.recipes.recipe import load_recipe, recipe_names, run_stages

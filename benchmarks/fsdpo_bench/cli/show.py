@@ -15,7 +15,7 @@ from rich.text import Text
 from fsdpo_bench.cli.options import InspectOptions
 from fsdpo_bench.prm.measure import Measured
 from fsdpo_bench.recipes.recipe import ASSUMPTIONS, Recipe, Stage, estimate
-from fsdpo_bench.recorded.outputs import Scored, Series
+from fsdpo_bench.recorded.outputs import Scored
 from fsdpo_bench.report.plots import points
 from fsdpo_bench.results.compare import Comparison, Delta
 from fsdpo_bench.results.outcomes import tokens_of
@@ -25,7 +25,6 @@ from fsdpo_bench.tasks.validate import Report
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.finding.extract import is_marked
 from fsdpo_data.core.errors import InputError, nearest
-from fsdpo_data.core.statistics import wilson_interval
 
 #: Characters that a column of words keeps on the narrowest terminal.
 _LEAST = 7
@@ -111,21 +110,22 @@ def _report_row(report: Report) -> Sequence[Any]:
     return (report.task.title, *counts, "–" if report.error else digest, result, kinds)
 
 
-def print_series(series: Sequence[Series]) -> None:
+def print_series(series: Sequence[Mapping[str, Any]]) -> None:
     """Print scores with their 95 % intervals."""
     counts = ("correct>", "of>", "accuracy", "marked>", "exact>", "published>", "differ>")
     print_table(("series", *counts, "outcomes"), map(_series_row, series))
 
 
-def _series_row(each: Series) -> Sequence[str]:
-    correct = each.outcomes["correct"]
-    share = correct / each.graded if each.graded else None
-    others = {name: n for name, n in sorted(each.outcomes.items()) if name != "correct"}
-    accuracy = percent(share, wilson_interval(correct, each.graded))
-    published = ("–", "–") if each.theirs is None else (f"{each.theirs:,}", f"{each.disputed:,}")
-    outcomes = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in others.items())
-    ours = (f"{correct:,}", f"{each.graded:,}", accuracy, f"{each.marked:,}", f"{each.exact:,}")
-    return (each.name or "all", *ours, *published, outcomes)
+def _series_row(each: Mapping[str, Any]) -> Sequence[str]:
+    counts = {name: f"{n:,}" for name, n in each.items() if isinstance(n, int)}
+    share = percent(each["correct"] / each["n"] if each["n"] else None, each["ci95"])
+    published = ("–", "–")
+    if each["published_correct"] is not None:
+        published = (counts["published_correct"], counts["disputed"])
+    others = [(n, name) for name, n in each["outcomes"].items() if name != "correct"]
+    told = ", ".join(f"{n:,} {name.replace('_', ' ')}" for n, name in others)
+    ours = (share, counts["marked_correct"], counts["exact_correct"], *published, told)
+    return (each["series"] or "all", counts["correct"], counts["n"], *ours)
 
 
 def print_disputed(scored: Sequence[Scored], count: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fsdpo_bench.recorded.outputs import Recorded, is_outputs, read_outputs
+from fsdpo_bench.recorded.outputs import is_outputs, read_outputs
 from fsdpo_bench.tasks.load import Loaded
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.core.errors import InputError
@@ -12,11 +12,8 @@ from fsdpo_data.core.identity import ModelRef, SourceRef, file_sha256
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.scorers import SteppedText
-from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import problems_digest
-
-#: How recorded responses are "asked": what they were really asked is not in the files.
-QUESTION = Template("recorded@1", "{question}")
+from fsdpo_data.problems.outputs import Recorded, question_key
 
 
 @dataclass(slots=True)
@@ -101,11 +98,6 @@ class Recording:
         found = self.rows[question_key(item.prompt)]
         reward = next(each.reward for each in found if each.response == "".join(item.steps))
         return None if reward is None else [reward] * len(item.steps)
-
-
-def question_key(question: str) -> str:
-    """Return what a question is matched by: its text, white space aside."""
-    return "".join(question.split())
 
 
 def read_recording(file: Path, series: str | None) -> Recording | None:

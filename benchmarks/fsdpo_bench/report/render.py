@@ -13,16 +13,8 @@ from typing import Any
 
 from fsdpo_cards.render import amount, render
 
+from fsdpo_bench.report import plots
 from fsdpo_bench.report.browse import BUDGET, Browsable, browsable
-from fsdpo_bench.report.plots import (
-    accuracy_plot,
-    calibration_plot,
-    colour,
-    cost_plot,
-    distribution_plot,
-    points,
-    step_plot,
-)
 from fsdpo_bench.results.published import is_backbone, published_for
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import read_config, read_records
@@ -32,7 +24,7 @@ from fsdpo_data.core.files import explained, write_atomic
 Results = Mapping[str, Any]
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_OF_REWARDS = (calibration_plot, distribution_plot, step_plot)
+_OF_REWARDS = (plots.calibration_plot, plots.distribution_plot, plots.step_plot)
 
 
 def render_html(
@@ -45,7 +37,7 @@ def render_html(
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
     )
-    environment.filters.update(points=points, colour=colour, amount=amount)
+    environment.filters.update(points=plots.points, colour=plots.colour, amount=amount)
     files = (_TEMPLATES / f"report.{kind}" for kind in ("html", "css", "js"))
     page, style, script = (file.read_text(encoding="utf-8") for file in files)
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -68,8 +60,10 @@ def render_html(
         script=Markup(script),
         script_hash=f"sha256-{hashed}",  # of the only script that the page's policy lets run
         data=Markup(inert),
-        accuracy=drawn(accuracy_plot, results),
-        costs=[plot for task in results["tasks"].values() if (plot := drawn(cost_plot, task))],
+        accuracy=drawn(plots.accuracy_plot, results),
+        costs=[
+            plot for task in results["tasks"].values() if (plot := drawn(plots.cost_plot, task))
+        ],
         rewards=[drawn(each, rewards) for each in _OF_REWARDS] if rewards else [],
         published=published_rows(results),
         settings=settings(results["run"]),
@@ -82,7 +76,7 @@ def render_markdown(results: Results) -> str:
     tasks, published = results["tasks"], published_rows(results)
     return render(
         _TEMPLATES / "report.md",
-        filters={"points": points},
+        filters={"points": plots.points},
         results=results,
         samples=[
             (task["title"], f"{kind}@{k}", share)

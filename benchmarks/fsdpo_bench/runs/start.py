@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.decode.plan import Plan
-from fsdpo_bench.recorded.replay import QUESTION, Recording, read_recording
+from fsdpo_bench.recorded.replay import Recording, read_recording
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.run import Job, RunSpec, limited, run
 from fsdpo_bench.tasks.load import load_task
@@ -22,7 +22,7 @@ from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.registry import ENGINES, scorer_beside
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.checkpoints import load_config
-from fsdpo_data.models.prompts import Template, load_tokenizer
+from fsdpo_data.models.prompts import RECORDED, Template, load_tokenizer
 from fsdpo_data.models.resolve import SERVED, ResolvedModel, Weights, resolve_weights
 from fsdpo_data.steps.segment import get_segmenter
 
@@ -139,7 +139,7 @@ def _recorded(options: RunOptions, recording: Recording) -> Job:
     author = options.author(named, named=options.model is not None or options.series is not None)
     scoring = {**asdict(recording.model), "engine": {"name": "scripted"}}
     engine, prm = {"name": "scripted", "dtype": "auto"}, scoring if plan.needs_prm else None
-    spec = _spec(options, author, QUESTION, engine, plan, prm)
+    spec = _spec(options, author, RECORDED, engine, plan, prm)
     size = options.batch_size or ENGINES["scripted"].batch_size
     return Job(spec, parts, lambda: recording, lambda: recording, size, options.workers)
 

@@ -13,7 +13,7 @@ from fsdpo_bench.tasks.fetch import PublicFile
 from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.rows import SUFFIXES, Record, read_records
-from fsdpo_data.problems.forms import Form, NotAProblem, answer_text, boxed_gold
+from fsdpo_data.problems.forms import Form, NotAProblem, after_hashes, answer_text, boxed_gold
 from fsdpo_data.problems.hub_datasets import HubDataset
 
 #: Where the benchmarks that come with the harness stand.
@@ -132,13 +132,6 @@ def read_task(file: Path) -> Task:
         raise InputError(
             f"{file} is not a benchmark: {error}. Compare it with those in {SHELF}."
         ) from None
-
-
-def after_hashes(value: Any) -> str:
-    """Take GSM8K's gold: what follows the last ``####``, or all of it where there is none."""
-    if isinstance(value, str):
-        value = value.rpartition("####")[2].strip()
-    return answer_text(value)
 
 
 def rounded(value: Any) -> str:

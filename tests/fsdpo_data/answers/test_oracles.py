@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.recorded.outputs import FORMS, Recorded, read_outputs
+from fsdpo_bench.recorded.outputs import read_outputs
 from fsdpo_bench.tasks.judge import judge
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import shelf
@@ -21,6 +21,7 @@ from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.comparing.equal import equivalent
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.problems.outputs import FORMS, Recorded
 
 QWEN: Differences = {
     (73, "sample 7"): ("correct", "wrong", "theirs does not read 10{,}000 as 10000"),
@@ -229,4 +230,4 @@ def test_rows_of_no_known_form_are_named(tmp_path: Path) -> None:
         file.write_text(content)
         with pytest.raises(InputError, match=message):
             read_outputs(file)
-    assert {form.says for form in FORMS} >= {"Abel", "NeMo-Skills"}
+    assert {form.says for form in FORMS.values()} >= {"Abel", "NeMo-Skills"}

@@ -1,0 +1,283 @@
+"""Other people's outputs as a sealed dataset: nothing is sampled, all else is as in a build.
+
+A file is read once, row by row. What it says goes to a file that has no name and that nobody sees,
+one line for each response, so samples of a problem may stand anywhere, and none stays in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import orjson
+
+from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.files import explained
+from fsdpo_data.core.identity import ModelRef, SourceRef
+from fsdpo_data.core.log import encoded
+from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.progress import Progress
+from fsdpo_data.core.rows import data_files, read_records
+from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.engines.options import Resume, StatedSampling, Workers
+from fsdpo_data.engines.samplers import Finished, StreamingSampler
+from fsdpo_data.models.prompts import RECORDED, Template, get_template
+from fsdpo_data.problems.forms import NotAProblem, storable
+from fsdpo_data.problems.load import ProblemSet, files_revision, load_problems, quarantined
+from fsdpo_data.problems.outputs import FORMS, Recorded, form_of, question_key
+from fsdpo_data.stages.sample import Build, BuildSpec, build
+from fsdpo_data.steps.segment import get_segmenter
+
+_OUTPUTS = "Outputs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputsOptions(StatedSampling, Options):
+    """Make a sealed dataset of what a model has written elsewhere.
+
+    Attributes:
+        file: JSON lines, JSON, parquet or CSV; of outputs a directory or pattern, too.
+        out: A new directory.
+        template: Prompt template of the problems, in place of what the rows say.
+        problems: Where the rows have no gold answers: problems as `build` takes them, matched by
+            their question, or by a prompt that ends on it.
+        requests: What a batch was asked, matched by `custom_id`.
+        series: Which of several models in the file.
+        model_name: Who wrote the outputs, in your words.
+        split: Split of the problems.
+        temperature: As it was; likewise the next two.
+        top_p: Nucleus mass.
+        max_tokens: Tokens per solution at most.
+        segmenter: `auto`, `step-marker`, `newline` or `blank-line`.
+        workers: Processes that grade.
+        resume: Go on with the run in `out`.
+    """
+
+    file: Annotated[str | Path, Option(positional=True)]
+    out: str | Path
+    template: Annotated[str | None, Option(default="as asked, else the question")] = None
+    problems: Annotated[Sequence[str], Option(panel=_OUTPUTS)] = ()
+    requests: Annotated[Path | None, Option(panel=_OUTPUTS)] = None
+    series: Annotated[str | None, Option(panel=_OUTPUTS)] = None
+    model_name: Annotated[str | None, Option(panel=_OUTPUTS, default="as stated")] = None
+    split: Annotated[str, Option(panel=_OUTPUTS)] = "train"
+    temperature: Annotated[float | None, Option(panel=_OUTPUTS, default=UNKNOWN)] = None
+    top_p: Annotated[float | None, Option(panel=_OUTPUTS, default=UNKNOWN)] = None
+    max_tokens: Annotated[int | None, Option(panel=_OUTPUTS, default=UNKNOWN)] = None
+    segmenter: Annotated[str, Option(panel=_OUTPUTS)] = "auto"
+    workers: Workers = None
+    resume: Resume = False
+
+
+def run_import(options: OutputsOptions, progress: Progress) -> tuple[Path, Manifest]:
+    """Read outputs of a known form, then segment, grade, label and seal them.
+
+    Problems have as many samples as the file has of each; the manifest's ``n`` is the most.
+
+    Returns:
+        The directory of the dataset, and its manifest.
+
+    Raises:
+        InputError: if nothing can be read, or the file holds several models and none is named.
+        RunMismatch: if ``out`` holds another run.
+        StoreError: if the disk fails.
+    """
+    files, out = data_files(str(options.file), options.split), Path(options.out)
+    segmenter, _ = get_segmenter(options.segmenter)
+    with explained(out.parent):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    with explained(out.parent), tempfile.TemporaryFile(dir=out.parent) as spool:
+        reading = _Reading(options, spool)
+        for file in files:
+            reading.add(file)
+        revision = files_revision(files)
+        spec = BuildSpec(
+            model=ModelRef(options.model_name or reading.model(), revision),
+            sources=tuple(reading.known.refs)
+            or (SourceRef(Path(options.file).name, revision, options.split),),
+            template=reading.template,
+            sampling=SamplingSpec(n=reading.replay.most, **options.stated),
+            engine={"name": "outputs", "dtype": UNKNOWN},
+            segmenter=segmenter,
+            grader=get_grader().version,
+            unknown=options.unstated,
+        )
+        source = ProblemSet(reading.problems, list(spec.sources), reading.aside)
+        job = Build(
+            spec, source, lambda: reading.replay, workers=options.workers, prompt_of=reading.prompt
+        )
+        return out, build(job, out, resume=options.resume, progress=progress)
+
+
+class _Replay(StreamingSampler):
+    """Completions by prompt, in the order in which they came."""
+
+    model = ModelRef("outputs", "")
+
+    def __init__(self, spool: IO[bytes]) -> None:
+        self._spool = spool
+        self._places: dict[bytes, array[int]] = {}
+
+    @property
+    def most(self) -> int:
+        """The most completions of one prompt; 1 if there is none."""
+        return max(map(len, self._places.values()), default=1)
+
+    def add(self, prompt: str, completion: Completion) -> None:
+        """Take one more completion of a prompt."""
+        place = self.write(asdict(completion))
+        self._places.setdefault(_key(prompt), array("Q")).append(place)
+
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+        """Yield all completions of each prompt."""
+        for place, prompt in enumerate(prompts):
+            yield place, [Completion(**self.read(each)) for each in self._places[_key(prompt)]]
+
+    def write(self, record: Mapping[str, Any]) -> int:
+        """Put a record away; return where."""
+        place = self._spool.seek(0, 2)
+        self._spool.write(encoded(record))
+        return place
+
+    def read(self, place: int) -> Any:
+        """Return the record that was put there."""
+        self._spool.seek(place)
+        return orjson.loads(self._spool.readline())
+
+
+def _key(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:16]
+
+
+@dataclass
+class _Reading:
+    """What files of outputs hold, as far as it is read."""
+
+    options: OutputsOptions
+    spool: IO[bytes]
+    known: ProblemSet = field(init=False)  #: Problems with golds, where the rows have none.
+
+    def __post_init__(self) -> None:
+        options, self.replay = self.options, _Replay(self.spool)
+        self.template: Template = get_template(options.template) if options.template else RECORDED
+        self.known = ProblemSet()
+        if options.problems:
+            self.known = load_problems(options.problems, split=options.split)
+        self.problems: list[Problem] = []
+        self.aside = [*self.known.quarantined]
+        self._golds = {question_key(each.question): each for each in self.known.problems}
+        self._meant: dict[bytes, Problem] = {}  # by prompt
+        self._asked: dict[str, tuple[bytes, int]] = {}  # prompt of a problem, and where it stands
+        self._models: dict[str, None] = {}
+        self._documents: set[str] = set()
+        self._requests = self._read_requests(options.requests) if options.requests else {}
+
+    def _read_requests(self, file: Path) -> dict[str, int]:
+        """Put away what was asked, by the name of the request."""
+        return {
+            str(record.fields.get("custom_id")): self.replay.write(_asked_of(record.fields))
+            for record in read_records(file)
+            if not record.broken
+        }
+
+    def add(self, file: Path) -> None:
+        """Read a file; rows that are no outputs are set aside."""
+        for record in read_records(file):
+            form = form_of(record.fields)
+            try:
+                if record.broken or form is None:
+                    names = ", ".join(form.says for form in FORMS.values())
+                    raise NotAProblem(record.broken or f"of no known form: {names}")
+                if (document := form.key(record.fields)) not in self._documents:
+                    for each in form.read(record):
+                        self._keep(file, each)
+                if document:
+                    self._documents.add(document)
+            except NotAProblem as reason:
+                self.aside.append(quarantined(str(file), record, str(reason)))
+        if not self.problems:
+            first = f" First: {self.aside[0].reason}." if self.aside else ""
+            raise InputError(f"{file}: no outputs in it.{first}")
+
+    def _keep(self, file: Path, each: Recorded) -> None:
+        if self.options.series not in (None, each.model):
+            return
+        prompt = each.prompt
+        if each.request:
+            if each.request not in self._requests:
+                raise NotAProblem(f"no request {each.request!r}: name their file by `requests`")
+            prompt = self.replay.read(self._requests[each.request])["prompt"]
+        problem = self._problem(file, each, prompt)
+        if self.options.template or not prompt:
+            prompt = self.template.render(problem.question)
+        key = _key(prompt)
+        if self._meant.setdefault(key, problem).id != problem.id:
+            raise NotAProblem("another problem was asked in the same words")
+        if problem.id not in self._asked:
+            self._asked[problem.id] = key, self.replay.write({"prompt": prompt})
+            self.problems.append(problem)
+        elif self._asked[problem.id][0] != key:
+            raise NotAProblem("asked in other words than in a row before")
+        self._models[each.model] = None
+        told = Completion(
+            each.response, each.finish_reason, each.n_tokens, reasoning=each.reasoning
+        )
+        self.replay.add(prompt, told)
+
+    def _problem(self, file: Path, each: Recorded, prompt: str) -> Problem:
+        if self._golds:
+            return self._golds.get(question_key(each.question)) or self._ends_on(prompt)
+        for name, value in (("question", each.question or prompt), ("gold", each.gold)):
+            if not value.strip():
+                raise NotAProblem(f"the {name} is missing: name the problems by `problems`")
+        source, split = file.stem, self.options.split
+        return storable(Problem(each.question or prompt, each.gold, source, split))
+
+    def _ends_on(self, prompt: str) -> Problem:
+        """Return the problem whose question is the last in a prompt; examples stand before it."""
+        if found := self._meant.get(_key(prompt)):
+            return found
+        asked = question_key(prompt)
+        ends = [
+            (asked.rfind(question) + len(question), len(question), question)
+            for question in self._golds
+            if question in asked
+        ]
+        if not ends:
+            raise NotAProblem("its question is that of no problem")
+        return self._golds[max(ends)[2]]
+
+    def prompt(self, problem: Problem) -> str:
+        """Return what a problem was asked as."""
+        return str(self.replay.read(self._asked[problem.id][1])["prompt"])
+
+    def model(self) -> str:
+        """Return the model that the rows name.
+
+        Raises:
+            InputError: if they name several.
+        """
+        if len(self._models) > 1:
+            raise InputError(
+                f"several models: choose one by `series={next(filter(None, self._models))}`.",
+                field="file",
+                value=self.options.file,
+            )
+        return next(iter(self._models)) or UNKNOWN
+
+
+def _asked_of(request: Mapping[str, Any]) -> dict[str, str]:
+    """Return the prompt of a request, or the last turn of its conversation."""
+    body = request.get("body") or {}
+    prompt = body.get("prompt") or (body.get("messages") or [{}])[-1].get("content")
+    if isinstance(prompt, list):  # parts of a turn
+        prompt = "".join(part.get("text", "") for part in prompt)
+    return {"prompt": prompt or ""}
