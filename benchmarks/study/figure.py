@@ -30,8 +30,7 @@ class Panel:
 
     title: str
     axis: str  #: What its points differ by.
-    #: Points of each line, by name; all lines have the same labels.
-    lines: Mapping[str, Sequence[Point]]
+    lines: Mapping[str, Sequence[Point]]  #: Points by line; all lines have the same labels.
     joined: bool  #: Whether points are joined: their labels have an order.
     level: tuple[str, float] | None = None
 

@@ -21,8 +21,7 @@ class Measured:
     """One policy on one split, a value for each problem, in the order of their ids."""
 
     sampled: np.ndarray  #: Share of the samples that are correct.
-    #: Whether the greedy solution is; None where that was not asked.
-    greedy: np.ndarray | None = None
+    greedy: np.ndarray | None = None  #: Whether the greedy solution is; None if not asked.
 
     @classmethod
     def read(cls, sampled: Path, greedy: Path | None = None) -> Self:

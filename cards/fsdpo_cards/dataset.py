@@ -27,8 +27,7 @@ class DatasetFacts:
     configs: Sequence[str]  #: Its configs, the one to show first in front.
     examples: Mapping[str, str]
     plots: Mapping[str, str]
-    #: What the Hub's viewer wants to know of each config beforehand.
-    info: Sequence[Mapping[str, Any]]
+    info: Sequence[Mapping[str, Any]]  #: What the Hub's viewer wants to know of each config.
 
 
 def dataset_card(

@@ -36,8 +36,7 @@ class Run:
     report: Mapping[str, Any]
     options: Mapping[str, str]  #: All options and versions, as text.
     changed: Mapping[str, Any]  #: Those given on the command line that are not the defaults.
-    #: Of the training data; None if it is no sealed dataset.
-    manifest: Mapping[str, Any] | None = None
+    manifest: Mapping[str, Any] | None = None  #: Of the training data; None if that is not sealed.
     processes: tuple[int, int] = (1, 1)  #: Training processes in all, and on each machine.
 
 

@@ -94,8 +94,7 @@ class Unit:
     """A unit of measure, a currency, or the name of the things that were counted."""
 
     label: str  #: As it is shown.
-    #: Dimensions with their powers, sorted; empty for counted things.
-    dims: tuple[tuple[str, int], ...] = ()
+    dims: tuple[tuple[str, int], ...] = ()  #: With their powers, sorted; empty for counted things.
     factor: Fraction = Fraction(1)  #: Size in the base unit of its dimensions.
     words: tuple[str, ...] = ()  #: What was said after it: "north", "of paint".
 
@@ -184,8 +183,7 @@ class Cases:
 class Moment:
     """A clock time, a date, or both; what is not stated is None."""
 
-    #: Seconds since midnight; since midnight or noon if ``half`` is unknown.
-    seconds: int | None = None
+    seconds: int | None = None  #: Since midnight; since midnight or noon if ``half`` is unknown.
     half: str = ""  #: ``am`` or ``pm``, ``24h`` where the hour shows it, or "" if not stated.
     day: int | None = None  #: Day of the month.
     month: int | None = None  #: Month from 1 to 12.

@@ -35,8 +35,7 @@ class Option:
     sets: str = ""  #: The field of a spec that it becomes, for errors of the spec.
     default: str = ""  #: What ``--help`` says of a default that is worked out, e.g. ``by engine``.
     metavar: str = ""  #: What ``--help`` shows for the value, where its type says too little.
-    #: The words it may be, where a table has them (and no ``Literal``).
-    choices: Collection[str] = ()
+    choices: Collection[str] = ()  #: The words it may be, where a table has them (no ``Literal``).
 
     def _bounds(self) -> list[tuple[str, Callable[[float, float], bool], float]]:
         bounds = (

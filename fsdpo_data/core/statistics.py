@@ -16,8 +16,7 @@ class Ranking:
 
     value: float | None  #: Mean over problems; None if there is none with right and wrong items.
     problems: int
-    #: 95 % interval over problems, within [0, 1]; None for fewer than two.
-    ci95: tuple[float, float] | None
+    ci95: tuple[float, float] | None  #: 95 % interval over problems; None for fewer than two.
 
 
 def auc(scores: Sequence[float], right: Sequence[bool]) -> float | None:

@@ -18,8 +18,7 @@ class Tally:
     """Counts over solutions; tallies of shards add up."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
-    #: Solutions by the grader rule that decided.
-    rules: Counter[str] = field(default_factory=Counter)
+    rules: Counter[str] = field(default_factory=Counter)  #: Solutions by the rule that decided.
     #: Steps by label (``positive``, ``negative``, ``unlabelled``).
     labels: Counter[str] = field(default_factory=Counter)
     solutions: int = 0

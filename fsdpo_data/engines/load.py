@@ -30,8 +30,7 @@ class Host:
 
     engine: str  #: A name of :data:`~fsdpo_data.engines.registry.ENGINES`.
     options: EngineOptions  #: How it runs.
-    #: Where copies stand on a Ray cluster; None in this process.
-    placement: Placement | None = None
+    placement: Placement | None = None  #: Where copies stand on a Ray cluster; None: just here.
 
     @classmethod
     def pick(cls, options: EngineOptions, models: int = 1) -> Self:

@@ -19,13 +19,11 @@ Role = Literal["sampler", "scorer"]
 class Engine:
     """A row of the table."""
 
-    #: ``module:class`` of its sampler, under this package; empty if it does not sample.
-    sampler: str = ""
+    sampler: str = ""  #: ``module:class`` of its sampler; empty if it does not sample.
     scorer: str = ""  #: The same of its scorer.
     needs: tuple[str, ...] = ()  #: Packages that it imports.
     install: str = ""  #: How to get them, or what to take instead.
-    #: Prompts sampled at a time. vLLM runs at its best with thousands of sequences.
-    batch_size: int = 256
+    batch_size: int = 256  #: Prompts sampled at a time; vLLM is at its best with thousands.
 
     def load_class(self, role: Role) -> Any:
         """Import the class that samples or scores."""

@@ -34,8 +34,7 @@ class HubRepo:
     name: str  #: ``org/name``.
     kind: Literal["model", "dataset"]  #: ``model`` or ``dataset``.
     revision: str | None = None  #: Branch, tag or commit; None for the default branch.
-    #: Added to the message when there is no such repository, e.g. nearest known names.
-    hint: str = ""
+    hint: str = ""  #: Added to the message when there is no such repository: nearest names.
     needs: Literal["read", "write"] = "read"  #: What is wanted of it, ``read`` or ``write``.
     way_out: str = ""  #: What to do without the Hub; the usual way for its kind if empty.
 

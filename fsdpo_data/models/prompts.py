@@ -30,8 +30,7 @@ class Template:
     #: Rendered in place of ``text`` when the question has more than one line, with ``{first_line}``
     #: and ``{rest}``; empty for templates that make no difference.
     multiline: str = ""
-    #: Strings that end an answer to this prompt, for samplers that need to be told.
-    stop: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()  #: Strings that end an answer, for samplers that need to be told.
     #: The tokenizer's own chat format, put around the text; None for plain text.
     chat: ChatFormat | None = None
 
@@ -57,8 +56,7 @@ class ChatFormat:
     """A tokenizer's own chat template, with an optional system message."""
 
     tokenizer: Any  #: The loaded tokenizer.
-    #: System message; None leaves it to the chat template, which may bring its own.
-    system: str | None = None
+    system: str | None = None  #: System message; None: that of the chat template, if it has one.
 
     @property
     def source(self) -> tuple[str, dict[str, str], str | None]:

@@ -48,8 +48,7 @@ class Weights:
 
     ref: ModelRef  #: Name and revision, as they go into ids and manifests.
     path: str  #: What ``from_pretrained`` takes: a directory, or a Hub repository.
-    #: The ``revision`` that ``from_pretrained`` takes; None for a directory.
-    commit: str | None = None
+    commit: str | None = None  #: The ``revision`` for ``from_pretrained``; None for a directory.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

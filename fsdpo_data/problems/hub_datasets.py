@@ -20,8 +20,7 @@ class HubDataset:
     rows: Mapping[str, int] = field(default_factory=dict)  #: Rows of each split, over all configs.
     #: ``problems_digest`` of each split, where it has been computed.
     digests: Mapping[str, str] = field(default_factory=dict)
-    #: Whether it asks the same question in many rows (preference pairs).
-    one_per_question: bool = False
+    one_per_question: bool = False  #: Whether many rows ask the same question (preference pairs).
 
 
 #: By short name.

@@ -36,8 +36,7 @@ class Quarantined:
 class ProblemSet:
     """Problems ready to be sampled, with an account of every row that is not among them."""
 
-    #: In the order of the sources; no two with the same id.
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)  #: In the sources' order; no id twice.
     refs: list[SourceRef] = field(default_factory=list)  #: One per source, to find it again.
     quarantined: list[Quarantined] = field(default_factory=list)  #: The rows set aside.
     warnings: list[str] = field(default_factory=list)  #: What a reader of the results should know.

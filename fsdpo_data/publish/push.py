@@ -50,8 +50,7 @@ class Content:
     path: str  #: Its path in the repository.
     source: Path | bytes  #: Where it is, or its bytes.
     size: int  #: In bytes.
-    #: The names the Hub may know it by: SHA-256 if it is large, git's id if it is small.
-    ids: frozenset[str]
+    ids: frozenset[str]  #: The Hub's names for it: SHA-256 if it is large, git's id if small.
 
     @classmethod
     def of(cls, path: str, source: Path | bytes) -> Content:
@@ -70,11 +69,9 @@ class Remote:
     """A dataset repository at one moment."""
 
     private: bool | None = None  #: Whether strangers may not read it; None if it does not exist.
-    #: Commit of the branch; that of ``main``, from which it will start, if it is new.
-    head: str | None = None
+    head: str | None = None  #: Commit of the branch; that of ``main``, where it starts, if new.
     new_branch: bool = False  #: Whether the branch is still to be made.
-    #: The Hub's id of each file at ``head``.
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)  #: The Hub's ids of files at ``head``.
     tags: Mapping[str, str] = field(default_factory=dict)  #: Commits by tag.
 
     @classmethod

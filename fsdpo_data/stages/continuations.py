@@ -53,8 +53,7 @@ class Continuer:
     model: ModelRef
     sampling: SamplingSpec  #: How; ``n`` is the number of continuations.
     engine: Mapping[str, str]  #: What runs it, and in which precision; part of the dataset's spec.
-    #: Called only if continuations are owed: loading a model is slow.
-    make_sampler: Callable[[], Sampler]
+    make_sampler: Callable[[], Sampler]  #: Called only if some are owed: loading a model is slow.
     batch: int = 256
 
     def spec(self) -> dict[str, Any]:

@@ -45,8 +45,7 @@ class Contamination:
 
     problems: Sequence[Problem]
     benchmarks: Sequence[Benchmark]
-    #: Result of :func:`~fsdpo_data.problems.overlap.overlaps`, over all benchmarks.
-    pairs: pl.DataFrame
+    pairs: pl.DataFrame  #: Result of :func:`~.problems.overlap.overlaps`, over all benchmarks.
     n: int  #: Words of a run.
     share: float  #: Overlap from which a pair counts.
 

@@ -73,8 +73,7 @@ class Build:
 
     spec: BuildSpec
     source: ProblemSet  #: The problems, with what was quarantined on the way.
-    #: Called only if samples are owed: loading a model is slow.
-    make_sampler: Callable[[], Sampler]
+    make_sampler: Callable[[], Sampler]  #: Called only if some are owed: loading a model is slow.
     batch: int = 64
     workers: int | None = None
     #: What a problem was asked as; what the template makes of it if None.

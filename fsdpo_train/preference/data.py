@@ -20,8 +20,7 @@ class Prepared:
     """Pairs ready to train on."""
 
     groups: list[Group]  #: Different solutions of each prompt and the pairs between them.
-    #: Key of each solution's reference log-probabilities, in the order of ``groups``.
-    keys: list[list[ReferenceKey]]
+    keys: list[list[ReferenceKey]]  #: Of reference log-probabilities, in the order of ``groups``.
     #: ``prompts``, ``solutions``, ``pairs``, ``tokens``; ``repeated_pairs``, which were there
     #: already; and what exceeded the context: ``long_solutions`` and the ``long_pairs`` that went
     #: with them.
@@ -114,8 +113,7 @@ class Collator:
     """Turns rows of :func:`training_rows` into tensors; pairs of one prompt meet again."""
 
     groups: Sequence[Group]
-    #: Reference log-probabilities of their solutions, one array per solution.
-    reference: Sequence[Sequence[np.ndarray]]
+    reference: Sequence[Sequence[np.ndarray]]  #: Log-probabilities, an array per solution.
     share_prompt: bool
     pad: int
     eos: int

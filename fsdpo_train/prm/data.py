@@ -40,8 +40,7 @@ class Prepared:
     #: Rows of ``input_ids``, ``readouts``, ``labels``, ``length``, ``problem``, ``right``,
     #: ``n_prompt``.
     train: list[dict[str, Any]]
-    #: The same, of other problems; its readouts are the steps' ends.
-    held_out: list[dict[str, Any]]
+    held_out: list[dict[str, Any]]  #: The same of other problems; its readouts are the steps' ends.
     #: ``solutions``, ``problems``, ``steps``, ``positive`` (the sum of the labels), ``lost_labels``
     #: and ``lost_solutions`` (cut off at the context length, in part and whole).
     counts: Counter[str]

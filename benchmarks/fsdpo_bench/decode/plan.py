@@ -25,8 +25,7 @@ class Plan:
     """Decoders and their settings."""
 
     decoders: tuple[str, ...] = ("greedy",)
-    #: Numbers of samples to decide among; one set of samples serves all.
-    ks: tuple[int, ...] = (5,)
+    ks: tuple[int, ...] = (5,)  #: Numbers of samples to decide among; one set serves all.
     aggregate: str = "min"  #: How step rewards become one number for ``weighted`` and ``bon``.
     beams: tuple[BeamSpec, ...] = ()
 

@@ -34,10 +34,8 @@ class Solution:
 class Cost:
     """What one decoder spent on one problem."""
 
-    #: Tokens generated, dropped ones included; None where nobody has counted.
-    tokens: int | None = 0
-    #: Solutions, or beginnings of one, that the process reward model was asked about.
-    prm_calls: int = 0
+    tokens: int | None = 0  #: Tokens generated, dropped ones too; None where nobody has counted.
+    prm_calls: int = 0  #: Solutions, or beginnings of one, that the reward model was asked about.
     seconds: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:

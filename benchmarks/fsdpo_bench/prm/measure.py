@@ -16,8 +16,7 @@ from fsdpo_data.models.prompts import get_template
 class Measured:
     """What was measured."""
 
-    #: See :func:`fsdpo_bench.prm.truth.report`; None without a dataset.
-    dataset: dict[str, Any] | None = None
+    dataset: dict[str, Any] | None = None  #: See :func:`~.truth.report`; None without a dataset.
     first_errors: dict[str, FirstErrors] = field(default_factory=dict)
 
 

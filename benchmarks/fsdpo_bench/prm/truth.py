@@ -37,16 +37,14 @@ class ScoredSolution:
     steps: Sequence[str]
     rewards: Sequence[float]
     right: bool
-    #: Index of the first wrong step, None if every step is right; -1 where that is not known.
-    first_wrong: int | None
+    first_wrong: int | None  #: The first wrong step, from 0; None if there is none; -1 if unknown.
 
 
 @dataclass(frozen=True, slots=True)
 class StepTruth:
     """Rewards of steps before the first wrong one against those from it on."""
 
-    #: Chance that a step before (or of a solution without a wrong step) is above one after.
-    auc: float | None
+    auc: float | None  #: Chance that a step before, or where none is wrong, is above one after.
     #: Mean reward before less mean reward from it on, within a solution: mean over problems.
     margin: float | None
     ci95: tuple[float, float] | None

@@ -21,8 +21,7 @@ class Recording:
     """A file of responses by question: a sampler and a scorer whose prompts are bare questions."""
 
     file: Path
-    #: Its name, as far as the file has it, and the contents of the file as the revision.
-    model: ModelRef
+    model: ModelRef  #: Its name, as far as the file has it; the file's contents as revision.
     #: The responses to each question, in the file's order, by :func:`question_key`.
     rows: Mapping[str, Sequence[Recorded]]
 

@@ -28,10 +28,8 @@ _WORDS = read_table(Path(__file__).with_name("explain"))
 class Browsable:
     """What the browser shows."""
 
-    #: Each as the page's script reads it.
-    problems: list[dict[str, Any]] = field(default_factory=list)
-    #: Why, in words, by status and rule.
-    explanations: dict[str, str] = field(default_factory=dict)
+    problems: list[dict[str, Any]] = field(default_factory=list)  #: As the page's script has them.
+    explanations: dict[str, str] = field(default_factory=dict)  #: Why, by status and rule.
     of: int = 0
     solutions_left_out: int = 0
 

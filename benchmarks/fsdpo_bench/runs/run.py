@@ -45,10 +45,8 @@ class RunSpec:
     engine: Mapping[str, str]
     segmenter: str  #: What a step is; full name.
     plan: Plan
-    #: The process reward model with what runs it; None without one.
-    prm: Mapping[str, Any] | None = None
-    #: Of a replay, the fields of ``sampling`` that nobody has stated.
-    unknown: tuple[str, ...] = ()
+    prm: Mapping[str, Any] | None = None  #: The reward model with what runs it; None without one.
+    unknown: tuple[str, ...] = ()  #: Of a replay, fields of ``sampling`` that nobody has stated.
 
     def config(self, parts: Sequence[Loaded]) -> dict[str, Any]:
         """Return the spec as plain JSON, with the benchmarks it is run on."""

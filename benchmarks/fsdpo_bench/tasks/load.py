@@ -23,8 +23,7 @@ class Loaded:
     """A benchmark in memory."""
 
     task: Task
-    #: In the order of the source. ASDiv asks one question twice, so ids can repeat.
-    problems: list[Problem]
+    problems: list[Problem]  #: In the source's order; ASDiv asks one question twice: ids repeat.
     ids: list[str]  #: Their ids with the golds as the source has them: the keys of ``Task.notes``.
     ref: SourceRef
     digest: str

@@ -44,8 +44,7 @@ class Task:
     name: str  #: Its name on the command line, and its folder in a data directory.
     title: str
     count: int | None = None  #: Problems it has; None if that is not known.
-    #: ``problems_digest`` of these problems, golds as the source has them; empty if not known.
-    digest: str = ""
+    digest: str = ""  #: ``problems_digest``, golds as the source has them; empty if not known.
     form: Sequence[Form] = ()  #: The ways its rows are written, tried in this order.
     order: int = 1000
     suites: Sequence[str] = ()
@@ -72,10 +71,8 @@ class Task:
     tolerance: float | None = None
     metric: str = "greedy"  #: What it is reported by: ``greedy``, or ``avg@8`` for few problems.
     cluster: str = ""  #: The field that problems on one base problem share; statistics need it.
-    #: The benchmark whose questions name its clusters; the drop from there is reported.
-    seeds: str = ""
-    #: The group over whose parts, such as instances of templates, accuracy spreads.
-    spread: str = ""
+    seeds: str = ""  #: The benchmark whose questions name its clusters; reports say the drop.
+    spread: str = ""  #: The group over whose parts, e.g. instances of templates, accuracy spreads.
     #: What reports break numbers down by, and the fields that say it in some form.
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     version: int = 1  #: Raised whenever the problems or their grading change.

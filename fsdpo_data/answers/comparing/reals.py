@@ -39,8 +39,7 @@ class Cut:
 class RealSet:
     """Disjoint intervals from left to right, and what was said to lie in them."""
 
-    #: Where an interval begins, where it ends, where the next one begins, and so on.
-    cuts: tuple[Cut, ...]
+    cuts: tuple[Cut, ...]  #: Where an interval begins, where it ends, where the next begins, …
     variable: str = ""  #: The name of what lies in them, "" if none was said.
     unit: tree.Unit | None = None  #: The unit of their ends, if one was said.
 

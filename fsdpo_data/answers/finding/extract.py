@@ -62,8 +62,7 @@ class Extraction:
     #: ``last-bold``, ``last-sentence``, ``corrected`` (what stands in for an answer taken back), or
     #: ``none``.
     rule: str
-    #: The last sentence of a response that marks no answer, for golds that are words.
-    sentence: str = ""
+    sentence: str = ""  #: The last one of a response that marks no answer, for golds in words.
     #: The formula or number that the answer's words settle on ("5 apples are left" gives 5), to be
     #: tried where the words are not the gold; None if they offer several.
     value: str | None = None

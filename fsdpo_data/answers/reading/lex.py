@@ -31,8 +31,7 @@ class Token:
     #: sign), ``begin``, ``end`` (of an environment) or ``eof``.
     kind: str
     text: str  #: The letters, the command without its backslash, or the sign.
-    #: 0 directly after the token before, 1 after white space, 2 after a spacing command.
-    space: int = 0
+    space: int = 0  #: 0 right after the last token, 1 after white space, 2 after a spacing command.
     upright: bool = False  #: In ``\text`` or ``\mathrm``.
     number: Num | None = None  #: The value of a ``num``.
 
