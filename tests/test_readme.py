@@ -10,11 +10,15 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from hub_server import TOKEN, HubServer, client_env, running_hub
 
+from fsdpo_data.cli.share import OUTPUTS
+from fsdpo_data.exchange.formats import FORMATS
+from fsdpo_data.exchange.stepwise import READERS
 from fsdpo_data.models.resolve import MODELS
 from fsdpo_data.problems.embedded import CHECKPOINT
 
@@ -107,6 +111,23 @@ def fill(hub: HubServer, data: Path) -> None:
         hub.add("dataset", repo, {"README.md": card, **rows})
     weights = {file.name: file.read_bytes() for file in CHECKPOINT.iterdir()}
     hub.add("model", MODELS["qwen2-7b-sft"].repo, weights)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
+def test_every_command_of_the_other_pages_parses(page: Path) -> None:
+    """Names, flags, what each of them takes, and formats."""
+    seen = 0
+    blocks = re.findall(r"```(?:bash)?\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S)
+    for line in "".join(blocks).replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words and re.fullmatch(r"fsdpo-(data|train|bench)", words[0]):
+            app = import_module(f"{words[0].replace('-', '_')}.cli.app").app
+            group: Any = typer.main.get_command(app)
+            given = group.commands[words[1]].make_context(words[1], words[2:]).params
+            assert given.get("source") in (None, OUTPUTS, *READERS), line
+            assert given.get("to") in (None, *FORMATS), line
+            seen += 1
+    assert seen or page.stem == "faults"
 
 
 @pytest.mark.proof

@@ -1,0 +1,142 @@
+"""A stepwise dataset of TRL trains here to the losses of TRL's own PRM trainer, which is gone.
+
+What TRL did up to 1.13 is written down again below, from its description and not from its code:
+prompt, steps and separators are tokenised each on its own and put one after the other; the label of
+a step stands on the last token of its separator, every other position is ignored; the loss is the
+cross-entropy of two classes, its mean taken over all labelled tokens of a batch. A head of two
+logits and one of their difference are the same model, so here the first logit is held at 0.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from random_model import save_random_model, save_random_prm
+
+torch = pytest.importorskip("torch")
+from transformers import AutoModelForTokenClassification, AutoTokenizer  # noqa: E402
+
+from fsdpo_data.engines.step_tokens import at_readouts  # noqa: E402
+from fsdpo_data.exchange.stepwise import import_rows  # noqa: E402
+from fsdpo_train.config import PrmConfig  # noqa: E402
+from fsdpo_train.prm.data import NO_STEP, collate, open_solutions, prepare, step_rows  # noqa: E402
+from fsdpo_train.prm.loss import prm_loss  # noqa: E402
+from fsdpo_train.prm.train import train_prm  # noqa: E402
+
+SEPARATOR, IGNORED = "\n", -100
+ZEN = "data/stepwise/trl/zen_standard_stepwise_supervision.jsonl"
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with a head already, so that both sides begin with the same."""
+    folder = tmp_path_factory.mktemp("start")
+    return save_random_prm(folder / "prm", save_random_model(folder / "policy"))
+
+
+def trl_tokens(tokenizer: Any, row: dict[str, Any]) -> tuple[list[int], list[int]]:
+    def ids(text: str) -> list[int]:
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    begin = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
+    tokens = [*begin, *ids(row["prompt"])]
+    labels = [IGNORED] * len(tokens)
+    for step, label in zip(row["completions"], row["labels"], strict=True):
+        piece = ids(step) + ids(SEPARATOR)
+        tokens += piece
+        labels += [IGNORED] * (len(piece) - 1) + [int(label)]
+    return tokens, labels
+
+
+def trl_loss(model: Any, tokenizer: Any, rows: Rows) -> torch.Tensor:
+    encoded = [trl_tokens(tokenizer, row) for row in rows]
+    width = max(len(tokens) for tokens, _ in encoded)
+    tokens_BT = torch.tensor([t + [tokenizer.pad_token_id] * (width - len(t)) for t, _ in encoded])
+    labels_BT = torch.tensor([y + [IGNORED] * (width - len(y)) for _, y in encoded])
+    real_BT = torch.tensor([[1] * len(t) + [0] * (width - len(t)) for t, _ in encoded])
+    logit_BT = model(input_ids=tokens_BT, attention_mask=real_BT).logits[..., 0]
+    two = torch.stack([torch.zeros_like(logit_BT), logit_BT], dim=-1)
+    return torch.nn.functional.cross_entropy(
+        two.view(-1, 2), labels_BT.view(-1), ignore_index=IGNORED
+    )
+
+
+def as_ours(tmp_path: Path, rows: Rows) -> Path:
+    """Import rows whose steps end in TRL's separator, as its trainer made them."""
+    separated = [
+        {**row, "completions": [step + SEPARATOR for step in row["completions"]]} for row in rows
+    ]
+    source, out = tmp_path / "trl.jsonl", tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in separated))
+    import_rows(source, "trl-stepwise", out)
+    return out
+
+
+def config(checkpoint: Path, data: Path, out: Path) -> PrmConfig:
+    return PrmConfig(
+        data=data, out=out, model=str(checkpoint), reduce="mean", lr=1e-2, schedule="constant",
+        warmup=0, batch_size=8, grad_accum=1, epochs=6, held_out=0, log_every=1, save_every=6,
+    )  # fmt: skip
+
+
+def test_training_reaches_the_losses_of_trl(checkpoint: Path, tmp_path: Path) -> None:
+    """Six optimizer steps on one batch, of equally many steps each: TRL's mean is ours then."""
+    rows = [
+        {
+            "prompt": f"Problem {k}\nSolution:\n",
+            "completions": [f"Step 1: {k} + {k} = {2 * k}.", f"Step 2: The answer is: {3 * k}"],
+            "labels": [k % 3 != 0, k % 2 == 0],
+        }
+        for k in range(8)
+    ]
+    out = tmp_path / "prm"
+    train_prm(config(checkpoint, as_ours(tmp_path, rows), out))
+    state = json.loads((out / "checkpoints/checkpoint-6/trainer_state.json").read_text())
+    ours = [entry["loss"] for entry in state["log_history"] if "loss" in entry]
+
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    model = AutoModelForTokenClassification.from_pretrained(checkpoint)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0)
+    theirs = []
+    for _ in range(6):
+        loss = trl_loss(model, tokenizer, rows)
+        theirs.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    assert ours == pytest.approx(theirs, abs=2e-4) and theirs[-1] < 0.6 * theirs[0]
+    trained = AutoModelForTokenClassification.from_pretrained(out)
+    with torch.no_grad():
+        reached = [trl_loss(each, tokenizer, rows).item() for each in (trained, model)]
+    assert reached[0] == pytest.approx(reached[1], abs=2e-4)
+
+
+def test_each_of_trls_own_rows_has_its_loss(shared: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """The same tokens, read at the same places; over rows TRL weighs steps, and we solutions."""
+    rows = [json.loads(line) for line in (shared / ZEN).read_text().splitlines()]
+    wanted = config(checkpoint, as_ours(tmp_path, rows), tmp_path / "unused")
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    model = AutoModelForTokenClassification.from_pretrained(checkpoint).eval()
+    encoded = prepare(step_rows(open_solutions(wanted.data), wanted), tokenizer, 256, wanted).train
+    for row, ours in zip(rows, encoded, strict=True):
+        tokens, labels = trl_tokens(tokenizer, row)
+        assert ours["input_ids"].tolist() == tokens
+        assert ours["readouts"] == [k for k, label in enumerate(labels) if label != IGNORED]
+    with torch.no_grad():
+        each = [trl_loss(model, tokenizer, [row]).item() for row in rows]
+        together = trl_loss(model, tokenizer, rows).item()
+        batch = collate(encoded, tokenizer.pad_token_id)
+        logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+        logits, labels = at_readouts(logits, batch["readouts"]), batch["labels"]
+        there = labels != NO_STEP
+        mean, total = (
+            prm_loss(logits, labels, there, reduce=kind).item() for kind in ("mean", "sum")
+        )
+    assert mean == pytest.approx(sum(each) / len(rows), abs=1e-5)
+    assert total * len(rows) / int(there.sum()) == pytest.approx(together, abs=1e-5)
