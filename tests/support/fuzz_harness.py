@@ -27,6 +27,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
@@ -36,11 +37,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import psutil
 from fuzz_readers import Reader, readers
 from writing_commands import Inputs
 
-#: Seconds that a command may take.
-LIMIT = 120
+#: Seconds that a command may compute, and how many times that it may take on a busy machine.
+LIMIT, PATIENCE = 60, 20
 FAULTS = ("traceback", "died", "hung", "unnoticed")
 #: What a careless reader may trip over.
 _NASTY = (
@@ -194,17 +196,27 @@ class Worker:
     def attempt(self, number: int, seed: str) -> tuple[str, str]:
         """Attempt a mutation for a reader."""
         self._pipe.send((number, seed))
+        computed, started = self._computed(), time.monotonic()
         try:
-            if self._pipe.poll(LIMIT):
-                found: tuple[str, str] = self._pipe.recv()
-                return found
-            result = ("hung", f"for {LIMIT} s")
+            while self._computed() - computed < LIMIT:
+                if self._pipe.poll(1):
+                    found: tuple[str, str] = self._pipe.recv()
+                    return found
+                if time.monotonic() - started > LIMIT * PATIENCE:
+                    break
+            result = ("hung", f"for {self._computed() - computed:.0f} s of computing")
         except EOFError:
             self._process.join()
             result = ("died", f"exit code {self._process.exitcode}")
         self.stop()
         self._start()
         return result
+
+    def _computed(self) -> float:
+        """Return the seconds that the process has computed."""
+        with contextlib.suppress(psutil.Error):
+            return sum(psutil.Process(self._process.pid).cpu_times()[:2])
+        return 0.0
 
     def stop(self) -> None:
         """End the process."""
