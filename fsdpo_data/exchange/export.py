@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ class Exported:
 def export(root: Path, name: str, out: Path) -> Exported:
     """Write the sealed dataset in ``root`` to the new or empty folder ``out``.
 
+    What an export that was stopped has left there is written again.
+
     Raises:
         InputError: if there is no such format, the dataset has no rows for it, or ``out`` is taken.
         SchemaError: if ``root`` is no sealed dataset, or was changed since.
@@ -46,7 +48,12 @@ def export(root: Path, name: str, out: Path) -> Exported:
             f"{root} has no {form.config}, which {name} is made of. Make them first: "
             f"`fsdpo-data pair {root}`."
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    extra = {
+        path: json.dumps(value, indent=2).encode() + b"\n" for path, value in form.extra.items()
+    }
+    if out.exists() and not (
+        out.is_dir() and all(_left(each, form, extra) for each in out.iterdir())
+    ):
         raise InputError("it is not empty. Choose a new folder.", field="out", value=out)
     found = Exported(out / form.file)
     rows = _converted(_rows(root, manifest, form.config), form, found.left_out)
@@ -54,8 +61,8 @@ def export(root: Path, name: str, out: Path) -> Exported:
         rows = distinct(rows)
     with explained(out):
         out.mkdir(parents=True, exist_ok=True)
-        for path, value in form.extra.items():
-            write_atomic(out / path, json.dumps(value, indent=2).encode() + b"\n")
+        for path, body in extra.items():
+            write_atomic(out / path, body)
         as_list = form.file.endswith(".json")
         first, between, end = (b"[\n", b",\n", b"\n]\n") if as_list else (b"", b"\n", b"\n")
         with whole(found.file) as file:
@@ -66,6 +73,13 @@ def export(root: Path, name: str, out: Path) -> Exported:
             if found.rows or as_list:
                 file.write(end if found.rows else b"[]\n")
     return found
+
+
+def _left(file: Path, form: Format, extra: Mapping[str, bytes]) -> bool:
+    """Whether a file is of an export that was stopped: the rows come last."""
+    if file.name in extra:
+        return file.read_bytes() == extra[file.name]
+    return file.name in {f"{path}.tmp" for path in (form.file, *extra)}
 
 
 def _converted(rows: Iterable[Row], form: Format, left_out: Counter[str]) -> Iterator[Row]:

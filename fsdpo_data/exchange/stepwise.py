@@ -374,10 +374,11 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
                 raise InputError(
                     f"{source}: none of its {found.read} rows is of the form {name}.{first}"
                 )
-        write_atomic(out.with_suffix(".manifest.json"), _said(source, name, style, found))
-        if found.set_aside:
-            aside = "".join(json.dumps(row, ensure_ascii=True) + "\n" for row in found.set_aside)
-            write_atomic(quarantine(out), aside.encode())
+            # The rows get their name last: without it, an import that was stopped begins anew.
+            write_atomic(out.with_suffix(".manifest.json"), _said(source, name, style, found))
+            if found.set_aside:
+                aside = (json.dumps(row, ensure_ascii=True) + "\n" for row in found.set_aside)
+                write_atomic(quarantine(out), "".join(aside).encode())
     return found
 
 

@@ -336,7 +336,8 @@ def _exchange(inputs: Inputs) -> Iterator[Case]:
 
     def pushed(out: Path) -> dict[str, str]:
         """Return what everybody sees on the Hub; the card names the repository."""
-        files = inputs.hub.repos["dataset", f"org/{out.name}"].at()
+        repo = inputs.hub.repos.get(("dataset", f"org/{out.name}"))
+        files = repo.at() if repo and repo.resolve("main") else {}
         return {path: sha256(data) for path, data in files.items() if path != "README.md"}
 
     yield Case("migrate", migrate, sources=[old])

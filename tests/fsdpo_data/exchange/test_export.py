@@ -158,6 +158,19 @@ def test_equal_solutions_are_learnt_once() -> None:
     assert [row["prompt"] + row["completion"] for row in distinct(rows)] == ["ax", "ay", "bx"]
 
 
+def test_what_a_stopped_export_has_left_is_written_again(dataset: Path, tmp_path: Path) -> None:
+    out, name = tmp_path / "out", "llama-factory-sharegpt"
+    rows = export(dataset, name, out).file
+    whole = {file.name: file.read_bytes() for file in out.iterdir()}
+    rows.rename(rows.with_name(rows.name + ".tmp"))
+    export(dataset, name, out)
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == whole
+    rows.unlink()
+    (out / "dataset_info.json").write_text("{}")  # somebody else's
+    with pytest.raises(InputError, match="not empty"):
+        export(dataset, name, out)
+
+
 def test_refusals(dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="to = 'alpaca': expected one of trl-preference"):
         export(dataset, "alpaca", tmp_path / "out")

@@ -189,6 +189,19 @@ def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
     assert found.read == 8
 
 
+def test_stopped_before_its_end_an_import_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = {"prompt": "p", "completions": ["a"], "labels": [True]}
+    source, out = write(tmp_path / "source.jsonl", good, {}), tmp_path / "rows.jsonl"
+    with monkeypatch.context() as patched:
+        patched.setattr("fsdpo_data.exchange.stepwise.write_atomic", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            import_rows(source, "trl-stepwise", out)
+    assert not out.exists()
+    assert imported(source, "trl-stepwise", out)[1] and quarantine(out).exists()
+
+
 @pytest.mark.parametrize(
     ("name", "row", "reason"),
     [
