@@ -9,14 +9,15 @@ from typing import TypeAlias
 
 from fsdpo_data.answers import Item, Verdict
 from fsdpo_data.answers.comparing.equal import STRICT, Options, equivalent, is_words
-from fsdpo_data.answers.finding.extract import Extraction, extract
-from fsdpo_data.answers.finding.unmarked import clause_values
+from fsdpo_data.answers.finding.extract import Extraction, extract, own_part
+from fsdpo_data.answers.finding.unmarked import clause_values, opening_word
+from fsdpo_data.answers.lexicon.units import unit_named
 from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.lexicon.words import find_dates
 from fsdpo_data.answers.reading.answer import Answer, read_answer
 from fsdpo_data.answers.reading.clean import clean
 from fsdpo_data.answers.reading.prose import plain_text
-from fsdpo_data.answers.tree import Items, Moment, Text
+from fsdpo_data.answers.tree import Items, Moment, Quantity, Text
 
 #: What the grader is called in manifests. A change of what is right changes the number; math@1
 #: overlooked a factor of 100 before a sign of percent, and took the last number of a text cut off.
@@ -32,6 +33,9 @@ _DOUBT = names(
 )
 #: Words after which the end of a sentence is its answer.
 _BEFORE = names("is are was were be been in on during called named chose picked becomes")
+
+#: The unit after a number; "in" begins "in all".
+_UNIT = re.compile(r"\s*(?!in\b)([A-Za-z]{2,})(?:\^?[23]|[²³])?")
 
 #: A gold answer, read once and then graded against as often as there are responses.
 Gold: TypeAlias = Answer
@@ -60,6 +64,8 @@ def grade(gold: Gold, response: str, options: Options = STRICT, cut_off: bool = 
     if found.answer is None:
         return Verdict("no_answer", None, found.rule)
     verdict = equivalent(gold, found.answer, options)
+    if verdict.status == "correct" and found.rule == "last-number":
+        verdict = equivalent(gold, _with_unit(gold, found), options)
     for meant in _also_meant(gold, found, response) if verdict.status == "incorrect" else ():
         verdict = equivalent(gold, meant, options)
         if verdict.status != "incorrect":
@@ -91,11 +97,23 @@ class MathGrader:
         ]
 
 
+def _with_unit(gold: Answer, found: Extraction) -> str:
+    """Return the last number of a sentence with its unit, where the gold has one to disagree."""
+    number = found.answer or ""
+    if not (isinstance(gold.value, Quantity) and gold.value.unit.dims):
+        return number
+    measured = _UNIT.match(found.sentence, found.sentence.rfind(number) + len(number))
+    unit = unit_named(measured[1]) if measured else None
+    return f"{number} {measured[0]}" if measured and unit and unit.dims else number
+
+
 def _also_meant(gold: Answer, found: Extraction, response: str) -> Iterator[str]:
     """Yield what an answer may mean that is not the gold as it stands."""
     answer = found.answer or ""
     if found.value is not None and not found.rule.startswith("boxed") and is_words(answer):
         yield found.value
+    if isinstance(gold.value, Text) and (word := opening_word(own_part(response))):
+        yield word
     if isinstance(gold.value, Items) and (listed := clause_values(found.sentence or answer)):
         yield listed
     if response.rstrip(" *$\n").endswith(f"{answer}!"):
@@ -125,7 +143,7 @@ def _states(gold: Answer, sentence: str) -> bool:
     if words[: len(wanted)] == wanted:
         return True
     before = words[-len(wanted) - 1 : -len(wanted)]
-    return words[-len(wanted) :] == wanted and bool(set(before) & _BEFORE)
+    return words[-len(wanted) :] == wanted and bool(set(before) & (_BEFORE | _CONNECTIVES))
 
 
 def _words(plain: str) -> list[str]:

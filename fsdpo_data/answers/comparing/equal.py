@@ -98,6 +98,8 @@ def _with_units(gold: Answer, answer: Answer, comparison: Comparison) -> bool:
     quantity only for answers that spell out a unit.
     """
     left, right = gold.value, answer.value
+    if isinstance(right, Relation):
+        right = right.parts[-1]
     if _has_letters(right) and not _has_letters(left):
         return answer.measured != right and comparison.same(left, answer.measured)
     if _has_letters(left) and isinstance(right, Quantity) and right.unit.dims:

@@ -47,6 +47,7 @@ _LISTED = _SAID["listed"]
 _OTHER_CASE = _SAID["other_case"]
 #: What a final answer after a box holds that is one, not "positive" or the box once more.
 _VALUE = re.compile(r"^(?!.*box).*?[\d$\\]|^\W*[A-K]\W*$", re.S)
+_WOULD_BE = re.compile(r"\bwould\s+(?:be|have\s+been)\W*$")
 _OFFER = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|could|might|may|also)\b", re.I)
 
 
@@ -135,7 +136,10 @@ def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:
     if taken_back(rest) is not None:
         return _corrected(rest)
     said = last_announced(rest)
-    if said is None or said.rule != "final-answer" or not _VALUE.search(said.answer):
+    if said is None or not _VALUE.search(said.answer):
+        return None
+    before = text[max(boxes[-1].start - _APART, 0) : boxes[-1].start]
+    if said.rule != "final-answer" and not _WOULD_BE.search(before):
         return None
     return Extraction(said.answer, said.rule, value=settled_value(said.answer))
 

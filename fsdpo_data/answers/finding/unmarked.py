@@ -91,6 +91,12 @@ def _named(statement: str) -> str | None:
     return " ".join(words[verbs[-1] + 1 :]).strip("*") if verbs else None
 
 
+def opening_word(text: str) -> str | None:
+    """Return the "yes" or "no" that a text opens with, if it says neither again."""
+    polar = _POLAR.match(text)
+    return polar.group(1) if polar and not _POLAR_WORD.search(text, polar.end()) else None
+
+
 def _values(statement: str) -> list[re.Match[str]]:
     """List formulas, and numbers outside of formulas, in order."""
     formulas = list(_MATHS.finditer(statement))
@@ -263,7 +269,7 @@ def closing_list(text: str) -> str | None:
         lines.pop()
     while tail and lines and not lines[-1].strip():
         lines.pop()
-    if tail and lines and _HEADER.search(lines[-1]):
+    if tail and (not lines or _HEADER.search(lines[-1])):
         return _item_values(tail)
     named: list[str] = []
     while not tail and lines and len(named) <= _MAX_ITEMS and (item := _PAIR.fullmatch(lines[-1])):

@@ -35,7 +35,7 @@ _BOLD = re.compile(r"(?<![\w)\]}])(\*\*|__)(\S(?:[^*_]{0,2000}\S)?)\1(?![\w(\[{]
 _REWRITES = [(re.compile(pattern), plain) for pattern, plain in _TOLD["rewrites"].items()]
 #: What every one of them matches begins so.
 _REWRITTEN = re.compile(r"\\(?:\d|thinspace|not|cr|\\|\$|therefore|implies|[Rr]ightarrow|Long"
-                        r"|checkmark|square|blacksquare|qed|Box|Omega|sin|cos|tan|cot|sec|csc|ln|log)"
+                        r"|mathbf|bm|boldsymbol|checkmark|square|blacksquare|qed|Box|Omega|sin|cos|tan|cot|sec|csc|ln|log)"
                         )  # fmt: skip
 _UNIT_VECTOR = re.compile(
     r"\\(?:mathbf|boldsymbol|bm|hat|widehat|vec|overrightarrow)"

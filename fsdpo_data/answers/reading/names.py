@@ -95,6 +95,9 @@ class NameParser(Cursor):
         if self.sign() == "(" and SMALL.get(self.word(1)) == number.value and self.sign(2) == ")":
             self.at += 3  # "3 (three)"
             return number
+        if self.sign() == "%" and self.sign(1) in ("cdot", "times", "*"):
+            self.at += 1  # "100% · s"
+            return Num(number.value / 100)
         following = self._after_number(number)
         if following is not None:
             return following

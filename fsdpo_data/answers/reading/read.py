@@ -85,7 +85,9 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
     left_out = reals_except(cleaned)
     if left_out is not None:
         cleaned = f"\\mathbb{{R}} \\setminus \\{{ {left_out} \\}}"
-    label = _LABEL.fullmatch(plain_text(cleaned) if len(cleaned) < MAX_LABELLED else "")
+    label = _LABEL.fullmatch(
+        plain_text(cleaned.replace("{,}", "")) if len(cleaned) < MAX_LABELLED else ""
+    )
     for part in (cleaned, label[1].strip() if label else ""):
         try:
             if part:

@@ -19,6 +19,8 @@ from fsdpo_data.answers.reading.read import read
 EQUAL = [
     ("\\sum_{k=1}^{\\infty} \\frac{1}{k^2}", "\\frac{\\pi^2}{6}"),
     ("\\sum_{k=0}^{\\infty} \\frac{1}{2^k}", "2"),
+    ("\\sum_{n=0}^{\\infty} x^n", "\\frac{1}{1-x}"),
+    ("\\sum_{n=1}^{\\infty} n x^n", "\\frac{x}{(1-x)^2}"),
     ("\\int_0^1 x^2 \\, dx", "\\frac13"),
     ("\\int_0^{\\infty} e^{-x} dx", "1"),
     ("\\lim_{x \\to 0} \\frac{\\sin x}{x}", "1"),
@@ -26,6 +28,8 @@ EQUAL = [
 ]
 DIFFERENT = [
     ("\\sum_{k=1}^{\\infty} \\frac{1}{k^2}", "\\frac{\\pi^2}{6} + \\frac{1}{1000}"),
+    ("\\sum_{n=0}^{\\infty} x^n", "\\frac{1}{1+x}"),
+    ("\\sum_{n=1}^{\\infty} x^n", "\\frac{1}{1-x}"),
     ("\\int_0^1 x^2 \\, dx", "\\frac12"),
     ("\\int_0^1 x^2 \\, dx", "\\int_0^1 x^3 \\, dx"),
     ("\\lim_{n \\to \\infty} \\left(1+\\frac1n\\right)^n", "\\frac{27}{10}"),
