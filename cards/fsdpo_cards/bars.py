@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-#: Eighths of a block, from none to seven.
-_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")  #: Eighths of a block, from none to seven.
 
 
 def bars(counts: Sequence[tuple[str, int]], width: int = 40) -> str:

@@ -7,10 +7,8 @@ from typing import Any
 
 from fsdpo_cards.render import render
 
-#: A revision of the Hub; files have none there.
-COMMIT = re.compile(r"[0-9a-f]{40}")
-#: Decoders that choose among samples.
-_OF_SAMPLES = ("sc", "weighted", "bon")
+COMMIT = re.compile(r"[0-9a-f]{40}")  #: A revision of the Hub; files have none there.
+_OF_SAMPLES = ("sc", "weighted", "bon")  #: Decoders that choose among samples.
 
 
 def rebuild(spec: Mapping[str, Any]) -> list[str]:

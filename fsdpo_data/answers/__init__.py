@@ -1,7 +1,5 @@
 """The Grader seam: golds with responses in, verdicts out. Never raises on model text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias

@@ -1,7 +1,5 @@
 """Bounds on what comparing two answers may cost."""
 
-from __future__ import annotations
-
 
 class OutOfBudget(ArithmeticError):
     """Comparing took more operations than are granted."""

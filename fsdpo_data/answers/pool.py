@@ -5,8 +5,6 @@ be killed, so each worker is a process that the parent replaces. Only the pair t
 is lost: its verdict is ``timed_out``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource
@@ -23,15 +21,11 @@ from fsdpo_data.answers import Grader, Item, Verdict
 from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.core.workers import SPAWN, end_with_parent
 
-#: Pairs sent to a worker at once.
-CHUNK = 200
+CHUNK = 200  #: Pairs sent to a worker at once.
 #: Fewer pairs than this are graded in this process: starting workers takes longer.
 WORTH_A_POOL = 10_000
-#: Memory a worker may have, in bytes.
-MEMORY = 4 << 30
-
-#: Time a worker may take to start.
-START_SECONDS = 120
+MEMORY = 4 << 30  #: Memory a worker may have, in bytes.
+START_SECONDS = 120  #: Time a worker may take to start.
 
 #: The verdict for a pair that killed its worker or held it up.
 LOST = Verdict("timed_out", None, "worker-lost")

@@ -1,14 +1,11 @@
 """Normal forms: one short line that says how an answer was read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fractions import Fraction
 
 from fsdpo_data.answers import tree
 
-#: Longest normal form that is shown.
-MAX_FORM = 500
+MAX_FORM = 500  #: Longest normal form that is shown.
 _JOINS = {"or": " or ", "and": " and ", "union": " ∪ ", "intersection": " ∩ ", "minus": " ∖ "}
 
 

@@ -213,8 +213,7 @@ Value: TypeAlias = (
     | Text
 )
 
-#: A value and the condition under which it holds.
-Branch: TypeAlias = tuple[Value, Value | None]
+Branch: TypeAlias = tuple[Value, Value | None]  #: A value and the condition under which it holds.
 
 ONE = Num(Fraction(1))
 MINUS_ONE = Num(Fraction(-1))
@@ -281,8 +280,7 @@ def divide(top: Node, bottom: Node) -> Node:
     return Num(values[0] / values[1]) if values and values[1] else Div(top, bottom)
 
 
-#: Powers of ten in scientific notation beyond this are left as powers.
-MAX_POWER_OF_TEN = 5_000
+MAX_POWER_OF_TEN = 5_000  #: Powers of ten in scientific notation beyond this are left as powers.
 
 
 def _scientific(number: Node, power: Node) -> Node | None:

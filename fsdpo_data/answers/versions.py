@@ -1,7 +1,5 @@
 """Graders by their full names; which rules those stand for is loaded when one is asked for."""
 
-from __future__ import annotations
-
 import re
 
 from fsdpo_data.answers import Grader

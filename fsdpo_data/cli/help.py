@@ -10,8 +10,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: Width of the column of flags, unless one is longer.
-FLAGS = 34
+FLAGS = 34  #: Width of the column of flags, unless one is longer.
 
 
 class HelpGroup(TyperGroup):

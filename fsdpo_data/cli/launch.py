@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.tables import read_table
 
-#: Machines, or tasks of an array, that a script asks for until it is changed.
-NODES = 2
+NODES = 2  #: Machines, or tasks of an array, that a script asks for until it is changed.
 
 _SCRIPTS = read_table(__file__)
 #: Scripts of commands that train, by what starts them.

@@ -40,8 +40,7 @@ class OnDataset(Options):
     data: Annotated[Path, Option(positional=True)]
 
 
-#: The one parameter that is the command line's alone.
-PRINT_LAUNCH = "print_launch"
+PRINT_LAUNCH = "print_launch"  #: The one parameter that is the command line's alone.
 
 
 def command(

@@ -148,8 +148,7 @@ def export(options: ExportOptions) -> None:
         typer.echo(f"left out: {count:,} rows, because {reason}")
 
 
-#: What ``--from`` takes for responses, whose form the rows tell.
-OUTPUTS = "outputs"
+OUTPUTS = "outputs"  #: What ``--from`` takes for responses, whose form the rows tell.
 
 
 @dataclass(frozen=True, kw_only=True)

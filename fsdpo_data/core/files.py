@@ -9,8 +9,7 @@ from typing import BinaryIO
 
 from fsdpo_data.core.errors import StoreError
 
-#: The file in the folder of a run that the process holds which works there.
-LOCK = ".lock"
+LOCK = ".lock"  #: The file in the folder of a run that the process holds which works there.
 
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space",

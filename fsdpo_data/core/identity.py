@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: Part of every id; raised when the meaning of an id changes.
-ID_VERSION = 1
+ID_VERSION = 1  #: Part of every id; raised when the meaning of an id changes.
 
 #: Hex digits kept of a SHA-256: 80 bits, so a billion rows collide with odds below 1e-6.
 ID_LENGTH = 20

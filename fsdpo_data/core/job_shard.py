@@ -43,5 +43,4 @@ class JobShard:
         return f"{self.index}/{self.count}"
 
 
-#: All of the work.
-WHOLE = JobShard()
+WHOLE = JobShard()  #: All of the work.

@@ -17,8 +17,7 @@ import orjson
 from fsdpo_data.core.files import explained
 from fsdpo_data.core.rows import well_formed
 
-#: Where a line starts in the file and how many bytes it has.
-Span = tuple[int, int]
+Span = tuple[int, int]  #: Where a line starts in the file and how many bytes it has.
 
 
 class LineFile:

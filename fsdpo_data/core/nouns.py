@@ -48,8 +48,7 @@ Outcome = Literal["correct", "incorrect", "no_answer", "gold_unparsed", "timed_o
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 #: The outcomes that are the model's own doing: wrong answers, and nothing else.
 FAILED: tuple[Outcome, ...] = ("incorrect", "no_answer")
-#: The outcomes that say how good the model is.
-GRADED: tuple[Outcome, ...] = ("correct", *FAILED)
+GRADED: tuple[Outcome, ...] = ("correct", *FAILED)  #: The outcomes that say how good the model is.
 
 
 class _Row:

@@ -7,8 +7,7 @@ from email.utils import parsedate_to_datetime
 
 #: Answers that pass: too many requests, too early, and errors of the server's own.
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
-#: Seconds, whatever a server asks for.
-LONGEST = 60.0
+LONGEST = 60.0  #: Seconds, whatever a server asks for.
 
 
 def pause(retry_after: str, attempt: int) -> float:

@@ -20,8 +20,7 @@ class Progress:
 
 SILENT = Progress()
 
-#: Seconds between two lines of progress where the output is no terminal.
-LOG_EVERY = 10.0
+LOG_EVERY = 10.0  #: Seconds between two lines of progress where the output is no terminal.
 
 
 class _Watched(Progress):

@@ -13,11 +13,8 @@ from typing import Any
 from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.lazy import pl
 
-#: How much of a broken row is kept to look at.
-RAW_LIMIT = 2000
-
-#: Rows named in a message; the rest are counted.
-SHOWN = 3
+RAW_LIMIT = 2000  #: How much of a broken row is kept to look at.
+SHOWN = 3  #: Rows named in a message; the rest are counted.
 
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 SPLITS = ("train", "test", "validation", "valid", "dev")

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-#: Normal quantile of two-sided 95 % intervals.
-Z95 = 1.959964
+Z95 = 1.959964  #: Normal quantile of two-sided 95 % intervals.
 
 
 @dataclass(frozen=True, slots=True)

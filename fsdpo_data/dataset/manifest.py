@@ -17,8 +17,7 @@ from fsdpo_data.dataset.run import CONFIG, MANIFEST
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.dataset.tally import Tally
 
-#: What is wrong with a manifest is named at most so many times.
-SHOWN = 3
+SHOWN = 3  #: What is wrong with a manifest is named at most so many times.
 
 T = TypeVar("T", bound=BaseModel)
 

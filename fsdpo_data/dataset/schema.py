@@ -11,8 +11,7 @@ from fsdpo_data.core.nouns import Pair, Problem, Solution
 
 #: Major version of the columns below; in manifests, parquet footers and Hub tags.
 SCHEMA_VERSION = 1
-#: Key of the schema version in a parquet footer.
-VERSION_KEY = "fsdpo_schema_version"
+VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet footer.
 CONFIGS = ("problems", "solutions", "pairs")
 
 

@@ -13,8 +13,7 @@ from fsdpo_data.engines.sharing import decoder_of, use_tree_attention
 
 #: Tokens that a model is tried on, and the error that rounding may explain.
 _PROBE, _ROUNDING = 8, 1e-3
-#: Tokens whose logits are held at once. 512 tokens of a vocabulary of 152k are 0.3 GB.
-CHUNK = 512
+CHUNK = 512  #: Tokens whose logits are held at once. 512 tokens of a vocabulary of 152k are 0.3 GB.
 
 
 def token_logprobs(

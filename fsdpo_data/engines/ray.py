@@ -21,8 +21,7 @@ from fsdpo_data.engines.registry import engine_error
 from fsdpo_data.engines.samplers import Finished, StreamingSampler, release, stream
 from fsdpo_data.engines.scorers import SteppedText
 
-#: Times a copy that died is started again, and the call it died in with it.
-RETRIES = 3
+RETRIES = 3  #: Times a copy that died is started again, and the call it died in with it.
 
 
 @dataclass(frozen=True, slots=True)

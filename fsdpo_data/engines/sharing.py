@@ -29,10 +29,8 @@ log = logging.getLogger(__name__)
 N_PROMPT, N_SOLUTION = 9, 7
 #: Differences that rounding may explain, relative to the largest value: of float32, and of halves.
 _ROUNDING = {4: 1e-3, 2: 0.1}
-#: The name by which transformers knows it.
-NAME = "prompt_tree"
-#: The implementations that it stands in for.
-_REPLACED = ("sdpa", NAME)
+NAME = "prompt_tree"  #: The name by which transformers knows it.
+_REPLACED = ("sdpa", NAME)  #: The implementations that it stands in for.
 #: What some architectures' attention does besides; it is not computed here.
 _FOREIGN = ("softcap", "s_aux", "position_bias")
 

@@ -20,8 +20,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.rows import well_formed
 from fsdpo_data.engines.samplers.tokens import completion_encoder, encode_prompt
 
-#: The "step" of a prompt token.
-PROMPT = -1
+PROMPT = -1  #: The "step" of a prompt token.
 
 
 @dataclass(frozen=True, slots=True)

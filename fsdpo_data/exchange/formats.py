@@ -12,8 +12,7 @@ from fsdpo_data.pairs.statistics import differing
 Row = dict[str, Any]
 
 _MARKER = re.compile(r"Step \d+:")
-#: Math-Shepherd's mark after each step.
-TAG = "ки"
+TAG = "ки"  #: Math-Shepherd's mark after each step.
 
 
 class NotExpressible(ValueError):

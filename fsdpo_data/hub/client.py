@@ -15,8 +15,7 @@ from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
 
 logger = logging.getLogger(__name__)
 
-#: Seconds to wait for the Hub before saying that it cannot be reached.
-TIMEOUT = 8.0
+TIMEOUT = 8.0  #: Seconds to wait for the Hub before saying that it cannot be reached.
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 # A small file that nearly every repository of the kind has.

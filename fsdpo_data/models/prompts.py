@@ -92,8 +92,7 @@ class ChatFormat:
 TEMPLATES = Table(__file__, lambda name, stop=(), **told: Template(name, stop=tuple(stop), **told))
 #: How recorded responses are "asked" where their files do not say it.
 RECORDED = Template("recorded@1", "{question}")
-#: Rendered through the tokenizer's own chat template.
-CHAT = ("chat@1", "chat-boxed@1")
+CHAT = ("chat@1", "chat-boxed@1")  #: Rendered through the tokenizer's own chat template.
 
 
 def get_template(

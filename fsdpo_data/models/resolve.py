@@ -1,7 +1,5 @@
 """Models by name: which weights a name stands for, and how each model wants to be asked."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from dataclasses import dataclass
@@ -14,8 +12,7 @@ from fsdpo_data.hub.client import HubRepo, is_path, resolve_commit
 from fsdpo_data.models.prompts import TEMPLATES, Template, full_name, get_template
 from fsdpo_data.problems.embedded import CHECKPOINT
 
-#: The revision of a model that a server runs.
-SERVED = "served"
+SERVED = "served"  #: The revision of a model that a server runs.
 #: Files that decide what a local model says. Optimizer state, logs and READMEs do not.
 _MODEL_FILES = (
     "config.json",
@@ -58,8 +55,7 @@ class ResolvedModel(Weights):
     template: Template
 
 
-#: By short name.
-MODELS = Table(__file__, lambda _name, **told: Model(**told))
+MODELS = Table(__file__, lambda _name, **told: Model(**told))  #: By short name.
 
 
 def resolve(name: str, template: str | None = None) -> ResolvedModel:

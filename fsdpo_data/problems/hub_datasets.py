@@ -23,8 +23,7 @@ class HubDataset:
     one_per_question: bool = False  #: Whether many rows ask the same question (preference pairs).
 
 
-#: By short name.
-DATASETS = Table(__file__, lambda _name, **told: HubDataset(**told))
+DATASETS = Table(__file__, lambda _name, **told: HubDataset(**told))  #: By short name.
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from fsdpo_data.problems.hub_datasets import DATASETS, HubDataset, HubSource, lo
 #: The rows of a file or a config: where they are for messages, their source, and themselves.
 Part = tuple[str, str, list[Record]]
 
-#: Problems the embedded world makes when nobody says how many.
-EMBEDDED_COUNT = 200
+EMBEDDED_COUNT = 200  #: Problems the embedded world makes when nobody says how many.
 
 
 @dataclass(frozen=True, slots=True)

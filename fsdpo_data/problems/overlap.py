@@ -16,8 +16,7 @@ from fsdpo_data.core.rows import well_formed
 #: Words of a run. Word problems are short: runs of 13, which are usual for web pages, miss two in
 #: five of GSM-IC's base problems, into which a sentence is put.
 RUN = 8
-#: Overlap from which a pair counts.
-SHARE = 0.5
+SHARE = 0.5  #: Overlap from which a pair counts.
 #: Odd, and of 64 bits: the runs of words are hashed to polynomials in it, modulo 2^64.
 _BASE = 0x9E3779B97F4A7C15
 

@@ -37,8 +37,7 @@ T = TypeVar("T")
 _TAG = re.compile(rf"v{SCHEMA_VERSION}\.(\d+)")
 #: Files of a repository that a push may remove: those that an earlier push may have written.
 _OURS = re.compile(rf"({'|'.join(CONFIGS)})/[^/]+\.parquet")
-#: Failures after which a call is made once more, and for the last time.
-_ATTEMPTS = 5
+_ATTEMPTS = 5  #: Failures after which a call is made once more, and for the last time.
 #: What most calls of the Hub's client want to be told.
 _DATASET: dict[str, Any] = {"repo_type": "dataset"}
 

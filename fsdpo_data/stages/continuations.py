@@ -30,8 +30,7 @@ from fsdpo_data.stages.sample import sample_owed
 
 log = logging.getLogger(__name__)
 
-#: Id and text of what is to be continued.
-Beginning = tuple[str, str]
+Beginning = tuple[str, str]  #: Id and text of what is to be continued.
 
 
 def beginning_id(text: str) -> str:

@@ -36,8 +36,7 @@ from fsdpo_data.stages.continuations import (
 )
 from fsdpo_data.stages.grade import gold_answers
 
-#: Folder of the continuations inside the new dataset's directory.
-FOLDER = "rollouts"
+FOLDER = "rollouts"  #: Folder of the continuations inside the new dataset's directory.
 
 
 @dataclass(frozen=True)

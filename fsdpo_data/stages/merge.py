@@ -25,13 +25,9 @@ from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build, run_build_shard
 from fsdpo_data.stages.score import ScoreOptions
 
-#: What a finished shard says about itself.
-SHARD = "shard.json"
-#: Lines appended at once.
-BLOCK = 256
-
-#: The commands that have shards.
-ShardedOptions = BuildOptions | LabelOptions | ScoreOptions
+SHARD = "shard.json"  #: What a finished shard says about itself.
+BLOCK = 256  #: Lines appended at once.
+ShardedOptions = BuildOptions | LabelOptions | ScoreOptions  #: The commands that have shards.
 _KINDS: Mapping[str, type[ShardedOptions]] = {
     "build": BuildOptions,
     "label": LabelOptions,

@@ -28,8 +28,7 @@ from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
-#: Folder of the sampled dataset inside the directory of a run with further stages.
-BUILD = "build"
+BUILD = "build"  #: Folder of the sampled dataset inside the directory of a run with further stages.
 #: Seconds after which finished prompts are written, if their batch is not finished before.
 SAVE_EVERY = 1.0
 

@@ -47,8 +47,7 @@ def aggregated(column: str, how: str) -> pl.Expr:
     return expressions[check_aggregate(how)]
 
 
-#: Name of the rule, in specs and manifests.
-OUTCOME_LABELS = "outcome@1"
+OUTCOME_LABELS = "outcome@1"  #: Name of the rule, in specs and manifests.
 
 
 def outcome_labels(outcome: Outcome, n_steps: int) -> list[bool] | None:

@@ -18,8 +18,7 @@ from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
 from fsdpo_train.trainer.deepspeed import whole_weights
 from fsdpo_train.trainer.models import load_model
 
-#: Solutions in one file of the store: what a killed run computes again at most.
-_PER_FILE = 2048
+_PER_FILE = 2048  #: Solutions in one file of the store: what a killed run computes again at most.
 
 Missing = tuple[Group, list[ReferenceKey]]
 

@@ -24,10 +24,8 @@ from fsdpo_data.core.files import explained, publish, write_atomic
 from fsdpo_data.core.identity import digest, file_sha256
 from fsdpo_data.core.lazy import pl
 
-#: Name of the file that says whose log-probabilities a store holds.
-HEADER = "reference.json"
-#: Hex digits of the SHA-256 in a file's name.
-_NAME = 32
+HEADER = "reference.json"  #: Name of the file that says whose log-probabilities a store holds.
+_NAME = 32  #: Hex digits of the SHA-256 in a file's name.
 
 
 @dataclass(frozen=True, slots=True)

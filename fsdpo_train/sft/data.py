@@ -14,10 +14,8 @@ from fsdpo_train.trainer.source import Source
 
 log = logging.getLogger(__name__)
 
-#: Label of a position that carries no loss.
-IGNORE = -100
-#: What a row needs.
-COLUMNS = ("prompt", "completion")
+IGNORE = -100  #: Label of a position that carries no loss.
+COLUMNS = ("prompt", "completion")  #: What a row needs.
 
 
 def encode_rows(

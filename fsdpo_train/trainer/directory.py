@@ -14,8 +14,7 @@ from fsdpo_data.core.errors import InputError, RunMismatch, StoreError
 from fsdpo_data.core.files import LOCK, explained, held, write_atomic
 from fsdpo_train.config import TrainConfig
 
-#: What a start that ended before its first step may leave.
-_OWN = {LOCK, "reference"}
+_OWN = {LOCK, "reference"}  #: What a start that ended before its first step may leave.
 
 
 def is_main_process() -> bool:

@@ -14,8 +14,7 @@ from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 
 Row = Mapping[str, Any]
-#: A row and where it stands, for messages.
-PlacedRow = tuple[str, Row]
+PlacedRow = tuple[str, Row]  #: A row and where it stands, for messages.
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from fsdpo_train.trainer.directory import write_state
 
 log = logging.getLogger(__name__)
 
-#: Folder of the checkpoints in that of a run.
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS = "checkpoints"  #: Folder of the checkpoints in that of a run.
 
 
 class Order(torch.utils.data.Sampler):  # type: ignore[misc]

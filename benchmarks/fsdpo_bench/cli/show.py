@@ -26,8 +26,7 @@ from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.finding.extract import is_marked
 from fsdpo_data.core.errors import InputError, nearest
 
-#: Characters that a column of words keeps on the narrowest terminal.
-_LEAST = 7
+_LEAST = 7  #: Characters that a column of words keeps on the narrowest terminal.
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
@@ -284,8 +283,7 @@ def print_plan(recipe: Recipe, stages: Sequence[Stage]) -> None:
         say(f"The paper's row: {recipe.expected}")
 
 
-#: Before each line of a solution.
-_INDENT = "    "
+_INDENT = "    "  #: Before each line of a solution.
 _say = partial(say, wrap=True)
 _STYLES = {True: "green", False: "red", None: "dim"}
 

@@ -19,10 +19,8 @@ from fsdpo_data.core.statistics import wilson_interval
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.models.prompts import Template
 
-#: What says that no step is wrong.
-NO_ERROR = -1
-#: Thresholds tried: as many quantiles of the rewards.
-_CANDIDATES = 200
+NO_ERROR = -1  #: What says that no step is wrong.
+_CANDIDATES = 200  #: Thresholds tried: as many quantiles of the rewards.
 
 
 @dataclass(frozen=True, slots=True)

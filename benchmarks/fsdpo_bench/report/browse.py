@@ -14,12 +14,10 @@ from typing import Any
 from fsdpo_bench.results.outcomes import Record, groups_of, tokens_of
 from fsdpo_data.core.tables import read_table
 
-#: Bytes of text in a report.
-BUDGET = 16_000_000
+BUDGET = 16_000_000  #: Bytes of text in a report.
 #: Bytes that a problem needs to be worth showing; with more problems, only every n-th is shown.
 LEAST = 2_500
-#: Characters of one question, prompt or solution; the rest is cut.
-LONGEST = 6_000
+LONGEST = 6_000  #: Characters of one question, prompt or solution; the rest is cut.
 
 _WORDS = read_table(Path(__file__).with_name("explain"))
 

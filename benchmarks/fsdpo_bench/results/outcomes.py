@@ -8,12 +8,10 @@ from typing import Any
 from fsdpo_bench.tasks.table import MEANT
 from fsdpo_data.core.sampling import UNKNOWN
 
-#: What a decoder costs, as summed over problems.
-COSTS = ("tokens", "prm_calls", "seconds")
+COSTS = ("tokens", "prm_calls", "seconds")  #: What a decoder costs, as summed over problems.
 
 Record = Mapping[str, Any]
-#: What is counted; tokens may be :data:`~fsdpo_data.core.sampling.UNKNOWN`.
-Amount = float | str
+Amount = float | str  #: What is counted; tokens may be :data:`~fsdpo_data.core.sampling.UNKNOWN`.
 
 
 @dataclass(frozen=True, slots=True)

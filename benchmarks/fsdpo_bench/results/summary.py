@@ -188,12 +188,9 @@ def _total_cost(tasks: Mapping[str, Any]) -> dict[str, dict[str, Amount]]:
     }
 
 
-#: Bins of a reward in [0, 1].
-BINS = 10
-#: The aggregate whose distribution is shown: that of best-of-N in the paper.
-SHOWN = "min"
-#: Steps by number, the rest together at the end.
-STEPS = 12
+BINS = 10  #: Bins of a reward in [0, 1].
+SHOWN = "min"  #: The aggregate whose distribution is shown: that of best-of-N in the paper.
+STEPS = 12  #: Steps by number, the rest together at the end.
 
 
 def bin_of(reward: float) -> int:

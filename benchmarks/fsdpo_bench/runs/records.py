@@ -18,8 +18,7 @@ from fsdpo_data.core.nouns import Outcome
 from fsdpo_data.dataset.parts import Ref, TemplateRef, Unknown
 from fsdpo_data.dataset.run import CONFIG
 
-#: Folder of the records in a run directory, one file per benchmark.
-RECORDS = "records"
+RECORDS = "records"  #: Folder of the records in a run directory, one file per benchmark.
 
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -26,8 +26,7 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.run import claim
 from fsdpo_data.steps.rewards import check_aggregate
 
-#: Problems graded at a time.
-CHUNK = 256
+CHUNK = 256  #: Problems graded at a time.
 
 _SAMPLED = re.compile(r"(sc|weighted|bon)@([1-9]\d{0,8})(?::(\w+))?")
 

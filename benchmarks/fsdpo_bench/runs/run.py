@@ -31,8 +31,7 @@ from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import drawn, problems_digest
 from fsdpo_data.steps.segment import get_segmenter
 
-#: Raised when the meaning of a run's config or records changes.
-RUN_VERSION = 1
+RUN_VERSION = 1  #: Raised when the meaning of a run's config or records changes.
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from fsdpo_data.core.patience import PASSING, pause
 
 #: Where a mirror of GitHub's files is, for those who cannot reach the original.
 MIRROR = "FSDPO_GITHUB"
-#: Times a file is asked for.
-_ATTEMPTS = 4
+_ATTEMPTS = 4  #: Times a file is asked for.
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from fsdpo_data.core.rows import SUFFIXES, Record, read_records
 from fsdpo_data.problems.forms import Form, NotAProblem, after_hashes, answer_text, boxed_gold
 from fsdpo_data.problems.hub_datasets import HubDataset
 
-#: Where the benchmarks that come with the harness stand.
-SHELF = Path(__file__).parent / "shelf"
+SHELF = Path(__file__).parent / "shelf"  #: Where the benchmarks that come with the harness stand.
 #: Decimal places of numeric golds: AddSub's original has binary noise (0.6666666666666666), the
 #: form of the MAWPS collection has it rounded.
 GOLD_PLACES = 10
@@ -159,8 +158,7 @@ def _form(missing: int, question: Sequence[str], answer: str, gold: str = "") ->
     return Form(tuple(question), answer, READERS[kind], says)
 
 
-#: The rows of a benchmark that says nothing of them.
-PLAIN = (_form(0, ["question"], "answer"),)
+PLAIN = (_form(0, ["question"], "answer"),)  #: The rows of a benchmark that says nothing of them.
 
 
 @cache

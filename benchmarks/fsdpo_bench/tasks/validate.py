@@ -21,8 +21,7 @@ DECOYS = ("I have no idea.", "The answer is -98765432.125", "The answer is: None
 #: A gold of several sentences or lines: announced in a sentence, it ends where that does, so that
 #: only a box holds it whole.
 _STATEMENT = re.compile(r"\n|[a-z]{2,} [a-z]{2,}|[.,] [a-z]|\.\s|[;!]")
-#: How a gold is answered with.
-FORMS = ("$\\boxed{{{}}}$", "The answer is: {}")
+FORMS = ("$\\boxed{{{}}}$", "The answer is: {}")  #: How a gold is answered with.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Whether two expressions are equal: structure, then residues, then 60 digits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -26,8 +24,7 @@ from fsdpo_data.answers.tree import Const, Mul, Node, Num, Pow, Sym, multiply, s
 POINTS = (0, 7, 2, 4, 3, 1, 8, 5, 6)
 ENOUGH = 4
 FEW = 2
-#: Most parameters that an equation may have been multiplied by.
-MAX_PARAMETERS = 6
+MAX_PARAMETERS = 6  #: Most parameters that an equation may have been multiplied by.
 _RELATIVE = 45  # digits in which two values must agree
 _CANCELLED = 53  # digits below the largest term at which a difference is rounding
 
@@ -214,8 +211,7 @@ def constant_ratio(left: Node, right: Node, budget: Budget) -> int:
     return _ratio_of_digits(left, right, budget)
 
 
-#: Names of unknowns; an equation is not divided by them.
-_UNKNOWNS = frozenset("xyztuvwnk")
+_UNKNOWNS = frozenset("xyztuvwnk")  #: Names of unknowns; an equation is not divided by them.
 
 
 def parameter_ratio(left: Node, right: Node, budget: Budget) -> bool:

@@ -1,7 +1,5 @@
 """Compare two answers by what the gold is: a number, a list, an interval, a relation, words."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from fsdpo_data.answers import tree
@@ -13,8 +11,7 @@ from fsdpo_data.answers.comparing.reals import NotASet, real_set
 from fsdpo_data.answers.lexicon import units
 from fsdpo_data.answers.tree import Node, Value
 
-#: Longest lists that are compared.
-MAX_ITEMS = 200
+MAX_ITEMS = 200  #: Longest lists that are compared.
 _ORDERED = ("()", "[]", "(]", "[)")
 _STATEMENTS = (tree.Relation, tree.Member, tree.Join, tree.Builder)
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from fsdpo_data.answers.comparing.compare import Comparison
 
 _SHIFTS = range(-3, 4)
-#: Names of whole numbers, where nothing says what they are.
-_PARAMETERS = frozenset("knmlj")
+_PARAMETERS = frozenset("knmlj")  #: Names of whole numbers, where nothing says what they are.
 _NUMBERS = frozenset(("ZZ", "NN", "NN+", "RR", "QQ"))
 #: Domains on which a parameter may be moved, and on which it may change its sign.
 _MOVABLE, _SIGNED = frozenset(("ZZ", "")), frozenset(("ZZ", "RR", "QQ", ""))

@@ -6,8 +6,6 @@ agree here agree as expressions in those; that they differ here says nothing abo
 (``Residue.exact`` is False).
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import lru_cache
 from hashlib import blake2b
@@ -20,12 +18,9 @@ from fsdpo_data.answers.tree import Add, Call, Const, Div, Mul, Node, Num, PlusM
 PRIMES = (2305843009213693921, 2305843009213693693)
 #: Longest product that a factorial or a binomial coefficient is multiplied out to.
 MAX_FACTORS = 20_000
-#: Largest factorial that is written out as an exponent.
-MAX_FACTORIAL = 1_000
-#: Most terms or factors of a number that is worked out.
-MAX_PARTS = 50
-#: Largest exponent, in bits.
-MAX_EXPONENT_BITS = 20_000
+MAX_FACTORIAL = 1_000  #: Largest factorial that is written out as an exponent.
+MAX_PARTS = 50  #: Most terms or factors of a number that is worked out.
+MAX_EXPONENT_BITS = 20_000  #: Largest exponent, in bits.
 
 
 class Undefined(ArithmeticError):

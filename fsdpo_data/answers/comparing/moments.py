@@ -1,7 +1,5 @@
 """Clock times, dates and digits in a base: compared as they are written."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from fsdpo_data.answers.show import show

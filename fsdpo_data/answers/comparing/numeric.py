@@ -32,12 +32,9 @@ DIGITS = 60
 LISTED = frozenset(("sum", "prod"))
 OPERATORS = LISTED | {"int", "lim"}
 TERMS, SLICES = 200, 24
-#: Largest logarithm of a power that is evaluated.
-MAX_LOG = 10**15
-#: Largest argument of a trigonometric function or a factorial.
-MAX_ARGUMENT = 10**12
-#: What one operation in 60 digits costs, in operations modulo a prime.
-COST = 8
+MAX_LOG = 10**15  #: Largest logarithm of a power that is evaluated.
+MAX_ARGUMENT = 10**12  #: Largest argument of a trigonometric function or a factorial.
+COST = 8  #: What one operation in 60 digits costs, in operations modulo a prime.
 
 Real: TypeAlias = Any  # mpmath's mpf and mpc carry no types
 
@@ -299,8 +296,7 @@ def _rational(value: Fraction) -> Real:
 
 #: Points at which symbols may be negative; at the others all are positive.
 _SIGNED = frozenset((1, 3, 6))
-#: The point at which symbols are positive and grow in alphabetic order.
-ORDERED = -1
+ORDERED = -1  #: The point at which symbols are positive and grow in alphabetic order.
 #: Where the points lie that are not in (0.2, 2.5).
 _RANGES = {2: (0.05, 0.9), 5: (0.05, 0.9), 3: (3, 40), 7: (3, 40)}
 

@@ -1,7 +1,5 @@
 """Sets of reals: intervals, relations and set-builders brought to one sorted form."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
@@ -14,8 +12,7 @@ from fsdpo_data.answers.comparing.numeric import ORDERED, Evaluator, Real, conte
 from fsdpo_data.answers.lexicon.units import PERCENT, ratio
 from fsdpo_data.answers.tree import Node, Value
 
-#: Most ends of intervals that are looked at together.
-MAX_CUTS = 120
+MAX_CUTS = 120  #: Most ends of intervals that are looked at together.
 _VARIABLES = frozenset(("x", "y", "z", "t", "u", "w", "theta"))
 _FLIP = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 _INF = tree.Const("inf")

@@ -45,8 +45,7 @@ FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "->
            "sub": "sup", "sup": "sub", "sub=": "sup=", "sup=": "sub="}  # fmt: skip
 #: Relations that hold between a difference and zero as between their sides.
 ORDER = frozenset(("<", ">", "<=", ">=", "!="))
-#: Most statements that are compared in any order.
-MAX_STATEMENTS = 20
+MAX_STATEMENTS = 20  #: Most statements that are compared in any order.
 _OPERATIONS = frozenset(("cross", "mod", "gcd", "lcm", "det", "not"))
 
 

@@ -5,8 +5,6 @@ Sympy works in a process of its own, on what ``encoded`` makes of our trees: it 
 The process may take so many seconds and bytes; beyond that it is killed, and the pair timed out.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import select
@@ -20,12 +18,10 @@ from fsdpo_data.answers.comparing.modular import Undefined
 from fsdpo_data.answers.comparing.numeric import OPERATORS, Evaluator, is_unknown, symbols
 from fsdpo_data.answers.tree import Call, Const, Node, Num, Pow, Sym, children, walk
 
-#: Seconds that sympy may take to start, and for one question.
-START, SECONDS = 30.0, 2.0
+START, SECONDS = 30.0, 2.0  #: Seconds that sympy may take to start, and for one question.
 #: Largest expression, in nodes, and largest number in it, that is asked about.
 MAX_NODES, MAX_NUMBER = 60, 10**4
-#: Relative difference of rough values above which two sides differ.
-_ROUGH = 0.1
+_ROUGH = 0.1  #: Relative difference of rough values above which two sides differ.
 
 
 def equal(left: Node, right: Node, budget: Budget) -> bool:

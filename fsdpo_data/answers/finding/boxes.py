@@ -1,15 +1,12 @@
 r"""Find ``\boxed{…}`` and ``\fbox{…}`` in a text, in one pass over its end."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
 #: Characters at the end of a response that are searched. A final answer further from the end
 #: than this is not a final answer.
 TAIL = 20_000
-#: Longest answer kept; a longer box is treated as missing.
-MAX_ANSWER = 10_000
+MAX_ANSWER = 10_000  #: Longest answer kept; a longer box is treated as missing.
 
 # JSON and Python read "\b" and "\f" as control characters, so texts hold "\x08oxed" too.
 _TOKEN = re.compile(

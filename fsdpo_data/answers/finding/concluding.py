@@ -8,11 +8,9 @@ from fsdpo_data.answers.finding.phrases import phrases
 
 _SAID = phrases("concluding")
 
-#: Characters at the end in which a response may give up.
-_LAST = 400
+_LAST = 400  #: Characters at the end in which a response may give up.
 _TAKES_BACK = _SAID["takes_back"]
-#: Fewer characters take nothing back.
-_SHORTEST = 8
+_SHORTEST = 8  #: Fewer characters take nothing back.
 _INSTEAD = _SAID["instead"]
 _GIVES_UP = _SAID["gives_up"]
 #: What holds only if something does that does not: "if order mattered, it would be 20".

@@ -1,7 +1,5 @@
 """What responses say around their answers: patterns of a table, compiled."""
 
-from __future__ import annotations
-
 import re
 
 from fsdpo_data.core.tables import read_table

@@ -4,16 +4,13 @@ r"""Plain numbers: how they are written, and when a decimal stands for another v
 short text is a plain number (``1,000``, ``-3.50``, ``7/9``, ``\frac{3}{4}``, ``25\%``).
 """
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.units import DOLLAR, PERCENT
 from fsdpo_data.answers.tree import MAX_POWER_OF_TEN, Num, Quantity
 
-#: Numbers with more digits are compared as text only.
-MAX_DIGITS = 1_000
+MAX_DIGITS = 1_000  #: Numbers with more digits are compared as text only.
 
 #: Significant digits a decimal must show before it stands for a value it does not equal.
 MIN_DIGITS_RECURRING = 4  # 0.3333 for 1/3

@@ -1,7 +1,5 @@
 """Units of measure: their names, kinds and sizes, and when two of them agree."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from fsdpo_data.answers.tree import Unit
@@ -78,10 +76,8 @@ def noun(words: str) -> Unit:
     return Unit(words, words=_said(words))
 
 
-#: Dimension of places in an order.
-PLACE = (("place", 1),)
-#: Dimension of parts of a whole: "5 thirds".
-PART = (("part", 1),)
+PLACE = (("place", 1),)  #: Dimension of places in an order.
+PART = (("part", 1),)  #: Dimension of parts of a whole: "5 thirds".
 #: Words that exclude each other.
 _OPPOSITES = tuple(
     {word: at for at, same in enumerate(group.split()) for word in same.split("=")}
@@ -116,8 +112,7 @@ def ordinal(words: str) -> Unit:
 #: Dimensions that do not exclude each other: "square units" of a length in centimetres,
 #: degrees of an angle or of a temperature.
 _GENERIC = {"unit": ("length",), "degree": ("celsius", "fahrenheit")}
-#: Names of a mass that are a currency as well.
-_MONEY_TOO = frozenset(("pound", "pounds"))
+_MONEY_TOO = frozenset(("pound", "pounds"))  #: Names of a mass that are a currency as well.
 
 
 def ratio(left: Unit, right: Unit) -> Fraction | None:

@@ -1,7 +1,5 @@
 """The names that answers use: functions, constants, Greek letters, words that are no letters."""
 
-from __future__ import annotations
-
 from fsdpo_data.answers.lexicon.words import SCALES, SMALL, is_number_word
 from fsdpo_data.answers.tree import Const
 from fsdpo_data.core.tables import read_table
@@ -23,17 +21,12 @@ FUNCTIONS: dict[str, str] = (
 )
 CONSTANTS = {name: Const(constant) for name, constant in _TOLD["constants"].items()}
 GREEK = names(_TOLD["greek"])
-#: Commands that stand for themselves.
-SYMBOLS = GREEK | names(_TOLD["symbols"])
+SYMBOLS = GREEK | names(_TOLD["symbols"])  #: Commands that stand for themselves.
 ACCENTS = names(_TOLD["accents"])
-#: Letters that stand for functions when a bracket follows.
-FUNCTION_LETTERS = frozenset("fghFGH")
-#: Words that join or compare; never letters to multiply.
-KEYWORDS = names(_TOLD["keywords"])
-#: Words that are never the name of what was counted.
-NO_NOUNS = names(_TOLD["no_nouns"])
-#: Words that are one subscript.
-SCRIPT_WORDS = names(_TOLD["subscripts"])
+FUNCTION_LETTERS = frozenset("fghFGH")  #: Letters that stand for functions when a bracket follows.
+KEYWORDS = names(_TOLD["keywords"])  #: Words that join or compare; never letters to multiply.
+NO_NOUNS = names(_TOLD["no_nouns"])  #: Words that are never the name of what was counted.
+SCRIPT_WORDS = names(_TOLD["subscripts"])  #: Words that are one subscript.
 ORDINAL_MARKS = names("st nd rd th")
 PART_WORDS = names("half third quarter fourth fifth sixth eighth tenth")
 #: Words before the letters that name a figure.

@@ -1,7 +1,5 @@
 """Number words: cardinals, ordinals, fractions, scales; and clock times and dates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 r"""Commands and brackets: fractions, roots, accents, functions, absolute values, groups."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from math import gcd, lcm
@@ -22,10 +20,8 @@ _DERIVATIVE_BOTTOM = re.compile(r"(?:d|partial)([A-Za-z]+)(?:\^\{?\d\}?)?")
 class CommandParser(NameParser):
     """Reads commands and brackets."""
 
-    #: Whether ``|`` closes what is being read.
-    bars_close = False
-    #: Whether ``[`` closes what is being read, as in ``]0,1[``.
-    square_closes = False
+    bars_close = False  #: Whether ``|`` closes what is being read.
+    square_closes = False  #: Whether ``[`` closes what is being read, as in ``]0,1[``.
 
     def command(self, name: str) -> Value:
         """Read on after a command."""

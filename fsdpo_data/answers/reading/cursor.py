@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from fsdpo_data.answers.reading.lex import EOF, Token, Unreadable
 from fsdpo_data.answers.tree import Node, Value
 
-#: Deepest nesting that is read; every level may cost seventeen stack frames.
-MAX_DEPTH = 40
+MAX_DEPTH = 40  #: Deepest nesting that is read; every level may cost seventeen stack frames.
 _SIGNS = frozenset(("op", "cmd"))
 _COMPARES = frozenset(("<", ">", "le", "ge", "=", "ne", "in"))
 _ENDS = frozenset(("+", ",", ";", ")", "=", "}", "<", ">", "le", "ge"))
-#: Most operands of one answer.
-MAX_NODES = 2_000
+MAX_NODES = 2_000  #: Most operands of one answer.
 
 
 class Cursor:

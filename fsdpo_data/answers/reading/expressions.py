@@ -4,8 +4,6 @@ Recursive descent over the tokens of ``lex``. Juxtaposition multiplies, ``12\fra
 ``8 1/3`` are mixed numbers, ``\sin 2x`` takes the whole product.
 """
 
-from __future__ import annotations
-
 from fsdpo_data.answers.lexicon.units import is_letter_unit, unit_named
 from fsdpo_data.answers.lexicon.vocabulary import (
     ACCENTS,
@@ -42,8 +40,7 @@ from fsdpo_data.answers.tree import (
 
 #: Commands that begin a factor.
 _OPENERS = frozenset(("frac", "sqrt", "surd", "cbrt", "qdrt", "binom", "lfloor", "lceil", "mathbb"))
-#: Most exponents, factorials and primes behind one operand.
-MAX_POSTFIX = 20
+MAX_POSTFIX = 20  #: Most exponents, factorials and primes behind one operand.
 
 
 class ExpressionParser(CommandParser):

@@ -4,8 +4,6 @@ Styling leaves no token: ``\left``, ``\displaystyle``, spacing commands. ``\text
 ``\mathrm{...}`` are opened up; their letters are marked as upright.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,8 +13,7 @@ from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.tree import Num
 from fsdpo_data.core.tables import read_table
 
-#: More tokens than this is not an answer.
-MAX_TOKENS = 1_500
+MAX_TOKENS = 1_500  #: More tokens than this is not an answer.
 
 
 class Unreadable(ValueError):
@@ -59,14 +56,12 @@ _SPACED_COMMA = re.compile(r"(?<!\\),(?:\s|\\[,;: ]|~)*\s")
 _SEPARATORS = re.compile(r"[,{}\\!;: ]")
 
 _TOLD = read_table(__file__)
-#: Commands that only style what follows.
-_STYLE = names(_TOLD["style"])
+_STYLE = names(_TOLD["style"])  #: Commands that only style what follows.
 #: Commands whose argument is opened up; True where letters in it stand upright.
 _WRAPPERS = dict.fromkeys(names(_TOLD["upright"]), True) | dict.fromkeys(
     names(_TOLD["slanted"]), False
 )
-#: Spellings of one sign.
-_SAME: dict[str, str] = _TOLD["same"]
+_SAME: dict[str, str] = _TOLD["same"]  #: Spellings of one sign.
 _DROPPED_ARGUMENT = re.compile(r"\s*\{[^{}]{0,40}\}")
 
 

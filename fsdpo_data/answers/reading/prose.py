@@ -1,7 +1,5 @@
 """Words as answers: names, sentences, phrases that mean a set."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 
@@ -197,12 +195,10 @@ def settled(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(found) if _SHAPES.issuperset(found) else found)
 
 
-#: Longest answers compared as words.
-MAX_WORDS_LENGTH = 400
+MAX_WORDS_LENGTH = 400  #: Longest answers compared as words.
 
 
-#: Signs that plain words do not hold.
-_SIGNS = re.compile(r"[\[\]<>=^_\\+*|]|\([^)]*$|^[^(]*\)")
+_SIGNS = re.compile(r"[\[\]<>=^_\\+*|]|\([^)]*$|^[^(]*\)")  #: Signs that plain words do not hold.
 #: A name that its last letter or number stands for: "Brand B".
 _NAMED = re.compile(r"[A-Z][a-z]{2,} (?:[A-Z]|[IVX]+|\d{1,2})")
 

@@ -1,7 +1,5 @@
 """Quantities: the unit after a number, and numbers of several units ("5 feet 6 inches")."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.units import (
@@ -25,8 +23,7 @@ from fsdpo_data.answers.reading.lex import Unreadable
 from fsdpo_data.answers.reading.names import as_node
 from fsdpo_data.answers.tree import Call, Node, Num, Quantity, Unit, Value, add, is_node, multiply
 
-#: Most words that may name what was counted.
-MAX_WORDS = 8
+MAX_WORDS = 8  #: Most words that may name what was counted.
 _SQUARES = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 #: Words that would change what the number before them means.
 _NO_NOUN = (KEYWORDS - {"in", "of", "per", "from", "over", "by"}) | NO_NOUNS

@@ -1,7 +1,5 @@
 """Read an answer: its value, and what else it may mean. What no grammar fits is words."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 

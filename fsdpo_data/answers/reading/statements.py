@@ -1,7 +1,5 @@
 """Whole answers: lists, sets, intervals, relations, ratios, matrices. All of it or nothing."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from fsdpo_data.answers import tree
@@ -28,8 +26,7 @@ _LEADING = sorted(
     )
 )
 _MATRICES = names("vmatrix pmatrix bmatrix matrix Bmatrix smallmatrix array")
-#: Environments that hold a list of equations.
-_SYSTEMS = names("cases aligned align gathered")
+_SYSTEMS = names("cases aligned align gathered")  #: Environments that hold a list of equations.
 
 
 class AnswerParser(QuantityParser):
@@ -282,8 +279,7 @@ def _joined_cases(items: list[Value]) -> Value | None:
     return tree.Relation((heads.pop(), cases), ("=",)) if heads else cases
 
 
-#: Largest determinant that is written out.
-_MAX_ROWS = 4
+_MAX_ROWS = 4  #: Largest determinant that is written out.
 
 
 def _determinant(rows: list[list[Node]]) -> Node:
@@ -299,8 +295,7 @@ def _determinant(rows: list[list[Node]]) -> Node:
     return tree.add(terms)
 
 
-#: The unit vectors, as ``clean`` writes them.
-_BASIS = ("basisi", "basisj", "basisk")
+_BASIS = ("basisi", "basisj", "basisk")  #: The unit vectors, as ``clean`` writes them.
 
 
 def _components(value: Value) -> Value:

@@ -25,8 +25,7 @@ from fsdpo_data.models.resolve import Weights
 
 #: The environment variable of the key: it stands nowhere else, least of all in a file.
 KEY = "OPENAI_API_KEY"
-#: Seconds until a connection stands.
-CONNECT = 10.0
+CONNECT = 10.0  #: Seconds until a connection stands.
 #: What vLLM takes besides. Where a checkpoint has sampling defaults of its own, it would add them.
 _VLLM = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "return_token_ids": True}
 #: What an answer that is not of the protocol raises when it is read.

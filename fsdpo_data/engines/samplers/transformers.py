@@ -28,8 +28,7 @@ Request = tuple[int, list[int], int, int]
 #: Sequences decoded together. On a CPU the keys and values of a few stay in its caches.
 BATCH_SIZE = {"cuda": 256, "cpu": 32}
 
-#: Tokens of the first round of a batch; each round after it is twice as long.
-ROUND = 128
+ROUND = 128  #: Tokens of the first round of a batch; each round after it is twice as long.
 
 
 class TransformersSampler(StreamingSampler):

@@ -1,7 +1,5 @@
 """The Scorer seam: solutions in, one reward per step out; synchronous, batched, order-keeping."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Scoring with a process reward model through vLLM's pooling runner."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fsdpo_data.engines.options import EngineOptions

@@ -21,8 +21,7 @@ _ANSWER = re.compile(rf"The answer is: {_NUMBER}\s*\Z", re.ASCII)
 _SLIPS = {"operation": 4.0, "distractor": 1.0}
 _WRONG_OPERATION = {"+": "-", "-": "+", "*": "+", "/": "-"}
 
-#: (left, operation, right, result) as written.
-Equation = tuple[int, str, int, int]
+Equation = tuple[int, str, int, int]  #: (left, operation, right, result) as written.
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,8 @@ from fsdpo_data.core.tables import read_table
 #: Raised when any question, gold or verdict changes for the same seed.
 WORLD_VERSION = "embedded@1"
 
-#: Largest number in a story. Two digits are what a model of a million weights masters.
-LIMIT = 99
-
-#: A number told in the question, or ``"#i"``: the value of node i.
-Operand = int | str
+LIMIT = 99  #: Largest number in a story. Two digits are what a model of a million weights masters.
+Operand = int | str  #: A number told in the question, or ``"#i"``: the value of node i.
 
 #: One step of the program: relation, operation, operands, and who it is about.
 #: A list, because it lives in JSON.

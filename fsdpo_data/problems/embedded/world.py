@@ -11,8 +11,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.problems.embedded.story import LIMIT, WORLD_VERSION, NoFitError, Story, words
 
-#: Tells a part of a story, and works it out.
-Event = Callable[[Story], None]
+Event = Callable[[Story], None]  #: Tells a part of a story, and works it out.
 
 SPLITS = ("train", "validation", "test")
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.problems.embedded.world import make_problems
 
-#: Problems made; ``count`` beside this says so too.
-COUNT = 500
+COUNT = 500  #: Problems made; ``count`` beside this says so too.
 
 
 def make() -> list[Problem]:

@@ -6,8 +6,7 @@ from typing import Any
 from fsdpo_data.answers.comparing.equal import rule_of
 from fsdpo_data.answers.reading.read import read
 
-#: Kinds of golds that need a reader.
-_PROSE = ("words", "text", "sentence")
+_PROSE = ("words", "text", "sentence")  #: Kinds of golds that need a reader.
 
 
 def row(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
