@@ -44,7 +44,11 @@ class Commands:
         """Sample, train a process reward model unless ``prm`` names one, score, pair."""
         problems = ("--limit", self.sizes.problems, "--samples", self.sizes.samples)
         sampled = self._sealed("sampled", "build", "--model", SFT, *problems, *SAMPLING)
-        model = prm or self._model("prm", "prm", sampled, *self.sizes.prm_options)
+        model = prm or self._model(
+            *("prm", "prm", sampled, "--model", "tiny", "--epochs", self.sizes.prm_epochs),
+            *("--lr", 1.5e-3, "--adam-beta2", 0.98, "--batch-size", 32, "--grad-accum", 1),
+            *("--log-every", 100, "--save-every", 0),
+        )
         scored = self._sealed("scored", "score", sampled, "--prm", model)
         return Data(
             pairs=self._sealed("pairs", "pair", scored),

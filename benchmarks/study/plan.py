@@ -42,14 +42,6 @@ class Sizes:
     gammas: Sequence[float]  #: γ tried for Full-Step-DPO, at its best learning rate and β.
     seeds: Sequence[int]  #: Training runs of what was chosen.
 
-    @property
-    def prm_options(self) -> tuple[object, ...]:
-        """Options of ``fsdpo-train prm``."""
-        return (
-            *("--model", "tiny", "--epochs", self.prm_epochs, "--lr", 1.5e-3, "--adam-beta2", 0.98),
-            *("--batch-size", 32, "--grad-accum", 1, "--log-every", 100, "--save-every", 0),
-        )
-
     def settings(self) -> Iterator[Policy]:
         """Yield every learning rate with every β, the same for every loss."""
         for loss in METHODS:

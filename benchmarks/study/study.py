@@ -16,7 +16,7 @@ copies them there.
 
 import argparse
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -131,44 +131,33 @@ def panels(swept: Swept, final: Final, bases: Mapping[str, Measured]) -> list[Pa
     ]
     if swept:
         level = ("SFT", 100 * float(bases["validation"].sampled.mean()))
-        shown += [*_rates(swept, level), _gammas(swept, level)]
+        shown += _settings(swept, level)
     return shown
 
 
-def _rates(swept: Swept, level: tuple[str, float]) -> list[Panel]:
-    """Return a diagram for each β: what the learning rate does to every loss."""
-    return [
-        Panel(
-            f"avg@k at β {beta:g}, validation",
-            "learning rate",
-            {
-                METHODS[loss]: [
-                    Point(f"{policy.lr:g}", estimate(stacked([found], "sampled")))
-                    for policy, found in swept.items()
-                    if (policy.loss, policy.beta, policy.gamma) == (loss, beta, GAMMA)
-                ]
-                for loss in METHODS
-            },
-            joined=True,
-            level=level,
-        )
-        for beta in sorted({policy.beta for policy in swept})
-    ]
+def _settings(swept: Swept, level: tuple[str, float]) -> list[Panel]:
+    """Return what the learning rate does to every loss, for each β; then γ to Full-Step-DPO."""
 
+    def line(policies: Iterable[Policy], setting: str) -> list[Point]:
+        return [
+            Point(f"{getattr(each, setting):g}", estimate(stacked([swept[each]], "sampled")))
+            for each in policies
+        ]
 
-def _gammas(swept: Swept, level: tuple[str, float]) -> Panel:
-    """Return what γ does to Full-Step-DPO at its best learning rate and β."""
+    shown = []
+    for beta in sorted({policy.beta for policy in swept}):
+        at = [policy for policy in swept if (policy.beta, policy.gamma) == (beta, GAMMA)]
+        lines = {
+            name: line((policy for policy in at if policy.loss == loss), "lr")
+            for loss, name in METHODS.items()
+        }
+        title = f"avg@k at β {beta:g}, validation"
+        shown.append(Panel(title, "learning rate", lines, joined=True, level=level))
     (full,) = (policy for policy in best(swept) if policy.loss == "full-step")
-    tried = sorted(
-        (policy for policy in swept if replace(policy, gamma=GAMMA) == full),
-        key=lambda policy: policy.gamma,
-    )
-    points = [
-        Point(f"{policy.gamma:g}", estimate(stacked([swept[policy]], "sampled")))
-        for policy in tried
-    ]
+    tried = (policy for policy in swept if replace(policy, gamma=GAMMA) == full)
+    lines = {METHODS[full.loss]: line(sorted(tried, key=lambda policy: policy.gamma), "gamma")}
     title = f"Full-Step-DPO at {full.lr:g}, β {full.beta:g}, validation"
-    return Panel(title, "γ", {"Full-Step-DPO": points}, joined=True, level=level)
+    return [*shown, Panel(title, "γ", lines, joined=True, level=level)]
 
 
 if __name__ == "__main__":

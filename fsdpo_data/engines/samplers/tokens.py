@@ -114,12 +114,10 @@ def padded(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ids and attention mask, both [B, T], of sequences padded with ``pad``."""
     import torch
+    from torch.nn.utils.rnn import pad_sequence
 
-    width = max(map(len, sequences))
-    ids = torch.full((len(sequences), width), pad)
-    mask = torch.zeros_like(ids)
-    for row, each in enumerate(sequences):
-        place = slice(width - len(each), width) if left else slice(len(each))
-        ids[row, place] = torch.tensor(each)
-        mask[row, place] = 1
+    rows = [torch.tensor(each, dtype=torch.long) for each in sequences]
+    side = "left" if left else "right"
+    ids = pad_sequence(rows, True, pad, side)
+    mask = pad_sequence([torch.ones_like(row) for row in rows], True, 0, side)
     return ids.to(device), mask.to(device)

@@ -163,13 +163,9 @@ def start_engine(weights: Weights, options: EngineOptions, **arguments: Any) -> 
 
 def can_run() -> bool:
     """Say whether vLLM is installed and finds a device that it supports."""
-    from importlib.util import find_spec
-
-    if find_spec("vllm") is None:
-        return False
     try:
         import_vllm()
         from vllm.platforms import current_platform
-    except Exception:  # a vLLM that cannot even be imported does not run
+    except Exception:  # none, or one that cannot even be imported
         return False
     return not current_platform.is_unspecified()
