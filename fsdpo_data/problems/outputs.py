@@ -178,19 +178,15 @@ _GOLDS: Mapping[str, Callable[[Any], Any]] = {
 
 def _first(fields: Fields, names: Sequence[str]) -> Any:
     """Return the value of the first field that is there and not null, else None."""
-    found = (_joined(fields, name.split(" + ")) for name in names)
-    return next((value for value in found if value is not None), None)
-
-
-def _joined(fields: Fields, names: Sequence[str]) -> Any:
-    values = [_within(fields, name.split(".")) for name in names]
-    if len(values) == 1 or None in values:
-        return None if None in values else values[0]
-    return " ".join(map(str, values))
-
-
-def _within(value: Any, names: Sequence[str]) -> Any:
     for name in names:
+        values = [_within(fields, part) for part in name.split(" + ")]
+        if None not in values:
+            return values[0] if len(values) == 1 else " ".join(map(str, values))
+    return None
+
+
+def _within(value: Any, path: str) -> Any:
+    for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 

@@ -10,7 +10,7 @@ import hashlib
 import tempfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -24,12 +24,12 @@ from fsdpo_data.core.log import encoded
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.rows import data_files, read_records
+from fsdpo_data.core.rows import data_files, read_records, well_formed
 from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.engines.options import Resume, StatedSampling, Workers
 from fsdpo_data.engines.samplers import Finished, StreamingSampler
-from fsdpo_data.models.prompts import RECORDED, Template, get_template
+from fsdpo_data.models.prompts import RECORDED, get_template
 from fsdpo_data.problems.forms import NotAProblem, storable
 from fsdpo_data.problems.load import ProblemSet, files_revision, load_problems, quarantined
 from fsdpo_data.problems.outputs import FORMS, Recorded, form_of, question_key
@@ -157,20 +157,15 @@ def _key(text: str) -> bytes:
     return hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:16]
 
 
-@dataclass
 class _Reading:
     """What files of outputs hold, as far as it is read."""
 
-    options: OutputsOptions
-    spool: IO[bytes]
-    known: ProblemSet = field(init=False)  #: Problems with golds, where the rows have none.
-
-    def __post_init__(self) -> None:
-        options, self.replay = self.options, _Replay(self.spool)
-        self.template: Template = get_template(options.template) if options.template else RECORDED
-        self.known = ProblemSet()
-        if options.problems:
-            self.known = load_problems(options.problems, split=options.split)
+    def __init__(self, options: OutputsOptions, spool: IO[bytes]) -> None:
+        self.options, self.replay = options, _Replay(spool)
+        self.template = get_template(options.template) if options.template else RECORDED
+        named, split = options.problems, options.split
+        #: Problems with golds, where the rows have none.
+        self.known = load_problems(named, split=split) if named else ProblemSet()
         self.problems: list[Problem] = []
         self.aside = [*self.known.quarantined]
         self._golds = {question_key(each.question): each for each in self.known.problems}
@@ -182,11 +177,18 @@ class _Reading:
 
     def _read_requests(self, file: Path) -> dict[str, int]:
         """Put away what was asked, by the name of the request."""
-        return {
-            str(record.fields.get("custom_id")): self.replay.write(_asked_of(record.fields))
-            for record in read_records(file)
-            if not record.broken
-        }
+        found = {}
+        for record in read_records(file):
+            try:
+                asked = _asked_of(record.fields["body"])
+            except (KeyError, TypeError, AttributeError, IndexError):
+                raise InputError(
+                    f"row {record.row} is no request of a batch. Expected `custom_id` and `body`.",
+                    field="requests",
+                    value=file,
+                ) from None
+            found[str(record.fields.get("custom_id"))] = self.replay.write({"prompt": asked})
+        return found
 
     def add(self, file: Path) -> None:
         """Read a file; rows that are no outputs are set aside."""
@@ -205,7 +207,8 @@ class _Reading:
                 self.aside.append(quarantined(str(file), record, str(reason)))
         if not self.problems:
             first = f" First: {self.aside[0].reason}." if self.aside else ""
-            raise InputError(f"{file}: no outputs in it.{first}")
+            of = f" of {self.options.series}" if self.options.series else ""
+            raise InputError(f"{file}: no outputs{of} in it.{first}")
 
     def _keep(self, file: Path, each: Recorded) -> None:
         if self.options.series not in (None, each.model):
@@ -218,6 +221,7 @@ class _Reading:
         problem = self._problem(file, each, prompt)
         if self.options.template or not prompt:
             prompt = self.template.render(problem.question)
+        prompt = well_formed(prompt)
         key = _key(prompt)
         if self._meant.setdefault(key, problem).id != problem.id:
             raise NotAProblem("another problem was asked in the same words")
@@ -274,10 +278,9 @@ class _Reading:
         return next(iter(self._models)) or UNKNOWN
 
 
-def _asked_of(request: Mapping[str, Any]) -> dict[str, str]:
+def _asked_of(body: Mapping[str, Any]) -> str:
     """Return the prompt of a request, or the last turn of its conversation."""
-    body = request.get("body") or {}
-    prompt = body.get("prompt") or (body.get("messages") or [{}])[-1].get("content")
-    if isinstance(prompt, list):  # parts of a turn
-        prompt = "".join(part.get("text", "") for part in prompt)
-    return {"prompt": prompt or ""}
+    asked = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
+    if isinstance(asked, str):
+        return asked
+    return "".join(part.get("text", "") for part in asked)  # parts of a turn

@@ -233,6 +233,20 @@ def test_batches_have_their_questions_and_golds_elsewhere(tmp_path: Path) -> Non
     assert run[2]["completions"][0]["reasoning"] == "Hm."
 
 
+@pytest.mark.parametrize("body", [None, [], {"prompt": [1, 2]}, {"messages": []}])
+def test_requests_that_are_none_are_named(tmp_path: Path, body: Any) -> None:
+    asked = written(tmp_path / "in.jsonl", [{"custom_id": "a", "body": body}])
+    file = written(tmp_path / "out.jsonl", [response("a", RIGHT)])
+    with pytest.raises(InputError, match=r"requests = .*: row 1 is no request of a batch"):
+        sealed(file, tmp_path / "run", requests=asked)
+
+
+def test_half_surrogates_of_prompts_and_responses_are_replaced(tmp_path: Path) -> None:
+    row = plain("2+2?", "4", "It is\ud800 4", prompt="Q\ud800: 2+2?")
+    _, [one] = sealed(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
+    assert (one["prompt"], one["completions"]) == ("Q\ufffd: 2+2?", ["It is\ufffd 4"])
+
+
 def test_a_run_of_ours_is_read_with_its_problems(tmp_path: Path) -> None:
     told = {"text": RIGHT, "finish_reason": "stop", "n_tokens": 3, "seconds": 0.1}
     rows = [{"problem_id": "x", "prompt": "Problem: 2+2?\nSolution:\n", "completions": [told]}]
@@ -276,6 +290,8 @@ def test_a_file_of_several_models_is_of_one(shared: Path, tmp_path: Path) -> Non
     file = shared / "data/outputs/openai_gsm8k/example_model_solutions.jsonl"
     with pytest.raises(InputError, match="several models: choose one by `series=6b_finetuning`"):
         sealed(file, tmp_path / "none")
+    with pytest.raises(InputError, match="no outputs of nobody in it"):
+        sealed(file, tmp_path / "none", series="nobody")
     manifest, found = sealed(file, tmp_path / "out", series="175b_verification")
     assert manifest.spec.model.name == "175b_verification"
     assert (len(found), manifest.outcomes["correct"]) == (1319, 742)
