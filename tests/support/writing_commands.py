@@ -351,7 +351,8 @@ def _exchange(inputs: Inputs) -> Iterator[Case]:
 def _bench(inputs: Inputs) -> Iterator[Case]:
     yield Case("bench run", _command(*_bench_run(inputs)), _RESUME)
     grade = ["grade", inputs.path("bench"), "--k", 1, "--k", 4]
-    yield Case("bench grade", _command("fsdpo_bench", *grade), sources=[inputs.path("bench")])
+    sources = [inputs.path("bench")]
+    yield Case("bench grade", _command("fsdpo_bench", *grade), _RESUME, sources=sources)
 
 
 def _training(inputs: Inputs) -> Iterator[Case]:
