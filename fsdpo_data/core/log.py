@@ -21,17 +21,12 @@ Span = tuple[int, int]  #: Where a line starts in the file and how many bytes it
 
 
 class LineFile:
-    """An append-only file of JSON lines; use :meth:`open` as a context manager.
-
-    Attributes:
-        spans: Complete lines so far, by key.
-        torn: Lines found broken on opening.
-    """
+    """An append-only file of JSON lines; use :meth:`open` as a context manager."""
 
     def __init__(self, path: Path, file: FileIO) -> None:
         self.path = path
-        self.spans: dict[str, Span] = {}
-        self.torn = 0
+        self.spans: dict[str, Span] = {}  #: Complete lines so far, by key.
+        self.torn = 0  #: Lines found broken on opening.
         self._file = file
 
     @classmethod

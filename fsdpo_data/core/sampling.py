@@ -15,24 +15,17 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One sampled continuation of a prompt.
+    """One sampled continuation of a prompt."""
 
-    Attributes:
-        text: What the model wrote, special tokens and stop string removed, else untouched.
-        finish_reason: ``stop`` (end-of-sequence or a stop string) or ``length`` (ran into
-            ``max_tokens``: truncated).
-        n_tokens: Tokens generated, end-of-sequence included; None where nobody has counted.
-        seconds: This completion's share of the sampler's wall-clock time.
-        stop_string: The stop string that ended it; None if it ended by itself or on length.
-        reasoning: What the model thought before, where a server tells that apart.
-    """
-
-    text: str
+    text: str  #: What the model wrote, special tokens and stop string removed, else untouched.
+    #: ``stop`` (end-of-sequence or a stop string) or ``length`` (cut at ``max_tokens``).
     finish_reason: FinishReason
+    #: Tokens generated, end-of-sequence included; None where nobody has counted.
     n_tokens: int | None = None
-    seconds: float = 0.0
+    seconds: float = 0.0  #: This completion's share of the sampler's wall-clock time.
+    #: The stop string that ended it; None if it ended by itself or on length.
     stop_string: str | None = None
-    reasoning: str = ""
+    reasoning: str = ""  #: What the model thought before, where a server tells that apart.
 
 
 @dataclass(frozen=True, slots=True)

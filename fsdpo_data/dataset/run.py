@@ -23,17 +23,13 @@ QUARANTINE = "quarantine.jsonl"
 
 
 class RunDir:
-    """One run on disk; use :meth:`open` as a context manager.
-
-    Attributes:
-        completions: The raw completions, one problem a line.
-        spans: Where the complete records so far are among them, by problem id.
-        torn: Records found broken on opening; their problems are owed again.
-    """
+    """One run on disk; use :meth:`open` as a context manager."""
 
     def __init__(self, path: Path, lines: LineFile) -> None:
         self.path, self._lines = path, lines
-        self.completions, self.spans, self.torn = lines.path, lines.spans, lines.torn
+        self.completions = lines.path  #: The raw completions, one problem a line.
+        self.spans = lines.spans  #: Where the complete records so far are, by problem id.
+        self.torn = lines.torn  #: Records found broken on opening; their problems are owed again.
 
     @classmethod
     @contextlib.contextmanager

@@ -12,6 +12,8 @@ from fsdpo_data.core.identity import SourceRef, canonical_json, digest, file_sha
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.rows import RAW_LIMIT, SUFFIXES, Record, data_files, read_records, stated_split
 from fsdpo_data.hub.client import is_path
+from fsdpo_data.problems.embedded.story import WORLD_VERSION
+from fsdpo_data.problems.embedded.world import make_problems
 from fsdpo_data.problems.forms import FORMS, NotAProblem, is_gsm8k, read_problem
 from fsdpo_data.problems.hub_datasets import DATASETS, HubDataset, HubSource, load_hub
 
@@ -102,9 +104,6 @@ class _Loading:
             )
 
     def _add_embedded(self) -> None:
-        from fsdpo_data.problems.embedded.story import WORLD_VERSION
-        from fsdpo_data.problems.embedded.world import make_problems
-
         made = make_problems(self.split, self.limit or EMBEDDED_COUNT, self.seed)
         for row, problem in enumerate(made, start=1):
             self._keep(problem, "embedded", Record(row, problem.row()), problem.id)

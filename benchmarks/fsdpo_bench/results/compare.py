@@ -36,40 +36,30 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """How much better the second run is on a benchmark.
-
-    Attributes:
-        n: Problems that count in both.
-        difference: Accuracy of the second less that of the first.
-        ci95: Its 95 % score interval, over problems or clusters of them.
-        p: Exact McNemar, by sign patterns of clusters where problems share a base problem.
-    """
+    """How much better the second run is on a benchmark."""
 
     task: str
     decoder_a: str
     decoder_b: str
-    n: int
+    n: int  #: Problems that count in both.
     correct_a: int
     correct_b: int
     only_a: int
     only_b: int
-    difference: float
-    ci95: Interval
-    p: float
+    difference: float  #: Accuracy of the second less that of the first.
+    ci95: Interval  #: Its 95 % score interval, over problems or clusters of them.
+    p: float  #: Exact McNemar, by sign patterns of clusters where problems share a base problem.
     clusters: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two runs compared.
-
-    Attributes:
-        changed: Problems whose verdict changed, for the first pair of decoders of each benchmark.
-        notes: What a reader should know: problems left out, graders or prompts that differ.
-    """
+    """Two runs compared."""
 
     deltas: Sequence[Delta]
+    #: Problems whose verdict changed, for the first pair of decoders of each benchmark.
     changed: Sequence[Changed]
+    #: What a reader should know: problems left out, graders or prompts that differ.
     notes: Sequence[str]
 
 
