@@ -2,7 +2,8 @@
 
 Asked only where the cheap tiers leave a pair open and rough values do not tell its sides apart.
 Sympy works in a process of its own, on what ``encoded`` makes of our trees: it never sees a text.
-The process may take so many seconds and bytes; beyond that it is killed, and the pair timed out.
+The process may take so many bytes and processor seconds; beyond that it ends, and the pair is timed
+out.
 """
 
 import atexit
@@ -18,7 +19,8 @@ from fsdpo_data.answers.comparing.modular import Undefined
 from fsdpo_data.answers.comparing.numeric import OPERATORS, Evaluator, is_unknown, symbols
 from fsdpo_data.answers.tree import Call, Const, Node, Num, Pow, Sym, children, walk
 
-START, SECONDS = 30.0, 2.0  #: Seconds that sympy may take to start, and for one question.
+#: Seconds by the clock that sympy may take to start, and for one question on a busy machine.
+START, SECONDS = 30.0, 20.0
 #: Largest expression, in nodes, and largest number in it, that is asked about.
 MAX_NODES, MAX_NUMBER = 60, 10**4
 _ROUGH = 0.1  #: Relative difference of rough values above which two sides differ.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -92,6 +93,17 @@ def test_a_question_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPa
     assert time.monotonic() - started < symbolic.START
     monkeypatch.undo()
     assert equivalent("\\int_0^1 x^2 e^{x} dx", "e - 2").status == "correct"
+
+
+def test_the_process_ends_where_a_question_takes_too_many_processor_seconds() -> None:
+    code = (
+        "from fsdpo_data.answers.comparing import worker; worker.SECONDS = 0.05;"
+        "worker.equal = lambda *_: sum(iter(int, 1)); worker.main()"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", code], input="[[],[]]\n", capture_output=True, text=True, timeout=60
+    )
+    assert (child.stdout, child.returncode) == ("0", -signal.SIGPROF)
 
 
 def test_a_dead_process_is_started_again() -> None:
