@@ -143,6 +143,12 @@ class PrmConfig(TrainConfig):
         model: Policy to put the head on: a short name, a directory, or ``org/name[@revision]``.
         labels: ``outcome`` (N=1), ``rollouts`` (N>1: the share of correct continuations), or
             ``auto``: rollouts where there are any, else outcomes.
+        loss: ``bce``: each step against its label (the paper's). ``pqm``: right steps rank above
+            the wrong ones, and each above those before it (Li and Li 2024). ``implicit``: a policy
+            is trained, whose log-ratio to the model it starts from tells the outcome (Yuan et al.
+            2024); it is scored with ``--policy`` and ``--reference``.
+        beta: For ``implicit``: what the log-ratio is multiplied by.
+        zeta: For ``pqm``: how far wrong steps have to stay below.
         reduce: Over the readouts of a solution: their ``sum`` (the paper's) or their ``mean``.
         readouts: Where labels are learnt: at each ``step``'s end (the paper's), or at every
             ``token`` of the step, as Cobbe et al. (2021) train verifiers; scores are read at the
@@ -163,6 +169,9 @@ class PrmConfig(TrainConfig):
     schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "linear"
     warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.05
     labels: Literal["auto", "outcome", "rollouts"] = "auto"
+    loss: Literal["bce", "pqm", "implicit"] = "bce"
+    beta: Annotated[float, Option(above=0)] = 0.05
+    zeta: Annotated[float, Option(min=0)] = 4.0
     reduce: Literal["sum", "mean"] = "sum"
     readouts: Literal["step", "token"] = "step"
     samples: Annotated[int, Option(min=0)] = 0

@@ -1,6 +1,7 @@
 """Solutions and steps per second of the PRM scorer, against the ways others score.
 
-    python benchmarks/perf/score.py [--problems 24] [--samples 16] [--rounds 3] [--threads 1]
+    python benchmarks/perf/score.py [--problems 24] [--samples 16] [--rounds 3] [--threads 1] \
+        [--published]
 
 Everything runs on the same solutions of the embedded world, with the same random head on the
 embedded model, in one process, in an order that turns from round to round:
@@ -10,6 +11,9 @@ embedded model, in one process, in an order that turns from round to round:
 - `no grouping`: batches in the order of the data, padded to the longest, as many solutions in each
   as `no sharing` has on average;
 - `step by step`: one forward pass per step, each of the solution up to there.
+
+`--published` scores as TRL's models are, with two classes and a mark behind each step, in place of
+a model of our own.
 
 Solutions are different from each other, so that repeated texts give no advantage. The times are
 process times; the ratios are what counts. The rewards of all four must agree.
@@ -21,14 +25,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 
+from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.heads import PrmScorer
-from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT
 from fsdpo_data.problems.embedded.solutions import demonstration
 from fsdpo_data.problems.embedded.world import make_problems
@@ -39,7 +44,13 @@ from random_model import save_random_prm
 Rewards = list[list[float] | None]
 
 
-def main(problems: int = 24, samples: int = 16, rounds: int = 3, threads: int = 1) -> None:
+def main(
+    problems: int = 24,
+    samples: int = 16,
+    rounds: int = 3,
+    threads: int = 1,
+    published: bool = False,
+) -> None:
     """Time the ways of scoring, in turns."""
     import torch
 
@@ -48,7 +59,8 @@ def main(problems: int = 24, samples: int = 16, rounds: int = 3, threads: int = 
     steps = sum(len(item.steps) for item in items)
     print(f"{len(items)} solutions, {steps} steps")
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
-        ways = make_ways(save_random_prm(Path(folder), CHECKPOINT))
+        labels = 2 if published else 1
+        ways = make_ways(save_random_prm(Path(folder), CHECKPOINT, labels=labels))
         agree({name: score(items) for name, score in ways.items()})  # warms up, too
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(rounds):
@@ -70,15 +82,15 @@ def solutions(problems: int, samples: int) -> list[SteppedText]:
             steps = demonstration(problem, rng, 0.3).steps
             # Sampled solutions differ in length by more than demonstrations do.
             more = [f"Step {k}: that is {sample} and {k}.\n" for k in range(rng.randrange(8))]
-            items.append(SteppedText(prompt, [*(s.rstrip("\n") + "\n" for s in steps), *more]))
+            steps = [*(s.rstrip("\n") + "\n" for s in steps), *more]
+            items.append(SteppedText(prompt, steps, problem.question))
     return items
 
 
 def make_ways(folder: Path) -> dict[str, Callable[[Sequence[SteppedText]], Rewards]]:
-    shared, apart = (
-        PrmScorer(resolve_weights(str(folder)), ScorerOptions(device="cpu"), share_prompts=share)
-        for share in (True, False)
-    )
+    shared, apart = (load_scorer(str(folder), ScorerOptions(device="cpu")) for _ in range(2))
+    assert isinstance(shared, PrmScorer) and isinstance(apart, PrmScorer)
+    apart._share = False
     return {
         "scorer": shared.score,
         "no sharing": apart.score,
@@ -88,7 +100,7 @@ def make_ways(folder: Path) -> dict[str, Callable[[Sequence[SteppedText]], Rewar
 
 
 def ungrouped(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
-    encoded = [scorer._encoder.encode(item.prompt, item.steps, end=False) for item in items]
+    encoded = [scorer._encoded(item) for item in items]
     mean = statistics.fmean(len(each.ids) for each in encoded)
     size = max(1, int(scorer._batch_tokens / mean))
     order = list(range(len(encoded)))
@@ -96,7 +108,7 @@ def ungrouped(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
     results: Rewards = [None] * len(encoded)
     for start in range(0, len(order), size):
         batch = order[start : start + size]
-        rows = scorer._logits([encoded[index] for index in batch]).sigmoid().tolist()
+        rows = scorer._link(scorer._logits([encoded[index] for index in batch])).tolist()
         for index, row in zip(batch, rows, strict=True):
             results[index] = row[: len(encoded[index].readouts)]
     return results
@@ -104,8 +116,8 @@ def ungrouped(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
 
 def step_by_step(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
     def reward(item: SteppedText, count: int) -> float:
-        beginning = scorer._encoder.encode(item.prompt, item.steps[:count], end=False)
-        return scorer._logits([beginning])[0, -1].sigmoid().item()
+        beginning = scorer._encoded(replace(item, steps=item.steps[:count]))
+        return scorer._link(scorer._logits([beginning]))[0, -1].item()
 
     return [[reward(item, n + 1) for n in range(len(item.steps))] for item in items]
 

@@ -117,12 +117,13 @@ def plots(root: Path, manifest: Manifest) -> dict[str, str]:
         each = solutions.select("rollouts").explode("rollouts").drop_nulls()
         share = counts.field("n_correct") / counts.field("n")
         drawn["Steps by share of continuations that end right"] = _shares(each, share)
-    if manifest.rewards:
+    if manifest.rewards and manifest.spec.probabilities:
         right, rewards = pl.col("outcome") == "correct", pl.col("step_rewards")
         for name, which in (("correct", right), ("other", ~right)):
             each = solutions.filter(which).select(rewards).explode("step_rewards")
             drawn[f"Step rewards in {name} solutions"] = _shares(each, rewards)
-    if manifest.spec.pair and manifest.pairs and manifest.pairs.margin:
+    compared = manifest.pairs and manifest.pairs.margin and manifest.spec.probabilities
+    if manifest.spec.pair and compared:
         how = manifest.spec.pair.aggregate
         margin = aggregated("chosen_rewards", how) - aggregated("rejected_rewards", how)
         title = f"Pairs by margin ({how} reward of chosen less rejected)"

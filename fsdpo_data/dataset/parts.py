@@ -84,11 +84,21 @@ class TemplateRef(Part):
     digest: str
 
 
+class ConventionRef(Part):
+    """A :class:`~fsdpo_data.engines.scorers.conventions.Convention`, and what its number means."""
+
+    name: str
+    digest: str
+    meaning: str
+
+
 class ScoreSpec(Part):
-    """Who scored the steps, and how."""
+    """Who scored the steps, and how; of a model of others, under which convention."""
 
     engine: Engine
     prm: Ref
+    convention: ConventionRef | None = None
+    reference: Ref | None = None
 
 
 class PairsSpec(Part):
@@ -125,6 +135,17 @@ class Spec(Growing):
     pair: PairsSpec | None = None
     grade: Part | None = None
     decontaminate: Part | None = None
+
+    @property
+    def probabilities(self) -> bool:
+        """Whether step rewards are; those of our own reward models, and of many others."""
+        return self.reward == "probability"
+
+    @property
+    def reward(self) -> str:
+        """What the number of a step is."""
+        told = self.score.convention if self.score else None
+        return told.meaning if told else "probability"
 
     def decided(self) -> dict[str, Any]:
         """Return the spec without its digest."""

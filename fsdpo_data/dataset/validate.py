@@ -56,7 +56,8 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
     broken = list(_files(root, manifest))
     if not broken:  # with other columns the row checks would only say so again
         solutions = scan(manifest.paths(root, "solutions"))
-        broken = [*_ids(scan(manifest.paths(root, "problems")), solutions), *_rows(solutions)]
+        broken = list(_ids(scan(manifest.paths(root, "problems")), solutions))
+        broken += _rows(solutions, manifest.spec.probabilities)
         broken += _counts(root, manifest)
     if not broken and manifest.spec.pair and manifest.pairs:
         pairs, rows = (manifest.paths(root, config) for config in ("pairs", "solutions"))
@@ -125,8 +126,8 @@ def _ids(problem_rows: pl.LazyFrame, solution_rows: pl.LazyFrame) -> Iterator[st
         yield f"{len(ids)} solutions belong to no problem: {some(ids)}"
 
 
-def _rows(solutions: pl.LazyFrame) -> Iterator[str]:
-    """What must hold in each row of ``solutions``."""
+def _rows(solutions: pl.LazyFrame, probabilities: bool) -> Iterator[str]:
+    """What must hold in each row of ``solutions``, whose rewards may be ``probabilities``."""
     steps, labels, rewards = pl.col("completions"), pl.col("labels"), pl.col("step_rewards")
     reward, rollout = pl.element(), pl.element().struct
     unlabelled = ~pl.col("outcome").is_in(GRADED)
@@ -157,9 +158,11 @@ def _rows(solutions: pl.LazyFrame) -> Iterator[str]:
             pl.col("rollouts").list.eval(rollout.field("n_correct") > rollout.field("n")).list.any()
         ),
         "have another number of rewards than of steps": rewards.list.len() != steps.list.len(),
-        "have a reward that is not a number in [0, 1]": (
+        f"have a reward that is not a number{' in [0, 1]' if probabilities else ''}": (
             rewards.list.eval(
-                ~(reward.is_finite() & reward.is_between(0, 1)).fill_null(False)
+                ~(reward.is_finite() & (reward.is_between(0, 1) | (not probabilities))).fill_null(
+                    False
+                )
             ).list.any()
         ),
         "have a finish_reason that is not stop or length": (

@@ -2,7 +2,7 @@
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, Self
@@ -13,6 +13,7 @@ from fsdpo_data.engines.ray import Copies, Placement, pick_there
 from fsdpo_data.engines.registry import ENGINES, Role, engine_error
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
+from fsdpo_data.engines.scorers.conventions import Published, get_convention, recognise
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import (
     ResolvedModel,
@@ -54,6 +55,26 @@ class Host:
         else:
             engine = pick_engine(options.engine, options.device)
         return cls(engine, options, Placement(copies, gpus, models))
+
+    @classmethod
+    def of_scorer(cls, options: ScorerOptions, weights: Weights, models: int = 1) -> Self:
+        """Pick engine and place for a reward model; those of others run on transformers.
+
+        Raises:
+            InputError: if one of others was asked of vLLM.
+            Unavailable: if the engine is not installed, or there is no cluster.
+        """
+        host = cls.pick(options, models)
+        if isinstance(weights, Published) and host.engine == "vllm":
+            if options.engine == "vllm":
+                raise InputError(
+                    f"it scores with heads of our own; {weights.convention.name} wants "
+                    "`engine=transformers`.",
+                    field="engine",
+                    value="vllm",
+                )
+            host = replace(host, engine="transformers")
+        return host
 
     @property
     def named(self) -> dict[str, str]:
@@ -143,7 +164,9 @@ def load_scorer(prm: str, options: ScorerOptions | None = None) -> Scorer:
         InputError: if it is no process reward model.
         Unavailable: if a library, a GPU or the weights are not here.
     """
-    scorer: Scorer = Host.pick(options or ScorerOptions()).load("scorer", resolve_prm(prm))
+    options = options or ScorerOptions()
+    weights = resolve_prm(prm, options)
+    scorer: Scorer = Host.of_scorer(options, weights).load("scorer", weights)
     return scorer
 
 
@@ -163,25 +186,33 @@ def load_likelihood(policy: str, options: ScorerOptions | None = None) -> Scorer
     return LikelihoodScorer(weights, options or ScorerOptions())
 
 
-def resolve_prm(name: str) -> Weights:
-    """Pin down a process reward model, and check that it is one.
+def resolve_prm(name: str, options: ScorerOptions | None = None) -> Weights:
+    """Pin down a process reward model, and how it is asked: as the options say, or as recognised.
 
     Raises:
-        InputError: if there is no such model, or its head is not one logit per token.
+        InputError: if there is no such model or convention, or it is not recognised.
         Unavailable: if it cannot be read.
     """
+    options = options or ScorerOptions()
     try:
         weights = resolve_weights(name)
         config = load_config(weights)
     except FsdpoError as error:
         raise error.of("prm") from None
-    kinds = config.architectures
-    kind = str(kinds[0]) if isinstance(kinds, list) and kinds else "of no architecture"
-    if not kind.endswith("ForTokenClassification") or config.num_labels != 1:
+    told = options.prm_format or ("implicit" if options.reference else None)
+    asked = get_convention(told) if told else recognise(weights, config)
+    if asked is None:
+        return weights
+    reference = options.reference or asked.reference or None
+    if asked.link.startswith("log-ratio") != (reference is not None):
         raise InputError(
-            f"it is {kind} with {config.num_labels} labels. Expected "
-            "…ForTokenClassification with one, as `fsdpo-train prm` writes it.",
-            field="prm",
-            value=name,
+            f"{asked.name} is held against a reference: expected one."
+            if reference is None
+            else f"{asked.name} is held against none. Leave it out.",
+            field="reference",
+            value=reference,
         )
-    return weights
+    if options.beta is not None:
+        asked = replace(asked, beta=options.beta)
+    held = resolve_weights(reference) if reference else None
+    return Published(weights.ref, weights.path, weights.commit, convention=asked, reference=held)

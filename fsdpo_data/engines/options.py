@@ -23,6 +23,7 @@ _Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Workers = Annotated[int | None, Option(min=1, panel=_RUN, default="the cores at hand")]
 Seed = Annotated[int, Option(min=0, max=2**63 - 1, panel=_RUN)]
 Shard = Annotated[str | None, Option(panel=_RUN, metavar="I/N", default="all of it")]
+PrmFormat = Annotated[str | None, Option(panel=_ENGINE, default="what it is recognised as")]
 Resume = Annotated[bool, Option(panel=_RUN)]
 
 
@@ -195,7 +196,14 @@ class ScorerOptions(EngineOptions):
 
     Attributes:
         batch_tokens: Tokens of a batch, padding included, for `transformers`.
+        prm_format: Convention of a published process reward model, or a TOML file that says one.
+        reference: Model whose log-probabilities those of a policy are held against: a reward is
+            `beta`·log π/π_ref of the step (`--prm-format implicit-so-far`: up to its end).
+        beta: What they are multiplied by.
     """
 
     engine: Annotated[ScorerName, Option(panel=_ENGINE)] = "auto"
     batch_tokens: Annotated[int, Option(panel=_RUN, min=1)] = 16_384
+    prm_format: PrmFormat = None
+    reference: Annotated[str | None, Option(panel=_ENGINE)] = None
+    beta: Annotated[float | None, Option(panel=_ENGINE, above=0, default="0.05")] = None

@@ -42,7 +42,7 @@ ENGINES = {
     ),
     "transformers": Engine(
         sampler=f"{_SAMPLERS}.transformers:TransformersSampler",
-        scorer=f"{_SCORERS}.heads:PrmScorer",
+        scorer=f"{_SCORERS}.published:load_prm",
         needs=("torch", "transformers"),
         install=f"{install('train')}, or use the engine vllm.",
         batch_size=32,

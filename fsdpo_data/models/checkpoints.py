@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.errors import FsdpoError, Unavailable
+from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
 from fsdpo_data.models.resolve import Weights
 from fsdpo_data.models.untrusted import load_error, tried
 
@@ -27,6 +31,7 @@ def load_checkpoint(
     ``expected`` and ``field`` say in the message what should have been there, and what names it.
 
     Raises:
+        InputError: if weights are missing, and ``configure`` has not asked for new ones.
         Unavailable: if it cannot be loaded.
     """
     import transformers
@@ -40,19 +45,41 @@ def load_checkpoint(
         config = load_config(weights)
         if configure is not None:
             configure(config)
-        net = getattr(transformers, auto_class).from_pretrained(
-            weights.path,
-            revision=weights.commit,
-            config=config,
-            dtype=dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
-        )
+        with _unreported() if auto_class == "AutoModel" else nullcontext():
+            net, told = getattr(transformers, auto_class).from_pretrained(
+                weights.path,
+                revision=weights.commit,
+                config=config,
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
     except FsdpoError:
         raise
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
         raise _unloadable(weights, error, f"Expected {expected}.").of(field) from error
+    if configure is None and told["missing_keys"]:
+        names = sorted(told["missing_keys"])
+        raise InputError(
+            f"the checkpoint has no weights for {len(names)} tensors of {type(net).__name__}, "
+            f"{names[0]} among them. Expected {expected}.",
+            field=field,
+            value=weights.path,
+        )
     return tokenizer, net
+
+
+@contextmanager
+def _unreported() -> Iterator[None]:
+    """Keep transformers from reporting the weights of a head, which are read apart."""
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def load_config(weights: Weights) -> Any:
@@ -69,6 +96,37 @@ def load_config(weights: Weights) -> Any:
         )
     except Exception as error:  # a damaged file
         raise _unloadable(weights, error, "Expected a config.json of transformers.") from error
+
+
+def read_tensors(weights: Weights, prefix: str) -> dict[str, Any]:
+    """Return the tensors of a checkpoint whose names begin with ``prefix``, by what comes after.
+
+    Raises:
+        Unavailable: if its safetensors cannot be read.
+    """
+    from safetensors import safe_open
+    from transformers.utils import cached_file
+
+    found: dict[str, Any] = {}
+    try:
+        index = cached_file(
+            weights.path,
+            "model.safetensors.index.json",
+            revision=weights.commit,
+            _raise_exceptions_for_missing_entries=False,
+        )
+        files = {"model.safetensors"}
+        if index is not None:
+            listed = json.loads(Path(index).read_bytes())["weight_map"]
+            files = {file for name, file in listed.items() if name.startswith(prefix)}
+        for file in sorted(files):
+            path = cached_file(weights.path, file, revision=weights.commit)
+            with safe_open(path, framework="pt") as tensors:
+                names = [name for name in tensors.keys() if name.startswith(prefix)]  # noqa: SIM118
+                found |= {name.removeprefix(prefix): tensors.get_tensor(name) for name in names}
+    except Exception as error:  # a damaged file
+        raise _unloadable(weights, error, "Expected weights in safetensors.") from error
+    return found
 
 
 def context_length(config: Any) -> int:

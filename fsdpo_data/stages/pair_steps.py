@@ -77,6 +77,12 @@ class StepPairStage(PairingStage):
         get_grader(manifest.spec.grader)
         super().check(source, manifest)
         files = manifest.paths(source, "solutions")
+        if not manifest.spec.probabilities:
+            raise InputError(
+                f"the rewards of {source} are not probabilities, which `threshold` is about, but "
+                f"each a {manifest.spec.reward}. Score with another reward "
+                "model, or pair whole solutions (`style=full`)."
+            )
         counts = Counter[str]()
         if not any(True for file in files for _ in first_errors(file, self.choice, counts)):
             raise InputError(

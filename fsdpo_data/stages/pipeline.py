@@ -18,7 +18,7 @@ from fsdpo_data.dataset.derive import Stage, plain_specs
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.engines.load import Host, resolve_model
-from fsdpo_data.engines.options import ReplayOptions, ScorerOptions, Shard
+from fsdpo_data.engines.options import PrmFormat, ReplayOptions, ScorerOptions, Shard
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
@@ -44,6 +44,7 @@ class BuildOptions(ReplayOptions):
         limit: Problems at most; the seed draws them.
         out: Run directory.
         prm: Process reward model: score the solutions too, and join pairs.
+        prm_format: Convention of a published one, or a TOML file that says one.
         top: With a PRM: solutions on each side of the pairs (the paper's T).
         split: Split of the problems.
         template: Prompt template (`fsdpo-data templates`).
@@ -62,6 +63,7 @@ class BuildOptions(ReplayOptions):
     limit: Annotated[int | None, Option(min=1)] = None
     out: Annotated[str | Path | None, Option(default="runs/MODEL-DIGEST")] = None
     prm: str | None = None
+    prm_format: PrmFormat = None
     top: Annotated[int | None, Option(min=1, default="4")] = None
     split: Annotated[str, Option(panel="Asking")] = "train"
     template: Annotated[str | None, Option(panel="Asking", default="the model's own")] = None
@@ -95,7 +97,11 @@ class BuildOptions(ReplayOptions):
             return []
         engine = "auto" if self.engine in ("openai", "scripted") else self.engine
         score = ScorerOptions(
-            engine=engine, device=self.device, dtype=self.dtype, actors=self.actors
+            engine=engine,
+            device=self.device,
+            dtype=self.dtype,
+            actors=self.actors,
+            prm_format=self.prm_format,
         )
         spec = PairSpec() if self.top is None else PairSpec(top=self.top)
         return [make_score_stage(self.prm, score), PairStage(spec)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.engines.load import Host, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions, Shard
 from fsdpo_data.engines.scorers import Scorer, SteppedText
+from fsdpo_data.engines.scorers.conventions import convention_of
 from fsdpo_data.steps.rewards import aggregated
 
 #: Solutions scored at a time: enough to find many of like length, little enough to see progress.
@@ -35,6 +36,7 @@ class ScoreStage(Stage):
     Attributes:
         prm: The process reward model, as resolved.
         engine: What runs it, and in which precision; part of the dataset's spec.
+        asked: What is said of a published model's convention; nothing of our own kind.
         make_scorer: Called only if solutions are owed: loading a model is slow.
     """
 
@@ -43,11 +45,12 @@ class ScoreStage(Stage):
     prm: ModelRef
     engine: Mapping[str, str]
     make_scorer: Callable[[], Scorer]
+    asked: Mapping[str, Any] = field(default_factory=dict)
     _scorer: Scorer | None = None
 
     def spec(self) -> Mapping[str, Any]:
         """Return which model scores, and how it is run."""
-        return {"prm": asdict(self.prm), "engine": dict(self.engine)}
+        return {"prm": asdict(self.prm), "engine": dict(self.engine), **self.asked}
 
     def run_shard(self, draft: Draft, shard: JobShard) -> None:
         """Score some of the files of solutions.
@@ -158,15 +161,23 @@ class ScoreOptions(StageOptions, ScorerOptions):
 
     Attributes:
         prm: Process reward model: a directory or `org/name[@revision]`.
+        policy: Instead: a policy, scored against `reference`.
         shard: Score one of N shares of the files; `fsdpo-data merge` puts the shards together.
     """
 
-    prm: str
+    prm: str | None = None
+    policy: str | None = None
     shard: Shard = None
 
     def stage(self) -> ScoreStage:
         """Check the process reward model and the engine."""
-        return make_score_stage(self.prm, self)
+        if (self.prm is None) == (self.policy is None) or (self.policy and not self.reference):
+            raise InputError(
+                "expected it, or a `policy` with its `reference`.",
+                field="ScoreOptions.prm",
+                value=self.prm,
+            )
+        return make_score_stage(str(self.prm or self.policy), self)
 
 
 def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:
@@ -176,6 +187,7 @@ def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:
         InputError: if ``prm`` is no process reward model.
         Unavailable: if the engine is not installed, or the model cannot be read.
     """
-    host, weights = Host.pick(options), resolve_prm(prm)
-    spec = {"name": host.engine, "dtype": options.dtype}
-    return ScoreStage(weights.ref, spec, lambda: host.load("scorer", weights))
+    weights = resolve_prm(prm, options)
+    host = Host.of_scorer(options, weights)
+    spec, asked = {"name": host.engine, "dtype": options.dtype}, convention_of(weights)
+    return ScoreStage(weights.ref, spec, lambda: host.load("scorer", weights), asked)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import FAILED
@@ -219,4 +220,5 @@ def collate(rows: Sequence[Row], pad_id: int) -> dict[str, Any]:
         **token_batch(rows, pad_id),
         "readouts": padded([row["readouts"] for row in rows], 0),
         "labels": padded([row["labels"] for row in rows], NO_STEP),
+        "n_prompt": torch.tensor([row["n_prompt"] for row in rows]),
     }

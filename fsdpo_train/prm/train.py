@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from fsdpo_data.core.statistics import auc, auc_interval, ranking_auc
+from fsdpo_data.engines.logprobs import check_architecture, return_logprobs
 from fsdpo_data.engines.step_tokens import at_readouts
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.data import (
@@ -20,7 +23,7 @@ from fsdpo_train.prm.data import (
     prepare,
     step_rows,
 )
-from fsdpo_train.prm.loss import prm_loss
+from fsdpo_train.prm.loss import pqm_loss, prm_loss
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import filled
 from fsdpo_train.trainer.models import context_length, load_model, with_adapters
@@ -71,11 +74,18 @@ def train_prm(config: PrmConfig) -> PrmReport:
             eval_steps=config.eval_every or None,
             label_names=["labels"],
         )
-        model, tokenizer = load_model(config.model, "AutoModelForTokenClassification", _one_logit)
+        implicit = config.loss == "implicit"
+        kind = "CausalLM" if implicit else "TokenClassification"
+        head = None if implicit else _one_logit
+        model, tokenizer = load_model(config.model, f"AutoModelFor{kind}", head)
         data = prepare(step_rows(source, config), tokenizer, context_length(config, model), config)
         _tell(data.counts)
-        # The head is new: peft trains it whole, and saves it.
-        model = with_adapters(model, config.lora, "TOKEN_CLS", exclude=("score",))
+        # A head is new: peft trains it whole, and saves it.
+        task, new = ("CAUSAL_LM", ()) if implicit else ("TOKEN_CLS", ("score",))
+        if implicit:
+            check_architecture(model)
+            return_logprobs(model, share_prompts=False)
+        model = with_adapters(model, config.lora, task, exclude=new)
         trainer = _trainer(config, arguments, model, tokenizer, data)
         run_trainer(trainer, config, identity)
         measured = trainer.evaluate(metric_key_prefix=HELD_OUT) if data.held_out else {}
@@ -117,6 +127,19 @@ class PrmTrainer(CountingTrainer):
         """Count the solutions with a label."""
         return int((batch["labels"] != NO_STEP).any(-1).sum())
 
+    def logits(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
+        """Return the logits of steps, [B, K]."""
+        outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
+        return at_readouts(outputs.logits, inputs["readouts"])
+
+    def loss(self, logits: Tensor, labels: Tensor, there: Tensor) -> Tensor:
+        """Return the mean loss of solutions."""
+        config = self.stage_config
+        if config.loss == "pqm":
+            return pqm_loss(logits, labels, there, zeta=config.zeta)
+        weights = self.class_weights
+        return prm_loss(logits, labels, there, reduce=config.reduce, class_weights=weights)
+
     def compute_loss(
         self,
         model: Any,
@@ -125,19 +148,52 @@ class PrmTrainer(CountingTrainer):
         num_items_in_batch: Any = None,
     ) -> Any:
         """Return the loss of a batch, or its logits too where it is measured on."""
-        readouts, labels = inputs["readouts"], inputs["labels"]
-        outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
-        logits, there = at_readouts(outputs.logits, readouts), labels != NO_STEP
-        reduce, weights = self.stage_config.reduce, self.class_weights
-        loss = prm_loss(logits, labels, there, reduce=reduce, class_weights=weights)
+        labels = inputs["labels"]
+        there = labels != NO_STEP
+        logits = self.logits(model, inputs)
+        loss = self.loss(logits, labels, there)
         if not return_outputs:
             return self.share(loss, len(labels), num_items_in_batch)
         return loss, (None, logits.float().masked_fill(~there, NO_STEP))
 
 
+class ImplicitTrainer(PrmTrainer):
+    """A trainer of a policy whose log-ratio to where it started is the reward of a solution.
+
+    The logit of a step is β·log π/π_ref up to its end; that of the last one meets the outcome.
+    """
+
+    def __init__(self, config: PrmConfig, *more: Any, **options: Any) -> None:
+        super().__init__(config, *more, **options)
+        reference, _ = load_model(config.model, "AutoModelForCausalLM")
+        return_logprobs(reference, share_prompts=False).eval().requires_grad_(False)
+        self.reference = reference.to(self.args.device)
+
+    def logits(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
+        """Return β·log π/π_ref up to the end of every step, [B, K]."""
+        ids_BT, mask_BT = inputs["input_ids"], inputs["attention_mask"]
+        place_T = torch.arange(ids_BT.shape[1], device=ids_BT.device)
+        own_BT = (place_T >= inputs["n_prompt"].clamp_min(1)[:, None]) & mask_BT.bool()
+        read = {
+            "input_ids": ids_BT,
+            "attention_mask": mask_BT,
+            "source_N": own_BT.flatten().nonzero()[:, 0] - 1,
+            "target_N": ids_BT[own_BT],
+        }
+        with torch.no_grad():
+            held_N = self.reference(**read)
+        ratio_BT = held_N.new_zeros(ids_BT.shape).masked_scatter(own_BT, model(**read) - held_N)
+        return self.stage_config.beta * at_readouts(ratio_BT.cumsum(-1), inputs["readouts"])
+
+    def loss(self, logits: Tensor, labels: Tensor, there: Tensor) -> Tensor:
+        """Return the cross-entropy of the outcomes."""
+        behind = there.flip(-1).cumsum(-1).flip(-1)  # steps from here on
+        return super().loss(logits, labels, there & (behind == 1))
+
+
 def _trainer(config: PrmConfig, arguments: Any, model: Any, tokenizer: Any, data: Prepared) -> Any:
     no_labels = [NO_STEP] * len(data.train[0]["labels"])
-    return PrmTrainer(
+    return (ImplicitTrainer if config.loss == "implicit" else PrmTrainer)(
         config,
         class_weights(data.train) if config.balance else None,
         model=model,

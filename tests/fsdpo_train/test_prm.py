@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError, Unavailable  # noqa: E402
 from fsdpo_data.core.identity import file_sha256  # noqa: E402
+from fsdpo_data.engines.logprobs import return_logprobs  # noqa: E402
 from fsdpo_data.engines.step_tokens import at_readouts  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
@@ -32,7 +34,8 @@ from fsdpo_train.prm.data import (  # noqa: E402
     prepare,
     step_rows,
 )
-from fsdpo_train.prm.loss import prm_loss  # noqa: E402
+from fsdpo_train.prm.loss import pqm_loss, prm_loss  # noqa: E402
+from fsdpo_train.trainer.arguments import training_arguments  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -401,3 +404,72 @@ def test_rewards_no_better_than_chance_are_warned_of(
     assert "The 95 % interval of `auc` is [" in card
     assert ("no better than chance" in card) is not taught
     assert ("warning: auc 0." in said and "no better than chance" in said) is not taught
+
+
+def test_the_ranking_loss_is_that_of_pqm() -> None:
+    """Equation 10 of Li and Li (2024), solution by solution, with their step of value 0."""
+    rng, zeta = random.Random(0), 4.0
+    rows = [[(rng.gauss(0, 2), rng.random() < 0.5) for _ in range(k)] for k in (1, 3, 5, 2)]
+    rows += [[(0.5, True), (-1.0, True)], [(0.5, False)]]
+    expected = []
+    for row in rows:
+        wrong = [value for value, right in row if not right]
+        steps = [(0.0, bool(wrong)), *row]
+        losses = []
+        for t, (value, right) in enumerate(steps):
+            if right:
+                before = [v for v, r in steps[:t] if r or v == 0.0]
+                total = sum(map(math.exp, [*before, value, *(w + zeta for w in wrong)]))
+                losses.append(-math.log(math.exp(value) / total))
+        expected.append(sum(losses) / len(losses))
+    width = max(map(len, rows))
+    logit_BK = torch.full((len(rows), width), 9.0, dtype=torch.float64, requires_grad=True)
+    label_BK = torch.full((len(rows), width), NO_STEP)
+    with torch.no_grad():
+        for b, row in enumerate(rows):
+            for k, (value, right) in enumerate(row):
+                logit_BK[b, k], label_BK[b, k] = value, float(right)
+    loss = pqm_loss(logit_BK, label_BK, label_BK != NO_STEP, zeta=zeta)
+    assert loss.item() == pytest.approx(math.fsum(expected) / len(rows), abs=1e-9)
+    loss.backward()
+    assert logit_BK.grad.isfinite().all() and not logit_BK.grad[label_BK == NO_STEP].any()
+
+
+@pytest.mark.parametrize("loss", ["pqm", "implicit"])
+def test_other_losses_learn(loss: str, policy: Path, data: Path, tmp_path: Path) -> None:
+    options = {"loss": loss} | ({"beta": 0.5} if loss == "implicit" else {})
+    report = prm.train_prm(config(policy, data, tmp_path / "prm", epochs=8, **options))
+    assert report.held_out["ranking_auc"] > 0.9
+    card = (tmp_path / "prm/README.md").read_text()
+    assert ("--policy prm --reference" in card) == (loss == "implicit")
+
+
+def test_the_implicit_loss_is_the_cross_entropy_of_outcomes(
+    policy: Path, data: Path, tmp_path: Path
+) -> None:
+    """-[y log σ(β Σ log π/π_ref) + (1 - y) log(1 - σ(…))], from logits of whole models."""
+    wanted = config(policy, data, tmp_path / "prm", loss="implicit", beta=0.3)
+    rows = prepared(policy, data).train[:6]
+    held = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()
+    torch.manual_seed(1)
+    net = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()
+    for each in net.parameters():
+        each.data += 0.05 * torch.randn_like(each)
+    expected, so_far = [], []
+    for row in rows:
+        ids = torch.tensor(row["input_ids"].tolist())
+        with torch.no_grad():
+            both = [each(ids[None]).logits[0, :-1].log_softmax(-1) for each in (net, held)]
+        ratio = (both[0] - both[1]).gather(-1, ids[1:, None])[row["n_prompt"] - 1 :, 0].sum()
+        p, y = torch.sigmoid(0.3 * ratio), row["labels"][-1]
+        expected.append(float(-(y * p.log() + (1 - y) * (1 - p).log())))
+        so_far.append(0.3 * float(ratio))
+    arguments = training_arguments(wanted)
+    return_logprobs(net, share_prompts=False)
+    trainer = prm.ImplicitTrainer(wanted, None, model=net, args=arguments)
+    batch = {k: v.to(arguments.device) for k, v in collate(rows, 0).items()}
+    logits, there = trainer.logits(net, batch), batch["labels"] != NO_STEP
+    last = there.sum(-1) - 1
+    assert logits.gather(1, last[:, None])[:, 0].tolist() == pytest.approx(so_far, abs=1e-4)
+    loss = trainer.loss(logits, batch["labels"], there)
+    assert loss.item() == pytest.approx(math.fsum(expected) / len(rows), abs=1e-5)

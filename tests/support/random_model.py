@@ -48,12 +48,12 @@ def save_random_model(path: Path, *, context: int = 256, seed: int = 0) -> Path:
     return path
 
 
-def save_random_prm(path: Path, policy: Path, *, seed: int = 0) -> Path:
+def save_random_prm(path: Path, policy: Path, *, seed: int = 0, labels: int = 1) -> Path:
     """Write a process reward model on top of ``policy`` whose rewards are anything in (0, 1)."""
     import torch
     from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer
 
-    config = AutoConfig.from_pretrained(policy, num_labels=1)
+    config = AutoConfig.from_pretrained(policy, num_labels=labels)
     torch.manual_seed(seed)
     model = AutoModelForTokenClassification.from_pretrained(policy, config=config)
     torch.nn.init.normal_(model.score.weight, std=0.3)

@@ -135,6 +135,7 @@ def prm(options: take.PrmOptions) -> None:
     from fsdpo_bench.cli.show import print_prm
     from fsdpo_bench.prm.measure import measure_prm
     from fsdpo_data.engines.load import load_likelihood, load_scorer
+    from fsdpo_data.engines.scorers.conventions import get_convention
 
     if options.prm and options.likelihood:
         raise InputError("`prm` and `likelihood`: expected one of them, not both.")
@@ -143,8 +144,10 @@ def prm(options: take.PrmOptions) -> None:
         make_scorer = partial(load_scorer, options.prm, options)
     elif options.likelihood:
         make_scorer = partial(load_likelihood, options.likelihood, options)
+    published = get_convention(options.prm_format) if options.prm_format else None
+    asks = published is not None and "{prompt}" not in published.prompt
     measured = measure_prm(
-        make_scorer, options.data, options.first_errors, options.template, options.tune
+        make_scorer, options.data, options.first_errors, options.template, options.tune, asks=asks
     )
     if options.as_json:
         _print_json(asdict(measured))

@@ -93,7 +93,7 @@ class PrmOptions(ScorerOptions):
         prm: Process reward model: a directory or `org/name`.
         likelihood: Instead: a policy, whose probability of a step is its reward.
         first_errors: ProcessBench file; may be given several times.
-        template: Prompt the model was trained on; for `--first-errors`.
+        template: Prompt the model was trained on, for `--first-errors`; a `--prm-format` has one.
         tune: Share of the rows that set the threshold.
         as_json: Print JSON instead of a table.
     """

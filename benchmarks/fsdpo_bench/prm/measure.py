@@ -26,11 +26,14 @@ def measure_prm(
     files: Sequence[Path],
     template: str | None,
     tune: float,
+    *,
+    asks: bool = False,
 ) -> Measured:
     """Measure a process reward model, or the rewards a dataset holds already.
 
     ``files`` are ProcessBench's, ``template`` is how their problems are asked, and ``tune`` the
-    share of their rows that chooses the threshold.
+    share of their rows that chooses the threshold. A scorer that ``asks`` in words of its own
+    needs no template.
 
     Raises:
         InputError: if there is nothing to measure, or a file cannot be used.
@@ -40,9 +43,10 @@ def measure_prm(
         raise InputError("nothing to measure: give `data` or `first_errors`, or both.")
     if files and make_scorer is None:
         raise InputError("`first_errors` needs a model to find them: give `prm`.")
-    if files and template is None:
+    if files and template is None and not asks:
         raise InputError(
-            "`first_errors` needs `template`: the prompt that the model's training data had."
+            "`first_errors` needs `template`: the prompt that the model's training data had. "
+            "A published model has its own: name it by `prm_format`."
         )
     rows = {file.name: read_judged(file) for file in files}
     solutions = None
@@ -52,8 +56,8 @@ def measure_prm(
     measured = Measured()
     if solutions is not None:
         measured.dataset = report(solutions if scorer is None else _rewarded(solutions, scorer))
-    if scorer is not None and template is not None:
-        prompt = get_template(template)
+    if scorer is not None and (template is not None or asks):
+        prompt = None if template is None else get_template(template)
         for name, judged in rows.items():
             rewards = score_judged(judged, scorer, prompt)
             measured.first_errors[name] = measure_first_errors(judged, rewards, tune)

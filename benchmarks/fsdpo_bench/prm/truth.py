@@ -47,7 +47,7 @@ class StepTruth:
     auc: float | None  #: Chance that a step before, or where none is wrong, is above one after.
     #: Mean reward before less mean reward from it on, within a solution: mean over problems.
     margin: float | None
-    ci95: tuple[float, float] | None
+    ci95: tuple[float, float] | None  #: None where rewards are no probabilities, too.
     problems: int  #: Problems with a solution that goes wrong after a right step.
     solutions: int
 
@@ -131,8 +131,9 @@ def step_truth(solutions: Sequence[ScoredSolution]) -> StepTruth | None:
     means = [statistics.fmean(values) for values in margins.values()]
     margin = statistics.fmean(means) if means else None
     # Margins are in [-1, 1]; the interval is one of shares. None tells more than its rewards do.
+    bounded = all(0 <= score <= 1 for score in scores)
     groups, size = [((mean + 1) / 2, 1) for mean in means], len(scores) / max(1, len(means))
-    found = mean_interval(groups, size) if len(means) > 1 else None
+    found = mean_interval(groups, size) if bounded and len(means) > 1 else None
     interval = found and (2 * found[0] - 1, 2 * found[1] - 1)
     count = sum(map(len, margins.values()))
     return StepTruth(auc(scores, right), margin, interval, len(means), count)

@@ -9,7 +9,7 @@ from fsdpo_bench.decode.beam import BeamSpec
 from fsdpo_bench.decode.plan import Plan, make_plan
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option
-from fsdpo_data.engines.options import ReplayOptions
+from fsdpo_data.engines.options import PrmFormat, ReplayOptions
 from fsdpo_data.steps.rewards import AGGREGATES
 
 _BEAM = "Step-wise beam search"
@@ -34,6 +34,7 @@ class RunOptions(ReplayOptions):
         decoder: `greedy`, `sc`, `weighted`, `bon`, `sbs`, or several: `greedy,sc`.
         k: Samples to decide among; may be given several times.
         prm: Process reward model: a directory or `org/name`.
+        prm_format: Convention of a published one, or a TOML file that says one.
         out: Run directory.
         as_json: Print JSON instead of a table.
         template: Prompt template.
@@ -62,6 +63,7 @@ class RunOptions(ReplayOptions):
     decoder: Annotated[Sequence[str], Option(default="greedy")] = ()
     k: Annotated[Sequence[int], Option(min=1, default="5")] = ()
     prm: str | None = None
+    prm_format: PrmFormat = None
     out: Annotated[Path | None, Option(default="runs/bench-MODEL-DIGEST")] = None
     as_json: Annotated[bool, Option(flag="--json")] = False
     template: Annotated[str | None, Option(panel=_SAMPLING, default="the model's")] = None

@@ -1,7 +1,7 @@
 """Options of ``fsdpo-bench run`` to a spec, engines and benchmarks."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from fsdpo_data.engines.load import Host, resolve_model, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.registry import ENGINES, scorer_beside
 from fsdpo_data.engines.scorers import Scorer
+from fsdpo_data.engines.scorers.conventions import Published, convention_of
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.prompts import RECORDED, Template, load_tokenizer
 from fsdpo_data.models.resolve import SERVED, ResolvedModel, Weights, resolve_weights
@@ -75,7 +76,9 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> Job:
         share = f"gpu_memory_utilization={POLICY_SHARE}"
         options = replace(options, engine_arg=(share, *options.engine_arg))
     host = Host.pick(options, models=2 if plan.needs_prm else 1)
-    load_scorer, scoring = _scoring(options, model, warn) if plan.needs_prm else (_no_scorer, None)
+    load_scorer, scoring = (
+        _scoring(options, plan.decoders, model, warn) if plan.needs_prm else (_no_scorer, None)
+    )
     author = options.author(model.ref, named=options.model is not None)
     spec = _spec(options, author, model.template, host.named, plan, scoring)
     loaded = [load_task(task, options.data) for task in tasks]
@@ -99,7 +102,7 @@ def _no_scorer() -> Scorer:
 
 
 def _scoring(
-    options: RunOptions, model: ResolvedModel, warn: Callable[[str], None]
+    options: RunOptions, plan: Sequence[str], model: ResolvedModel, warn: Callable[[str], None]
 ) -> tuple[Callable[[], Scorer], dict[str, Any]]:
     """Check the process reward model; return what loads it and how the run names it."""
     how = ScorerOptions(
@@ -107,10 +110,19 @@ def _scoring(
         device=options.device,
         dtype=options.dtype,
         actors=options.actors,
+        prm_format=options.prm_format,
     )
-    host, prm = Host.pick(how, models=2), resolve_prm(str(options.prm))
+    prm = resolve_prm(str(options.prm), how)
+    host = Host.of_scorer(how, prm, models=2)
     check_tokenizer(prm, None if options.model is None else model, warn)
-    named = {**asdict(prm.ref), "engine": host.named}
+    if isinstance(prm, Published) and not prm.convention.probability and "weighted" in plan:
+        raise InputError(
+            f"votes are weighed by probabilities, and a reward of {prm.convention.name} is a "
+            f"{prm.convention.meaning}. Decode by bon or sbs.",
+            field="decoder",
+            value="weighted",
+        )
+    named = {**asdict(prm.ref), "engine": host.named, **convention_of(prm)}
     return partial(host.load, "scorer", prm), named
 
 

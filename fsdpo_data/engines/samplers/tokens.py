@@ -39,7 +39,21 @@ def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
 def completion_encoder(tokenizer: Any) -> Any:
     """Return a fast tokenizer whose ids of a completion are those that a model generates for it.
 
-    It only splits text: no space in front, no special tokens around, no truncation, no padding.
+    It puts no space in front.
+
+    Raises:
+        InputError: if the tokenizer knows no character offsets.
+    """
+    encoder = text_encoder(tokenizer)
+    parts = json.loads(encoder.to_str())
+    for part in ("normalizer", "pre_tokenizer"):
+        parts[part] = _without_space(parts[part])
+    return type(encoder).from_str(json.dumps(parts))
+
+
+def text_encoder(tokenizer: Any) -> Any:
+    """Return a fast tokenizer that only splits text: nothing around it, nothing cut or padded.
+
     Post-processors trim white space from offsets, which would move a token that begins with the
     separator of two steps into the second.
 
@@ -54,8 +68,6 @@ def completion_encoder(tokenizer: Any) -> Any:
         )
     parts = json.loads(backend.to_str())
     parts |= {"post_processor": None, "truncation": None, "padding": None}
-    for part in ("normalizer", "pre_tokenizer"):
-        parts[part] = _without_space(parts[part])
     try:
         return type(backend).from_str(json.dumps(parts))
     except Exception as error:  # tokenizers raises no narrower class

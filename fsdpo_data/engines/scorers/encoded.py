@@ -38,12 +38,7 @@ class EncodedScorer:
         for index, item in enumerate(items):
             if item.steps:
                 copies.setdefault((item.question, item.prompt, *item.steps), []).append(index)
-        encoded = {
-            first: self._encoder.encode(
-                items[first].prompt, items[first].steps, end=False, max_length=self._context
-            )
-            for first, *_ in copies.values()
-        }
+        encoded = {first: self._encoded(items[first]) for first, *_ in copies.values()}
         whole = {first: each for first, each in encoded.items() if not each.lost}
         for index, rewards in self._rewards(whole):
             if not all(map(math.isfinite, rewards)):
@@ -58,6 +53,10 @@ class EncodedScorer:
             for index in others:
                 results[index] = copy(results[first])
         return results
+
+    def _encoded(self, item: SteppedText) -> Encoded:
+        """Return the ids that are read; steps are lost where they are more than the context."""
+        return self._encoder.encode(item.prompt, item.steps, end=False, max_length=self._context)
 
     def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
         """Yield the rewards of each."""
@@ -82,6 +81,7 @@ class NetScorer(EncodedScorer):
             self.auto_class, weights, dtype=options.dtype, expected=self.expected, field=self.field
         )
         super().__init__(weights, tokenizer, context_length(net.config))
+        self._tokenizer = tokenizer
         self._net = net.to(self._device).eval().requires_grad_(False)
         self._pad: int = tokenizer.pad_token_id or 0
 

@@ -7,6 +7,8 @@ once for all its solutions: their forward passes start from its keys and values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +24,7 @@ from fsdpo_data.engines.sharing import (
     gives_the_same,
     probe_ids,
 )
-from fsdpo_data.engines.step_tokens import PROMPT, Encoded, at_readouts
+from fsdpo_data.engines.step_tokens import PROMPT, Encoded
 from fsdpo_data.models.resolve import Weights
 
 #: Prompts whose keys and values are held at a time.
@@ -39,14 +41,26 @@ class PrmScorer(NetScorer):
         self, weights: Weights, options: ScorerOptions, *, share_prompts: bool = True
     ) -> None:
         super().__init__(weights, options)
-        # Keys that a window has already dropped cannot be shared.
-        windowed = attention_window(self._net.config)
-        self._share = share_prompts and not windowed and self._can_share()
+        self._may_share = share_prompts
 
     def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
         for batch, logits in self._batches(encoded):
-            for index, row in zip(batch, logits.sigmoid().tolist(), strict=True):
+            for index, row in zip(batch, self._link(logits).tolist(), strict=True):
                 yield index, row[: len(encoded[index].readouts)]
+
+    def _read(self, readouts: Sequence[Sequence[int]], **inputs: Any) -> Tensor:
+        """Run the model; return the logits of steps, [B, K], or [B, K, C] of C classes."""
+        return at_steps(self._net(**inputs).logits, readouts)[..., 0].float()
+
+    def _link(self, logits: Tensor) -> Tensor:
+        """Return the rewards, [B, K]."""
+        return logits.sigmoid()
+
+    @cached_property
+    def _share(self) -> bool:
+        # Keys that a window has already dropped cannot be shared.
+        windowed = attention_window(self._net.config)
+        return self._may_share and not windowed and self._can_share()
 
     def _can_share(self) -> bool:
         """Try it on two solutions of one prompt, each token of theirs a step."""
@@ -72,8 +86,8 @@ class PrmScorer(NetScorer):
     def _logits(self, batch: Sequence[Encoded]) -> Tensor:
         """Run whole sequences, padded on the right."""
         ids, mask = padded([each.ids for each in batch], self._pad, self._device)
-        logits = self._net(input_ids=ids, attention_mask=mask, use_cache=False).logits
-        return _at_steps(logits, [each.readouts for each in batch])
+        readouts = [each.readouts for each in batch]
+        return self._read(readouts, input_ids=ids, attention_mask=mask, use_cache=False)
 
     def _shared(
         self, groups: Sequence[Sequence[int]], encoded: dict[int, Encoded]
@@ -97,25 +111,27 @@ class PrmScorer(NetScorer):
             ids, mask = padded(tails, self._pad, self._device)
             mask = torch.cat([prompt_mask[rows], mask], dim=1)
             width = ids.shape[1]
-            logits = self._net(
+            readouts = [
+                [position - encoded[index].n_prompt for position in encoded[index].readouts]
+                for index in batch
+            ]
+            logits = self._read(
+                readouts,
                 input_ids=ids,
                 attention_mask=mask,
                 position_ids=(mask.cumsum(-1) - 1)[:, -width:],
                 past_key_values=own,
                 use_cache=True,
-            ).logits
-            readouts = [
-                [position - encoded[index].n_prompt for position in encoded[index].readouts]
-                for index in batch
-            ]
-            yield batch, _at_steps(logits, readouts)
+            )
+            yield batch, logits
 
 
-def _at_steps(logits: Tensor, readouts: Sequence[Sequence[int]]) -> Tensor:
-    """Return the logits of steps [B, K], float32; what is past a row's own steps means nothing."""
+def at_steps(value_BTC: Tensor, readouts: Sequence[Sequence[int]]) -> Tensor:
+    """Return the values of steps [B, K, C]; what is past a row's own steps means nothing."""
     width = max(map(len, readouts))
     filled = [[*each, *[0] * (width - len(each))] for each in readouts]
-    return at_readouts(logits.float(), torch.tensor(filled, device=logits.device))
+    places = torch.tensor(filled, device=value_BTC.device)
+    return value_BTC[torch.arange(len(readouts), device=places.device)[:, None], places]
 
 
 def _by_prompt(encoded: dict[int, Encoded]) -> tuple[list[list[int]], list[int]]:
@@ -126,6 +142,7 @@ def _by_prompt(encoded: dict[int, Encoded]) -> tuple[list[list[int]], list[int]]
     groups: dict[tuple[int, ...], list[int]] = {}
     for index, each in encoded.items():
         groups.setdefault(tuple(each.ids[: each.n_prompt]), []).append(index)
-    shared = [group for group in groups.values() if len(group) > 1]
+    shared = [group for ids, group in groups.items() if ids and len(group) > 1]
     shared.sort(key=lambda group: encoded[group[0]].n_prompt)
-    return shared, [group[0] for group in groups.values() if len(group) == 1]
+    alone = [group for ids, group in groups.items() if not ids or len(group) == 1]
+    return shared, [index for group in alone for index in group]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -34,6 +35,11 @@ class LikelihoodScorer(NetScorer):
         check_architecture(self._net)
 
     def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
+        for index, sums in self.step_logprobs(encoded):
+            yield index, [math.exp(each) for each in sums]
+
+    def step_logprobs(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
+        """Yield of each solution the log-probability of every step after what came before."""
         lengths = {index: len(each.ids) for index, each in encoded.items()}
         for batch in by_length(lengths, self._batch_tokens):
             logprobs = self._logprobs([encoded[index] for index in batch])
@@ -41,10 +47,7 @@ class LikelihoodScorer(NetScorer):
                 # row[i] is log π of token i + 1.
                 readouts = encoded[index].readouts
                 starts = [encoded[index].n_prompt, *(readout + 1 for readout in readouts)]
-                yield (
-                    index,
-                    [float(row[a - 1 : b - 1].sum().exp()) for a, b in pairwise(starts)],
-                )
+                yield index, [float(row[a - 1 : b - 1].sum()) for a, b in pairwise(starts)]
 
     def _logprobs(self, batch: Sequence[Encoded]) -> Tensor:
         """Return log π of every token after the first, shape [B, T - 1]."""

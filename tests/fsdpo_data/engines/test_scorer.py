@@ -163,9 +163,9 @@ def test_batches_hold_items_of_like_length_within_the_budget() -> None:
 def test_a_model_of_another_head_is_refused(policy: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is Qwen2ForCausalLM with 2 labels"):
         resolve_prm(str(policy))
-    two = transformers.AutoModelForTokenClassification.from_pretrained(policy)
-    two.save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="Qwen2ForTokenClassification with 2 labels"):
+    three = transformers.AutoModelForTokenClassification.from_pretrained(policy, num_labels=3)
+    three.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="Qwen2ForTokenClassification with 3 labels"):
         resolve_prm(str(tmp_path))
     config = json.loads((tmp_path / "config.json").read_text())
     for damaged in (7, {}, "Qwen2", [7]):

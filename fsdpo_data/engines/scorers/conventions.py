@@ -1,0 +1,212 @@
+"""Conventions of published process reward models: data, read by one scorer.
+
+Every publisher has a prompt, a mark behind each step, a place where the model is read and a number
+that it means. Scores made under two conventions are not comparable, though the weights be the same,
+so a convention has a name and a digest, and both go wherever its rewards go.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import digest
+from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.tables import Table, read_table
+from fsdpo_data.models.resolve import Weights
+
+#: What the number of each link means.
+MEANINGS = {
+    "softmax": "probability",
+    "sigmoid": "probability",
+    "difference": "difference of two probabilities",
+    "value": "value of any size",
+    "log-ratio": "log-ratio of two policies",
+    "log-ratio-so-far": "log-ratio of two policies up to the step's end",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convention(Options):
+    """How a reward model is asked, where it is read, and what the number is.
+
+    Attributes:
+        name: Its row in the table, or the file it is read from.
+        form: ``text``; ``chat``: the steps are the assistant's turn; ``turns``: every step is a
+            turn of the user, its mark the assistant's.
+        pieces: Whether prompt, steps and marks are tokenised each by itself; else all together.
+        system: System message of the chat; None leaves it to the chat template.
+        prompt: What comes before the first step: ``{question}``, ``{prompt}`` (the policy's),
+            ``{bos}`` (the token, where the tokenizer has one).
+        bos: Whether the tokenizer's special tokens come before the text.
+        step: How step number ``{k}`` is written; one that begins with a number has one already.
+        strip: What steps lose at both ends: their line ends, all white space, or nothing.
+        lines: Whether each line of a step is marked as if it were one; the last one is read.
+        mark: What follows each step.
+        between: What stands between a mark and the next step.
+        read: The last token of the ``mark`` or of the ``step``.
+        shift: Tokens from there to where the vendor's code reads.
+        head: Name of the head's weights in the checkpoint. ``vocabulary`` has the rows of
+            ``words``, or the mean of all rows without any; ``none``: the model is a policy, and
+            its log-probabilities are held against those of a reference.
+        words: Tokens whose logits are read.
+        link: From logits to the number: ``softmax`` over them, ``sigmoid``, each class against its
+            opposite (``difference``), none (``value``); with a reference ``log-ratio`` of the step,
+            or of all up to its end (``log-ratio-so-far``).
+        positive: The classes that are summed.
+        beta: What log-ratios are multiplied by.
+        reference: Model that they are held against, where none is given.
+        models: Repositories, ``*`` for any characters, that are recognised by their name.
+        architectures: Those that no other convention has.
+    """
+
+    name: str
+    form: Literal["text", "chat", "turns"] = "text"
+    pieces: bool = False
+    system: str | None = None
+    prompt: str = "{question}"
+    bos: bool = True
+    step: str = "{step}"
+    strip: Literal["newlines", "space", "nothing"] = "newlines"
+    lines: bool = False
+    mark: str = ""
+    between: str = ""
+    read: Literal["mark", "step"] = "mark"
+    shift: int = 0
+    head: str = "score"
+    words: Sequence[str] = ()
+    link: Literal["softmax", "sigmoid", "difference", "value", "log-ratio", "log-ratio-so-far"] = (
+        "softmax"
+    )
+    positive: Sequence[int] = (1,)
+    beta: Annotated[float, Option(above=0)] = 0.05
+    reference: str = ""
+    models: Sequence[str] = ()
+    architectures: Sequence[str] = ()
+
+    @property
+    def meaning(self) -> str:
+        """Say what the number is."""
+        return MEANINGS[self.link]
+
+    @property
+    def probability(self) -> bool:
+        """Whether the number is one."""
+        return self.meaning == "probability"
+
+    def said(self) -> dict[str, str]:
+        """Return what a manifest says of it.
+
+        Its digest is over what differs from the defaults, how it is recognised left out.
+        """
+        fields = {each.name: each.default for each in dataclasses.fields(self)}
+        told = {name: getattr(self, name) for name in fields if name not in _RECOGNISED}
+        how = {name: value for name, value in told.items() if value != fields[name]}
+        return {"name": self.name, "digest": digest(how), "meaning": self.meaning}
+
+
+_RECOGNISED = ("name", "models", "architectures")
+
+
+def _row(name: str, like: str = "", **told: Any) -> Convention:
+    """Make a convention of its row; one that is ``like`` another says what differs."""
+    fields = {**told, "name": name}
+    while like:
+        base = read_table(__file__)[like]
+        fields = {key: base[key] for key in base if key not in _RECOGNISED} | fields
+        like = fields.pop("like", "")
+    known = {each.name for each in dataclasses.fields(Convention)}
+    if unknown := sorted(fields.keys() - known):
+        raise InputError(
+            f"{name} has {', '.join(unknown)}. A convention has {', '.join(sorted(known))}, and "
+            "may be like another.",
+            field="prm_format",
+        )
+    return Convention(**fields)
+
+
+#: By name.
+CONVENTIONS: Table[Convention] = Table(__file__, _row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published(Weights):
+    """A reward model that is pinned down, and how to ask it."""
+
+    convention: Convention
+    reference: Weights | None = None  #: What log-ratios are held against.
+
+
+def get_convention(name: str) -> Convention:
+    """Return the convention of that name, or that a TOML file of one's own says.
+
+    Raises:
+        InputError: if there is none, or the file is not one.
+    """
+    if name in CONVENTIONS:
+        return CONVENTIONS[name]
+    file = Path(name)
+    if file.suffix != ".toml":
+        raise InputError(
+            f"expected one of {', '.join(CONVENTIONS)}, or a .toml file of your own.",
+            field="prm_format",
+            value=name,
+        )
+    try:
+        return _row(file.name, **tomllib.loads(file.read_text(encoding="utf-8")))
+    except (OSError, tomllib.TOMLDecodeError, TypeError, KeyError) as error:
+        raise InputError(f"it cannot be read: {error}.", field="prm_format", value=name) from error
+
+
+def recognise(weights: Weights, config: Any) -> Convention | None:
+    """Return the convention that name or architecture of a checkpoint tell; None for our own kind.
+
+    Raises:
+        InputError: if there is none, or more than one.
+    """
+    named = {weights.ref.name, str(getattr(config, "_name_or_path", ""))}
+    kinds = config.architectures
+    kind = str(kinds[0]) if isinstance(kinds, list) and kinds else "of no architecture"
+    rows = CONVENTIONS.values()
+    found = [each for each in rows if any(_called(each, name) for name in named)]
+    if found:
+        return found[0]
+    classifier = kind.endswith("ForTokenClassification")
+    if classifier and config.num_labels == 1:
+        return None
+    if classifier and config.num_labels == 2:
+        return CONVENTIONS["trl"]
+    found = [each for each in rows if kind in each.architectures]
+    if len(found) == 1:
+        return found[0]
+    choices = ", ".join(each.name for each in found or rows)
+    labels = f" with {config.num_labels} labels" if classifier or not found else ""
+    raise InputError(
+        f"it is {kind}{labels}. Expected …ForTokenClassification with one, as `fsdpo-train prm` "
+        f"writes it, or one that others published: say by `prm_format` which of {choices}.",
+        field="prm",
+        value=weights.path,
+    )
+
+
+def _called(convention: Convention, name: str) -> bool:
+    """Whether a repository, or the folder it was copied to, has a name of the convention's."""
+    own = name.lower().rpartition("/")
+    patterns = [each.lower().rpartition("/") for each in convention.models]
+    return any(
+        fnmatch(own[2], each[2]) and (not own[1] or fnmatch(own[0], each[0])) for each in patterns
+    )
+
+
+def convention_of(weights: Weights) -> Mapping[str, Any]:
+    """Return what specs say of how a reward model is asked; nothing of our own kind."""
+    if not isinstance(weights, Published):
+        return {}
+    told: dict[str, Any] = {"convention": weights.convention.said()}
+    return told | ({"reference": asdict(weights.reference.ref)} if weights.reference else {})

@@ -1,0 +1,109 @@
+"""Scoring with the reward models that others published, each under its own convention.
+
+Nothing of a checkpoint is run but its weights: the decoder is one that transformers has, and the
+head is read off the tensors. Heads are computed where a step is read and nowhere else; a head of
+words is as many rows of the vocabulary's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.options import ScorerOptions
+from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers.convention_tokens import ConventionTokenizer
+from fsdpo_data.engines.scorers.conventions import Convention, Published
+from fsdpo_data.engines.scorers.encoded import NetScorer
+from fsdpo_data.engines.scorers.heads import PrmScorer, at_steps
+from fsdpo_data.engines.scorers.implicit import ImplicitScorer
+from fsdpo_data.engines.step_tokens import Encoded
+from fsdpo_data.models.checkpoints import read_tensors
+from fsdpo_data.models.resolve import Weights
+
+
+class PublishedScorer(PrmScorer):
+    """Scores as the convention of a published reward model says.
+
+    Raises:
+        InputError: if the checkpoint has no such head.
+    """
+
+    auto_class = "AutoModel"
+    expected = "a decoder that transformers has, with the head of its convention"
+
+    def __init__(
+        self, weights: Published, options: ScorerOptions, *, share_prompts: bool = True
+    ) -> None:
+        super().__init__(weights, options, share_prompts=share_prompts)
+        self._convention = weights.convention
+        self._asked = ConventionTokenizer(weights.convention, self._tokenizer)
+        place = {"device": self._net.device, "dtype": self._net.dtype}
+        layers = _layers(weights, self._tokenizer, self._net)
+        self._layers = [[each.to(**place) for each in layer] for layer in layers]
+
+    def _encoded(self, item: SteppedText) -> Encoded:
+        return self._asked.encode(item, self._context)
+
+    def _read(self, readouts: Sequence[Sequence[int]], **inputs: Any) -> Tensor:
+        value = at_steps(self._net(**inputs).last_hidden_state, readouts)
+        for place, layer in enumerate(self._layers):
+            value = _applied(layer, value.relu() if place else value)
+        return value.flatten(2).float()
+
+    def _link(self, logits: Tensor) -> Tensor:
+        return linked(self._convention, logits)
+
+
+def linked(convention: Convention, logits: Tensor) -> Tensor:
+    """Return the numbers that logits [..., C] stand for under a convention."""
+    if convention.link == "value":
+        return logits[..., list(convention.positive)].sum(-1)
+    if convention.link == "sigmoid":  # of a committee, if there are more than one
+        return logits.sigmoid().mean(-1)
+    share = logits.softmax(-1)[..., list(convention.positive)].sum(-1)
+    return 2 * share - 1 if convention.link == "difference" else share
+
+
+def _applied(layer: Sequence[Tensor], value: Tensor) -> Tensor:
+    """Apply a linear layer, or as many beside each other as its weight [E, in, out] holds."""
+    weight = layer[0]
+    if weight.ndim == 2:
+        return linear(value, *layer)
+    members = value if value.ndim == 4 else value[..., None, :]
+    made = torch.einsum("bkei,eio->bkeo", members.expand(-1, -1, len(weight), -1), weight)
+    return made + layer[1] if len(layer) > 1 else made
+
+
+def _layers(weights: Published, tokenizer: Any, net: Any) -> list[list[Tensor]]:
+    """Return (weight, bias) of each layer of the head, between which there is a ReLU."""
+    convention = weights.convention
+    if convention.head == "vocabulary":
+        own = read_tensors(weights, "lm_head.").get("weight")
+        rows = net.get_input_embeddings().weight if own is None else own
+        ids = [tokenizer.encode(word, add_special_tokens=False)[-1] for word in convention.words]
+        # The mean of all logits is one logit: that of the mean row.
+        return [[rows[ids] if ids else rows.float().mean(0, keepdim=True)]]
+    found = read_tensors(weights, f"{convention.head}.")
+    names = sorted(name.removesuffix("weight") for name in found if name.endswith("weight"))
+    if not names:
+        raise InputError(
+            f"the checkpoint has no weights called {convention.head}, which {convention.name} "
+            "reads. Choose its convention by `prm_format`.",
+            field="prm",
+            value=weights.ref.name,
+        )
+    parts = [[f"{name}weight", f"{name}bias"] for name in names]
+    return [[found[part] for part in layer if part in found] for layer in parts]
+
+
+def load_prm(weights: Weights, options: ScorerOptions) -> NetScorer:
+    """Load a reward model of our own kind, or a published one."""
+    if not isinstance(weights, Published):
+        return PrmScorer(weights, options)
+    return (ImplicitScorer if weights.reference else PublishedScorer)(weights, options)

@@ -1,0 +1,384 @@
+"""Published reward models: their numbers are those of their vendors' own procedures.
+
+Each ``vendor_…`` is written after the model card or the repository of the authors, one solution and
+one forward pass at a time, and shares nothing with the scorer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import transformers  # noqa: E402
+from published import FAMILIES, save_published  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
+from scored import worst  # noqa: E402
+
+from fsdpo_data.core.errors import InputError  # noqa: E402
+from fsdpo_data.engines.load import load_scorer, resolve_prm  # noqa: E402
+from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
+from fsdpo_data.engines.scorers import SteppedText  # noqa: E402
+from fsdpo_data.engines.scorers.conventions import CONVENTIONS, get_convention  # noqa: E402
+from fsdpo_data.engines.scorers.published import load_prm  # noqa: E402
+
+#: ``made(family)`` is the checkpoint of a family.
+Made = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Made:
+    """Checkpoints are made when they are first asked for."""
+    found: dict[str, Path] = {}
+
+    def make(family: str) -> Path:
+        if family not in found:
+            path = tmp_path_factory.mktemp("published") / f"my-{family}"
+            found[family] = save_published(path, family, shared)
+        return found[family]
+
+    return make
+
+
+def items(shared: Path) -> list[SteppedText]:
+    """Solutions of ProcessBench with steps of several lines, two of each problem."""
+    rows = json.loads((shared / "data/stepwise/processbench/math.json").read_text())[:3]
+    found = []
+    for row in rows:
+        prompt, steps = f"Q: {row['problem']}\nA:", [step.strip() for step in row["steps"][:4]]
+        for each in (steps, [*steps[:2], "Step 3: so\n$$1$$\nit is 7 + 1."]):
+            own = [*(f"{step}\n\n" for step in each[:-1]), each[-1]]
+            found.append(SteppedText(prompt, own, row["problem"]))
+    return found
+
+
+class Vendor:
+    """What scripts of vendors begin with: the tokenizer, the decoder, the tensors of the head."""
+
+    def __init__(self, path: Path) -> None:
+        self.tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+        config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False)
+        self.config = config
+        kind = getattr(transformers, f"{type(config).__name__.removesuffix('Config')}ForCausalLM")
+        self.model = kind.from_pretrained(path, config=config).eval()
+        self.tensors = load_file(path / "model.safetensors")
+
+    @torch.no_grad()
+    def hidden(self, ids: list[int]) -> Any:
+        return self.model.model(torch.tensor([ids])).last_hidden_state[0]
+
+    @torch.no_grad()
+    def logits(self, ids: list[int]) -> Any:
+        return self.model(torch.tensor([ids])).logits[0]
+
+    def mlp(self, ids: list[int]) -> Any:
+        t = self.tensors
+        inner = (self.hidden(ids) @ t["score.0.weight"].T + t["score.0.bias"]).clamp(min=0)
+        return (inner @ t["score.2.weight"].T + t["score.2.bias"]).softmax(-1)
+
+
+def vendor_qwen(v: Vendor, question: str, steps: list[str], system: bool = True) -> list[float]:
+    told = "Please reason step by step, and put your final answer within \\boxed{}."
+    messages = [{"role": "system", "content": told}] if system else []
+    messages += [
+        {"role": "user", "content": question},
+        {"role": "assistant", "content": "<extra_0>".join(steps) + "<extra_0>"},
+    ]
+    text = v.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=False)
+    ids = v.tokenizer.encode(text)
+    mark = v.tokenizer.encode("<extra_0>")[0]
+    return [p[1].item() for p, token in zip(v.mlp(ids), ids, strict=True) if token == mark]
+
+
+def vendor_reasonflux(v: Vendor, question: str, steps: list[str]) -> list[float]:
+    return vendor_qwen(v, question, steps, system=False)
+
+
+def vendor_math_shepherd(
+    v: Vendor, question: str, steps: list[str], number: bool = True
+) -> list[float]:
+    good, bad = v.tokenizer.encode("+ -")[1:]
+    mark = v.tokenizer.encode("ки")[-1]
+    assert (good, bad, mark) == (648, 387, 12902)
+    steps = [step.strip() for step in steps]
+    if number:
+        steps = [s if s.startswith("Step ") else f"Step {k}: {s}" for k, s in enumerate(steps, 1)]
+    ids = v.tokenizer.encode(f"{question} " + "\n".join(f"{step} ки" for step in steps))
+    scores = v.logits(ids)[:, [good, bad]].softmax(-1)[:, 0]
+    return [scores[i].item() for i, token in enumerate(ids) if token == mark]
+
+
+def vendor_math_shepherd_bare(v: Vendor, question: str, steps: list[str]) -> list[float]:
+    return vendor_math_shepherd(v, question, steps, number=False)
+
+
+def vendor_rlhflow(v: Vendor, question: str, steps: list[str]) -> list[float]:
+    """As prm_evaluate.py: a forward pass for each step, read two tokens before the turn's end."""
+    plus, minus = v.tokenizer.encode("+")[-1], v.tokenizer.encode("-")[-1]
+    assert (plus, minus) == (10, 12)
+    conversation, scores = [], []
+    for k, step in enumerate(steps):
+        text = f"{question} {step.strip()}" if k == 0 else step.strip()
+        conversation.append({"role": "user", "content": text})
+        conversation.append({"role": "assistant", "content": "+"})
+        rendered = v.tokenizer.apply_chat_template(conversation, tokenize=False)
+        ids = v.tokenizer.encode(rendered, add_special_tokens=False)
+        assert ids[-2:] == [10, 128009]
+        scores.append(v.logits(ids)[-3, [plus, minus]].softmax(-1)[0].item())
+    return scores
+
+
+def vendor_skywork(v: Vendor, question: str, steps: list[str]) -> list[float]:
+    """As prepare_input: a line by itself, a flag on every line end; a step has its last one's."""
+    response = "\n\n".join(steps)
+    ids = v.tokenizer.encode((v.tokenizer.bos_token or "") + question + "\n")
+    mark, flags = v.tokenizer.encode("\n")[-1], []
+    for line in response.split("\n"):
+        ids += v.tokenizer.encode(line) if line else []
+        ids.append(mark)
+        flags.append((line, len(ids) - 1))
+    value = v.hidden(ids) @ v.tensors["v_head.summary.weight"].T + v.tensors["v_head.summary.bias"]
+    places, at = [], 0
+    for step in steps:
+        lines = step.split("\n")
+        assert [line for line, _ in flags[at : at + len(lines)]] == lines
+        places.append(flags[at + len(lines) - 1][1])
+        at += len(lines) + 1  # and the blank line
+    return value[places, 0].sigmoid().tolist()
+
+
+def vendor_pure(v: Vendor, question: str, steps: list[str]) -> list[float]:
+    separator = v.tokenizer("\n", add_special_tokens=False)["input_ids"]
+    ids, places = v.tokenizer(question, add_special_tokens=False)["input_ids"], []
+    for step in steps:
+        ids = ids + v.tokenizer(step, add_special_tokens=False)["input_ids"] + separator
+        places.append(len(ids) - 1)
+    p = v.mlp(ids)[places]
+    return (p[:, 1] - p[:, 0]).tolist()
+
+
+def vendor_trl(v: Vendor, question: str, steps: list[str]) -> list[float]:
+    """As PRMTrainer.tokenize_row made the rows that it was trained on."""
+    bos = [] if v.tokenizer.bos_token_id is None else [v.tokenizer.bos_token_id]
+    ids = bos + v.tokenizer(question, add_special_tokens=False)["input_ids"]
+    separator, places = v.tokenizer.encode("\n", add_special_tokens=False), []
+    for step in steps:
+        ids = ids + v.tokenizer(step, add_special_tokens=False)["input_ids"] + separator
+        places.append(len(ids) - 1)
+    logits = v.hidden(ids) @ v.tensors["score.weight"].T + v.tensors["score.bias"]
+    return logits.softmax(-1)[places, 1].tolist()
+
+
+def vendor_reasoneval_7b(v: Vendor, question: str, steps: list[str]) -> list[float]:
+    """As codes/examples.py: the pad is BOS, so BOS is taken out and put back."""
+    return _reasoneval(v, question, steps, v.tokenizer.bos_token, seven=True)
+
+
+def vendor_reasoneval_34b(v: Vendor, question: str, steps: list[str]) -> list[float]:
+    return _reasoneval(v, question, steps, v.tokenizer.eos_token, seven=False)
+
+
+def _reasoneval(
+    v: Vendor, question: str, steps: list[str], pad: str, *, seven: bool
+) -> list[float]:
+    prompt = f"Question:\n{question}\nAnswer:\nLet's think step by step.\n"
+    tokens = v.tokenizer(prompt + pad + "".join(step + pad for step in steps))["input_ids"]
+    mark, places, ids = v.tokenizer(pad)["input_ids"][-1], [], []
+    for place, token in enumerate(tokens):
+        if token == mark:
+            places.append(place - 1 - len(places))
+        else:
+            ids.append(token)
+    ids, places = ([1, *ids], places[2:]) if seven else (ids, places[1:])
+    assert len(places) == len(steps)
+    bias = v.tensors.get("score_head.bias", 0)
+    p = (v.hidden(ids)[places] @ v.tensors["score_head.weight"].T + bias).softmax(-1)
+    return (p[:, 1] + p[:, 2]).tolist()
+
+
+def vendor_actprm(v: Vendor, question: str, steps: list[str]) -> list[float]:
+    told = "Please reason step by step, and put your final answer within \\boxed{}."
+    messages = [
+        {"role": "system", "content": told},
+        {"role": "user", "content": question},
+        {"role": "assistant", "content": "<extra_0>".join(steps) + "<extra_0>"},
+    ]
+    ids = v.tokenizer.encode(v.tokenizer.apply_chat_template(messages, tokenize=False))
+    hidden, members, t = v.hidden(ids), [], v.tensors
+    for e in range(8):
+        x = hidden
+        for name in ("nn1", "nn2", "nn_out"):
+            x = x @ t[f"score.model.{name}.weight"][e] + t[f"score.model.{name}.bias"][e]
+            x = x.clamp(min=0) if name != "nn_out" else x
+        members.append(x[:, 0].sigmoid())
+    mean, mark = torch.stack(members).mean(0), v.tokenizer.encode("<extra_0>")[0]
+    return [mean[i].item() for i, token in enumerate(ids) if token == mark]
+
+
+def vendor_versaprm(v: Vendor, question: str, steps: list[str]) -> list[float]:
+    steps = [step.strip().replace(" \n\n\n\n", "") for step in steps]
+    text = f"{question.strip()} \n\n" + "".join(f"{step} \n\n\n\n" for step in steps)
+    ids = v.tokenizer.encode(text)
+    scores = v.logits(ids)[:, [12, 10]].softmax(-1)[:, 1]
+    return [scores[i].item() for i, token in enumerate(ids) if token == 23535]
+
+
+def vendor_er_prm(v: Vendor, question: str, steps: list[str]) -> list[float]:
+    good, bad = (v.tokenizer.encode(word)[-1] for word in (" +", " -"))
+    steps = [s.strip() for s in steps]
+    steps = [s if s.startswith("Step ") else f"Step {k}: {s}" for k, s in enumerate(steps, 1)]
+    ids = v.tokenizer.encode(f"{question} " + " ки\n".join(steps) + " ки")
+    scores = v.logits(ids)[:, [good, bad]].softmax(-1)[:, 0]
+    mark = v.tokenizer.encode(" ки")[-1]
+    return [scores[i].item() for i, token in enumerate(ids) if token == mark]
+
+
+def vendor_llemma(v: Vendor, question: str, steps: list[str]) -> list[float]:
+    """Line ends after ``# Solution`` are found by their ids; the first hit is the heading's own."""
+    text = f"# Question\n\n{question}\n\n# Solution\n\n" + "".join(f"{s}\n\n" for s in steps)
+    ids = v.tokenizer.encode(text)
+    heading = v.tokenizer.encode("# Solution", add_special_tokens=False)[1:]
+    marks = v.tokenizer.encode("\n\n", add_special_tokens=False)[1:]
+    begun, places = False, []
+    for i in range(len(ids)):
+        begun = begun or ids[i : i + len(heading)] == heading
+        if begun and ids[i : i + len(marks)] == marks:
+            places.append(i)
+    return v.logits(ids).mean(-1)[places[1:]].sigmoid().tolist()
+
+
+def vendor_pqm(v: Vendor, question: str, steps: list[str]) -> list[float]:
+    steps = [re.sub(r"^Step \d+:", "", step.strip()) for step in steps]
+    steps = [f"Step {k}: " + step.strip() for k, step in enumerate(steps, 1)]
+    text = f"[INST] {question} [/INST]\n" + " [PRM]\n".join(steps) + " [PRM]"
+    ids = v.tokenizer.encode(text, add_special_tokens=False)
+    value = v.hidden(ids) @ v.tensors["v_head.summary.weight"].T + v.tensors["v_head.summary.bias"]
+    mark = v.tokenizer.encode("[PRM]", add_special_tokens=False)[-1]
+    return [value[i, 0].item() for i, token in enumerate(ids) if token == mark]
+
+
+VENDORS = {family: globals()[f"vendor_{family.replace('-', '_')}"] for family in FAMILIES}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rewards_are_the_vendors(family: str, made: Made, shared: Path) -> None:
+    path, given = made(family), items(shared)
+    vendor = Vendor(path)
+    expected = [
+        VENDORS[family](vendor, item.question, [step.strip("\n") for step in item.steps])
+        for item in given
+    ]
+    options = ScorerOptions(device="cpu", batch_tokens=2000, prm_format=family)
+    scorer = load_prm(resolve_prm(str(path), options), options)
+    found = scorer.score(given)
+    assert [len(each) for each in expected] == [len(item.steps) for item in given]
+    assert worst(found, expected) < 1e-4
+    spread = [reward for rewards in expected for reward in rewards]
+    assert max(spread) - min(spread) > (0.005 if family == "llemma" else 0.05), (
+        "rewards that are all alike would prove nothing"
+    )
+    assert scorer._share, "prompts are computed once"
+    scorer._batch_tokens, scorer._share = 1, False  # one by one, each from its beginning
+    assert worst(scorer.score(given), expected) < 1e-4
+
+
+def test_every_convention_has_a_vendor() -> None:
+    """Rows that only read another class of the same forward pass need none."""
+    held = {"implicit", "implicit-so-far", "eurus"}  # against a reference: tests/…/test_implicit.py
+    others = {name for name in CONVENTIONS if not name.endswith("-redundancy")} - held
+    assert others == set(FAMILIES)
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "expected"),
+    [
+        ("Qwen2.5-Math-PRM-7B", "Qwen2ForProcessRewardModel", "qwen"),
+        ("PURE-PRM-7B", "Qwen2ForProcessRewardModel", "pure"),
+        ("Llama3.1-8B-PRM-Deepseek-Data", "LlamaForCausalLM", "rlhflow"),
+        ("VersaPRM-Aug", "LlamaForCausalLM", "versaprm"),
+        ("mine", "Qwen2ForEnsemblePRM", "actprm"),
+        ("mine", "Qwen2ForTokenClassification", "trl"),
+        ("mine", "Qwen2ForProcessRewardModel", "say by `prm_format` which of qwen, pure"),
+        ("mine", "LlamaForCausalLM", "it is LlamaForCausalLM with 2 labels"),
+    ],
+)
+def test_a_model_is_recognised_by_name_or_architecture(
+    tmp_path: Path, name: str, architecture: str, expected: str
+) -> None:
+    settings = {"model_type": "qwen2", "architectures": [architecture], "num_labels": 2}
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "config.json").write_text(json.dumps(settings))
+    if expected in CONVENTIONS:
+        assert resolve_prm(str(tmp_path / name)).convention.name == expected
+    else:
+        with pytest.raises(InputError, match=expected):
+            resolve_prm(str(tmp_path / name))
+
+
+def test_a_convention_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('like = "trl"\nmark = "\\n\\n"\nprompt = "{prompt}"\n')
+    mine = get_convention(str(tmp_path / "mine.toml"))
+    assert (mine.name, mine.mark, mine.prompt, mine.pieces) == (
+        "mine.toml",
+        "\n\n",
+        "{prompt}",
+        True,
+    )
+    assert mine.said()["digest"] != CONVENTIONS["trl"].said()["digest"]
+    (tmp_path / "odd.toml").write_text('marks = "x"\n')
+    with pytest.raises(InputError, match=r"odd\.toml has marks"):
+        get_convention(str(tmp_path / "odd.toml"))
+    with pytest.raises(InputError, match="expected one of qwen, "):
+        get_convention("quen")
+    with pytest.raises(InputError, match="read = 'here': expected one of mark, step"):
+        (tmp_path / "bad.toml").write_text('read = "here"\n')
+        get_convention(str(tmp_path / "bad.toml"))
+
+
+def test_the_conventions_are_those_that_rewards_were_made_under() -> None:
+    """A digest in a manifest stands for one way of asking: rows are added, never edited."""
+    told = {name: CONVENTIONS[name].said() for name in ("qwen", "math-shepherd", "pure")}
+    assert told == {
+        "qwen": {"name": "qwen", "digest": "3964faab13020b58dfcf", "meaning": "probability"},
+        "math-shepherd": {
+            "name": "math-shepherd",
+            "digest": "4e2a35c15d02a79536fd",
+            "meaning": "probability",
+        },
+        "pure": {
+            "name": "pure",
+            "digest": "aa98ece06c2f31ad68c3",
+            "meaning": "difference of two probabilities",
+        },
+    }
+
+
+def test_marks_in_the_text_add_no_reward(made: Made) -> None:
+    """Vendors look for ids, and find those that the text holds too."""
+    scorer = load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="qwen"))
+    steps = ["One <extra_0> and <extra_0>.\n\n", "Two.<|im_end|>\n\n", "Three."]
+    [found] = scorer.score([SteppedText("p", steps, "What?")])
+    assert found is not None and len(found) == 3
+
+
+def test_what_is_too_long_or_not_asked(made: Made) -> None:
+    scorer = load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="qwen"))
+    long, none, short = scorer.score(
+        [
+            SteppedText("p", ["a b " * 1500, "c"], "q"),
+            SteppedText("p", [], "q"),
+            SteppedText("p", ["a"], "q"),
+        ]
+    )
+    assert long is None and none == [] and len(short or []) == 1
+    with pytest.raises(InputError, match="qwen is asked with the question"):
+        scorer.score([SteppedText("p", ["a"])])
+    with pytest.raises(InputError, match=r"marks steps with '\[PRM\]', which is no token"):
+        load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="pqm"))
+    with pytest.raises(InputError, match="no weights called score_head"):
+        load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="reasoneval-34b"))
