@@ -21,11 +21,17 @@ from safetensors.torch import load_file  # noqa: E402
 from scored import worst  # noqa: E402
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
-from fsdpo_data.engines.load import load_scorer, resolve_prm  # noqa: E402
+from fsdpo_data.core.identity import ModelRef  # noqa: E402
+from fsdpo_data.engines.load import Host, load_scorer, resolve_prm  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import SteppedText  # noqa: E402
-from fsdpo_data.engines.scorers.conventions import CONVENTIONS, get_convention  # noqa: E402
+from fsdpo_data.engines.scorers.conventions import (  # noqa: E402
+    CONVENTIONS,
+    Published,
+    get_convention,
+)
 from fsdpo_data.engines.scorers.published import load_prm  # noqa: E402
+from fsdpo_data.models.resolve import Weights  # noqa: E402
 
 #: ``made(family)`` is the checkpoint of a family.
 Made = Callable[[str], Path]
@@ -382,3 +388,61 @@ def test_what_is_too_long_or_not_asked(made: Made) -> None:
         load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="pqm"))
     with pytest.raises(InputError, match="no weights called score_head"):
         load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="reasoneval-34b"))
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("Qwen/Qwen2.5-Math-PRM-7B", [1.0, 0.1904296875, 0.9765625, 1.0]),
+        ("Qwen/Qwen2.5-Math-7B-PRM800K", [0.9921875, 0.2333984375, 0.6796875, 0.94140625]),
+    ],
+)
+def test_the_flamingos_of_the_card(model: str, expected: list[float], shared: Path) -> None:
+    row = json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())[0]
+    steps = [step.replace("\\(", "(").replace("\\)", ")") for step in row["steps"]]
+    item = SteppedText("", [f"{step}\n\n" for step in steps], row["problem"])
+    [found] = load_scorer(model).score([item])
+    assert found == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.network
+def test_the_ducks_of_the_card() -> None:
+    """Math-Shepherd's: the right answer, and one that is wrong in its last step."""
+    question = (
+        "Janet\u2019s ducks lay 16 eggs per day. She eats three for breakfast every morning and "
+        "bakes muffins for her friends every day with four. She sells the remainder at the "
+        "farmers' market daily for $2 per fresh duck egg. How much in dollars does she make every "
+        "day at the farmers' market?"
+    )
+    steps = [
+        "Step 1: Janet's ducks lay 16 eggs per day.\n",
+        "Step 2: She eats three for breakfast every morning, so she has 16 - 3 = 13 eggs left.\n",
+        "Step 3: She bakes muffins for her friends every day with four eggs, so she has 13 - 4 = 9 "
+        "eggs left.\n",
+        "Step 4: She sells the remainder at the farmers' market daily for $2 per fresh duck egg, "
+        "so she makes 9 * $2 = ${} every day at the farmers' market. The answer is: {}",
+    ]
+    scorer = load_scorer("peiyi9979/math-shepherd-mistral-7b-prm")
+    for answer, expected in (
+        (18, [0.9955, 0.9958, 0.9983, 0.9957]),
+        (17, [0.9955, 0.9958, 0.9983, 0.0240]),
+    ):
+        item = SteppedText("", [step.format(answer, answer) for step in steps], question)
+        [found] = scorer.score([item])
+        assert found == pytest.approx(expected, abs=0.01)
+
+
+def test_vllm_is_for_heads_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsdpo_data.engines.load.pick_engine", lambda name, device: "vllm")
+    own = Weights(ModelRef("mine", "0"), "mine")
+    theirs = Published(ModelRef("theirs", "0"), "theirs", convention=CONVENTIONS["qwen"])
+    assert Host.of_scorer(ScorerOptions(), own).engine == "vllm"
+    assert Host.of_scorer(ScorerOptions(), theirs).engine == "transformers"
+    with pytest.raises(InputError, match="qwen wants `engine=transformers`"):
+        Host.of_scorer(ScorerOptions(engine="vllm"), theirs)
+
+
+def test_every_convention_stands_on_the_page() -> None:
+    page = (Path(__file__).parents[3] / "docs/prms.md").read_text(encoding="utf-8")
+    assert [name for name in CONVENTIONS if f"`{name}`" not in page] == []
