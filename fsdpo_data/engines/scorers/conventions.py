@@ -34,61 +34,47 @@ MEANINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convention(Options):
-    """How a reward model is asked, where it is read, and what the number is.
+    """How a reward model is asked, where it is read, and what the number is."""
 
-    Attributes:
-        name: Its row in the table, or the file it is read from.
-        form: ``text``; ``chat``: the steps are the assistant's turn; ``turns``: every step is a
-            turn of the user, its mark the assistant's.
-        pieces: Whether prompt, steps and marks are tokenised each by itself; else all together.
-        system: System message of the chat; None leaves it to the chat template.
-        prompt: What comes before the first step: ``{question}``, ``{prompt}`` (the policy's),
-            ``{bos}`` (the token, where the tokenizer has one).
-        bos: Whether the tokenizer's special tokens come before the text.
-        step: How step number ``{k}`` is written; one that begins with a number has one already.
-        strip: What steps lose at both ends: their line ends, all white space, or nothing.
-        lines: Whether each line of a step is marked as if it were one; the last one is read.
-        mark: What follows each step.
-        between: What stands between a mark and the next step.
-        read: The last token of the ``mark`` or of the ``step``.
-        shift: Tokens from there to where the vendor's code reads.
-        head: Name of the head's weights in the checkpoint. ``vocabulary`` has the rows of
-            ``words``, or the mean of all rows without any; ``none``: the model is a policy, and
-            its log-probabilities are held against those of a reference.
-        words: Tokens whose logits are read.
-        link: From logits to the number: ``softmax`` over them, ``sigmoid``, each class against its
-            opposite (``difference``), none (``value``); with a reference ``log-ratio`` of the step,
-            or of all up to its end (``log-ratio-so-far``).
-        positive: The classes that are summed.
-        beta: What log-ratios are multiplied by.
-        reference: Model that they are held against, where none is given.
-        models: Repositories, ``*`` for any characters, that are recognised by their name.
-        architectures: Those that no other convention has.
-    """
-
-    name: str
+    name: str  #: Its row in the table, or the file it is read from.
+    #: ``chat``: the steps are the assistant's turn; ``turns``: every step is a turn of the user,
+    #: its mark the assistant's.
     form: Literal["text", "chat", "turns"] = "text"
+    #: Whether prompt, steps and marks are tokenised each by itself; else all together.
     pieces: bool = False
+    #: System message of the chat; None leaves it to the chat template.
     system: str | None = None
+    #: What comes before the first step: ``{question}``, ``{prompt}`` (the policy's), ``{bos}`` (the
+    #: token, where the tokenizer has one).
     prompt: str = "{question}"
-    bos: bool = True
+    bos: bool = True  #: Whether the tokenizer's own beginning comes before the text.
+    #: How step number ``{k}`` is written; one that begins with a number has one already.
     step: str = "{step}"
+    #: What steps lose at both ends: their line ends, all white space, or nothing.
     strip: Literal["newlines", "space", "nothing"] = "newlines"
+    #: Whether each line of a step is marked as if it were one; the last one is read.
     lines: bool = False
-    mark: str = ""
-    between: str = ""
+    mark: str = ""  #: What follows each step.
+    between: str = ""  #: What stands between a mark and the next step.
+    #: What is read at its last token.
     read: Literal["mark", "step"] = "mark"
-    shift: int = 0
+    shift: int = 0  #: Tokens from there to where the vendor's code reads.
+    #: Name of the head's weights in the checkpoint. ``vocabulary``: the rows of ``words``, or the
+    #: mean of all rows without any; ``none``: the model is a policy, held against a reference.
     head: str = "score"
-    words: Sequence[str] = ()
+    words: Sequence[str] = ()  #: Tokens whose logits are read.
+    #: From logits to the number: ``softmax`` over them, ``sigmoid``, each class against its
+    #: opposite (``difference``), none (``value``); with a reference ``log-ratio`` of the step, or
+    #: of all up to its end (``log-ratio-so-far``).
     link: Literal["softmax", "sigmoid", "difference", "value", "log-ratio", "log-ratio-so-far"] = (
         "softmax"
     )
-    positive: Sequence[int] = (1,)
-    beta: Annotated[float, Option(above=0)] = 0.05
-    reference: str = ""
+    positive: Sequence[int] = (1,)  #: The classes that are summed.
+    beta: Annotated[float, Option(above=0)] = 0.05  #: What log-ratios are multiplied by.
+    reference: str = ""  #: Model that they are held against, where none is given.
+    #: Repositories, ``*`` for any characters, that are recognised by their name.
     models: Sequence[str] = ()
-    architectures: Sequence[str] = ()
+    architectures: Sequence[str] = ()  #: Recognised, where no other convention has them.
 
     @property
     def meaning(self) -> str:
