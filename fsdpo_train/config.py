@@ -19,7 +19,12 @@ LOSSES: tuple[str, ...] = get_args(Loss)
 #: Those that read no step rewards.
 WITHOUT_REWARDS = ("dpo", "step-dpo")
 
-_OPTIMIZER, _COMPUTE, _WATCH = "Optimizer", "Memory and speed", "Checkpoints and logs"
+_LOSS, _OPTIMIZER, _COMPUTE, _WATCH = (
+    "Loss",
+    "Optimizer",
+    "Memory and speed",
+    "Checkpoints and logs",
+)
 
 
 @dataclass(frozen=True)
@@ -169,9 +174,9 @@ class PrmConfig(TrainConfig):
     schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "linear"
     warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.05
     labels: Literal["auto", "outcome", "rollouts"] = "auto"
-    loss: Literal["bce", "pqm", "implicit"] = "bce"
-    beta: Annotated[float, Option(above=0)] = 0.05
-    zeta: Annotated[float, Option(min=0)] = 4.0
+    loss: Annotated[Literal["bce", "pqm", "implicit"], Option(panel=_LOSS)] = "bce"
+    beta: Annotated[float, Option(above=0, panel=_LOSS)] = 0.05
+    zeta: Annotated[float, Option(min=0, panel=_LOSS)] = 4.0
     reduce: Literal["sum", "mean"] = "sum"
     readouts: Literal["step", "token"] = "step"
     samples: Annotated[int, Option(min=0)] = 0

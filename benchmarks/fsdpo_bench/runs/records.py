@@ -44,7 +44,8 @@ class _Solution(_Answer):
     n_tokens: Count | None
     seconds: Seconds
     scoring_seconds: Seconds = 0.0
-    rewards: list[Annotated[float, Field(ge=0, le=1)]] | None
+    #: In [0, 1] where they are probabilities; some published reward models say something else.
+    rewards: list[Annotated[float, Field(allow_inf_nan=False)]] | None
 
     @model_validator(mode="after")
     def _one_reward_per_step(self) -> Self:
