@@ -4,8 +4,6 @@ Importing this package is cheap: no torch, transformers, vllm, datasets or sympy
 ``tests/fsdpo_data/cli/test_light.py`` proves. Heavy libraries load inside the call that needs them.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -8,8 +8,6 @@ Each stage is a config, frozen and checked, and a function from it to a report. 
 say before it ends goes to the logger ``fsdpo_train``; nothing is printed.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any

@@ -1,7 +1,5 @@
 """The grader: extract, read both sides, compare; one verdict per pair."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -11,7 +11,7 @@ import typer
 from fsdpo_data import api
 from fsdpo_data.cli.options import OnDataset
 from fsdpo_data.cli.show import print_summary
-from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
 from fsdpo_data.exchange.formats import FORMATS
@@ -173,18 +173,10 @@ class ImportOptions(OutputsOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.source != OUTPUTS:
-            given = [
-                each.name
-                for each in fields(OutputsOptions)
-                if each.default is not MISSING and getattr(self, each.name) != each.default
-            ]
-            for name in set(given) - {"template"}:
-                raise InputError(
-                    f"it goes with `source={OUTPUTS}`.",
-                    field=f"ImportOptions.{name}",
-                    value=getattr(self, name),
-                )
+        for each in fields(OutputsOptions) if self.source != OUTPUTS else ():
+            stands = each.default in (MISSING, getattr(self, each.name))
+            if each.name != "template" and not stands:
+                raise self.refusal(each.name, f"it goes with `source={OUTPUTS}`.")
 
 
 def import_(options: ImportOptions) -> None:
@@ -195,9 +187,8 @@ def import_(options: ImportOptions) -> None:
         print_summary(data.manifest, f"sealed {data.path}")
         typer.echo(f"\nnext: fsdpo-data inspect {data.path}")
         return
-    template = options.template or "problem"
     out = Path(options.out)
-    found = import_rows(Path(options.file), options.source, out, template)
+    found = import_rows(Path(options.file), options.source, out, options.template or "problem")
     typer.echo(
         f"wrote {found.rows:,} solutions of {found.read:,} rows to {out}: "
         f"{found.steps[True]:,} right steps, {found.steps[False]:,} wrong"

@@ -1,7 +1,5 @@
 """What a checkpoint brings is used, not obeyed: no code of its own, no template without an end."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Whether two answers agree: equal text, then plain numbers, then all that can be read."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

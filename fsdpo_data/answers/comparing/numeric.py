@@ -1,11 +1,10 @@
 """Evaluation in 60 digits: roots, powers, logarithms, trigonometry at fixed points."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from fractions import Fraction
 from functools import cache, lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from fsdpo_data.answers.budget import Budget, TooLarge
 from fsdpo_data.answers.comparing.modular import Undefined
@@ -23,9 +22,6 @@ from fsdpo_data.answers.tree import (
     Value,
     walk,
 )
-
-if TYPE_CHECKING:
-    from fractions import Fraction
 
 DIGITS = 60
 #: Operators with a bound variable; most terms of a sum, and pieces of an integral, that are added.

@@ -1,7 +1,5 @@
 """What a response concludes: what it takes back, whether it gives up, whether it ends at all."""
 
-from __future__ import annotations
-
 import re
 
 from fsdpo_data.answers.finding.phrases import phrases

@@ -4,8 +4,6 @@ Every scan is linear and looks at the end of the text first, so a megabyte of br
 same as a page. Nothing here decides whether an answer is right.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from itertools import islice

@@ -1,7 +1,5 @@
 """Answers that a response announces: "The answer is …", "#### …", "Answer: …", "A: …"."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Answers that nothing announces: the last formula or number of the last sentence that has one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """An answer, read once: everything that comparing asks of a text, each worked out at most once."""
 
-from __future__ import annotations
-
 import re
 from functools import cached_property, lru_cache
 

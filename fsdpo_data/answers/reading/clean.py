@@ -1,7 +1,5 @@
 r"""Text as it comes from models, made plain ASCII LaTeX: signs, dollar signs, bold, full stops."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable

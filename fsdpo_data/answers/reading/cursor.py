@@ -1,7 +1,5 @@
 """A position in a list of tokens, with the bounds that keep parsing short."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 

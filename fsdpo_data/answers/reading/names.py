@@ -1,7 +1,5 @@
 """Letters and words in expressions: variables with subscripts, named functions, number words."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 
