@@ -34,11 +34,7 @@ from fsdpo_data.exchange.export import Exported, export
 from fsdpo_data.publish.pull import pull as fetch
 from fsdpo_data.publish.push import plan_push
 from fsdpo_data.publish.push import push as carry_out
-from fsdpo_data.stages.decontaminate import (
-    Contamination,
-    DecontaminateOptions,
-    run_decontaminate,
-)
+from fsdpo_data.stages.decontaminate import Contamination, DecontaminateOptions, run_decontaminate
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.merge import MergeOptions, merge

@@ -165,11 +165,7 @@ def timed(pairs: list[Pair]) -> Timing:
 def timed_peer(command: list[str], pairs: list[Pair]) -> Timing:
     """Grade the same pairs with another grader, in its own environment."""
     child = subprocess.run(
-        command,
-        input=json.dumps(pairs),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
+        command, input=json.dumps(pairs), stdout=subprocess.PIPE, text=True, check=True
     )
     return Timing(**json.loads(child.stdout))
 

@@ -17,14 +17,7 @@ import typer
 from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.cli.launch import launch_script
 from fsdpo_data.core.errors import FsdpoError
-from fsdpo_data.core.options import (
-    Option,
-    Options,
-    choices_of,
-    declared_fields,
-    help_of,
-    summary,
-)
+from fsdpo_data.core.options import Option, Options, choices_of, declared_fields, help_of, summary
 
 Given = TypeVar("Given")
 

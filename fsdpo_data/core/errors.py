@@ -53,12 +53,7 @@ class Unavailable(FsdpoError):
 
 
 def nearest(
-    name: str,
-    known: Iterable[str],
-    said: str = "Nearest",
-    *,
-    most: int = 3,
-    cutoff: float = 0.4,
+    name: str, known: Iterable[str], said: str = "Nearest", *, most: int = 3, cutoff: float = 0.4
 ) -> str:
     """Return a sentence with the known names that are most like one; empty if none is.
 

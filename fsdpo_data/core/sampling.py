@@ -58,9 +58,7 @@ class SamplingSpec:
         for name, ok, expected in limits:
             if not ok:
                 raise InputError(
-                    f"expected {expected}.",
-                    field=f"SamplingSpec.{name}",
-                    value=getattr(self, name),
+                    f"expected {expected}.", field=f"SamplingSpec.{name}", value=getattr(self, name)
                 )
         if self.temperature == 0 and self.n > 1:
             raise InputError(

@@ -83,10 +83,7 @@ def _ranked(rewards: Rewards) -> dict[str, Any]:
             f"; correct over incorrect {ranking.value:.3f} [{low:.3f}, {high:.3f}] "
             f"(AUC by mean reward within {ranking.problems:,} problems)"
         )
-    return {
-        "unscored": f", {unscored:,} too long to score" if unscored else "",
-        "ranking": told,
-    }
+    return {"unscored": f", {unscored:,} too long to score" if unscored else "", "ranking": told}
 
 
 def _paired(pairs: PairCounts) -> dict[str, Any]:

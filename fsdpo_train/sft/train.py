@@ -111,11 +111,7 @@ class SftTrainer(CountingTrainer):
 
 
 def _trainer(
-    config: SftConfig,
-    arguments: Any,
-    model: Any,
-    tokenizer: Any,
-    rows: Sequence[Mapping[str, Any]],
+    config: SftConfig, arguments: Any, model: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]]
 ) -> Any:
     with gathered(model):
         plain = not head_error(model)

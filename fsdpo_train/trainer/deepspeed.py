@@ -7,10 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import distributed
-from transformers.integrations.deepspeed import (
-    set_hf_deepspeed_config,
-    unset_hf_deepspeed_config,
-)
+from transformers.integrations.deepspeed import set_hf_deepspeed_config, unset_hf_deepspeed_config
 
 from fsdpo_train.config import DEEPSPEED_PRESETS
 
