@@ -26,11 +26,7 @@ class Budget:
         self.decided_by = ""
 
     def spend(self, operations: int) -> None:
-        """Count ``operations``.
-
-        Raises:
-            OutOfBudget: None are left.
-        """
+        """Count ``operations``, or raise OutOfBudget if none are left."""
         self.left -= operations
         if self.left < 0:
             raise OutOfBudget("too many operations")

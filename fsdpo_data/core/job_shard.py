@@ -19,11 +19,7 @@ class JobShard:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``i/N``.
-
-        Raises:
-            InputError: if it is none of 1/N to N/N.
-        """
+        """Read ``i/N``, one of 1/N to N/N, or raise an InputError."""
         found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
         if found is None or not 1 <= int(found[1]) <= int(found[2]):
             raise InputError("expected i/N, from 1/N to N/N.", field="shard", value=text)

@@ -123,11 +123,7 @@ def is_gsm8k(records: Sequence[Record]) -> bool:
 
 
 def read_problem(record: Record, source: str, split: str, *, gsm8k: bool) -> Problem:
-    """Read one row.
-
-    Raises:
-        NotAProblem: with the reason, if the row is none.
-    """
+    """Read one row, or raise NotAProblem with the reason."""
     if record.broken:
         raise NotAProblem(record.broken)
     fields = record.fields
@@ -169,11 +165,7 @@ def _metadata(fields: Mapping[str, Any], form: Form) -> dict[str, Any]:
 
 
 def storable(problem: Problem) -> Problem:
-    """Return the problem.
-
-    Raises:
-        NotAProblem: if UTF-8 cannot hold it.
-    """
+    """Return the problem, or raise NotAProblem if UTF-8 cannot hold it."""
     try:
         f"{problem.question}{problem.answer}".encode()
     except UnicodeEncodeError:

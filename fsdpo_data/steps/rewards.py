@@ -20,11 +20,7 @@ AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 def check_aggregate(name: str) -> str:
-    """Return ``name``.
-
-    Raises:
-        InputError: if there is no aggregate of that name.
-    """
+    """Return ``name``, or raise an InputError if there is no such aggregate."""
     if name not in AGGREGATES:
         raise InputError(f"expected one of {', '.join(AGGREGATES)}.", field="aggregate", value=name)
     return name

@@ -119,11 +119,7 @@ class ReferenceStore:
         return found
 
     def save(self, rows: Iterable[tuple[ReferenceKey, Sequence[float]]]) -> None:
-        """Add log-probabilities in a file of their own.
-
-        Raises:
-            StoreError: if the disk fails.
-        """
+        """Add log-probabilities in a file of their own, or raise a StoreError if the disk fails."""
         text = {each.name: pl.String for each in fields(ReferenceKey)}
         table = pl.DataFrame(
             [(*astuple(key), values) for key, values in rows],

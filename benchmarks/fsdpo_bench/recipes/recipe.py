@@ -184,11 +184,7 @@ def owed(stage: Stage) -> list[str] | None:
 
 
 def run_stages(stages: Sequence[Stage], say: Callable[[str], None]) -> None:
-    """Run the stages that are not done, in order.
-
-    Raises:
-        FsdpoError: at the first that fails.
-    """
+    """Run the stages that are not done, in order, up to the first FsdpoError."""
     for stage in stages:
         command = owed(stage)
         if command is None:

@@ -38,11 +38,7 @@ class Published:
 
 
 def shipped(name: str) -> Path:
-    """Return a file or folder of ``benchmarks`` that is no module.
-
-    Raises:
-        Unavailable: if it is missing.
-    """
+    """Return a file or folder of ``benchmarks`` that is no module; Unavailable if it is missing."""
     folder = _BESIDE / "fsdpo_shipped"
     path = (folder if folder.is_dir() else _BESIDE) / name
     if not path.exists():

@@ -63,11 +63,7 @@ class Cursor:
         return found
 
     def expect(self, *signs: str) -> str:
-        """Step over one of ``signs``.
-
-        Raises:
-            Unreadable: Something else follows.
-        """
+        """Step over one of ``signs``; if something else follows, it is Unreadable."""
         found = self.accept(*signs)
         if not found:
             raise Unreadable(f"expected {signs[0]}")
@@ -103,21 +99,13 @@ class Cursor:
         )
 
     def count(self) -> None:
-        """Count one operand.
-
-        Raises:
-            Unreadable: Too many.
-        """
+        """Count one operand; with too many it is Unreadable."""
         self.nodes += 1
         if self.nodes > MAX_NODES:
             raise Unreadable("too long")
 
     def enter(self) -> None:
-        """Go one level of nesting down.
-
-        Raises:
-            Unreadable: Too deep.
-        """
+        """Go one level of nesting down; too deep, it is Unreadable."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Unreadable("nested too deep")

@@ -33,11 +33,7 @@ class AnswerParser(QuantityParser):
     """Reads a whole answer."""
 
     def answer(self) -> Value:
-        """Read all tokens.
-
-        Raises:
-            Unreadable: Something is left, or makes no sense.
-        """
+        """Read all tokens; Unreadable if something is left, or makes no sense."""
         value = self.value()
         self.accept(".")
         if not self.at_end():

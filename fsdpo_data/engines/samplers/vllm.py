@@ -95,11 +95,7 @@ def _completion(output: Any, seconds: float) -> Completion:
 
 
 def import_vllm() -> Any:
-    """Import vllm, quietly.
-
-    Raises:
-        Unavailable: if it is not installed.
-    """
+    """Import vllm, quietly; Unavailable if it is not installed."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
