@@ -9,11 +9,7 @@ _TOLERANCE = re.compile(r"0(\.\d+)?")
 
 
 def get_grader(version: str | None = None) -> Grader:
-    """Return the grader of that full name, e.g. ``math@2`` or ``math@2+tolerance=0.01``.
-
-    Raises:
-        SchemaError: if this release has no such grader.
-    """
+    """Return the grader called e.g. ``math@2+tolerance=0.01``; SchemaError if there is none."""
     from fsdpo_data.answers.grader import MathGrader
 
     strict = MathGrader()

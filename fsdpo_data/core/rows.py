@@ -31,11 +31,7 @@ class Record:
 
 
 def data_files(name: str, split: str) -> list[Path]:
-    """Return the files that a path, directory or glob stands for, in a fixed order.
-
-    Raises:
-        InputError: if there are none.
-    """
+    """Return the files of a path, directory or glob in a fixed order; InputError if none."""
     path = Path(name).expanduser()
     if path.is_dir():
         return _directory_files(path, split)
@@ -95,11 +91,7 @@ def stated_split(path: Path) -> str:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Yield the rows of a file.
-
-    Raises:
-        InputError: if the file as a whole cannot be read, or is of an unknown kind.
-    """
+    """Yield the rows of a file; InputError if it cannot be read, or is of an unknown kind."""
     readers = dict(zip(SUFFIXES, (_json_lines, _json_file, _parquet, _csv), strict=True))
     reader = readers.get(path.suffix.lower())
     if reader is None:

@@ -51,11 +51,7 @@ class Difference:
 
 
 def diff(first: Path, second: Path) -> dict[str, Difference]:
-    """Compare two sealed datasets, config by config.
-
-    Raises:
-        SchemaError: if one of them is no sealed dataset, or was changed since.
-    """
+    """Compare two datasets, config by config; SchemaError unless both are as they were sealed."""
     both = [(root, read_manifest(root)) for root in (first, second)]
     for root, manifest in both:
         check_files(root, manifest.files)

@@ -104,11 +104,7 @@ class _Versioned(BaseModel):
 
 
 def schema_version(root: Path) -> int:
-    """Return the schema version of a dataset of whatever version.
-
-    Raises:
-        SchemaError: if there is no manifest, or it does not tell.
-    """
+    """Return the schema version of a dataset; SchemaError if no manifest tells."""
     return _checked(root, _Versioned).schema_version
 
 

@@ -77,11 +77,7 @@ def head_error(model: Any) -> float:
 
 
 def check_architecture(model: Any) -> None:
-    """Refuse a model with a :func:`head_error`, which :func:`return_logprobs` would not see.
-
-    Raises:
-        InputError: if it has one.
-    """
+    """InputError if there is a :func:`head_error`, which :func:`return_logprobs` would not see."""
     if error := head_error(model):
         raise InputError(
             f"{type(model).__name__} changes its logits after the vocabulary head (by up to "

@@ -241,11 +241,7 @@ def _known(steps: Sequence[str], labels: Sequence[float]) -> tuple[Sequence[str]
 
 
 def _label(value: Any) -> float:
-    """Read a label in whatever sign it is written.
-
-    Raises:
-        NotStepwise: if it is none, -1 and words included.
-    """
+    """Read a label in whatever sign it is written; others are NotStepwise, -1 and words too."""
     if value in ("+", "-"):
         return bool(value == "+")
     if not isinstance(value, bool | int | float) or not 0 <= value <= 1:

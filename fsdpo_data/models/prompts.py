@@ -136,11 +136,7 @@ def get_template(
 
 
 def full_name(name: str) -> str:
-    """Return the name of a template with its version, the latest if none is named.
-
-    Raises:
-        InputError: if there is no such template, with all that there are.
-    """
+    """Return a template's name with its version, by default the latest; InputError if none."""
     if name in TEMPLATES:
         return name
     versions = [known for known in TEMPLATES if known.partition("@")[0] == name]

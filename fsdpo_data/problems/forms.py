@@ -82,11 +82,7 @@ def after_hashes(value: Any) -> str:
 
 
 def boxed_gold(value: Any) -> str:
-    """Take the gold out of a solution: its last box.
-
-    Raises:
-        NotAProblem: if there is no box, or it is empty.
-    """
+    """Take the gold out of a solution: its last box; NotAProblem if that is none, or empty."""
     gold = last_boxed(str(value))
     if gold is None:
         raise NotAProblem("the solution has no \\boxed answer")

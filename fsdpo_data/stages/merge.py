@@ -65,11 +65,7 @@ class _Shard:
 
 
 def run_shard(options: ShardedOptions, progress: Progress) -> Path:
-    """Do the part of a command's work that ``options.shard`` names, and return its directory.
-
-    Raises:
-        FsdpoError: as the command without shards does.
-    """
+    """Do the part of a command's work that ``options.shard`` names; return its directory."""
     job = JobShard.parse(str(options.shard))
     if isinstance(options, BuildOptions):
         out = run_build_shard(options, job, progress)

@@ -75,11 +75,7 @@ SEGMENTERS: dict[str, Segmenter] = {
 
 
 def get_segmenter(name: str) -> tuple[str, Segmenter]:
-    """Return the full name and the function for ``auto`` or ``auto@1``.
-
-    Raises:
-        InputError: for a name that is not in ``SEGMENTERS``.
-    """
+    """Return full name and function for ``auto`` or ``auto@1``; InputError if there is none."""
     full = name if "@" in name else f"{name}@1"
     if full not in SEGMENTERS:
         raise InputError(f"expected one of {', '.join(SEGMENTERS)}.", field="segmenter", value=name)

@@ -101,11 +101,7 @@ class CountingTrainer(OrderedTrainer):
 
 
 def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, str]) -> None:
-    """Train from the beginning or the last whole checkpoint.
-
-    Raises:
-        StoreError: if a checkpoint cannot be written.
-    """
+    """Train from the beginning or the last whole checkpoint; StoreError if one is not written."""
     # Only now is the directory this run's: a start that failed may be tried again, and every
     # process of a distributed run has found it free.
     trainer.accelerator.wait_for_everyone()

@@ -127,11 +127,7 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str) -> Recipe:
-    """Load a recipe by its name, or from a file.
-
-    Raises:
-        InputError: if there is none, with the nearest names, or its file is malformed.
-    """
+    """Load a recipe by its name or from a file; InputError for no name, or a malformed file."""
     file = Path(name) if name.endswith(".toml") else shipped("recipes") / f"{name}.toml"
     if not file.is_file():
         near = nearest(name, recipe_names())

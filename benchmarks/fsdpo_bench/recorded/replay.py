@@ -26,11 +26,7 @@ class Recording:
     rows: Mapping[str, Sequence[Recorded]]
 
     def check(self, samples: int, *, rewards: bool) -> None:
-        """Refuse what the file cannot serve.
-
-        Raises:
-            InputError: if a question has fewer responses than asked for, or rewards are missing.
-        """
+        """Raise an InputError if a question has too few responses, or rewards are missing."""
         for found in self.rows.values():
             if len(found) < samples:
                 raise InputError(

@@ -204,11 +204,7 @@ def is_spelling(name: str, of: str) -> bool:
 
 
 def select_tasks(suite: str | None, names: Sequence[str] | None) -> list[Task]:
-    """Return the tasks that a suite and single names stand for; the suite ``all`` if neither.
-
-    Raises:
-        InputError: if one of them is unknown.
-    """
+    """Return the tasks of a suite and of names, ``all`` if neither; InputError if unknown."""
     if suite is None and not names:
         suite = "all"
     if suite is not None and suite not in suites():

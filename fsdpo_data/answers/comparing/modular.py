@@ -119,11 +119,7 @@ class Residues:
 
 
 def integer_value(node: Node) -> int | None:
-    """Return the integer that a constant ``node`` is, if it is one of moderate size.
-
-    Raises:
-        TooLarge: It is an integer out of bounds.
-    """
+    """Return the integer that a constant ``node`` is; TooLarge if it is out of bounds."""
     match node:
         case Num() if node.value.denominator == 1:
             return int(node.value)

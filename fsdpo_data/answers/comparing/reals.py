@@ -42,11 +42,7 @@ class RealSet:
 
 
 def real_set(value: Value, budget: Budget) -> RealSet:
-    """Read ``value`` as a set of reals.
-
-    Raises:
-        NotASet: It is none, or one that is not made of intervals.
-    """
+    """Read ``value`` as a set of reals; NotASet unless it is made of intervals."""
     match value:
         case tree.Items():
             return _items(value, budget)

@@ -319,11 +319,7 @@ def is_number_set(value: Value) -> bool:
 
 
 def as_node(value: Value) -> Node:
-    """Return ``value`` as an expression.
-
-    Raises:
-        Unreadable: It is a list, a set or another value that cannot be calculated with.
-    """
+    """Return ``value`` as an expression; Unreadable for one that cannot be calculated with."""
     if isinstance(value, Quantity) and value.unit == DEGREE:
         return Call("deg", (value.node,))
     if not is_node(value):
