@@ -1,5 +1,6 @@
 """The card of a sealed dataset."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,14 +8,9 @@ from typing import Any
 from fsdpo_cards import commands
 from fsdpo_cards.render import front_matter, licence, render
 
-#: The Hub's size categories, each below a number of rows.
-_SIZES = (
-    (1_000, "n<1K"),
-    (10_000, "1K<n<10K"),
-    (100_000, "10K<n<100K"),
-    (1_000_000, "100K<n<1M"),
-    (10_000_000, "1M<n<10M"),
-)
+#: The Hub's size categories, and the numbers of rows between them.
+_SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "n>10M")
+_BETWEEN = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +60,7 @@ def _metadata(facts: DatasetFacts) -> dict[str, Any]:
         "license": licence(spec["sources"]),
         "language": ["en"],
         "pretty_name": f"Step-annotated solutions by {spec['model']['name']}",
-        "size_categories": [next((name for bound, name in _SIZES if rows < bound), "n>10M")],
+        "size_categories": [_SIZES[bisect_right(_BETWEEN, rows)]],
         "task_categories": ["text-generation"],
         "tags": ["math", "reasoning", "process-supervision", "fsdpo"],
         "configs": [
