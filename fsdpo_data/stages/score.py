@@ -157,7 +157,7 @@ def _ranked(found: Ranking) -> Ranked:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions(StageOptions, ScorerOptions):
-    """Give every step of every solution a reward in [0, 1].
+    """Give every step of every solution a reward.
 
     Attributes:
         prm: Process reward model: a directory or `org/name[@revision]`.

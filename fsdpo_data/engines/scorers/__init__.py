@@ -23,8 +23,9 @@ class Scorer(Protocol):
     model: ModelRef
 
     def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
-        """Return for each item, in their order, one number in [0, 1] per step.
+        """Return for each item, in their order, one number per step.
 
+        In [0, 1], but for published models whose convention says that it is no probability.
         None where it is longer than the model reads: a step that was not read has no reward.
         """
         ...
