@@ -75,7 +75,8 @@ class Solution(_Row):
         labels: One per step; None where the failure was not the model's.
         rollouts: Of each step ``n`` continuations and the ``n_correct`` among them; None where
             there were none.
-        step_rewards: One per step, from 0 to 1; None where it has not been scored.
+        step_rewards: One per step, from 0 to 1 if they are probabilities; None where it has not
+            been scored.
     """
 
     solution_id: str

@@ -85,7 +85,7 @@ class ConventionTokenizer:
         ids += self._ids(prompt)
         start, readouts, mark = len(ids), [], self._ids(self._convention.mark)
         # Who has no mark parted the pieces with a special token, and took it out again.
-        before = [] if mark else [self._tokenizer.eos_token]
+        before = [] if mark or not self._tokenizer.eos_token else [self._tokenizer.eos_token]
         marked = len(mark) if self._convention.read == "mark" else 0
         for step in steps:
             readout = len(ids) - 1
