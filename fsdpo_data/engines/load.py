@@ -13,7 +13,14 @@ from fsdpo_data.engines.ray import Copies, Placement, pick_there
 from fsdpo_data.engines.registry import ENGINES, Role, engine_error
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
-from fsdpo_data.engines.scorers.conventions import Published, get_convention, recognise
+from fsdpo_data.engines.scorers.conventions import (
+    CONVENTIONS,
+    Convention,
+    Published,
+    called,
+    get_convention,
+    recognise,
+)
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import (
     ResolvedModel,
@@ -199,8 +206,12 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> Weights:
         config = load_config(weights)
     except FsdpoError as error:
         raise error.of("prm") from None
-    told = options.prm_format or ("implicit" if options.reference else None)
-    asked = get_convention(told) if told else recognise(weights, config)
+    if options.prm_format:
+        asked: Convention | None = get_convention(options.prm_format)
+    elif options.reference and called(weights, config) is None:
+        asked = CONVENTIONS["implicit"]
+    else:
+        asked = recognise(weights, config)
     if asked is None:
         return weights
     reference = options.reference or asked.reference or None

@@ -156,13 +156,11 @@ def recognise(weights: Weights, config: Any) -> Convention | None:
     Raises:
         InputError: if there is none, or more than one.
     """
-    named = {weights.ref.name, str(getattr(config, "_name_or_path", ""))}
+    if named := called(weights, config):
+        return named
     kinds = config.architectures
     kind = str(kinds[0]) if isinstance(kinds, list) and kinds else "of no architecture"
     rows = CONVENTIONS.values()
-    found = [each for each in rows if any(_called(each, name) for name in named)]
-    if found:
-        return found[0]
     classifier = kind.endswith("ForTokenClassification")
     if classifier and config.num_labels == 1:
         return None
@@ -179,6 +177,13 @@ def recognise(weights: Weights, config: Any) -> Convention | None:
         field="prm",
         value=weights.path,
     )
+
+
+def called(weights: Weights, config: Any) -> Convention | None:
+    """Return the convention that the name of a checkpoint tells; None if it tells none."""
+    names = {weights.ref.name, str(getattr(config, "_name_or_path", ""))}
+    rows = CONVENTIONS.values()
+    return next((row for row in rows if any(_called(row, name) for name in names)), None)
 
 
 def _called(convention: Convention, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import transformers  # noqa: E402
 from scored import solutions, worst  # noqa: E402
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
-from fsdpo_data.engines.load import load_scorer  # noqa: E402
+from fsdpo_data.engines.load import load_scorer, resolve_prm  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import SteppedText  # noqa: E402
 
@@ -111,6 +112,14 @@ def test_policy_and_reference_on_the_command_line(
     pair += ["--model", "tiny"]
     code, _, err = run(capsys, *map(str, pair))
     assert code == 1 and "are not probabilities" in err
+
+
+def test_a_reference_does_not_hide_what_a_model_is(two: tuple[Path, Path], tmp_path: Path) -> None:
+    theirs = tmp_path / "EurusPRM-Stage2"
+    shutil.copytree(two[0], theirs)
+    options = ScorerOptions(reference=str(two[1]))
+    names = [resolve_prm(str(each), options).convention.name for each in (theirs, two[0])]
+    assert names == ["eurus", "implicit"]
 
 
 def test_a_reference_where_there_is_none(two: tuple[Path, Path]) -> None:
