@@ -237,6 +237,7 @@ def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path)
     shown = CliRunner().invoke(app, [str(each) for each in arguments])
     assert shown.exit_code == 0, shown.output
     assert "F1 of finding the first error" in shown.output and "on 12 other rows" in shown.output
+    assert "score: 60 to do" in shown.stderr
 
 
 def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Path) -> None:

@@ -146,9 +146,9 @@ def prm(options: take.PrmOptions) -> None:
         make_scorer = partial(load_likelihood, options.likelihood, options)
     published = get_convention(options.prm_format) if options.prm_format else None
     asks = published is not None and "{prompt}" not in published.prompt
-    measured = measure_prm(
-        make_scorer, options.data, options.first_errors, options.template, options.tune, asks=asks
-    )
+    asked = (options.data, options.first_errors, options.template, options.tune)
+    with progress() as shown:
+        measured = measure_prm(make_scorer, *asked, asks=asks, progress=shown)
     if options.as_json:
         _print_json(asdict(measured))
     else:

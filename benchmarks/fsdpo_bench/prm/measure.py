@@ -8,8 +8,12 @@ from typing import Any
 from fsdpo_bench.prm.first_error import FirstErrors, measure_first_errors, read_judged, score_judged
 from fsdpo_bench.prm.truth import ScoredSolution, load_scored, load_unscored, report
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.progress import Progress
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.models.prompts import get_template
+
+#: Solutions scored at a time: enough to find some of like length, little enough to see progress.
+CHUNK = 512
 
 
 @dataclass(slots=True)
@@ -28,6 +32,7 @@ def measure_prm(
     tune: float,
     *,
     asks: bool = False,
+    progress: Progress,
 ) -> Measured:
     """Measure a process reward model, or the rewards a dataset holds already.
 
@@ -52,7 +57,9 @@ def measure_prm(
     solutions = None
     if dataset is not None:
         solutions = load_scored(dataset) if make_scorer is None else load_unscored(dataset)
-    scorer = None if make_scorer is None else make_scorer()
+    if make_scorer is not None:
+        progress.phase("load", 1)
+    scorer = None if make_scorer is None else _Shown(make_scorer(), progress)
     measured = Measured()
     if solutions is not None:
         measured.dataset = report(solutions if scorer is None else _rewarded(solutions, scorer))
@@ -62,6 +69,22 @@ def measure_prm(
             rewards = score_judged(judged, scorer, prompt)
             measured.first_errors[name] = measure_first_errors(judged, rewards, tune)
     return measured
+
+
+class _Shown:
+    """A scorer that moves a bar."""
+
+    def __init__(self, scorer: Scorer, progress: Progress) -> None:
+        self.model, self._scorer, self._progress = scorer.model, scorer, progress
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        self._progress.phase("score", len(items))
+        found: list[list[float] | None] = []
+        for start in range(0, len(items), CHUNK):
+            part = items[start : start + CHUNK]
+            found += self._scorer.score(part)
+            self._progress.advance(len(part))
+        return found
 
 
 def _rewarded(solutions: Sequence[ScoredSolution], scorer: Scorer) -> list[ScoredSolution]:
