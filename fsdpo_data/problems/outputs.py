@@ -144,7 +144,7 @@ class OutputForm:
                 series=f"sample {index}" if isinstance(listed, list) else about.series,
                 reward=None if logits[index] is None else 1 / (1 + math.exp(-logits[index][0])),
                 finish_reason="length" if (_first(own, _ENDED) or ended) == "length" else "stop",
-                n_tokens=n_tokens if isinstance(n_tokens, int) else None,
+                n_tokens=n_tokens if type(n_tokens) is int and 0 <= n_tokens < 2**31 else None,
                 reasoning=_first(own, _REASONING) or "",
             )
 

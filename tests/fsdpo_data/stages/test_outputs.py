@@ -247,6 +247,13 @@ def test_half_surrogates_of_prompts_and_responses_are_replaced(tmp_path: Path) -
     assert (one["prompt"], one["completions"]) == ("Q\ufffd: 2+2?", ["It is\ufffd 4"])
 
 
+@pytest.mark.parametrize("count", [-1, 2**31, 1.5, "7", True, None])
+def test_what_is_no_count_of_tokens_is_unknown(tmp_path: Path, count: Any) -> None:
+    row = plain("2+2?", "4", RIGHT, n_tokens=count)
+    manifest, [one] = sealed(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
+    assert (one["n_tokens"], manifest.cost.tokens) == (None, "unknown")
+
+
 def test_a_run_of_ours_is_read_with_its_problems(tmp_path: Path) -> None:
     told = {"text": RIGHT, "finish_reason": "stop", "n_tokens": 3, "seconds": 0.1}
     rows = [{"problem_id": "x", "prompt": "Problem: 2+2?\nSolution:\n", "completions": [told]}]
