@@ -51,18 +51,8 @@ FAILED: tuple[Outcome, ...] = ("incorrect", "no_answer")
 GRADED: tuple[Outcome, ...] = ("correct", *FAILED)  #: The outcomes that say how good the model is.
 
 
-class _Row:
-    """A noun whose fields are the columns of its config."""
-
-    __slots__: tuple[str, ...] = ()
-
-    def row(self) -> dict[str, Any]:
-        """Return the row of its config."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
 @dataclass(frozen=True, slots=True)
-class Solution(_Row):
+class Solution:
     """One sampled solution of a problem, in steps.
 
     Attributes:
@@ -99,7 +89,7 @@ class Solution(_Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Pair(_Row):
+class Pair:
     """A solution that is preferred to another one of the same problem.
 
     Attributes:

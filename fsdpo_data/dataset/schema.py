@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 
 from fsdpo_data.core.files import explained, write_atomic
@@ -49,9 +50,19 @@ def arrow_schema(config: str) -> pa.Schema:
     return pa.schema(columns[config], metadata={VERSION_KEY: str(SCHEMA_VERSION)})
 
 
-def to_table(config: str, rows: Iterable[Problem | Solution | Pair]) -> pa.Table:
-    """Return the rows of a config as a table."""
-    return pa.Table.from_pylist([each.row() for each in rows], schema=arrow_schema(config))
+def problems_table(problems: Iterable[Problem]) -> pa.Table:
+    """Return problems as a table."""
+    rows = [each.row() for each in problems]
+    return pa.Table.from_pylist(rows, schema=arrow_schema("problems"))
+
+
+def to_table(config: str, rows: Iterable[Solution | Pair]) -> pa.Table:
+    """Return solutions or pairs as a table."""
+    schema = arrow_schema(config)
+    # A dict for each of millions of solutions would take as long as grading them.
+    columns = list(zip(*map(attrgetter(*schema.names), rows), strict=True)) or [()] * len(schema)
+    arrays = [pa.array(*each) for each in zip(columns, schema.types, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def text_bytes(text: str) -> bytes:

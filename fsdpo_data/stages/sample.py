@@ -20,7 +20,7 @@ from fsdpo_data.dataset.derive import Stage, plain_specs, seal, write_derived
 from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
 from fsdpo_data.dataset.parts import FileEntry
 from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, RunDir, claim
-from fsdpo_data.dataset.schema import to_table, write_parquet
+from fsdpo_data.dataset.schema import problems_table, write_parquet
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.samplers import Sampler, release, stream
 from fsdpo_data.models.prompts import Template
@@ -190,7 +190,7 @@ def _seal(run: RunDir, job: Build, progress: Progress) -> None:
         rows = "".join(json.dumps(asdict(row)) + "\n" for row in source.quarantined)
         write_atomic(root / QUARANTINE, rows.encode())
     path = "problems/train-00000-of-00001.parquet"
-    write_parquet(to_table("problems", source.problems), root / path)
+    write_parquet(problems_table(source.problems), root / path)
     files, tally = [FileEntry.describe(root, path, len(source.problems))], Tally()
     tasks = _shard_tasks(run, job)
     progress.phase("annotate", len(tasks))
