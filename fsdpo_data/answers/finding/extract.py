@@ -46,6 +46,7 @@ _OTHER_CASE = _SAID["other_case"]
 #: What a final answer after a box holds that is one, not "positive" or the box once more.
 _VALUE = re.compile(r"^(?!.*box).*?[\d$\\]|^\W*[A-K]\W*$", re.S)
 _WOULD_BE = re.compile(r"\bwould\s+(?:be|have\s+been)\W*$")
+_END_OF_PROOF = re.compile(r"\s*(?:\$?\\(?:blacksquare|square|qed)\$?|[∎■□])\Z")
 _OFFER = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|could|might|may|also)\b", re.I)
 
 
@@ -123,7 +124,8 @@ def _first_turn(text: str) -> str:
     if "</s>" in text or "<|" in text or "<｜" in text:
         ends = [text.find(token) for token in _END_TOKENS]
         text = text[: min((end for end in ends if text[: max(end, 0)].strip()), default=None)]
-    return text.rstrip()
+    text = text.rstrip()
+    return text[:-16] + _END_OF_PROOF.sub("", text[-16:])
 
 
 def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:
