@@ -8,7 +8,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# Every change is judged by the same examples, and not by how long a busy machine takes for one.
+hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("same")
 
 # Before torch is imported, and for child processes too: the workers of a parallel run share the
 # cores, and torch would start a thread for each core in every one of them.
