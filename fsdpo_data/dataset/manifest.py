@@ -97,6 +97,14 @@ def files_digest(files: Iterable[FileEntry]) -> str:
     return digest(SCHEMA_VERSION, [(file.path, file.sha256) for file in files])
 
 
+def _digest(said: Mapping[str, Any]) -> str:
+    """Return the digest of what a manifest says; empty if no seal can have said it."""
+    try:
+        return digest(said)
+    except ValueError:  # NaN or infinity
+        return ""
+
+
 class _Versioned(BaseModel):
     """What a manifest of any version says."""
 
@@ -120,7 +128,7 @@ def read_manifest(root: Path) -> Manifest:
         manifest = _checked(root, Manifest)
         said = json.loads((root / MANIFEST).read_bytes())
         # Releases before this digest sealed without one.
-        if said.pop("manifest_digest", None) not in (None, digest(said)):
+        if said.pop("manifest_digest", None) not in (None, _digest(said)):
             raise SchemaError(
                 f"{root / MANIFEST} was changed since it was sealed (its digest differs). Build "
                 "the dataset again, or fetch it again from where it came."

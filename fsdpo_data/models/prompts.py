@@ -126,7 +126,8 @@ def get_template(
         )
     chat = ChatFormat(load_tokenizer(tokenizer_path, revision), system)
     try:
-        chat.render("")
+        if not chat.render("?"):
+            raise ValueError("it renders nothing")
     except Exception as error:  # Jinja and its templates raise whatever they like
         raise InputError(
             f"the chat template of {tokenizer_path} cannot be used: {error}. Choose another "

@@ -7,7 +7,7 @@ so no model is loaded, and it grades, counts and seals as it always does.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.log import LineFile, indexed
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
+from fsdpo_data.core.rows import some
 from fsdpo_data.dataset.derive import copy_file, derive, derive_shard
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import COMPLETIONS, CONFIG, claim
@@ -27,6 +28,7 @@ from fsdpo_data.stages.score import ScoreOptions
 
 SHARD = "shard.json"  #: What a finished shard says about itself.
 BLOCK = 256  #: Lines appended at once.
+_OF_A_JOB = {"out", "shard", "resume"}  #: Options that say nothing of the whole.
 ShardedOptions = BuildOptions | LabelOptions | ScoreOptions  #: The commands that have shards.
 _KINDS: Mapping[str, type[ShardedOptions]] = {
     "build": BuildOptions,
@@ -74,8 +76,7 @@ def run_shard(options: ShardedOptions, progress: Progress) -> Path:
         source, stage = Path(options.data), options.stage()
         derive_shard(source, out, stage, job, resume=options.resume, progress=progress)
     command = next(name for name, kind in _KINDS.items() if kind is type(options))
-    of_this_job = ("out", "shard", "resume")
-    given = {name: value for name, value in asdict(options).items() if name not in of_this_job}
+    given = {name: value for name, value in asdict(options).items() if name not in _OF_A_JOB}
     told = {"shard": str(job), "command": command, "options": given}
     with explained(out):
         write_atomic(out / SHARD, json.dumps(told, indent=2, default=str).encode() + b"\n")
@@ -94,6 +95,14 @@ def merge(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
     out = Path(options.out)
     shards = _complete([_read(Path(path)) for path in options.shards])
     first = shards[0]
+    known = {each.name for each in fields(_KINDS[first.command])} - _OF_A_JOB
+    if other := first.options.keys() ^ known:
+        raise InputError(
+            f"its options are not those of this release: {some(sorted(other))}. Merge with the "
+            "release that made it.",
+            field="MergeOptions.shards",
+            value=str(first.path),
+        )
     with claim(out, first.config, resume=True):
         for shard in shards:
             _bring(shard.path, out)

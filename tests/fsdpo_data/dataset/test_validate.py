@@ -248,6 +248,7 @@ def test_no_path_is_a_pattern_and_no_stray_file_is_read(tmp_path: Path, name: st
     [
         ("statistics", "truncated", 1),
         ("cost", "tokens", 1),
+        ("spec", "seed", float("nan")),
         ("spec", "segmenter", "newline@1"),
         ("spec", "later", "word"),
     ],

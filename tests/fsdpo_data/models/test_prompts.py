@@ -168,6 +168,9 @@ def test_chat_without_a_usable_chat_template_is_refused(tmp_path: Path) -> None:
     path = save_tokenizer(tmp_path / "none", chat=None)
     with pytest.raises(InputError, match=r"cannot be used: .*Choose another template"):
         get_template("chat", path)
+    path = save_tokenizer(tmp_path / "empty", chat="{{ nothing }}")
+    with pytest.raises(InputError, match="cannot be used: it renders nothing"):
+        get_template("chat", path)
     refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('no system!') }}{% endif %}"
     path = save_tokenizer(tmp_path / "refuses", chat=refuses + CHAT)
     assert get_template("chat", path).render("x")

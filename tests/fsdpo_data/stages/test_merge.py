@@ -116,7 +116,11 @@ def test_shards_that_do_not_make_a_whole_are_refused(
     shutil.rmtree(parts[2])
     run(capsys, *build(folder), "--shard", "3/3", "--out", parts[2])
     assert "given twice" in run(capsys, *merge, parts[2], parts[1], *out)[2]
-    (Path(parts[0]) / "shard.json").unlink()
+    told = Path(parts[0]) / "shard.json"
+    told.write_text(told.read_text().replace('"device"', '"deviice"'))
+    code, _, err = run(capsys, *merge, parts[2], *out)
+    assert code == 1 and "its options are not those of this release: device, deviice" in err
+    told.unlink()
     code, _, err = run(capsys, *merge, *out)
     assert code == 1 and "expected a finished shard" in err and "--resume" in err
     assert not (tmp_path / "merged").exists()
