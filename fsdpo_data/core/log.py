@@ -108,4 +108,4 @@ def indexed(
             name = None
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 name = key(orjson.loads(line)) if whole else None
-            yield name, len(line) if whole else 0
+            yield name if isinstance(name, str) else None, len(line) if whole else 0

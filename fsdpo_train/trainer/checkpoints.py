@@ -1,20 +1,23 @@
 """Checkpoints that are whole or not there, however a run ends.
 
 ``transformers`` writes a checkpoint under ``checkpoints/writing``. Once every process has, it is
-synced, listed file by file with sizes in ``whole.json``, and renamed into place. Only then do
+synced, listed file by file with SHA-256 in ``whole.json``, and renamed into place. Only then do
 older ones go, so a disk has to hold one more than ``save_limit``. Runs resume from the newest
-whose files are all there: one that was changed by hand, or half removed, is passed over.
+whose files are all there as they were written: one that was changed, or half removed, is passed
+over. Digests cost about as much as the writing, once in memory; files are hashed at the same time.
 """
 
 import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from fsdpo_data.core.files import explained, publish, write_atomic
+from fsdpo_data.core.identity import file_sha256
 
 WRITING, WHOLE = "writing", "whole.json"
 #: Bytes that a disk on which torch could not write has left, if that was for lack of space.
@@ -44,8 +47,12 @@ def writing(folder: Path) -> Iterator[Path]:
 def settle(folder: Path, name: str, limit: int) -> None:
     """Make a checkpoint visible that is written whole; drop all but the newest ``limit``."""
     written = folder / WRITING / name
-    sizes = {file.relative_to(written).as_posix(): _synced(file) for file in _files(written)}
-    write_atomic(written / WHOLE, json.dumps(sizes, indent=1).encode())
+    files = _files(written)
+    for file in files:
+        _sync(file)
+    names = [file.relative_to(written).as_posix() for file in files]
+    told = dict(zip(names, _digests(files), strict=True))
+    write_atomic(written / WHOLE, json.dumps(told, indent=1).encode())
     _drop(folder / name)  # one that is not whole, or this would not be written again
     publish(written, folder / name)
     for old in _newest_first(folder)[limit:]:
@@ -55,7 +62,7 @@ def settle(folder: Path, name: str, limit: int) -> None:
 def settle_model(folder: Path) -> None:
     """Move a finished model into ``folder``; without its config, which comes last, it is none."""
     for file in sorted(_files(folder / WRITING), key=lambda file: file.name == "config.json"):
-        _synced(file)
+        _sync(file)
         publish(file, folder / file.name)
 
 
@@ -71,9 +78,9 @@ def _newest_first(folder: Path) -> list[Path]:
 
 def _is_whole(checkpoint: Path) -> bool:
     try:
-        sizes = json.loads((checkpoint / WHOLE).read_bytes())
-        return all((checkpoint / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, AttributeError):
+        told = json.loads((checkpoint / WHOLE).read_bytes())
+        return _digests([checkpoint / name for name in told]) == list(told.values())
+    except (OSError, ValueError, TypeError, AttributeError):
         return False
 
 
@@ -86,8 +93,11 @@ def _files(folder: Path) -> list[Path]:
     return sorted(each for each in folder.rglob("*") if each.is_file())
 
 
-def _synced(file: Path) -> int:
-    """Wait until a file is on disk; return its size."""
+def _sync(file: Path) -> None:
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
-    return file.stat().st_size
+
+
+def _digests(files: Sequence[Path]) -> list[str]:
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(file_sha256, files))

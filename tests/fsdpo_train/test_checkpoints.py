@@ -76,10 +76,17 @@ def truncate(checkpoint: Path) -> None:
     file.write_bytes(file.read_bytes()[:100])
 
 
+def flip(checkpoint: Path) -> None:
+    file = checkpoint / "scheduler.pt"
+    file.write_bytes(bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:])
+
+
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "no schedule": lambda checkpoint: (checkpoint / "scheduler.pt").unlink(),
     "torn": truncate,
+    "a flipped bit": flip,
     "no marker": lambda checkpoint: (checkpoint / "whole.json").unlink(),
+    "an odd marker": lambda checkpoint: (checkpoint / "whole.json").write_text("[[1], 2]"),
     "a torn marker": lambda checkpoint: (checkpoint / "whole.json").write_text('{"a'),
     "empty": lambda checkpoint: [file.unlink() for file in checkpoint.iterdir()],
 }
@@ -110,7 +117,7 @@ def test_with_no_whole_checkpoint_training_begins_anew_and_says_so(
     assert weights(out) == weights(folder / "whole")
 
 
-@pytest.mark.parametrize("at", ["_synced", "write_atomic", "publish"])
+@pytest.mark.parametrize("at", ["_sync", "write_atomic", "publish"])
 def test_killed_while_a_checkpoint_is_written_nothing_of_it_is_seen(
     at: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

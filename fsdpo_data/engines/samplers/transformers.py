@@ -15,6 +15,7 @@ import torch
 from transformers import DynamicCache, GenerationConfig, LogitsProcessorList
 from transformers.cache_utils import DynamicLayer
 
+from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.samplers import Finished, StreamingSampler
@@ -180,9 +181,19 @@ class InverseCdf:
 
 
 def _eos_ids(net: Any, tokenizer: Any) -> list[int]:
-    """Return every id that ends a sequence: generation_config may hold several."""
-    ids = net.generation_config.eos_token_id
-    ids = ids if isinstance(ids, list) else [ids] if ids is not None else []
+    """Return every id that ends a sequence: generation_config may hold several.
+
+    Raises:
+        Unavailable: if it holds what is no id.
+    """
+    told = net.generation_config.eos_token_id
+    ids = told if isinstance(told, list) else [told] if told is not None else []
+    if not all(isinstance(each, int) and 0 <= each < 2**31 for each in ids):
+        raise Unavailable(
+            f"eos_token_id of its generation_config.json is {told!r}, expected the ids of tokens.",
+            field="model",
+            value=str(net.name_or_path),
+        )
     if tokenizer.eos_token_id is not None and tokenizer.eos_token_id not in ids:
         ids.append(tokenizer.eos_token_id)
     # The repository's other sampling defaults (top-k, penalties) are not part of the spec.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,15 @@ def babbler(model_path: str) -> TransformersSampler:
 
 def texts(results: list[list[Completion]]) -> list[list[str]]:
     return [[each.text for each in completions] for completions in results]
+
+
+@pytest.mark.parametrize("told", [{"a": 1}, "x", ["x"], -1, 2**63])
+def test_what_ends_a_sequence_is_a_token(model_path: str, tmp_path: Path, told: Any) -> None:
+    path = shutil.copytree(model_path, tmp_path / "model")
+    file = path / "generation_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "eos_token_id": told}))
+    with pytest.raises(Unavailable, match=r"ids of tokens|cannot be loaded"):
+        sampler(str(path))
 
 
 def greedy_by_hand(path: str, prompt: str, tokens: int) -> list[int]:
