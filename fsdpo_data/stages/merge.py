@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.log import LineFile, indexed
 from fsdpo_data.core.options import Option, Options
@@ -77,9 +78,11 @@ def run_shard(options: ShardedOptions, progress: Progress) -> Path:
         derive_shard(source, out, stage, job, resume=options.resume, progress=progress)
     command = next(name for name, kind in _KINDS.items() if kind is type(options))
     given = {name: value for name, value in asdict(options).items() if name not in _OF_A_JOB}
-    told = {"shard": str(job), "command": command, "options": given}
+    told = json.loads(json.dumps({"command": command, "options": given}, default=str))
+    told = {"shard": str(job), **told}
     with explained(out):
-        write_atomic(out / SHARD, json.dumps(told, indent=2, default=str).encode() + b"\n")
+        sealed = json.dumps({**told, "digest": digest(told)}, indent=2)
+        write_atomic(out / SHARD, sealed.encode() + b"\n")
     return out
 
 
@@ -120,6 +123,8 @@ def _read(path: Path) -> _Shard:
     try:
         told = json.loads((path / SHARD).read_bytes())
         config = json.loads((path / CONFIG).read_bytes())
+        if told.pop("digest") != digest(told):
+            raise ValueError("it was changed")
         job = JobShard.parse(told["shard"])
         if _KINDS.keys() & {told["command"]} and config.pop("shard") == told["shard"]:
             config.pop("config_digest", None)

@@ -60,6 +60,16 @@ def test_what_is_wrong_with_a_record_is_named(
         list(read_records(tmp_path / "run"))
 
 
+@pytest.mark.parametrize("tolerance", [float("inf"), float("nan"), -1, 1])
+def test_a_tolerance_is_a_share(run: Path, tmp_path: Path, tolerance: float) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    told = read_config(run)
+    told["tasks"]["math"]["tolerance"] = tolerance
+    (tmp_path / "run/config.json").write_text(json.dumps(told))
+    with pytest.raises(InputError, match=r"tasks\.math\.tolerance"):
+        read_config(tmp_path / "run")
+
+
 def test_no_benchmark_of_a_config_leads_out_of_the_run(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "run")
     told = read_config(run)

@@ -102,7 +102,7 @@ class _TaskConfig(_Model):
     problems: Count
     rows: Count | None
     digest: str
-    tolerance: float | None
+    tolerance: Annotated[float, Field(ge=0, lt=1)] | None
     source: _Source
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,7 @@ from helpers import RIGHT, SILENT, WRONG
 from random_model import save_random_model, save_random_prm
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.models.prompts import get_template
@@ -116,11 +118,16 @@ def test_shards_that_do_not_make_a_whole_are_refused(
     shutil.rmtree(parts[2])
     run(capsys, *build(folder), "--shard", "3/3", "--out", parts[2])
     assert "given twice" in run(capsys, *merge, parts[2], parts[1], *out)[2]
-    told = Path(parts[0]) / "shard.json"
-    told.write_text(told.read_text().replace('"device"', '"deviice"'))
+    file = Path(parts[0]) / "shard.json"
+    file.write_text(file.read_text().replace('"device"', '"deviice"'))
+    code, _, err = run(capsys, *merge, parts[2], *out)
+    assert code == 1 and "expected a finished shard" in err
+    told = json.loads(file.read_text())
+    told.pop("digest")
+    file.write_text(json.dumps({**told, "digest": digest(told)}))
     code, _, err = run(capsys, *merge, parts[2], *out)
     assert code == 1 and "its options are not those of this release: device, deviice" in err
-    told.unlink()
+    file.unlink()
     code, _, err = run(capsys, *merge, *out)
     assert code == 1 and "expected a finished shard" in err and "--resume" in err
     assert not (tmp_path / "merged").exists()
