@@ -44,11 +44,6 @@ def validate(options: ValidateOptions) -> None:
         f"{options.data} is valid: schema {manifest.schema_version}, {rows.problems:,} "
         f"problems, {rows.solutions:,} solutions, digest {manifest.digest}"
     )
-    if manifest.manifest_digest is None:
-        typer.echo(
-            "It was sealed without a digest over its manifest: what that says beside the counts of "
-            "rows, such as spec and cost, cannot be checked."
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,8 @@ from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
 from fsdpo_data.exchange.formats import FORMATS
-from fsdpo_data.exchange.stepwise import READERS, import_rows, quarantine
+from fsdpo_data.exchange.importing import import_rows, quarantine
+from fsdpo_data.exchange.stepwise import READERS
 from fsdpo_data.problems.outputs import FORMS as OUTPUT_FORMS
 from fsdpo_data.publish.push import Plan, Remote, plan_push
 from fsdpo_data.publish.push import push as carry_out

@@ -49,6 +49,11 @@ def digest(*parts: Any) -> str:
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:ID_LENGTH]
 
 
+def text_key(text: str) -> bytes:
+    """Return the 16 bytes by which an index finds a text, far smaller than the text itself."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:16]
+
+
 def file_sha256(path: Path) -> str:
     """Return the full SHA-256 of a file, read in blocks."""
     with path.open("rb") as file:

@@ -43,7 +43,7 @@ class Manifest(parts.Growing):
     pairs: parts.PairCounts | None = None
     contamination: parts.Contamination | None = None
     regraded: parts.Regraded | None = None
-    manifest_digest: str | None = None
+    manifest_digest: str = ""
 
     @field_validator("files")
     @classmethod
@@ -127,11 +127,10 @@ def read_manifest(root: Path) -> Manifest:
     if version == SCHEMA_VERSION:
         manifest = _checked(root, Manifest)
         said = json.loads((root / MANIFEST).read_bytes())
-        # Releases before this digest sealed without one.
-        if said.pop("manifest_digest", None) not in (None, _digest(said)):
+        if said.pop("manifest_digest", None) != _digest(said):
             raise SchemaError(
-                f"{root / MANIFEST} was changed since it was sealed (its digest differs). Build "
-                "the dataset again, or fetch it again from where it came."
+                f"{root / MANIFEST} was changed since it was sealed (its digest differs, or is "
+                "gone). Build the dataset again, or fetch it again from where it came."
             )
         return manifest
     older = f"Bring it up to date with `fsdpo-data migrate {root}`."

@@ -1,26 +1,12 @@
-"""Step-annotated rows of other people: a problem, its steps, and a label for each of them.
+"""Step-annotated rows of other people: a problem, its steps, and a label for each of them."""
 
-What is imported is no sealed dataset, for nobody can say how it was sampled: it is a file of
-``prompt``, ``completions`` and ``labels``, which ``fsdpo-train prm`` reads, with a manifest beside
-it.
-"""
-
-import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from fsdpo_data import __version__
-from fsdpo_data.core.errors import InputError, nearest
-from fsdpo_data.core.files import explained, whole, write_atomic
-from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.rows import RAW_LIMIT, Record, read_records, well_formed
 from fsdpo_data.core.tables import Table
 from fsdpo_data.exchange.formats import TAG
-from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.steps.segment import auto
 
 _FIRST_STEP = re.compile(r"\s*Step 1:")
@@ -322,114 +308,3 @@ _CODE = {
 
 #: By the name of the format.
 READERS = Table(__file__, lambda name, **told: Reader(code=_CODE.get(name), **told))
-
-
-@dataclass(slots=True)
-class Imported:
-    """What an import wrote."""
-
-    read: int = 0  #: Rows of the source.
-    rows: int = 0  #: Rows written; a row of PRM800K or Step-DPO gives several.
-    #: Steps by whether their label is for right.
-    steps: Counter[bool] = field(default_factory=Counter)
-    #: Rows that cannot be read, with the reason.
-    set_aside: list[dict[str, Any]] = field(default_factory=list)
-
-
-def import_rows(source: Path, name: str, out: Path, template: str = "problem") -> Imported:
-    """Read ``source`` and write ``out``; beside it a manifest, and the rows that cannot be read.
-
-    ``template`` makes prompts of problems; formats that hold prompts keep theirs.
-
-    Raises:
-        InputError: if there is no such format, file or template, ``out`` is taken, or no row can
-            be read.
-        StoreError: if the disk fails.
-    """
-    if name not in READERS:
-        raise InputError(
-            f"expected one of {', '.join(READERS)}.{nearest(name, READERS)}",
-            field="source",
-            value=name,
-        )
-    if out.suffix != ".jsonl" or out.exists():
-        raise InputError("expected a new file ending in .jsonl.", field="out", value=out)
-    style, found = get_template(template), Imported()
-    with explained(out.parent):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with whole(out) as file:
-            for record in read_records(source):
-                found.read += 1
-                for solution in _solutions(record, name, found):
-                    found.rows += 1
-                    found.steps.update(label >= 0.5 for label in solution.labels)
-                    row = json.dumps(_row(solution, style), ensure_ascii=False)
-                    file.write(row.encode() + b"\n")
-            if not found.rows:
-                first = f" First: {found.set_aside[0]['reason']}." if found.set_aside else ""
-                raise InputError(
-                    f"{source}: none of its {found.read} rows is of the form {name}.{first}"
-                )
-            # The rows get their name last: without it, an import that was stopped begins anew.
-            write_atomic(out.with_suffix(".manifest.json"), _said(source, name, style, found))
-            if found.set_aside:
-                aside = (json.dumps(row, ensure_ascii=True) + "\n" for row in found.set_aside)
-                write_atomic(quarantine(out), "".join(aside).encode())
-    return found
-
-
-def quarantine(out: Path) -> Path:
-    """Return where the rows go that cannot be read."""
-    return out.with_suffix(".quarantine.jsonl")
-
-
-def _said(source: Path, name: str, template: Template, found: Imported) -> bytes:
-    """Return what stands beside the rows: where they are from, and what their labels mean."""
-    said = {
-        "made_by": f"fsdpo {__version__}",
-        "source": {"name": source.name, "revision": f"sha256:{file_sha256(source)}"},
-        "format": name,
-        "labels": READERS[name].labels,
-        "loses": READERS[name].loses,
-        "template": template.name,
-        "rows": {"read": found.read, "written": found.rows, "set_aside": len(found.set_aside)},
-        "steps": {"right": found.steps[True], "wrong": found.steps[False]},
-    }
-    return json.dumps(said, indent=2, ensure_ascii=False).encode() + b"\n"
-
-
-def _solutions(record: Record, name: str, found: Imported) -> list[Stepwise]:
-    """Read one row; set it aside if it cannot be."""
-    reason = record.broken
-    if not reason:
-        try:
-            return [_storable(each) for each in READERS[name].read(record.fields)]
-        except NotStepwise as error:
-            reason = str(error)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            reason = f"not of the form {name} ({type(error).__name__}: {error})"
-    raw = record.raw or json.dumps(dict(record.fields), ensure_ascii=False, default=str)
-    found.set_aside.append({"row": record.row, "reason": reason, "raw": raw[:RAW_LIMIT]})
-    return []
-
-
-def _storable(solution: Stepwise) -> Stepwise:
-    """Return a solution whose texts are texts that a file can hold."""
-    for text in (solution.problem, solution.answer, *solution.steps):
-        if not isinstance(text, str):
-            raise NotStepwise(f"{text!r} where text is expected")
-        if text != well_formed(text):
-            raise NotStepwise("the text holds half a surrogate pair, which is no character")
-    return solution
-
-
-def _row(solution: Stepwise, template: Template) -> dict[str, Any]:
-    steps, labels = list(solution.steps), list(solution.labels)
-    row: dict[str, Any] = {"prompt": solution.problem, "completions": steps, "labels": labels}
-    if not solution.rendered:
-        row["prompt"] = template.render(solution.problem)
-        row["completions"] = [*(step + "\n" for step in steps[:-1]), steps[-1]]  # joined: a text
-        row |= {"problem": solution.problem, "answer": solution.answer}
-    if solution.ratings is not None:
-        row["ratings"] = list(solution.ratings)
-    return row

@@ -68,10 +68,9 @@ def answer_text(value: Any) -> str:
 
 
 def _after_hashes(value: Any) -> str:
-    _, mark, gold = str(value).rpartition(_HASHES)
-    if not mark:
+    if _HASHES not in str(value):
         raise NotAProblem(f"the answer has no {_HASHES} before its gold")
-    return answer_text(gold.strip())
+    return after_hashes(value)
 
 
 def after_hashes(value: Any) -> str:

@@ -6,7 +6,6 @@ one line for each response, so samples of a problem may stand anywhere, and none
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ import orjson
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained
-from fsdpo_data.core.identity import ModelRef, SourceRef
+from fsdpo_data.core.identity import ModelRef, SourceRef, text_key
 from fsdpo_data.core.log import encoded
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.options import Option, Options
@@ -134,12 +133,12 @@ class _Replay(StreamingSampler):
     def add(self, prompt: str, completion: Completion) -> None:
         """Take one more completion of a prompt."""
         place = self.write(asdict(completion))
-        self._places.setdefault(_key(prompt), array("Q")).append(place)
+        self._places.setdefault(text_key(prompt), array("Q")).append(place)
 
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
         """Yield all completions of each prompt."""
         for place, prompt in enumerate(prompts):
-            yield place, [Completion(**self.read(each)) for each in self._places[_key(prompt)]]
+            yield place, [Completion(**self.read(each)) for each in self._places[text_key(prompt)]]
 
     def write(self, record: Mapping[str, Any]) -> int:
         """Put a record away; return where."""
@@ -151,10 +150,6 @@ class _Replay(StreamingSampler):
         """Return the record that was put there."""
         self._spool.seek(place)
         return orjson.loads(self._spool.readline())
-
-
-def _key(text: str) -> bytes:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:16]
 
 
 class _Reading:
@@ -222,7 +217,7 @@ class _Reading:
         if self.options.template or not prompt:
             prompt = self.template.render(problem.question)
         prompt = well_formed(prompt)
-        key = _key(prompt)
+        key = text_key(prompt)
         if self._meant.setdefault(key, problem).id != problem.id:
             raise NotAProblem("another problem was asked in the same words")
         if problem.id not in self._asked:
@@ -247,7 +242,7 @@ class _Reading:
 
     def _ends_on(self, prompt: str) -> Problem:
         """Return the problem whose question is the last in a prompt; examples stand before it."""
-        if found := self._meant.get(_key(prompt)):
+        if found := self._meant.get(text_key(prompt)):
             return found
         asked = question_key(prompt)
         ends = [

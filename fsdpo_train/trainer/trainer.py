@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import transformers
+from accelerate.utils import broadcast_object_list
 
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.batching import grouped_order
@@ -106,9 +107,10 @@ def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, str]) 
     # process of a distributed run has found it free.
     trainer.accelerator.wait_for_everyone()
     folder = config.out / CHECKPOINTS
-    last = last_whole(folder) if config.resume else None
-    trainer.accelerator.wait_for_everyone()
-    if trainer.is_world_process_zero():
+    # One process reads the digests, and all resume from the same.
+    first = trainer.is_world_process_zero()
+    (last,) = broadcast_object_list([last_whole(folder) if config.resume and first else None])
+    if first:
         write_state(config, identity)
         shutil.rmtree(folder / WRITING, ignore_errors=True)  # of a run that was killed
         if config.resume:

@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 from transformers import AutoModelForTokenClassification, AutoTokenizer  # noqa: E402
 
 from fsdpo_data.engines.step_tokens import at_readouts  # noqa: E402
-from fsdpo_data.exchange.stepwise import import_rows  # noqa: E402
+from fsdpo_data.exchange.importing import import_rows  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
 from fsdpo_train.prm.data import NO_STEP, collate, open_solutions, prepare, step_rows  # noqa: E402
 from fsdpo_train.prm.loss import prm_loss  # noqa: E402

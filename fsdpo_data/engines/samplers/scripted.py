@@ -1,6 +1,5 @@
 """A sampler that replays recorded completions: the fake of the seam, and a way to rerun a build."""
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import orjson
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.identity import ModelRef, text_key
 from fsdpo_data.core.sampling import Completion, SamplingSpec, is_completion
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Finished, StreamingSampler
@@ -41,7 +40,7 @@ class ScriptedSampler(StreamingSampler):
                 yield place, self._replay(file.fileno(), prompt, spec.n)
 
     def _replay(self, file: int, prompt: str, n: int) -> list[Completion]:
-        span = self._spans.get(_key(prompt))
+        span = self._spans.get(text_key(prompt))
         asked = f"recorded for the prompt {prompt[:80]!r}"
         if span is None:
             raise _unusable(
@@ -85,10 +84,6 @@ class FixedSampler:
         ]
 
 
-def _key(prompt: str) -> bytes:
-    return hashlib.sha256(prompt.encode(errors="surrogatepass")).digest()[:16]
-
-
 def _index(path: Path) -> dict[bytes, tuple[int, int]]:
     spans: dict[bytes, tuple[int, int]] = {}
     start = 0
@@ -106,7 +101,7 @@ def _index(path: Path) -> dict[bytes, tuple[int, int]]:
                         f"line {number}: expected one JSON object with `prompt` and `completions`, "
                         "as in the completions.jsonl of a run.",
                     )
-                spans[_key(prompt)] = (start, len(line))
+                spans[text_key(prompt)] = (start, len(line))
                 start += len(line)
     except OSError as error:
         raise _unusable(path, f"{error.strerror}. Expected recorded completions.") from None

@@ -13,7 +13,8 @@ from paired_data import paired_dataset
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.exchange.export import export
-from fsdpo_data.exchange.stepwise import READERS, Imported, import_rows, quarantine
+from fsdpo_data.exchange.importing import Imported, import_rows, quarantine
+from fsdpo_data.exchange.stepwise import READERS
 
 
 def imported(source: Path, name: str, out: Path) -> tuple[Imported, list[dict[str, Any]]]:
@@ -195,7 +196,7 @@ def test_stopped_before_its_end_an_import_begins_anew(
     good = {"prompt": "p", "completions": ["a"], "labels": [True]}
     source, out = write(tmp_path / "source.jsonl", good, {}), tmp_path / "rows.jsonl"
     with monkeypatch.context() as patched:
-        patched.setattr("fsdpo_data.exchange.stepwise.write_atomic", lambda *_: 1 / 0)
+        patched.setattr("fsdpo_data.exchange.importing.write_atomic", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             import_rows(source, "trl-stepwise", out)
     assert not out.exists()

@@ -16,7 +16,7 @@ from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.exchange.stepwise import import_rows
+from fsdpo_data.exchange.importing import import_rows
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.problems.overlap import Text, overlaps
