@@ -148,7 +148,14 @@ def prm(options: take.PrmOptions) -> None:
     asks = published is not None and "{prompt}" not in published.prompt
     asked = (options.data, options.first_errors, options.template, options.tune)
     with progress() as shown:
-        measured = measure_prm(make_scorer, *asked, asks=asks, progress=shown)
+        measured = measure_prm(
+            make_scorer,
+            *asked,
+            step_errors=options.step_errors,
+            threshold=options.threshold,
+            asks=asks,
+            progress=shown,
+        )
     if options.as_json:
         _print_json(asdict(measured))
     else:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from fsdpo_bench.cli.options import InspectOptions
 from fsdpo_bench.prm.measure import Measured
+from fsdpo_bench.prm.prmbench import WAYS, PrmBench, StepErrors
 from fsdpo_bench.recipes.recipe import ASSUMPTIONS, Recipe, Stage, estimate
 from fsdpo_bench.recorded.outputs import Scored
 from fsdpo_bench.report.plots import points
@@ -239,6 +240,31 @@ def print_prm(measured: Measured) -> None:
         say(f"\n{file}")
         for name, value in found.rows():
             say(f"{name:<36}{value}")
+    if measured.step_errors is not None:
+        _print_step_errors(measured.step_errors)
+
+
+def _print_step_errors(found: PrmBench) -> None:
+    say(f"\nPRMBench, rewards above {found.threshold:g} call a step right")
+    columns = ("PRMScore>", "F1>", "negative F1>", "right passed>", "wrong caught>")
+    names = {name: way.says for name, way in WAYS.items()}
+    rows = [("all", found.overall), *found.ways.items()]
+    print_table(
+        ("", *columns, "first caught>", "apart from original>", "solutions>", "too long>"),
+        [(names.get(name, name), *_step_errors_row(each)) for name, each in rows],
+    )
+    for name, score in found.dimensions.items():
+        say(f"{name:<36}{100 * score:.1f}")
+
+
+def _step_errors_row(found: StepErrors) -> Iterator[str]:
+    for value in (found.score, found.f1, found.negative_f1):
+        yield "–" if value is None else f"{100 * value:.1f}"
+    counts = (found.passed, found.right), (found.caught, found.wrong)
+    for part, whole in (*counts, (found.first_caught, found.with_error)):
+        yield f"{100 * part / whole:.1f} of {whole:,}" if whole else "–"
+    yield "–" if found.apart is None else f"{100 * found.apart:.1f}"
+    yield from (f"{found.solutions:,}", f"{found.unscored:,}")
 
 
 def _dataset_rows(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

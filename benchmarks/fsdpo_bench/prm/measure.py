@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.prm.first_error import FirstErrors, measure_first_errors, read_judged, score_judged
+from fsdpo_bench.prm.prmbench import PrmBench, measure_step_errors, read_altered
 from fsdpo_bench.prm.truth import ScoredSolution, load_scored, load_unscored, report
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.progress import Progress
@@ -22,6 +23,7 @@ class Measured:
 
     dataset: dict[str, Any] | None = None  #: See :func:`~.truth.report`; None without a dataset.
     first_errors: dict[str, FirstErrors] = field(default_factory=dict)
+    step_errors: PrmBench | None = None
 
 
 def measure_prm(
@@ -31,29 +33,32 @@ def measure_prm(
     template: str | None,
     tune: float,
     *,
+    step_errors: Sequence[Path] = (),
+    threshold: float = 0.5,
     asks: bool = False,
     progress: Progress,
 ) -> Measured:
     """Measure a process reward model, or the rewards a dataset holds already.
 
-    ``files`` are ProcessBench's, ``template`` is how their problems are asked, and ``tune`` the
-    share of their rows that chooses the threshold. A scorer that ``asks`` in words of its own
-    needs no template.
+    ``files`` are ProcessBench's, and ``tune`` is the share of their rows that chooses the
+    threshold; ``step_errors`` are PRMBench's, whose ``threshold`` is given. ``template`` is how
+    their problems are asked; a scorer that ``asks`` in words of its own needs none.
 
     Raises:
         InputError: if there is nothing to measure, or a file cannot be used.
         Unavailable: if the model cannot be run here.
     """
-    if dataset is None and not files:
-        raise InputError("nothing to measure: give `data` or `first_errors`, or both.")
-    if files and make_scorer is None:
-        raise InputError("`first_errors` needs a model to find them: give `prm`.")
-    if files and template is None and not asks:
+    needy = "`first_errors`" if files else "`step_errors`" if step_errors else ""
+    if dataset is None and not needy:
+        raise InputError("nothing to measure: give `data`, `first_errors` or `step_errors`.")
+    if needy and make_scorer is None:
+        raise InputError(f"{needy} needs a model to find them: give `prm`.")
+    if needy and template is None and not asks:
         raise InputError(
-            "`first_errors` needs `template`: the prompt that the model's training data had. "
+            f"{needy} needs `template`: the prompt that the model's training data had. "
             "A published model has its own: name it by `prm_format`."
         )
-    rows = {file.name: read_judged(file) for file in files}
+    rows, altered = {file.name: read_judged(file) for file in files}, read_altered(step_errors)
     solutions = None
     if dataset is not None:
         solutions = load_scored(dataset) if make_scorer is None else load_unscored(dataset)
@@ -68,6 +73,9 @@ def measure_prm(
         for name, judged in rows.items():
             rewards = score_judged(judged, scorer, prompt)
             measured.first_errors[name] = measure_first_errors(judged, rewards, tune)
+        if altered:
+            rewards = score_judged(altered, scorer, prompt)
+            measured.step_errors = measure_step_errors(altered, rewards, threshold)
     return measured
 
 
