@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fsdpo_bench.results.form import Results
     from fsdpo_bench.runs.options import RunOptions
 
 __all__ = ["RunOptions", "run"]
 
 
-def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Results:
     """Decode benchmarks, grade, write the reports, and return what ``results.json`` says.
 
     ``warn`` is told of what a reader of the results should know, before anything is decoded.

@@ -19,6 +19,7 @@ from fsdpo_bench.recipes.recipe import ASSUMPTIONS, Recipe, Stage, estimate
 from fsdpo_bench.recorded.outputs import Scored
 from fsdpo_bench.report.plots import points
 from fsdpo_bench.results.compare import Comparison, Delta
+from fsdpo_bench.results.form import Results
 from fsdpo_bench.results.outcomes import tokens_of
 from fsdpo_bench.runs.records import own_decoders, read_config, read_records
 from fsdpo_bench.tasks.table import Task
@@ -157,20 +158,20 @@ def print_verdict(gold: str, verdict: Verdict) -> None:
     print_table(("", ""), ((plain(name, "bold"), value) for name, value in rows.items()))
 
 
-def print_results(results: Mapping[str, Any]) -> None:
+def print_results(results: Results) -> None:
     """Print accuracy and cost by benchmark and decoder, then the means of suites."""
     columns = ("benchmark", "decoder", "accuracy>", "correct>", "of>", "tokens>", "PRM calls>")
     print_table(columns, _result_rows(results))
 
 
-def _result_rows(results: Mapping[str, Any]) -> Iterator[Sequence[str]]:
+def _result_rows(results: Results) -> Iterator[Sequence[str]]:
     for task in results["tasks"].values():
         title = task["title"]
-        for name, share in task["decoders"].items():
-            cost = share["cost"]
-            counts = (f"{share['correct']:g}", f"{share['n']:,}")
+        for name, decoder in task["decoders"].items():
+            cost = decoder["cost"]
+            counts = (f"{decoder['correct']:g}", f"{decoder['n']:,}")
             spent = (amount(cost["tokens"]), f"{cost['prm_calls']:,.0f}")
-            yield (title, name, points(share), *counts, *spent)
+            yield (title, name, points(decoder), *counts, *spent)
             title = ""
         for k, share in task["avg_at_k"].items():
             yield (title, f"avg@{k}", points(share), "", f"{share['n']:,}", "", "")

@@ -15,13 +15,12 @@ from fsdpo_cards.render import amount, render
 
 from fsdpo_bench.report import plots
 from fsdpo_bench.report.browse import BUDGET, Browsable, browsable
+from fsdpo_bench.results.form import Results
 from fsdpo_bench.results.published import is_backbone, published_for
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import read_config, read_records
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, write_atomic
-
-Results = Mapping[str, Any]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _OF_REWARDS = (plots.calibration_plot, plots.distribution_plot, plots.step_plot)
@@ -46,7 +45,7 @@ def render_html(
     inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     rewards = results["rewards"]
 
-    def drawn(draw: Callable[[Results], str], what: Results) -> Markup:
+    def drawn(draw: Callable[[Any], str], what: Any) -> Markup:
         try:
             return Markup(draw(what))
         except Exception as error:
@@ -81,8 +80,12 @@ def render_markdown(results: Results) -> str:
         samples=[
             (task["title"], f"{kind}@{k}", share)
             for task in tasks.values()
-            for kind in ("avg", "pass", "maj")
-            for k, share in task[f"{kind}_at_k"].items()
+            for kind, shares in (
+                ("avg", task["avg_at_k"]),
+                ("pass", task["pass_at_k"]),
+                ("maj", task["maj_at_k"]),
+            )
+            for k, share in shares.items()
         ],
         published=published,
         reported=[name for name in tasks if any(name in row["values"] for row in published)],
@@ -118,7 +121,7 @@ def settings(run: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def write_report(
     run: Path, budget: int = BUDGET, warn: Callable[[str], None] = lambda text: None
-) -> dict[str, Any]:
+) -> Results:
     """Write ``results.json`` and the card, ``README.md``, then ``report.md`` and ``report.html``.
 
     Returned is the content of ``results.json``.

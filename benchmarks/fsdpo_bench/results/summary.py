@@ -6,6 +6,19 @@ from dataclasses import asdict
 from statistics import fmean, stdev
 from typing import Any
 
+from fsdpo_bench.results.form import (
+    Accuracy,
+    Bin,
+    Calibration,
+    Costs,
+    DecoderResults,
+    Drop,
+    Results,
+    RewardResults,
+    Spread,
+    SuiteResults,
+    TaskResults,
+)
 from fsdpo_bench.results.intervals import Share, macro, paired_interval, pass_at_k, share
 from fsdpo_bench.results.outcomes import (
     COSTS,
@@ -27,7 +40,7 @@ RESULTS_VERSION = 1
 PASS_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
 
 
-def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> dict[str, Any]:
+def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> Results:
     """Summarise the records of a finished run as ``results.json`` has it.
 
     ``config`` is what decided the output; it becomes ``run`` and names the benchmarks.
@@ -49,10 +62,11 @@ def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> dict[str,
 
 def _task(
     facts: Sequence[Facts], described: Mapping[str, Any], run: Mapping[str, Sequence[Facts]]
-) -> dict[str, Any]:
+) -> TaskResults:
     names = facts[0].decoded
     seeds = {each.question: each for each in run.get(described.get("seeds", ""), ())}
     tolerant = described.get("tolerance") is not None
+    average, passed = _sampling(facts)
     return {
         "title": described.get("title", facts[0].task),
         "problems": len(facts),
@@ -61,14 +75,15 @@ def _task(
         "groups": {group: _group(facts, group) for group in facts[0].groups},
         "spread": _spread(facts, described["spread"]) if "spread" in described else {},
         "drops": {group: _drops(facts, group, seeds) for group in facts[0].groups if seeds},
-        **_sampling(facts),
+        "avg_at_k": average,
+        "pass_at_k": passed,
         "maj_at_k": {
             name[3:]: as_dict(decoder_share(facts, name)) for name in names if name[:3] == "sc@"
         },
     }
 
 
-def as_dict(found: Share) -> dict[str, Any]:
+def as_dict(found: Share) -> Accuracy:
     """Write a share of right answers as ``results.json`` has it."""
     return {
         "correct": round(found.total, 6),
@@ -87,14 +102,17 @@ def decoder_share(facts: Sequence[Facts], decoder: str, strict: bool = False) ->
     return share([int(bool(verdict)) for verdict in verdicts], clusters_of(f for f, _ in counted))
 
 
-def _decoder(facts: Sequence[Facts], name: str, tolerant: bool) -> dict[str, Any]:
+def _decoder(facts: Sequence[Facts], name: str, tolerant: bool) -> DecoderResults:
     answers = [each.decoded[name] for each in facts if name in each.decoded]
     outcomes = Counter(answer.status for answer in answers)
-    found = as_dict(decoder_share(facts, name))
+    found: DecoderResults = {
+        **as_dict(decoder_share(facts, name)),  # type: ignore[typeddict-item]  # no "strict" there
+        "outcomes": dict(sorted(outcomes.items())),
+        "cost": {what: total(answer.cost[what] for answer in answers) for what in COSTS},
+    }
     if tolerant:
         found["strict"] = as_dict(decoder_share(facts, name, strict=True))
-    cost = {what: total(answer.cost[what] for answer in answers) for what in COSTS}
-    return {**found, "outcomes": dict(sorted(outcomes.items())), "cost": cost}
+    return found
 
 
 def _members(facts: Sequence[Facts], group: str) -> dict[str, list[Facts]]:
@@ -107,30 +125,35 @@ def _members(facts: Sequence[Facts], group: str) -> dict[str, list[Facts]]:
     return {label: members[label] for label in labels}
 
 
-def _group(facts: Sequence[Facts], group: str) -> dict[str, Any]:
+def _group(facts: Sequence[Facts], group: str) -> dict[str, dict[str, Accuracy]]:
     return {
         label: {name: as_dict(decoder_share(part, name)) for name in part[0].decoded}
         for label, part in _members(facts, group).items()
     }
 
 
-def _spread(facts: Sequence[Facts], group: str) -> dict[str, Any]:
+def _spread(facts: Sequence[Facts], group: str) -> dict[str, Spread]:
     """Return mean, standard deviation and range of the accuracies of a group's parts."""
-    found = {}
+    found: dict[str, Spread] = {}
     for name in facts[0].decoded:
         shares = [decoder_share(part, name).value for part in _members(facts, group).values()]
         values = [each for each in shares if each is not None]
         if len(values) > 1:
-            numbers = {"mean": fmean(values), "deviation": stdev(values)}
-            numbers |= {"lowest": min(values), "highest": max(values)}
-            rounded = {key: round(number, 6) for key, number in numbers.items()}
-            found[name] = {"parts": len(values), **rounded}
+            found[name] = {
+                "parts": len(values),
+                "mean": round(fmean(values), 6),
+                "deviation": round(stdev(values), 6),
+                "lowest": round(min(values), 6),
+                "highest": round(max(values), 6),
+            }
     return found
 
 
-def _drops(facts: Sequence[Facts], group: str, seeds: Mapping[str, Facts]) -> dict[str, Any]:
+def _drops(
+    facts: Sequence[Facts], group: str, seeds: Mapping[str, Facts]
+) -> dict[str, dict[str, Drop]]:
     """Return how much lower accuracy is than on the seeds of the same problems, by part."""
-    found: dict[str, Any] = {}
+    found: dict[str, dict[str, Drop]] = {}
     for label, part in _members(facts, group).items():
         pairs = [(seed, each) for each in part if (seed := seeds.get(each.cluster or ""))]
         for name in part[0].decoded:
@@ -138,36 +161,34 @@ def _drops(facts: Sequence[Facts], group: str, seeds: Mapping[str, Facts]) -> di
             lost = [int(bool(was)) - int(bool(now)) for was, now in told if None not in (was, now)]
             if lost:
                 ci95 = [round(bound, 6) for bound in paired_interval(lost)]
-                drop = {"drop": round(fmean(lost), 6), "n": len(lost), "ci95": ci95}
+                drop: Drop = {"drop": round(fmean(lost), 6), "n": len(lost), "ci95": ci95}
                 found.setdefault(label, {})[name] = drop
     return found
 
 
-def _sampling(facts: Sequence[Facts]) -> dict[str, Any]:
+def _sampling(facts: Sequence[Facts]) -> tuple[dict[str, Accuracy], dict[str, Accuracy]]:
     """Return avg@k and pass@k over the problems that have samples."""
     sampled = [each for each in facts if each.samples]
     if not sampled:
-        return {"avg_at_k": {}, "pass_at_k": {}}
+        return {}, {}
     most, clusters = min(each.samples for each in sampled), clusters_of(sampled)
 
-    def mean(values: Sequence[float]) -> dict[str, Any]:
+    def mean(values: Sequence[float]) -> Accuracy:
         return as_dict(share(values, clusters, trials=most))
 
     sizes = sorted({size for size in PASS_SIZES if size <= most} | {most})
     passed = {k: [pass_at_k(f.samples, f.right, k) for f in sampled] for k in sizes}
-    return {
-        "avg_at_k": {str(most): mean([each.right / each.samples for each in sampled])},
-        "pass_at_k": {str(k): mean(values) for k, values in passed.items()},
-    }
+    average = mean([each.right / each.samples for each in sampled])
+    return {str(most): average}, {str(k): mean(values) for k, values in passed.items()}
 
 
-def _suites(facts: Mapping[str, Sequence[Facts]]) -> dict[str, Any]:
+def _suites(facts: Mapping[str, Sequence[Facts]]) -> dict[str, SuiteResults]:
     """Average over benchmarks, each counting the same, for the suites that are whole."""
     several = {name: tasks for name, tasks in suites().items() if len(tasks) > 1}
     whole = {name: tasks for name, tasks in several.items() if set(tasks) <= set(facts)}
     if len(facts) > 1 and all(set(tasks) != set(facts) for tasks in whole.values()):
         whole["this run"] = tuple(facts)
-    found = {}
+    found: dict[str, SuiteResults] = {}
     for name, tasks in whole.items():
         means = {
             decoder: as_dict(macro([decoder_share(facts[task], decoder) for task in tasks]))
@@ -177,7 +198,7 @@ def _suites(facts: Mapping[str, Sequence[Facts]]) -> dict[str, Any]:
     return found
 
 
-def _total_cost(tasks: Mapping[str, Any]) -> dict[str, dict[str, Amount]]:
+def _total_cost(tasks: Mapping[str, TaskResults]) -> dict[str, Costs]:
     costs: dict[str, list[Mapping[str, Amount]]] = defaultdict(list)
     for task in tasks.values():
         for name, decoder in task["decoders"].items():
@@ -211,7 +232,7 @@ def watch(records: Iterable[Record], rewarded: list[Rewarded]) -> Iterator[Recor
         yield record
 
 
-def _rewards(rewarded: Sequence[Rewarded]) -> dict[str, Any] | None:
+def _rewards(rewarded: Sequence[Rewarded]) -> RewardResults | None:
     """Return what the rewards of samples are like; None if there are none."""
     if not rewarded:
         return None
@@ -233,7 +254,7 @@ def _rewards(rewarded: Sequence[Rewarded]) -> dict[str, Any] | None:
     }
 
 
-def _calibration(rewarded: Sequence[Rewarded]) -> dict[str, Any]:
+def _calibration(rewarded: Sequence[Rewarded]) -> Calibration:
     """Hold step rewards against how often the solutions they stand in are correct.
 
     That is what a reward model trained on outcomes predicts. Steps of one problem are alike, so
@@ -245,7 +266,7 @@ def _calibration(rewarded: Sequence[Rewarded]) -> dict[str, Any]:
             found[bin_of(reward)].append((right, problem, reward))
     bins = [_bin(index, steps) for index, steps in sorted(found.items())]
     steps = sum(each["steps"] for each in bins)
-    gaps = sum(each["steps"] * abs(each["reward"] - each["correct"]) for each in bins)
+    gaps = sum(each["steps"] * abs(each["reward"] - (each["correct"] or 0)) for each in bins)
     return {"bins": bins, "expected_error": round(gaps / steps, 6)}
 
 
@@ -257,7 +278,7 @@ def _by_step(rewarded: Sequence[Rewarded], kind: bool) -> list[dict[str, float] 
     return [{"reward": round(fmean(e), 6), "steps": len(e)} if e else None for e in found]
 
 
-def _bin(index: int, steps: Sequence[tuple[bool, int, float]]) -> dict[str, Any]:
+def _bin(index: int, steps: Sequence[tuple[bool, int, float]]) -> Bin:
     found = share([right for right, _, _ in steps], [problem for _, problem, _ in steps])
     told = as_dict(found)
     return {

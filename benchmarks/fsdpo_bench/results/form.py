@@ -1,0 +1,110 @@
+"""What ``results.json`` says, as types: plain JSON that a type checker can follow."""
+
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict
+
+from fsdpo_bench.results.outcomes import Amount
+
+Costs = dict[str, Amount]  #: By what was spent: tokens, calls of the reward model, seconds.
+
+
+class Accuracy(TypedDict):
+    """A share of right answers."""
+
+    correct: float
+    n: int
+    accuracy: float | None  #: None of none.
+    ci95: list[float] | None
+    clusters: int | None  #: Base problems, where problems share one.
+
+
+class DecoderResults(Accuracy):
+    """What a decoder reached on a benchmark."""
+
+    strict: NotRequired[Accuracy]  #: Without the tolerance of the benchmark, where it has one.
+    outcomes: dict[str, int]
+    cost: Costs
+
+
+class Spread(TypedDict):
+    """How accuracy differs between the parts of a group."""
+
+    parts: int
+    mean: float
+    deviation: float
+    lowest: float
+    highest: float
+
+
+class Drop(TypedDict):
+    """How much lower accuracy is than on the problems that these were made from."""
+
+    drop: float
+    n: int
+    ci95: list[float]
+
+
+class TaskResults(TypedDict):
+    """A benchmark; keys are decoders, and the labels of groups before them."""
+
+    title: str
+    problems: int
+    of: int  #: Problems that the whole benchmark has.
+    decoders: dict[str, DecoderResults]
+    groups: dict[str, dict[str, dict[str, Accuracy]]]
+    spread: dict[str, Spread]
+    drops: dict[str, dict[str, dict[str, Drop]]]
+    avg_at_k: dict[str, Accuracy]
+    pass_at_k: dict[str, Accuracy]
+    maj_at_k: dict[str, Accuracy]
+
+
+class SuiteResults(TypedDict):
+    """The mean of benchmarks, each counting the same."""
+
+    tasks: list[str]
+    decoders: dict[str, Accuracy]
+
+
+# Written as a call, for `from` is a word of Python.
+Bin = TypedDict(
+    "Bin",
+    {
+        "from": float,
+        "to": float,
+        "steps": int,
+        "problems": int | None,
+        "reward": float,
+        "correct": float | None,
+        "ci95": list[float] | None,
+    },
+)
+
+
+class Calibration(TypedDict):
+    """Step rewards against how often the solutions they stand in are correct."""
+
+    bins: list[Bin]
+    expected_error: float
+
+
+class RewardResults(TypedDict):
+    """What the rewards of a run's samples are like."""
+
+    solutions: int
+    correct: int
+    calibration: Calibration
+    distribution: dict[str, Any]
+    by_step: dict[str, list[dict[str, float] | None]]
+    ranking_auc: dict[str, dict[str, Any]]
+
+
+class Results(TypedDict):
+    """All of ``results.json``."""
+
+    version: int
+    run: Mapping[str, Any]  #: What decided the output.
+    tasks: dict[str, TaskResults]
+    suites: dict[str, SuiteResults]
+    cost: dict[str, Costs]  #: By decoder, over all benchmarks.
+    rewards: RewardResults | None
