@@ -91,7 +91,7 @@ class Comparison:
             tolerance = self.tolerance
             return tolerance is not None and within(gold, answer, tolerance, self.budget)
         return families.same_up_to_constants(gold, answer, self.budget) or families.same_family(
-            gold, answer, self
+            gold, answer, self.same
         )
 
     def _quantities(self, gold: tree.Quantity, answer: tree.Quantity) -> bool:
@@ -210,9 +210,9 @@ class Comparison:
 
     def _statements(self, gold: Value, answer: Value) -> bool:
         if families.has_modulus(gold) and (_is_statement(answer) or families.family(answer)):
-            return families.same_congruence(gold, answer, self)
+            return families.same_congruence(gold, answer, self.same)
         if families.has_modulus(answer) and (_is_statement(gold) or families.family(gold)):
-            return families.same_congruence(gold, answer, self)
+            return families.same_congruence(gold, answer, self.same)
         if self._as_sets(gold, answer):
             return True
         if isinstance(gold, tree.Relation) and isinstance(answer, tree.Relation):
@@ -228,13 +228,13 @@ class Comparison:
         for said, other in ((relations.assigned(answer), gold), (relations.assigned(gold), answer)):
             if said is not None and self.same(other, said[-1]):
                 return True
-        return relations.same_structure(gold, answer, self)
+        return relations.same_structure(gold, answer, self.same)
 
     def _as_sets(self, gold: Value, answer: Value) -> bool:
         try:
             first, second = real_set(gold, self.budget), real_set(answer, self.budget)
         except NotASet:
-            return families.same_family(gold, answer, self)
+            return families.same_family(gold, answer, self.same)
         if first.variable and second.variable and first.variable != second.variable:
             return False
         return reals.same_set(first, second, self.budget)
@@ -247,7 +247,7 @@ class Comparison:
             return self._equations(gold, answer)
         if len(gold.parts) == len(answer.parts) == 2:
             return self._inequalities(gold, answer)
-        return relations.same_chain(gold, answer, self)
+        return relations.same_chain(gold, answer, self.same)
 
     def _equations(self, gold: tree.Relation, answer: tree.Relation) -> bool:
         if all(self.same(a, b) for a, b in zip(gold.parts, answer.parts, strict=True)):
@@ -263,7 +263,7 @@ class Comparison:
         return bare is not None and constant_ratio(*bare, self.budget) != 0
 
     def _inequalities(self, gold: tree.Relation, answer: tree.Relation) -> bool:
-        if relations.same_chain(gold, answer, self):
+        if relations.same_chain(gold, answer, self.same):
             return True
         sides = relations.differences(gold, answer)
         if sides is None or not relations.ORDER.issuperset((*gold.ops, *answer.ops)):

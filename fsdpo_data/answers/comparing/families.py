@@ -1,13 +1,10 @@
 """Families: values over a parameter, classes modulo a number, functions up to a constant."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations
-from typing import TYPE_CHECKING
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
@@ -15,11 +12,8 @@ from fsdpo_data.answers.comparing.agree import constant_difference, same_node
 from fsdpo_data.answers.comparing.modular import rational_value
 from fsdpo_data.answers.comparing.numeric import symbols
 from fsdpo_data.answers.comparing.reals import linear
-from fsdpo_data.answers.comparing.relations import same_members
+from fsdpo_data.answers.comparing.relations import Same, same_members
 from fsdpo_data.answers.tree import Node, Value
-
-if TYPE_CHECKING:
-    from fsdpo_data.answers.comparing.compare import Comparison
 
 _SHIFTS = range(-3, 4)
 _PARAMETERS = frozenset("knmlj")  #: Names of whole numbers, where nothing says what they are.
@@ -92,7 +86,7 @@ def _is_domain(part: Value) -> bool:
     )
 
 
-def same_family(gold: Value, answer: Value, comparison: Comparison) -> bool:
+def same_family(gold: Value, answer: Value, same: Same) -> bool:
     """Whether two families have the same values, whatever their parameters are called."""
     left, right = family(gold), family(answer)
     if left is None or right is None or len(left.bodies) != len(right.bodies):
@@ -110,7 +104,7 @@ def same_family(gold: Value, answer: Value, comparison: Comparison) -> bool:
     return same_members(
         left.bodies,
         right.bodies,
-        lambda body, other: _same_values(body, left, other, right, comparison),
+        lambda body, other: _same_values(body, left, other, right, same),
     )
 
 
@@ -123,15 +117,13 @@ def _mentions_angle(value: Value) -> bool:
     )
 
 
-def _same_values(
-    body: Value, left: Family, other: Value, right: Family, comparison: Comparison
-) -> bool:
+def _same_values(body: Value, left: Family, other: Value, right: Family, same: Same) -> bool:
     domain = left.domain or right.domain
     for sign in (1, -1) if domain in _SIGNED else (1,):
         for shift in _SHIFTS if domain in _MOVABLE else (0,):
             scaled = tree.multiply([tree.Num(Fraction(sign)), tree.Sym(left.parameter)])
             moved = tree.add([scaled, tree.Num(Fraction(shift))])
-            if comparison.same(body, _replaced(other, {right.parameter: moved})):
+            if same(body, _replaced(other, {right.parameter: moved})):
                 return True
     return False
 
@@ -183,14 +175,14 @@ def congruence(value: Value) -> Congruence | None:
     return Congruence(found.head, start % abs(step), abs(step))
 
 
-def same_congruence(gold: Value, answer: Value, comparison: Comparison) -> bool:
+def same_congruence(gold: Value, answer: Value, same: Same) -> bool:
     """Compare two classes of numbers, at least one of which names its modulus."""
     left, right = congruence(gold), congruence(answer)
     if left is None or right is None:
         return False
     if (left.residue, left.modulus) != (right.residue, right.modulus):
         return False
-    return left.left is None or right.left is None or comparison.same(left.left, right.left)
+    return left.left is None or right.left is None or same(left.left, right.left)
 
 
 def same_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:

@@ -1,10 +1,8 @@
 """Equations, inequalities, function definitions and sets given by a parameter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparing.modular import Undefined
@@ -36,10 +34,11 @@ from fsdpo_data.answers.tree import (
     walk,
 )
 
-if TYPE_CHECKING:
-    from fsdpo_data.answers.comparing.compare import Comparison
-
 Each = TypeVar("Each")
+#: Whether a part of an answer deserves the mark for one of the gold.
+Same = Callable[[Value, Value], bool]
+    [Value, Value], bool
+]  #: Whether a part of an answer deserves the mark for one of the gold.
 
 FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "->": "<-",
            "sub": "sup", "sup": "sub", "sub=": "sup=", "sup=": "sub="}  # fmt: skip
@@ -313,35 +312,35 @@ def _without_arguments(node: Node) -> Node:
     return rebuild(node, _without_arguments)
 
 
-def same_chain(gold: Relation, answer: Relation, comparison: Comparison) -> bool:
+def same_chain(gold: Relation, answer: Relation, same: Same) -> bool:
     """Whether ``a < b < c`` and ``c > b > a`` say the same."""
     turned = tuple(FLIPPED.get(op, op) for op in reversed(answer.ops))
     return len(gold.parts) == len(answer.parts) and any(
-        gold.ops == ops and all(map(comparison.same, gold.parts, parts))
+        gold.ops == ops and all(map(same, gold.parts, parts))
         for parts, ops in ((answer.parts, answer.ops), (answer.parts[::-1], turned))
     )
 
 
-def same_structure(gold: Value, answer: Value, comparison: Comparison) -> bool:
+def same_structure(gold: Value, answer: Value, same: Same) -> bool:
     """Compare statements part by part."""
     match gold, answer:
         case Member(), Member():
             return (
                 gold.negated == answer.negated
-                and comparison.same(gold.left, answer.left)
-                and comparison.same(gold.right, answer.right)
+                and same(gold.left, answer.left)
+                and same(gold.right, answer.right)
             )
         case Join(), Join() if gold.op == answer.op == "minus":
-            return all(map(comparison.same, gold.parts, answer.parts))
+            return all(map(same, gold.parts, answer.parts))
         case Builder(), Builder():
-            if not comparison.same(gold.head, answer.head):
+            if not same(gold.head, answer.head):
                 return False
             left, right = gold.conditions, answer.conditions
         case ((Join() | Items()), (Join() | Items())) if _joined_by(gold) == _joined_by(answer):
             left, right = _statements(gold), _statements(answer)
         case _:
             return False
-    return len(left) == len(right) <= MAX_STATEMENTS and same_members(left, right, comparison.same)
+    return len(left) == len(right) <= MAX_STATEMENTS and same_members(left, right, same)
 
 
 def _joined_by(value: Join | Items) -> str:
