@@ -37,8 +37,6 @@ from fsdpo_data.answers.tree import (
 Each = TypeVar("Each")
 #: Whether a part of an answer deserves the mark for one of the gold.
 Same = Callable[[Value, Value], bool]
-    [Value, Value], bool
-]  #: Whether a part of an answer deserves the mark for one of the gold.
 
 FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "->": "<-",
            "sub": "sup", "sup": "sub", "sub=": "sup=", "sup=": "sub="}  # fmt: skip
