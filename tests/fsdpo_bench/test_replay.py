@@ -262,6 +262,47 @@ def test_a_replay_of_a_model_is_made_again_as_that_models(
     assert "--model tiny" in card and "--model-name" not in card
 
 
+@pytest.fixture
+def prm(tmp_path: Path) -> str:
+    pytest.importorskip("torch")
+    from random_model import save_random_model, save_random_prm
+
+    return str(save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy")))
+
+
+def test_a_reward_model_chooses_among_the_responses_of_others(
+    tmp_path: Path, replayed: Callable[..., Any], prm: str
+) -> None:
+    """Best of four, by the rewards that it gives each under the prompt it was trained on."""
+    from fsdpo_data.engines.load import load_scorer
+    from fsdpo_data.engines.options import ScorerOptions
+    from fsdpo_data.engines.scorers import SteppedText
+
+    texts = [f"First, {n} + 1.\nThe answer is {n}." for n in (4, 5, 6, 7)]
+    file = written(tmp_path / "rows.jsonl", plain(texts))
+    asked = ("--decoder", "bon,sc", "--k", "4", "--prm", prm, "--device", "cpu")
+    [record] = replayed(file, *asked, "--template", "problem")
+    prompt = get_template("problem").render("2+2?")
+    scorer = load_scorer(prm, ScorerOptions(device="cpu"))
+    steps = [each["steps"] for each in record["samples"]]
+    rewards = scorer.score([SteppedText(prompt, each, "2+2?") for each in steps])
+    assert len(rewards) == 4
+    for sample, expected in zip(record["samples"], rewards, strict=True):
+        assert sample["rewards"] == pytest.approx(expected, abs=1e-4)
+    worst = [min(each or [0]) for each in rewards]
+    assert record["decoded"]["bon@4:min"]["sample"] == worst.index(max(worst))
+    run = json.loads((tmp_path / "run/config.json").read_text())
+    assert run["prm"]["template"]["name"] == "problem@1"
+    card = (tmp_path / "run/README.md").read_text()
+    assert "--prm" in card and "--template problem@1" in card
+    with pytest.raises(InputError, match="--template: missing: the recorded responses have no"):
+        CliRunner().invoke(
+            app,
+            ["run", "--engine", "scripted", "--replay", str(file), "--out", "no", *asked],
+            catch_exceptions=False,
+        )
+
+
 def test_a_model_that_samples_has_its_own_name() -> None:
     with pytest.raises(InputError, match=r"called by its own name.* goes with `replay=FILE`"):
         RunOptions(model="tiny", model_name="me")

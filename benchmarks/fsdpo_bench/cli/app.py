@@ -144,8 +144,7 @@ def prm(options: take.PrmOptions) -> None:
         make_scorer = partial(load_scorer, options.prm, options)
     elif options.likelihood:
         make_scorer = partial(load_likelihood, options.likelihood, options)
-    published = get_convention(options.prm_format) if options.prm_format else None
-    asks = published is not None and "{prompt}" not in published.prompt
+    asks = options.prm_format is not None and get_convention(options.prm_format).asks
     asked = (options.data, options.first_errors, options.template, options.tune)
     with progress() as shown:
         measured = measure_prm(

@@ -11,7 +11,8 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef, SourceRef, file_sha256
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers import Scorer, SteppedText
+from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import problems_digest
 from fsdpo_data.problems.outputs import Recorded, question_key
 
@@ -38,7 +39,7 @@ class Recording:
             if rewards and any(each.reward is None for each in found):
                 raise InputError(
                     f"{self.file} holds no reward for row {found[0].row}: weighted and bon need "
-                    "them. Use `decoder=sc`."
+                    "them. Use `decoder=sc`, or give a process reward model as `prm`."
                 )
 
     def loaded(self) -> Loaded:
@@ -93,6 +94,18 @@ class Recording:
         found = self.rows[question_key(item.prompt)]
         reward = next(each.reward for each in found if each.response == "".join(item.steps))
         return None if reward is None else [reward] * len(item.steps)
+
+
+class Prompting:
+    """A scorer of bare questions, which are put into the prompt that it was trained on."""
+
+    def __init__(self, scorer: Scorer, template: Template) -> None:
+        self.model, self._scorer, self._template = scorer.model, scorer, template
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        """Return the scorer's rewards."""
+        render = self._template.render
+        return self._scorer.score([replace(item, prompt=render(item.prompt)) for item in items])
 
 
 def read_recording(file: Path, series: str | None) -> Recording | None:

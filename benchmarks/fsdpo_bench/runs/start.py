@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.decode.plan import Plan
-from fsdpo_bench.recorded.replay import Recording, read_recording
+from fsdpo_bench.recorded.replay import Prompting, Recording, read_recording
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.run import Job, RunSpec, limited, run
 from fsdpo_bench.tasks.load import load_task
@@ -23,7 +23,7 @@ from fsdpo_data.engines.registry import ENGINES, scorer_beside
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.conventions import Published, convention_of
 from fsdpo_data.models.checkpoints import load_config
-from fsdpo_data.models.prompts import RECORDED, Template, load_tokenizer
+from fsdpo_data.models.prompts import RECORDED, Template, get_template, load_tokenizer
 from fsdpo_data.models.resolve import SERVED, ResolvedModel, Weights, resolve_weights
 from fsdpo_data.steps.segment import get_segmenter
 
@@ -44,7 +44,7 @@ def run_job(options: RunOptions, warn: Callable[[str], None] = lambda text: None
     # problems; other files of responses are benchmarks of their own.
     replay = options.replay
     recording = None if replay is None else read_recording(Path(replay), options.series)
-    job = _live(options, warn) if recording is None else _recorded(options, recording)
+    job = _live(options, warn) if recording is None else _recorded(options, recording, warn)
     for part in job.parts:
         for warning in part.warnings:
             warn(warning)
@@ -102,9 +102,15 @@ def _no_scorer() -> Scorer:
 
 
 def _scoring(
-    options: RunOptions, plan: Sequence[str], model: ResolvedModel, warn: Callable[[str], None]
+    options: RunOptions,
+    plan: Sequence[str],
+    model: ResolvedModel | None,
+    warn: Callable[[str], None],
 ) -> tuple[Callable[[], Scorer], dict[str, Any]]:
-    """Check the process reward model; return what loads it and how the run names it."""
+    """Check the process reward model; return what loads it and how the run names it.
+
+    Without a ``model``, responses are recorded, and prompts are bare questions.
+    """
     how = ScorerOptions(
         engine=scorer_beside(options.engine),
         device=options.device,
@@ -123,10 +129,21 @@ def _scoring(
             value="weighted",
         )
     named = {**asdict(prm.ref), "engine": host.named, **convention_of(prm)}
-    return partial(host.load, "scorer", prm), named
+    load: Callable[[], Scorer] = partial(host.load, "scorer", prm)
+    if model is not None or (isinstance(prm, Published) and prm.convention.asks):
+        return load, named
+    if options.template is None:
+        raise InputError(
+            "missing: the recorded responses have no prompt; give the one that the reward model's "
+            "training data had.",
+            field="template",
+        )
+    template = get_template(options.template, prm.path, revision=prm.commit)
+    named["template"] = {"name": template.name, "digest": template.digest}
+    return lambda: Prompting(load(), template), named
 
 
-def _recorded(options: RunOptions, recording: Recording) -> Job:
+def _recorded(options: RunOptions, recording: Recording, warn: Callable[[str], None]) -> Job:
     """Make a run over responses that were made elsewhere."""
     tasks = select_tasks(options.suite, options.task) if options.suite or options.task else []
     if options.data is not None and not tasks:
@@ -143,17 +160,22 @@ def _recorded(options: RunOptions, recording: Recording) -> Job:
             field="decoder",
             value="sbs",
         )
-    _refuse_needless(options.prm, needed=False)  # responses that are ranked have their rewards
-    recording.check(max(1, plan.samples), rewards=plan.needs_prm)
+    _refuse_needless(options.prm, plan.needs_prm)
+    # Responses that are ranked have their rewards, unless a model is to give them.
+    recording.check(max(1, plan.samples), rewards=plan.needs_prm and options.prm is None)
     found = [recording.of_task(load_task(task, options.data)) for task in tasks]
     parts = [limited(part, options.limit, options.seed) for part in found or [recording.loaded()]]
     named = recording.model if options.model is None else resolve_weights(options.model).ref
     author = options.author(named, named=options.model is not None or options.series is not None)
-    scoring = {**asdict(recording.model), "engine": {"name": "scripted"}}
+    make_scorer, scoring = (
+        _scoring(options, plan.decoders, None, warn)
+        if options.prm is not None
+        else (lambda: recording, {**asdict(recording.model), "engine": {"name": "scripted"}})
+    )
     engine, prm = {"name": "scripted", "dtype": "auto"}, scoring if plan.needs_prm else None
     spec = _spec(options, author, RECORDED, engine, plan, prm)
     size = options.batch_size or ENGINES["scripted"].batch_size
-    return Job(spec, parts, lambda: recording, lambda: recording, size, options.workers)
+    return Job(spec, parts, lambda: recording, make_scorer, size, options.workers)
 
 
 def _spec(

@@ -86,6 +86,11 @@ class Convention(Options):
         """Whether the number is one."""
         return self.meaning == "probability"
 
+    @property
+    def asks(self) -> bool:
+        """Whether the question is put in words of its own, and no prompt of the policy's."""
+        return "{prompt}" not in self.prompt
+
     def said(self) -> dict[str, str]:
         """Return what a manifest says of it.
 

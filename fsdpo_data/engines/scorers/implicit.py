@@ -40,8 +40,8 @@ class ImplicitScorer(LikelihoodScorer):
                 value=weights.reference.path,
             )
         # Solutions of the policy's own are encoded as they were when it was trained.
-        published = "{prompt}" not in self._convention.prompt
-        self._asked = ConventionTokenizer(self._convention, self._tokenizer) if published else None
+        asks = self._convention.asks
+        self._asked = ConventionTokenizer(self._convention, self._tokenizer) if asks else None
 
     def _encoded(self, item: SteppedText) -> Encoded:
         context = min(self._context, self._reference._context)
