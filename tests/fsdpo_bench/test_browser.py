@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +41,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pick(browser: Browser, select: str, value: str) -> None:
     """Choose an option as a person does: click the list, type, confirm."""
-    browser.click(f'#{select} option[value="{value}"]')
+    browser.click(f'[name="{select}"] option[value="{value}"]')
 
 
 def test_the_page_opens_from_disk_without_a_complaint(browser: Browser, page: Path) -> None:
@@ -82,7 +83,7 @@ def test_filters_narrow_the_list(browser: Browser, page: Path) -> None:
     browser.open(page)
     pick(browser, "task", "math")
     assert browser.count(".item") == 40
-    pick(browser, "subject", "Algebra")
+    pick(browser, "in subject", "Algebra")
     assert browser.count(".item") == 20
     pick(browser, "verdict", "incorrect")
     wrong = browser.count(".item")
@@ -91,7 +92,7 @@ def test_filters_narrow_the_list(browser: Browser, page: Path) -> None:
     assert f"greedy: 0 correct, {wrong} wrong" in browser.text("#count")
     pick(browser, "decoder", "sc@4")
     assert "sc@4: 0 correct" in browser.text("#count")
-    browser.type("#search", "nothing holds this")
+    browser.type("[name=search]", "nothing holds this")
     assert browser.count(".item") == 0
     assert browser.text("#detail") == "No problem fits the filters."
 
@@ -151,6 +152,104 @@ def test_a_narrow_window_does_not_scroll_sideways(browser: Browser, page: Path) 
     assert wide <= window
 
 
+def test_the_address_is_a_link_to_what_is_shown(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    assert browser.run("return location.hash") == ""
+    pick(browser, "in subject", "Geometry")
+    pick(browser, "decoder", "bon@4:min")
+    browser.press("j", "j")
+    browser.click(".verdicts tr:nth-child(2) button")
+    browser.click("#solution-2 summary")
+    link = browser.run("return location.hash")
+    shown = browser.text(SELECTED), browser.text("#count")
+    browser.open(page)
+    browser.run("location.hash = arguments[0]", link)
+    browser.run("location.reload()")
+    assert (browser.text(SELECTED), browser.text("#count")) == shown
+    assert browser.run("return document.getElementById('solution-2').open")
+    assert "Geometry" in shown[0] and "bon@4:min: " in shown[1]
+
+
+def test_a_link_to_what_is_not_there_shows_what_is(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.run("location.hash = '#decoder=none&task=constructor&problem=__proto__&sample=9'")
+    browser.run("location.reload()")
+    assert browser.text("#count").startswith("61 of 61 problems; greedy: ")
+    assert "What is 0 + 10?" in browser.text(SELECTED) and browser.errors() == []
+
+
+def test_the_prompt_is_shown_as_it_was_sent(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.press("j")
+    assert browser.text("#detail pre") == "Question: What is 1 + 10?\n"
+
+
+@pytest.fixture(scope="module")
+def formulas(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    text = r"Pay $5 or \(\frac{x^2}{3}\), $\href{javascript:alert(1)}{x}$, $x^$. \[\sqrt2\] "
+    records = make_records({"gsm8k": 2}, text=text)
+    run = write_run(tmp_path_factory.mktemp("bench") / "run", config({"gsm8k": 2}), records)
+    write_report(run)
+    return run / "report.html"
+
+
+def test_formulas_are_set_and_what_is_none_is_text(browser: Browser, formulas: Path) -> None:
+    browser.open(formulas)
+    high, wide = browser.run(
+        "const box = document.querySelector('#detail mfrac').getBoundingClientRect();"
+        "return [box.height, box.width]"
+    )
+    assert high > wide > 0
+    assert browser.count("#detail > .text:first-of-type math") == 2
+    text = browser.text("#detail > .text")
+    assert "Pay $5 or " in text and r"$\href{javascript:alert(1)}{x}$, $x^$." in text
+    assert browser.count("[href*=javascript]") == 0 and browser.errors() == []
+
+
+def test_a_phone_shows_letters_at_their_size_and_the_row_in_its_list(
+    browser: Browser, page: Path
+) -> None:
+    browser.resize(500, 900)
+    browser.open(page)
+    browser.press(*"j" * 30)
+    row, above, letters = browser.run(
+        "const row = document.querySelector(arguments[0]).getBoundingClientRect();"
+        "const list = document.getElementById('list').getBoundingClientRect();"
+        "const name = document.querySelector('#accuracy svg .small').getBoundingClientRect();"
+        "return [row.top >= list.top - 1 && row.bottom <= list.bottom + 1, scrollY, name.height]",
+        SELECTED,
+    )
+    browser.resize(1280, 900)
+    assert row and above == 0 and letters > 10
+
+
+def test_names_in_the_cost_plot_do_not_touch(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    boxes = browser.run(
+        "return [...document.querySelectorAll('#cost svg')].map((plot) => "
+        "[...plot.querySelectorAll('.word')].map((word) => { const box = "
+        "word.getBoundingClientRect(); const all = plot.getBoundingClientRect(); "
+        "return [box.top, box.bottom, all.right - box.right] }))"
+    )
+    assert len(boxes) == 2
+    for names in boxes:
+        for (_, bottom, _), (top, _, _) in itertools.pairwise(sorted(names)):
+            assert top >= bottom - 2  # leading, not letters
+        assert all(room >= 0 for _, _, room in names)
+
+
+def test_paper_shows_the_list(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.media("print")
+    shown = browser.run(
+        "const list = document.getElementById('list');"
+        "return [getComputedStyle(document.getElementById('browser')).display, "
+        "list.clientHeight >= list.scrollHeight - 1, document.querySelector('nav').offsetHeight]"
+    )
+    browser.media("screen")
+    assert shown == ["block", True, 0]
+
+
 def test_hostile_text_shows_as_text_and_does_nothing(browser: Browser, tmp_path: Path) -> None:
     run = write_run(
         tmp_path / "run", config({"gsm8k": 4}), make_records({"gsm8k": 4}, text=HOSTILE)
@@ -158,7 +257,7 @@ def test_hostile_text_shows_as_text_and_does_nothing(browser: Browser, tmp_path:
     write_report(run)
     browser.open(run / "report.html")
     assert browser.errors() == []
-    assert browser.run("return document.title") == "Qwen2-7B-SFT: GSM8K"
+    assert browser.run("return document.title").startswith("Qwen2-7B-SFT · GSM8K ")
     assert browser.count("#detail img, #detail script") == 0
     assert "</script><script>document.title='owned'</script>" in browser.text("#detail")
 
@@ -181,7 +280,7 @@ def test_thousands_of_problems_open_and_filter_at_once(browser: Browser, tmp_pat
     browser.open(run / "report.html")
     assert browser.count(".item") == 5000
     milliseconds = browser.run(
-        "const start = performance.now(); const box = document.getElementById('search');"
+        "const start = performance.now(); const box = document.querySelector('[name=search]');"
         "box.value = '4999 + 10'; box.dispatchEvent(new Event('input'));"
         "return performance.now() - start"
     )

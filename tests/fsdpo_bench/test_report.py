@@ -14,10 +14,11 @@ import pytest
 from bench_runs import HOSTILE, QWEN, config, make_records, qwen_run, write_run
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.browse import browsable, explain
-from fsdpo_bench.report.plots import Axis, _apart
+from fsdpo_bench.report.plots import _apart
 from fsdpo_bench.report.render import render_html, write_report
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.tasks.table import shelf
+from fsdpo_cards.pages.drawing import Axis
 from typer.testing import CliRunner
 
 from fsdpo_data.answers.grader import MathGrader
@@ -165,7 +166,7 @@ def test_nothing_is_left_out_of_a_small_run() -> None:
     assert shown.left_out == ""
     assert [len(each["solutions"]) for each in shown.problems] == [6] * 10
     first = shown.problems[0]
-    assert first["solutions"][first["decoded"]["greedy"]["solution"]]["name"] == "greedy"
+    assert first["solutions"][first["decoded"]["greedy"]["taken"][0]]["name"] == "greedy"
 
 
 def test_a_large_run_keeps_to_the_budget_and_says_what_is_left_out() -> None:
@@ -178,7 +179,8 @@ def test_a_large_run_keeps_to_the_budget_and_says_what_is_left_out() -> None:
     assert shown.left_out.startswith("2,000 of 3,000 problems and ")
     for problem in shown.problems:
         for each in problem["decoded"].values():
-            assert each["solution"] is None or problem["solutions"][each["solution"]]
+            [taken] = each["taken"]
+            assert taken is None or problem["solutions"][taken]
     text = render_html(summarise(records, config({"gsm8k": 3000})), shown)
     assert "Left out for size: 2,000 of 3,000 problems" in text
 
@@ -265,7 +267,7 @@ def test_labels_of_decoders_of_one_budget_are_set_apart_in_finite_time() -> None
     """Adding 9 to this position and taking it away again leaves less than 9."""
     at = 254.43046729594042
     values = {"a": at, "b": at, "c": at + 1e-9}
-    placed = sorted(_apart(values, dict.fromkeys(values, 0.0), 0, 9).values())
+    placed = sorted(_apart(values, 9).values())
     assert all(later - sooner > 8.99 for sooner, later in itertools.pairwise(placed))
 
 

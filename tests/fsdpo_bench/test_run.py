@@ -93,11 +93,12 @@ def test_a_record_holds_everything_that_was_decoded(tmp_path: Path) -> None:
     assert (first["question"], first["gold"]) == (problem.question, problem.answer)
     assert first["prompt"] == get_template("problem").render(problem.question)
     assert len(first["samples"]) == 4
-    for row in [*first["samples"], first["decoded"]["sbs@2,1"]["solution"]]:
+    own = [first["decoded"][name]["solution"] for name in ("greedy", "sbs@2,1")]
+    for row in [*first["samples"], *own]:
         assert "".join(row["steps"]) == row["text"] and len(row["rewards"]) == len(row["steps"])
         [judged] = judge(shelf()["embedded"], [(problem, row["text"])])
         assert (row["status"], row["rule"]) == (judged.verdict.status, judged.verdict.rule)
-    assert first["decoded"]["greedy"]["solution"]["rewards"] is None
+    assert first["cost"]["greedy"]["prm_calls"] == 0  # its rewards decide nothing
 
 
 def test_what_is_decided_of_k_samples_costs_what_k_samples_cost(tmp_path: Path) -> None:

@@ -68,8 +68,14 @@ class Browser:
 
     def scheme(self, name: str) -> None:
         """Show pages as to people who prefer ``light`` or ``dark``."""
-        features = [{"name": "prefers-color-scheme", "value": name}]
-        body = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}}
+        self._media(features=[{"name": "prefers-color-scheme", "value": name}])
+
+    def media(self, name: str) -> None:
+        """Show pages as on ``screen`` or in ``print``."""
+        self._media(media=name)
+
+    def _media(self, **how: Any) -> None:
+        body = {"cmd": "Emulation.setEmulatedMedia", "params": how}
         self._call("POST", "goog/cdp/execute", body)
 
     def resize(self, width: int, height: int) -> None:

@@ -4,46 +4,39 @@
 ``report.md`` has the numbers as tables that read well as plain text too.
 """
 
-import base64
-import hashlib
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fsdpo_cards.render import amount, render
+from fsdpo_cards.pages.browse import BUDGET, Browsable
+from fsdpo_cards.pages.page import render_page
+from fsdpo_cards.pages.rewards import distribution_plot, step_plot
+from fsdpo_cards.render import render
 
 from fsdpo_bench.report import plots
-from fsdpo_bench.report.browse import BUDGET, Browsable, browsable
+from fsdpo_bench.report.browse import browsable
 from fsdpo_bench.results.form import Results
 from fsdpo_bench.results.published import is_backbone, published_for
 from fsdpo_bench.results.summary import summarise
-from fsdpo_bench.runs.records import read_config, read_records
+from fsdpo_bench.runs.records import RECORDS, read_config, read_records
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained, write_atomic
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_OF_REWARDS = (plots.calibration_plot, plots.distribution_plot, plots.step_plot)
+_OF_REWARDS = (plots.calibration_plot, distribution_plot, step_plot)
+_NAMED = 3  #: Benchmarks that a title names one by one; of more, the means.
 
 
 def render_html(
-    results: Results, shown: Browsable, warn: Callable[[str], None] = lambda text: None
+    results: Results,
+    shown: Browsable,
+    warn: Callable[[str], None] = lambda text: None,
+    date: str = "",
 ) -> str:
-    """Render ``report.html``."""
-    from jinja2 import Environment, StrictUndefined
+    """Render ``report.html``; ``date`` is when the run was made."""
     from markupsafe import Markup
-
-    environment = Environment(
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
-    )
-    environment.filters.update(points=plots.points, colour=plots.colour, amount=amount)
-    files = (_TEMPLATES / f"report.{kind}" for kind in ("html", "css", "js"))
-    page, style, script = (file.read_text(encoding="utf-8") for file in files)
-    hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # Inside a ``<script>`` no ``<`` may end it.
-    data = {"problems": shown.problems, "explanations": shown.explanations}
-    inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    rewards = results["rewards"]
 
     def drawn(draw: Callable[[Any], str], what: Any) -> Markup:
         try:
@@ -52,22 +45,35 @@ def render_html(
             warn(f"report.html lacks its {draw.__name__.replace('_', ' ')}: {error!r}")
             return Markup("")
 
-    return environment.from_string(page).render(
+    tasks, rewards = results["tasks"], results["rewards"]
+    return render_page(
+        _TEMPLATES / "report.html",
+        shown.data,
+        {"points": plots.points, "colour": plots.colour},
+        shown.budget,
+        title=title(results, date),
         results=results,
         shown=shown,
-        style=Markup(style),
-        script=Markup(script),
-        script_hash=f"sha256-{hashed}",  # of the only script that the page's policy lets run
-        data=Markup(inert),
         accuracy=drawn(plots.accuracy_plot, results),
-        costs=[
-            plot for task in results["tasks"].values() if (plot := drawn(plots.cost_plot, task))
-        ],
+        costs=[plot for task in tasks.values() if (plot := drawn(plots.cost_plot, task))],
         rewards=[drawn(each, rewards) for each in _OF_REWARDS] if rewards else [],
         published=published_rows(results),
         settings=settings(results["run"]),
-        groups=any(task["groups"] for task in results["tasks"].values()),
+        groups=any(task["groups"] for task in tasks.values()),
     )
+
+
+def title(results: Results, date: str) -> str:
+    """Say which model was measured on what, and the first decoder's numbers: a page's title."""
+    tasks, means = results["tasks"], results["suites"].items()
+    named = [(f"mean of {name}", dict(found["decoders"])) for name, found in means]
+    if len(tasks) <= _NAMED or not named:
+        named = [(task["title"], dict(task["decoders"])) for task in tasks.values()]
+    decoder = next(iter(named[0][1]))
+    known = [(name, found[decoder]["accuracy"]) for name, found in named if decoder in found]
+    parts = [name if share is None else f"{name} {100 * share:.1f}" for name, share in known]
+    told = f"{', '.join(parts)} ({decoder})"
+    return " · ".join(filter(None, (results["run"]["model"]["name"], told, date)))
 
 
 def render_markdown(results: Results) -> str:
@@ -139,8 +145,14 @@ def write_report(
     _write(run / "README.md", benchmark_card(results))
     _write(run / "report.md", render_markdown(results))
     shown = browsable(read_records(run), total, budget)
-    _write(run / "report.html", render_html(results, shown, warn))
+    _write(run / "report.html", render_html(results, shown, warn, date_of(run)))
     return results
+
+
+def date_of(run: Path) -> str:
+    """Return the day, in UTC, on which a run got its last record."""
+    last = max(file.stat().st_mtime for file in (run / RECORDS).iterdir())
+    return datetime.fromtimestamp(last, UTC).date().isoformat()
 
 
 def _write(file: Path, text: str) -> None:

@@ -205,7 +205,13 @@ class _Decoding:
         found = {}
         if "greedy" in spec.plan.decoders:
             alone = greedy(prompts, self.job.make_sampler(), spec.sampling, segment, self.finished)
-            found["greedy"] = [(each, Cost(each.n_tokens, 0, each.seconds)) for each in alone]
+            costs = [Cost(each.n_tokens, 0, each.seconds) for each in alone]
+            if spec.prm is not None:  # for readers; it decides nothing, so nothing is charged
+                scored = with_rewards(
+                    prompts, [[each] for each in alone], self.job.make_scorer(), questions
+                )
+                alone = [each for [each] in scored]
+            found["greedy"] = list(zip(alone, costs, strict=True))
         for beam in spec.plan.beams:
             engines = self.job.make_sampler(), self.job.make_scorer()
             found[beam_name(beam)] = beam_search(
