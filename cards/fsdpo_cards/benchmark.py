@@ -35,12 +35,12 @@ def benchmark_card(results: Results) -> str:
         language="en",
         tags=["math", "evaluation", "fsdpo"],
         model_name=results["run"]["model"]["name"],
-        eval_results=list(_eval_results(results)) or None,
+        eval_results=list(model_index(results)) or None,
     )
     return front_matter(metadata) + body
 
 
-def _eval_results(results: Results) -> Iterator[Any]:
+def model_index(results: Results) -> Iterator[Any]:
     """Yield one result for each benchmark and decoder, in percent with its interval."""
     from huggingface_hub import EvalResult
 

@@ -171,11 +171,12 @@ def plan_push(root: Path, name: str, *, branch: str = "main", remote: Remote | N
     _refuse_secrets(root, manifest)
     with hub_errors(repo):
         if remote is None:
-            remote = patiently(Remote.read, _api(), repo, branch)
+            remote = patiently(Remote.read, hub_api(), repo, branch)
         return _plan(repo, branch, root, manifest, remote)
 
 
-def _api() -> HfApi:
+def hub_api() -> HfApi:
+    """Return the Hub's client of somebody who has a token; Unavailable without one."""
     from huggingface_hub import HfApi, get_token
 
     if get_token() is None:
@@ -230,7 +231,7 @@ def push(plan: Plan, *, public: bool = False, progress: Progress) -> str:
         SchemaError: if what is read back is not what was sent.
     """
     with hub_errors(plan.repo):
-        api = _api()
+        api = hub_api()
         name, remote = plan.repo.name, plan.remote
         if remote.private is None:
             patiently(api.create_repo, name, private=not public, exist_ok=True, **_DATASET)

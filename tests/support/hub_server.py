@@ -206,6 +206,11 @@ class _Handler(BaseHTTPRequestHandler):
             return refusal(404, "Invalid rev id", "RevisionNotFound")
         if what == "preupload":
             return hub_writes.preupload(repo, revision, body)
+        if what == "commit" and "create_pr=1" in urlsplit(self.path).query:
+            repo.refs["refs/pr/1"] = repo.refs[revision]
+            answer = hub_writes.commit(self.hub, repo, "refs/pr/1", body)
+            answer.body["pullRequestUrl"] = f"{self.hub.url}/{name}/discussions/1"
+            return answer
         call = {"commit": hub_writes.commit, "tag": hub_writes.tag}[what]
         return call(self.hub, repo, revision, body)
 

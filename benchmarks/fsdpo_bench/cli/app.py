@@ -129,6 +129,30 @@ def report(options: take.ReportOptions) -> None:
     _finish(options.data, as_json=options.as_json, megabytes=options.megabytes)
 
 
+@command(app, take.PushOptions, examples=_EXAMPLES["push"])
+def push(options: take.PushOptions) -> None:
+    """Show results on the Hub."""
+    from fsdpo_bench.publish import push as hub
+
+    plan = hub.plan_push(options.data, options.name)
+    for path, text in plan.files.items():
+        typer.echo(f"{path}\n{text}")
+    for name, why in plan.left_out.items():
+        _warn(f"{name} is left out: {why}")
+    if options.dry_run:
+        return typer.echo(f"would go to {plan.repo.url}, with model-index in its card")
+    typer.echo(f"pushed: {hub.push(plan, pull_request=options.pull_request)}")
+
+
+@command(app, take.ExportOptions, examples=_EXAMPLES["export"])
+def export(options: take.ExportOptions) -> None:
+    """Write responses as other harnesses do."""
+    from fsdpo_bench.publish.export import export_run
+
+    for file in export_run(options.data, options.to, options.out, options.decoder):
+        typer.echo(str(file))
+
+
 @command(app, take.PrmOptions, examples=_EXAMPLES["prm"])
 def prm(options: take.PrmOptions) -> None:
     """Measure a process reward model."""

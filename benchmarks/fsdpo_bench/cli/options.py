@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from fsdpo_bench.publish.export import FORMS
 from fsdpo_bench.results.compare import Wanted
 from fsdpo_data.core.nouns import OUTCOMES
 from fsdpo_data.core.options import Option, Options
@@ -172,6 +173,44 @@ class ReportOptions(Options):
     data: Annotated[Path, _FIRST]
     megabytes: Annotated[float, Option(min=0.1)] = 16
     as_json: Annotated[bool, _JSON] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushOptions(Options):
+    """Show results on the Hub: in the model's repository, for its page and for leaderboards.
+
+    A file of `.eval_results` for each benchmark and decoder, and `model-index` in the model's card,
+    where other results stay. Only whole benchmarks that the Hub has are sent. The token comes from
+    `HF_TOKEN` or `hf auth login`.
+
+    Attributes:
+        data: A run.
+        name: The model on the Hub.
+        pull_request: Propose it, which anybody may of any model.
+        dry_run: Show what would be sent, then stop.
+    """
+
+    data: Annotated[Path, _FIRST]
+    name: Annotated[str, Option(positional=True, metavar="ORG/NAME")]
+    pull_request: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions(Options):
+    """Write a run's responses in the form of another harness; `--replay` reads them, too.
+
+    Attributes:
+        data: A run.
+        to: Whose form: `samples_TASK.jsonl` or `details_TASK.parquet`.
+        out: Directory for a file of each benchmark.
+        decoder: Whose responses: its own solution, or the samples that it chose among.
+    """
+
+    data: Annotated[Path, _FIRST]
+    to: Annotated[str, Option(choices=FORMS)]
+    out: Path
+    decoder: Annotated[str | None, Option(default="the first of the run")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

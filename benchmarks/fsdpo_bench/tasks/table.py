@@ -54,6 +54,7 @@ class Task:
     #: Its dataset on the Hub; None if no repository there is known to hold these rows.
     hub: HubDataset | None = None
     hub_split: str = "test"
+    hub_task: str = "default"  #: What the ``eval.yaml`` of that dataset calls it.
     fetch: PublicFile | None = None  #: Its file in a public repository, where the Hub has none.
     #: Brings a row to what the forms read; None says that it is no part of the benchmark.
     row: Callable[[Fields], Fields | None] = dict

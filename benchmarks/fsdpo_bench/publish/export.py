@@ -1,0 +1,120 @@
+"""A run's responses in the forms of other harnesses, which read them as their own details.
+
+What they have no field for is lost: steps and rewards.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fsdpo_bench.runs.records import read_config, read_records
+from fsdpo_data.core.errors import InputError, nearest
+from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.lazy import pl
+
+
+class Seen(NamedTuple):
+    """What a decoder has seen of a problem."""
+
+    record: Mapping[str, Any]
+    texts: list[str]
+    right: bool
+    #: ``length`` where all responses were cut off; a field of ours, which the others pass over.
+    finish_reason: str
+
+
+def export_run(run: Path, form: str, out: Path, decoder: str | None = None) -> list[Path]:
+    """Write the responses that a decoder has seen, a file for each benchmark; return the files.
+
+    Raises:
+        InputError: if there is no run, or it has no such decoder.
+        StoreError: if a file cannot be written.
+    """
+    config = read_config(run)
+    wanted = decoder or config["decoders"][0]
+    if wanted not in config["decoders"]:
+        near = nearest(wanted, config["decoders"])
+        told = ", ".join(config["decoders"])
+        raise InputError(f"{run} has {told}.{near}", field="decoder", value=wanted)
+    files = []
+    for task in config["tasks"]:
+        name, content = FORMS[form](task, _seen(run, task, wanted))
+        files.append(out / name)
+        with explained(out):
+            out.mkdir(parents=True, exist_ok=True)
+            write_atomic(out / name, content)
+    return files
+
+
+def _seen(run: Path, task: str, decoder: str) -> Iterator[Seen]:
+    """Yield the responses that a decoder made or chose among; problems without a gold have none."""
+    for record in read_records(run, task):
+        decided = record["decoded"][decoder]
+        if decided["correct"] is not None:
+            own, k = decided["sample"] is None, decoder.partition("@")[2].partition(":")[0]
+            rows = [decided["solution"]] if own else record["samples"][: int(k)]
+            cut = all(row["finish_reason"] == "length" for row in rows)
+            texts = [row["text"] for row in rows]
+            yield Seen(record, texts, decided["correct"], "length" if cut else "stop")
+
+
+def _lm_eval(task: str, seen: Iterable[Seen]) -> tuple[str, bytes]:
+    """Write what ``--log_samples`` does: a line for each document."""
+    lines = []
+    for record, texts, right, finish_reason in seen:
+        document = {"question": record["question"], "answer": record["gold"]}
+        prompt = record["prompt"]
+        told = {
+            "doc_id": record["row"],
+            "doc": document,
+            "target": record["gold"],
+            "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}},
+            "resps": [texts],
+            "filtered_resps": texts,
+            "filter": "none",
+            "metrics": ["exact_match"],
+            "doc_hash": _hash(json.dumps(document, indent=2, ensure_ascii=False)),
+            "prompt_hash": _hash(prompt),
+            "target_hash": _hash(record["gold"]),
+            "exact_match": float(right),
+            "finish_reason": finish_reason,
+        }
+        lines.append(json.dumps(told, ensure_ascii=False) + "\n")
+    return f"samples_{task}.jsonl", "".join(lines).encode("utf-8", "backslashreplace")
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _lighteval(task: str, seen: Iterable[Seen]) -> tuple[str, bytes]:
+    """Write the columns of its details: document, response, metric."""
+    table = [
+        {
+            "doc": {
+                "id": str(record["row"]),
+                "task_name": task,
+                "query": record["prompt"],
+                "choices": [record["gold"]],
+                "gold_index": [0],
+                "specific": {"question": record["question"]},
+            },
+            "model_response": {"input": record["prompt"], "text": texts},
+            "metric": {"extractive_match": float(right)},
+            "finish_reason": finish_reason,
+        }
+        for record, texts, right, finish_reason in seen
+    ]
+    file = BytesIO()
+    pl.DataFrame(table).write_parquet(file)
+    return f"details_{task}.parquet", file.getvalue()
+
+
+#: From a benchmark to the name and the content of its file.
+FORMS: Mapping[str, Callable[[str, Iterable[Seen]], tuple[str, bytes]]] = {
+    "lm-eval": _lm_eval,
+    "lighteval": _lighteval,
+}
