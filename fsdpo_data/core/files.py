@@ -89,6 +89,16 @@ def write_atomic(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text whole or not at all; a lone surrogate in it is no reason to fail.
+
+    Raises:
+        StoreError: if it cannot be written.
+    """
+    with explained(path):
+        write_atomic(path, text.encode("utf-8", "backslashreplace"))
+
+
 def publish(temporary: Path, path: Path) -> None:
     """Rename a finished, synced file into place and sync the directory."""
     temporary.rename(path)

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from bench_runs import HOSTILE, config, make_records, write_run
 from browser import MISSING, Browser, available, chromium
+from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.render import write_report
+from typer.testing import CliRunner
 
 pytestmark = [
     pytest.mark.proof,
@@ -248,6 +250,46 @@ def test_paper_shows_the_list(browser: Browser, page: Path) -> None:
     )
     browser.media("screen")
     assert shown == ["block", True, 0]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    a = write_run(folder / "a", config(TASKS), make_records(TASKS))
+    b = write_run(folder / "b", config(TASKS, "other"), make_records(TASKS, chance=0.8, seed=3))
+    line = ["compare", str(a), str(b), "--html", str(folder / "page.html"), "--show", "0"]
+    assert CliRunner().invoke(app, line).exit_code == 0
+    return folder / "page.html"
+
+
+def test_two_runs_stand_side_by_side_step_by_step(browser: Browser, compared: Path) -> None:
+    browser.open(compared)
+    assert browser.errors() == [] and browser.count(".item") == 61
+    pick(browser, "verdict", "only B")
+    alone = browser.count(".item")
+    assert 0 < alone < 61 and browser.count(".item.b") == alone
+    pick(browser, "verdict", "only A")
+    assert browser.count(".item.a") == browser.count(".item") > 0
+    assert browser.text("#detail .beside .head").startswith("✓ correct A: greedy")
+    tops = browser.run(
+        "return [...document.querySelectorAll('.beside .step')]"
+        ".map((step) => step.getBoundingClientRect().top)"
+    )
+    assert len(tops) == 4 and tops[0] == tops[1] < tops[2] == tops[3]
+
+
+def test_a_click_on_the_head_of_a_column_sorts_by_it(browser: Browser, compared: Path) -> None:
+    browser.open(compared)
+    for _ in range(2):
+        browser.click(".sortable th:nth-child(5) button")
+    column = (
+        "return [...document.querySelectorAll('.sortable td:nth-child(5)')]"
+        ".map((cell) => +cell.textContent)"
+    )
+    found = browser.run(column)
+    assert found == sorted(found) and len(set(found)) > 3
+    browser.run("location.reload()")
+    assert browser.run(column) == found
 
 
 def test_hostile_text_shows_as_text_and_does_nothing(browser: Browser, tmp_path: Path) -> None:

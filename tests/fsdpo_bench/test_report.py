@@ -14,11 +14,11 @@ import pytest
 from bench_runs import HOSTILE, QWEN, config, make_records, qwen_run, write_run
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.browse import browsable, explain
+from fsdpo_bench.report.drawing import Axis
 from fsdpo_bench.report.plots import _apart
 from fsdpo_bench.report.render import render_html, write_report
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.tasks.table import shelf
-from fsdpo_cards.pages.drawing import Axis
 from typer.testing import CliRunner
 
 from fsdpo_data.answers.grader import MathGrader

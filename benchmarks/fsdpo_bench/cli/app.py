@@ -15,6 +15,7 @@ from fsdpo_bench.runs.options import RunOptions
 from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.options import command
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.files import write_text
 from fsdpo_data.core.progress import progress
 from fsdpo_data.core.tables import read_table
 
@@ -72,10 +73,16 @@ def diff(options: take.DiffOptions) -> None:
     from fsdpo_bench.results.compare import compare_runs
 
     compared = compare_runs(options.run_a, options.run_b, options)
+    if options.html is not None:
+        from fsdpo_bench.report.beside import render_comparison
+
+        write_text(options.html, render_comparison(options.run_a, options.run_b, compared))
     if options.as_json:
         _print_json(asdict(compared))
     else:
         print_comparison(compared, options.show)
+        if options.html is not None:
+            typer.echo(f"\nnext: open {options.html}")
 
 
 @command(app, take.GradeOptions, examples=_EXAMPLES["grade"])

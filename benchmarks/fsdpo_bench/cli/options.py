@@ -151,12 +151,14 @@ class DiffOptions(Options, Wanted):
         run_a: The run that the other is held against.
         run_b: The other run.
         show: Changed problems to print.
+        html: Page to write, with every problem side by side.
         as_json: Print JSON instead of a table.
     """
 
     run_a: Annotated[Path, _FIRST]
     run_b: Annotated[Path, _FIRST]
     show: Annotated[int, Option(min=0)] = 10
+    html: Path | None = None
     as_json: Annotated[bool, _JSON] = False
 
 

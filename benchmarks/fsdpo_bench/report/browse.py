@@ -5,25 +5,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fsdpo_cards.pages.browse import BUDGET, Browsable, Marks, cut, size
+from fsdpo_cards.pages.browse import BUDGET, OUTCOMES, Browsable, cut, size
 
 from fsdpo_bench.results.outcomes import Record, groups_of, tokens_of
-from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.core.tables import read_table
 
 _WORDS = read_table(Path(__file__).with_name("explain"))
 
-#: A problem whose gold cannot be read does not count.
-MARKS: Marks = {
-    "correct": ("right", "✓", "correct"),
-    **dict.fromkeys((*FAILED, "timed_out"), ("wrong", "✗", "wrong")),
-    "gold_unparsed": ("none", "–", "not counted"),
-}
-
 
 def browsable(records: Iterable[Record], total: int, budget: int = BUDGET) -> Browsable:
     """Choose what the list shows; with more problems than there is room for, every n-th."""
-    shown = Browsable(MARKS, total, budget)
+    shown = Browsable(OUTCOMES, total, budget)
     for record in islice(records, 0, None, shown.stride):
         add_problem(shown, asked(shown, record), *solutions_of(record))
     return shown

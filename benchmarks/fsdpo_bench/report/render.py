@@ -12,7 +12,6 @@ from typing import Any
 
 from fsdpo_cards.pages.browse import BUDGET, Browsable
 from fsdpo_cards.pages.page import render_page
-from fsdpo_cards.pages.rewards import distribution_plot, step_plot
 from fsdpo_cards.render import render
 
 from fsdpo_bench.report import plots
@@ -22,10 +21,10 @@ from fsdpo_bench.results.published import is_backbone, published_for
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import RECORDS, read_config, read_records
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.files import write_text
 
-_TEMPLATES = Path(__file__).parent / "templates"
-_OF_REWARDS = (plots.calibration_plot, distribution_plot, step_plot)
+TEMPLATES = Path(__file__).parent / "templates"
+_OF_REWARDS = (plots.calibration_plot, plots.distribution_plot, plots.step_plot)
 _NAMED = 3  #: Benchmarks that a title names one by one; of more, the means.
 
 
@@ -47,7 +46,7 @@ def render_html(
 
     tasks, rewards = results["tasks"], results["rewards"]
     return render_page(
-        _TEMPLATES / "report.html",
+        TEMPLATES / "report.html",
         shown.data,
         {"points": plots.points, "colour": plots.colour},
         shown.budget,
@@ -80,7 +79,7 @@ def render_markdown(results: Results) -> str:
     """Render ``report.md``."""
     tasks, published = results["tasks"], published_rows(results)
     return render(
-        _TEMPLATES / "report.md",
+        TEMPLATES / "report.md",
         filters={"points": plots.points},
         results=results,
         samples=[
@@ -141,11 +140,11 @@ def write_report(
     total = sum(task["problems"] for task in results["tasks"].values())
     if not total:
         raise InputError(f"{run} holds no records. Finish it: run it with `resume=True`.")
-    _write(run / "results.json", json.dumps(results, indent=1) + "\n")
-    _write(run / "README.md", benchmark_card(results))
-    _write(run / "report.md", render_markdown(results))
+    write_text(run / "results.json", json.dumps(results, indent=1) + "\n")
+    write_text(run / "README.md", benchmark_card(results))
+    write_text(run / "report.md", render_markdown(results))
     shown = browsable(read_records(run), total, budget)
-    _write(run / "report.html", render_html(results, shown, warn, date_of(run)))
+    write_text(run / "report.html", render_html(results, shown, warn, date_of(run)))
     return results
 
 
@@ -153,9 +152,3 @@ def date_of(run: Path) -> str:
     """Return the day, in UTC, on which a run got its last record."""
     last = max(file.stat().st_mtime for file in (run / RECORDS).iterdir())
     return datetime.fromtimestamp(last, UTC).date().isoformat()
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file whole or not at all; a lone surrogate in a name is no reason to fail."""
-    with explained(file):
-        write_atomic(file, text.encode("utf-8", "backslashreplace"))

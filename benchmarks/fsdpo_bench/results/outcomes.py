@@ -1,7 +1,7 @@
 """What statistics need of a record: verdicts, costs and its groups, not its texts."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,12 +45,18 @@ class Facts:
 def read_facts(records: Iterable[Record]) -> dict[str, list[Facts]]:
     """Take the facts from records, by benchmark, in order."""
     tasks: dict[str, list[Facts]] = defaultdict(list)
+    for (task, problem, before), record in keyed(records):
+        tasks[task].append(_facts(record, (problem, before)))
+    return dict(tasks)
+
+
+def keyed(records: Iterable[Record]) -> Iterator[tuple[tuple[str, str, int], Record]]:
+    """Yield records by benchmark, problem, and how often that came before."""
     seen: Counter[tuple[str, str]] = Counter()
     for record in records:
         name = (record["task"], record["problem_id"])
-        tasks[record["task"]].append(_facts(record, (name[1], seen[name])))
+        yield (*name, seen[name]), record
         seen[name] += 1
-    return dict(tasks)
 
 
 def groups_of(metadata: Mapping[str, Any]) -> dict[str, str]:

@@ -18,6 +18,13 @@ LONGEST = 6_000  #: Characters of one question, prompt or solution; the rest is 
 #: By verdict, in the order of their counts: the style of its mark, the mark, and what it is called.
 Marks = Mapping[str, tuple[str, str, str]]
 
+_WRONG = ("wrong", "✗", "wrong")
+OUTCOMES: Marks = {
+    "correct": ("right", "✓", "correct"),
+    **dict.fromkeys(("incorrect", "no_answer", "timed_out"), _WRONG),
+    "gold_unparsed": ("none", "–", "not counted"),
+}
+
 
 @dataclass(slots=True)
 class Browsable:

@@ -10,6 +10,14 @@ const element = (tag, className, ...inside) => {
   return made;
 };
 
+const address = () => new URLSearchParams(location.hash.slice(1));
+
+// Keeps names and values in the address; an empty value is none.
+const keep = (told) => {
+  const all = Object.entries({ ...Object.fromEntries(address()), ...told }).filter(([, value]) => value);
+  history.replaceState(null, "", `#${new URLSearchParams(all)}`);
+};
+
 const browse = ({ problems, explanations, marks, prompts, formulas, pattern }) => {
   const FORMULA = new RegExp(pattern, "g");
   const list = byId("list");
@@ -114,13 +122,10 @@ const browse = ({ problems, explanations, marks, prompts, formulas, pattern }) =
     problem.key = seen.get(name) === 1 ? name : `${name}/${seen.get(name)}`; // one may be asked twice
   }
 
-  const remember = () => {
-    const told = Object.entries(chosen).filter(([, value]) => value);
-    if (ready) history.replaceState(null, "", `#${new URLSearchParams(told)}`);
-  };
+  const remember = () => ready && keep(chosen);
 
   const restore = () => {
-    const told = new URLSearchParams(location.hash.slice(1));
+    const told = address();
     if (!Object.keys(chosen).some((name) => told.has(name))) return false;
     for (const name of Object.keys(chosen)) {
       chosen[name] = told.get(name) ?? "";
@@ -215,7 +220,7 @@ const browse = ({ problems, explanations, marks, prompts, formulas, pattern }) =
       const row = table.insertRow();
       row.insertCell().append(name);
       row.insertCell().append(badge(each.status));
-      row.insertCell().append(each.answer === null ? "no answer" : answered(each.answer));
+      if (each.answer !== undefined) row.insertCell().append(each.answer === null ? "no answer" : answered(each.answer));
       const cell = row.insertCell();
       for (const index of each.taken) {
         if (index === null) continue;
@@ -353,8 +358,10 @@ const sortable = (table) => {
   const value = (row, column) => row.cells[column].dataset.value ?? row.cells[column].textContent;
 
   const sort = (column, direction) => {
-    const compare = (a, b) => direction * value(a, column).localeCompare(value(b, column), "en", { numeric: true });
-    body.append(...[...body.rows].sort(compare));
+    // Of words the difference is NaN.
+    const compare = (a, b) => a - b || a.localeCompare(b, "en");
+    const rows = [...body.rows].sort((a, b) => direction * compare(value(a, column), value(b, column)));
+    body.append(...rows);
     heads.forEach((head, index) => head.setAttribute("aria-sort", index !== column ? "none" : direction > 0 ? "ascending" : "descending"));
   };
 
@@ -364,10 +371,10 @@ const sortable = (table) => {
     button.addEventListener("click", () => {
       const direction = head.getAttribute("aria-sort") === "descending" ? 1 : -1;
       sort(column, direction);
-      history.replaceState(null, "", `#sort=${direction * (column + 1)}`);
+      keep({ sort: direction * (column + 1) });
     });
   });
-  const kept = Number(new URLSearchParams(location.hash.slice(1)).get("sort"));
+  const kept = Number(address().get("sort"));
   if (heads[Math.abs(kept) - 1]) sort(Math.abs(kept) - 1, Math.sign(kept));
 };
 

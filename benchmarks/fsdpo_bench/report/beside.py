@@ -1,0 +1,67 @@
+"""Two runs as a page: what differs, and every problem with both solutions side by side."""
+
+from collections import defaultdict
+from pathlib import Path
+
+from fsdpo_cards.pages.browse import BUDGET, OUTCOMES, Browsable, Marks
+from fsdpo_cards.pages.page import render_page
+
+from fsdpo_bench.report.browse import add_problem, asked, solutions_of
+from fsdpo_bench.report.render import TEMPLATES, date_of
+from fsdpo_bench.results.compare import Comparison
+from fsdpo_bench.results.outcomes import Record, keyed
+from fsdpo_bench.runs.records import read_config, read_records
+
+#: By whether the first run is right, and the second.
+_VERDICTS = {
+    (True, True): "both right",
+    (True, False): "only A",
+    (False, True): "only B",
+    (False, False): "both wrong",
+}
+_SIGNS = (("right", "✓"), ("a", "A"), ("b", "B"), ("wrong", "✗"))
+_MARKS: Marks = {
+    **{name: (*sign, name) for name, sign in zip(_VERDICTS.values(), _SIGNS, strict=True)},
+    **OUTCOMES,
+}
+
+
+def render_comparison(run_a: Path, run_b: Path, compared: Comparison, budget: int = BUDGET) -> str:
+    """Render the page; of problems that do not fit, those that changed come first."""
+    decoders = defaultdict(list)
+    for delta in compared.deltas:
+        decoders[delta.task].append((delta.decoder_a, delta.decoder_b))
+    changed = {(each.task, each.problem_id) for each in compared.changed}
+    theirs = dict(keyed(read_records(run_b)))
+    both = [key for key, _ in keyed(read_records(run_a)) if key in theirs and key[0] in decoders]
+    both.sort(key=lambda key: key[:2] not in changed)
+    shown = Browsable(_MARKS, len(both), budget)
+    chosen = set(both[: budget // shown.room])
+    for key, record in keyed(read_records(run_a)):
+        if key in chosen:
+            _add(shown, record, theirs[key], decoders[key[0]])
+    names = [read_config(run)["model"]["name"] for run in (run_a, run_b)]
+    return render_page(
+        TEMPLATES / "compare.html",
+        shown.data,
+        budget=budget,
+        title=f"{names[0]} and {names[1]} · {date_of(run_b)}",
+        names=names,
+        runs=(run_a, run_b),
+        compared=compared,
+        shown=shown,
+    )
+
+
+def _add(shown: Browsable, ours: Record, theirs: Record, decoders: list[tuple[str, str]]) -> None:
+    (first, decoded_a), (second, decoded_b) = solutions_of(ours), solutions_of(theirs)
+    solutions = [*((f"A: {n}", s) for n, s in first), *((f"B: {n}", s) for n, s in second)]
+    decoded = {}
+    for a, b in decoders:
+        one, other = decoded_a[a], decoded_b[b]
+        right = (ours["decoded"][a]["correct"], theirs["decoded"][b]["correct"])
+        decoded[a if a == b else f"{a} / {b}"] = {
+            "status": "gold_unparsed" if None in right else _VERDICTS[right],
+            "taken": [*one["taken"], *(len(first) + index for index in other["taken"])],
+        }
+    add_problem(shown, asked(shown, ours), solutions, decoded)
