@@ -4,10 +4,13 @@ For every segmenter, ``"".join(steps) == text`` and no step is blank, so a step'
 from the lengths alone and no text is lost or invented. A text with no visible character has no
 steps. Separators stay at the end of the step before them; blank text at the start belongs to the
 first step.
+
+Where a solution begins with thinking, that is the first step, and what a segmenter cuts is the
+answer behind it; ``thinking`` cuts the thinking and leaves the answer whole, ``both`` cuts both.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from fsdpo_data.core.errors import InputError
 
@@ -19,6 +22,16 @@ _MARKER = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+)?(?:\*{1,2})?Step[ \t]+\d+(?:\*{1,
 # The indentation of a line stays with the line; blank lines stay with the step before them.
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 _LINE_END = re.compile(r"\n(?:[^\S\n]*\n)*")
+
+#: Bytes under which a paragraph is no step: a Chinese character says as much as three letters.
+SHORT = 20
+#: Characters of the longest formula or fence: what is not closed by then holds nothing together.
+LONGEST = 5_000
+_CLOSES = {"$$": "$$", "\\[": "\\]", "\\begin{": "\\end{", "```": "\n```", "~~~": "\n~~~"}
+_OPENS = re.compile(rf"{_BLANK_LINES.pattern}|\$\$|\\\[|\\begin\{{|^[ \t]*(?:```|~~~)", re.M)
+_MARK = r"(?:[-*+•]|\d{1,3}[.)])[ \t]|\d{1,3}[、．]|[（(]\d{1,3}[）)]"
+_ITEM = re.compile(rf"^[ \t]*(?:{_MARK})", re.M)
+_GOES_ON = re.compile(rf"[ \t]{{2,}}|(?:{_MARK})")
 
 
 def step_marker(text: str) -> list[str]:
@@ -49,6 +62,56 @@ def style_of(text: str) -> str:
     return "blank-line@1" if _BLANK_LINES.search(text.strip()) else "newline@1"
 
 
+def whole(text: str) -> list[str]:
+    """Cut nothing."""
+    return _tile(text, ())
+
+
+def paragraphs(text: str) -> list[str]:
+    """Cut after blank lines outside of formulas, fences and lists.
+
+    A short piece begins the next step, and the last one ends the step before it.
+    """
+    cuts: list[int] = []
+    start, size, listed = 0, 0, False
+    for blank in _outside(text):
+        piece, start = text[start : blank.start()], blank.end()
+        size += len(piece.strip().encode(errors="surrogatepass"))
+        # An indented paragraph goes on with the item before it.
+        listed = bool(_ITEM.search(piece)) or (listed and piece[:1] in " \t")
+        if size >= SHORT and not (listed and _GOES_ON.match(text, start)):
+            cuts.append(start)
+            size = 0
+    if cuts and len(text[cuts[-1] :].strip().encode(errors="surrogatepass")) < SHORT:
+        cuts.pop()
+    return _tile(text, cuts)
+
+
+def _outside(text: str) -> Iterator[re.Match[str]]:
+    """Yield the blank lines that are not within a formula or a fence."""
+    at = 0
+    while found := _OPENS.search(text, at):
+        at = found.end()
+        closes = _CLOSES.get(found[0].strip())
+        if closes is None:
+            yield found
+        elif (end := text.find(closes, at, at + LONGEST)) >= 0:
+            at = end + len(closes)
+
+
+def cut(text: str, thought: int, segmenter: str) -> list[str]:
+    """Cut a solution of which the first ``thought`` characters are thinking.
+
+    ``segmenter`` is a full name, e.g. ``auto@1``.
+    """
+    thinking, answer = text[:thought], text[thought:]
+    steps = _OF_THINKING.get(segmenter, whole)(thinking)
+    rest = SEGMENTERS[segmenter](answer)
+    if rest:
+        return [*steps, *rest]
+    return [*steps[:-1], steps[-1] + answer] if steps else []
+
+
 def _tile(text: str, cuts: Iterable[int]) -> list[str]:
     """Split ``text`` at ``cuts`` (ascending), joining a blank piece to the step before it."""
     if not text.strip():
@@ -71,7 +134,11 @@ SEGMENTERS: dict[str, Segmenter] = {
     "step-marker@1": step_marker,
     "newline@1": newline,
     "blank-line@1": blank_line,
+    "thinking@1": whole,
+    "both@1": paragraphs,
 }
+#: How the thinking before an answer is cut; for others it is one step.
+_OF_THINKING: dict[str, Segmenter] = {"thinking@1": paragraphs, "both@1": paragraphs}
 
 
 def get_segmenter(name: str) -> tuple[str, Segmenter]:
@@ -90,6 +157,8 @@ def get_segmenter(name: str) -> tuple[str, Segmenter]:
 _STOPS = {
     "newline@1": ("\n",),
     "blank-line@1": ("\n\n",),
+    "both@1": ("\n\n",),
+    "thinking@1": (),
     "step-marker@1": ("\nStep ", "\n**Step ", "\n# Step ", "\n## Step ", "\n### Step "),
 }
 #: What ``auto`` will cut by shows with the first step. One whose steps are lines shows only at

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ from hypothesis import strategies as st
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.steps.segment import (
     SEGMENTERS,
+    SHORT,
     auto,
     blank_line,
+    cut,
     get_segmenter,
     newline,
+    paragraphs,
     step_marker,
 )
 
@@ -31,6 +35,12 @@ PIECES = [
     "\n",
     "\n\n",
     "\r\n",
+    "$$",
+    "\\[",
+    "\\]",
+    "```",
+    "1. ",
+    "\\begin{",
     "\t",
     "\u2028",
     "é",
@@ -116,8 +126,92 @@ def test_tiles_every_published_response(shared: Path) -> None:
 
 def test_long_text_is_cut_in_linear_time() -> None:
     # Were a pattern quadratic, these would take hours rather than an instant.
-    for text in (" \n" * 500_000 + "x", "Step " * 300_000, "\n" + " " * 1_000_000 + "x"):
+    begun = (part * 60_000 for part in ("\\[ x \n\n", "$$", "- a\n\n", "```\n\n", "\\begin{\n\n"))
+    texts = (" \n" * 500_000 + "x", "Step " * 300_000, "\n" + " " * 1_000_000 + "x")
+    for text in (*texts, *begun):
         assert_tiles(text)
+
+
+LONG, MORE = "This is long enough to be a step.", "So is this, which comes behind it."
+FORMULA = "$$\na\n\n+ b\n$$"
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        (f"{LONG}\n\n{MORE}", [f"{LONG}\n\n", MORE]),
+        # short pieces begin the next step, and the last ends the one before it
+        (f"So:\n\n{LONG}\n\n{MORE}\n\nWait.", [f"So:\n\n{LONG}\n\n", f"{MORE}\n\nWait."]),
+        ("So:\n\na\n\nb", ["So:\n\na\n\nb"]),
+        # formulas, fences, lists
+        (f"{LONG}\n{FORMULA}\n\n{MORE}", [f"{LONG}\n{FORMULA}\n\n", MORE]),
+        (f"{LONG}\n\\[\na\n\nb\\]\n\n{MORE}", [f"{LONG}\n\\[\na\n\nb\\]\n\n", MORE]),
+        (
+            f"\\begin{{align}}\n{LONG}\n\n{MORE}\n\\end{{align}}",
+            [f"\\begin{{align}}\n{LONG}\n\n{MORE}\n\\end{{align}}"],
+        ),
+        (
+            f"```py\n# {LONG}\n\n# {MORE}\n```\n\n{MORE}",
+            [f"```py\n# {LONG}\n\n# {MORE}\n```\n\n", MORE],
+        ),
+        (f"{LONG}\n\n- {LONG}\n\n- {MORE}", [f"{LONG}\n\n", f"- {LONG}\n\n- {MORE}"]),
+        (
+            f"1. {LONG}\n\n   {MORE}\n\n2. {MORE}\n\n{LONG}",
+            [f"1. {LONG}\n\n   {MORE}\n\n2. {MORE}\n\n", LONG],
+        ),
+        (
+            "1、先算左边的面积是五。\n\n2、再算右边的面积是六。",
+            ["1、先算左边的面积是五。\n\n2、再算右边的面积是六。"],
+        ),
+        # what is never closed holds nothing together
+        (f"{LONG} $$ a\n\n{MORE}", [f"{LONG} $$ a\n\n", MORE]),
+        (f"```\n{LONG}\n\n{MORE}", [f"```\n{LONG}\n\n", MORE]),
+        # a Chinese sentence is shorter
+        ("首先计算左边的和。\n\n然后是右边的积。", ["首先计算左边的和。\n\n", "然后是右边的积。"]),
+        ("好的。\n\n然后是右边的积。", ["好的。\n\n然后是右边的积。"]),
+    ],
+)
+def test_paragraphs(text: str, steps: list[str]) -> None:
+    assert paragraphs(text) == steps
+
+
+def test_the_parts_of_a_solution_that_thinks() -> None:
+    thinking, answer = f"<think>\n{LONG}\n\n{MORE}\n</think>\n\n", f"{LONG}\n\n{MORE}"
+    text, of_thought = thinking + answer, [f"<think>\n{LONG}\n\n", f"{MORE}\n</think>\n\n"]
+    of_answer = [f"{LONG}\n\n", MORE]
+    assert cut(text, len(thinking), "auto@1") == [thinking, *of_answer]
+    assert cut(text, len(thinking), "thinking@1") == [*of_thought, answer]
+    assert cut(text, len(thinking), "both@1") == [*of_thought, *of_answer]
+    assert cut(thinking, len(thinking), "auto@1") == [thinking]  # never closed, or nothing behind
+    assert cut(thinking + " ", len(thinking), "auto@1") == [thinking + " "]
+    assert cut(answer, 0, "both@1") == of_answer and cut(answer, 0, "thinking@1") == [answer]
+
+
+@given(st.lists(st.sampled_from([*PIECES, LONG])).map("".join), st.integers(0, 99))
+def test_a_solution_that_thinks_is_tiled(text: str, thought: int) -> None:
+    for name in SEGMENTERS:
+        steps = cut(text, thought, name)
+        assert "".join(steps) == (text if text.strip() else "")
+        assert all(step.strip() for step in steps)
+
+
+def test_traces_are_cut_nowhere_inside(shared: Path) -> None:
+    """Steps of the traces at hand, most of them Chinese, hold whole formulas, fences and lists."""
+    counts = []
+    for path in sorted((shared / "data/newer/traces").glob("*.jsonl")):
+        for text in strings(read_any(path)):
+            steps = paragraphs(text)
+            counts.append(len(steps))
+            assert "".join(steps) == text
+            assert all(len(step.strip().encode()) >= SHORT for step in steps) or len(steps) == 1
+            if not text.count("$$") % 2 and not text.count("```") % 2:
+                assert not any(step.count("$$") % 2 or step.count("```") % 2 for step in steps)
+            if text.count("\\[") == text.count("\\]"):
+                assert all(step.count("\\[") == step.count("\\]") for step in steps)
+            for step, after in pairwise(steps):
+                item = step.rstrip().rpartition("\n\n")[2].startswith("- ")
+                assert not (item and after.startswith("- ")), (step, after)
+    assert max(counts) > 500
 
 
 def test_unknown_name_lists_the_known() -> None:
