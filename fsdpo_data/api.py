@@ -31,6 +31,7 @@ from fsdpo_data.engines import load
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.exchange.export import Exported, export
+from fsdpo_data.models.thinking import find_thought
 from fsdpo_data.publish.pull import pull as fetch
 from fsdpo_data.publish.push import plan_push
 from fsdpo_data.publish.push import push as carry_out
@@ -42,7 +43,7 @@ from fsdpo_data.stages.outputs import OutputsOptions, run_import
 from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
-from fsdpo_data.steps.segment import get_segmenter
+from fsdpo_data.steps.segment import cut, get_segmenter
 
 __all__ = [
     "Dataset",
@@ -271,14 +272,15 @@ def grade(gold: str, response: str, grader: str | None = None) -> Verdict:
     return get_grader(grader).grade([(gold, response)])[0]
 
 
-def segment(text: str, segmenter: str = "auto") -> list[str]:
+def segment(text: str, segmenter: str = "auto", prompt: str = "") -> list[str]:
     """Cut a solution into steps; joined they are the text, to the character.
 
     Args:
         text: The solution.
-        segmenter: `auto`, `step-marker`, `newline` or `blank-line`.
+        segmenter: `auto`, `step-marker`, `newline`, `blank-line`, `thinking` or `both`.
+        prompt: What it answers; it may open the thinking.
     """
-    return get_segmenter(segmenter)[1](text)
+    return cut(text, find_thought(prompt, text).end, get_segmenter(segmenter)[0])
 
 
 def _loader(

@@ -67,6 +67,8 @@ class Solution:
             there were none.
         step_rewards: One per step, from 0 to 1 if they are probabilities; None where it has not
             been scored.
+        thinking_closed: Whether the thinking before the answer ended; None where there is none.
+        thinking_tokens: Those of ``n_tokens`` that are thinking; None where nobody has counted.
     """
 
     solution_id: str
@@ -81,6 +83,8 @@ class Solution:
     labels: Sequence[bool] | None
     rollouts: Sequence[Mapping[str, int]] | None = None
     step_rewards: Sequence[float] | None = None
+    thinking_closed: bool | None = None
+    thinking_tokens: int | None = None
 
     @property
     def text(self) -> str:

@@ -14,7 +14,7 @@ from fsdpo_data.core.lazy import pa, pl, pq
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.describe import summary_rows, warnings
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
+from fsdpo_data.dataset.schema import CONFIGS
 from fsdpo_data.steps.rewards import aggregated
 
 #: Characters of one text shown in an example.
@@ -79,7 +79,8 @@ def dataset_info(root: Path, manifest: Manifest) -> list[dict[str, Any]]:
         groups = [file.row_group(i) for file in metadata for i in range(file.num_row_groups)]
         size = sum(group.total_byte_size for group in groups)
         rows = sum(entry.rows for entry in entries)
-        columns = [{"name": each.name, **_feature(each.type)} for each in arrow_schema(config)]
+        schema = pq.read_schema(root / entries[0].path)
+        columns = [{"name": each.name, **_feature(each.type)} for each in schema]
         told = {
             "config_name": config,
             "features": columns,

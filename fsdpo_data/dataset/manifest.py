@@ -40,6 +40,7 @@ class Manifest(parts.Growing):
     files: list[FileEntry]
     rewards: parts.Rewards | None = None
     rollouts: parts.Rollouts | None = None
+    thinking: parts.Thoughts | None = None
     pairs: parts.PairCounts | None = None
     contamination: parts.Contamination | None = None
     regraded: parts.Regraded | None = None
@@ -83,6 +84,7 @@ def make_manifest(
         quarantined=dict(sorted(quarantined.items())),
         **tally.counts(),
         statistics=tally.statistics(),
+        thinking=tally.thoughts(),
         cost=parts.Cost(
             tokens=UNKNOWN if tally.uncounted else tally.tokens,
             prm_calls=0,

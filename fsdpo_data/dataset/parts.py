@@ -128,6 +128,7 @@ class Spec(Growing):
     problems: dict[str, int | str]
     sampling: Sampling
     segmenter: str
+    thinking: str | None = None
     sources: list[Ref]
     template: TemplateRef
     score: ScoreSpec | None = None
@@ -187,6 +188,14 @@ class Statistics(Part):
     truncated: int
     unique_solutions: int
     tokens_per_second: Number | None
+
+
+class Thoughts(Part):
+    """Solutions that thought before they answered, by whether the thinking ended."""
+
+    closed: int
+    unclosed: int
+    tokens: int | Unknown
 
 
 class Cost(Part):

@@ -20,6 +20,7 @@ from fsdpo_data.core.sampling import UNKNOWN, Completion, is_completion
 
 CONFIG, COMPLETIONS, MANIFEST = "config.json", "completions.jsonl", "manifest.json"
 QUARANTINE = "quarantine.jsonl"
+_IF_ANY = ("reasoning", "thinking_tokens")  #: What a completion has on record where there is any.
 
 
 class RunDir:
@@ -77,7 +78,11 @@ class RunDir:
                     "finish_reason": each.finish_reason,
                     "n_tokens": each.n_tokens,
                     "seconds": round(each.seconds, 6),
-                    **({"reasoning": each.reasoning} if each.reasoning else {}),
+                    **{
+                        name: value
+                        for name in _IF_ANY
+                        if (value := getattr(each, name)) not in ("", None)
+                    },
                 }
                 for each in completions
             ]

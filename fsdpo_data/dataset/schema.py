@@ -14,6 +14,8 @@ from fsdpo_data.core.nouns import Pair, Problem, Solution
 SCHEMA_VERSION = 1
 VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet footer.
 CONFIGS = ("problems", "solutions", "pairs")
+#: Columns of solutions that datasets of version 1 may lack: nothing is known there.
+LATER = ("thinking_closed", "thinking_tokens")
 
 
 def arrow_schema(config: str) -> pa.Schema:
@@ -40,6 +42,8 @@ def arrow_schema(config: str) -> pa.Schema:
             "labels": pa.list_(pa.bool_()),
             "rollouts": pa.list_(counts),
             "step_rewards": numbers,
+            "thinking_closed": pa.bool_(),
+            "thinking_tokens": pa.int32(),
         },
         "pairs": {
             **dict.fromkeys(pairs, text),
@@ -48,6 +52,14 @@ def arrow_schema(config: str) -> pa.Schema:
         },
     }
     return pa.schema(columns[config], metadata={VERSION_KEY: str(SCHEMA_VERSION)})
+
+
+def completed(table: pa.Table) -> pa.Table:
+    """Return solutions of an older dataset with the columns that it lacks."""
+    for each in arrow_schema("solutions"):
+        if each.name not in table.column_names:
+            table = table.append_column(each, pa.nulls(table.num_rows, each.type))
+    return table
 
 
 def problems_table(problems: Iterable[Problem]) -> pa.Table:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from fsdpo_data.answers import Verdict
-from fsdpo_data.core.nouns import FAILED, GRADED
+from fsdpo_data.core.nouns import FAILED, GRADED, Solution
+from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import clustered_interval, wilson_interval
-from fsdpo_data.dataset.parts import Accuracy, PassAtM, Statistics
+from fsdpo_data.dataset.parts import Accuracy, PassAtM, Statistics, Thoughts
 
 _LABELS = {"correct": "positive", **dict.fromkeys(FAILED, "negative")}
 
@@ -25,6 +26,8 @@ class Tally:
     tokens: int = 0
     uncounted: int = 0  #: Solutions whose tokens nobody has counted.
     seconds: float = 0.0
+    #: Solutions that thought, by whether the thinking ended; its tokens, and solutions without.
+    thinking: Counter[str] = field(default_factory=Counter)
     truncated: int = 0  #: Solutions cut at ``max_tokens``.
     unique: int = 0  #: Different texts, counted within each problem.
     #: (correct, graded) of each problem.
@@ -43,6 +46,14 @@ class Tally:
         self.seconds += sum(sample["seconds"] for sample in samples)
         self.truncated += sum(sample["finish_reason"] == "length" for sample in samples)
         self.unique += len({sample["text"] for sample in samples})
+
+    def add_thinking(self, solutions: Sequence[Solution]) -> None:
+        """Add whether the thinking of solutions ended, and what it took."""
+        for each in solutions:
+            if each.thinking_closed is not None:
+                self.thinking["closed" if each.thinking_closed else "unclosed"] += 1
+                self.thinking["tokens"] += each.thinking_tokens or 0
+                self.thinking["uncounted"] += each.thinking_tokens is None
 
     def add_verdicts(self, verdicts: Sequence[Verdict], steps: Sequence[int]) -> None:
         """Add the verdicts on the samples of one problem, which have so many steps each."""
@@ -87,6 +98,17 @@ class Tally:
             ),
             "mixed_problems": sum(0 < right < n for right, n in with_gold),
         }
+
+    def thoughts(self) -> Thoughts | None:
+        """Return what the solutions thought; None if none did."""
+        counts = self.thinking
+        if not counts:
+            return None
+        return Thoughts(
+            closed=counts["closed"],
+            unclosed=counts["unclosed"],
+            tokens=UNKNOWN if counts["uncounted"] else counts["tokens"],
+        )
 
     def statistics(self) -> Statistics:
         """Return what the counts mean."""

@@ -14,7 +14,14 @@ from fsdpo_data.core.nouns import GRADED, OUTCOMES
 from fsdpo_data.core.rows import repeated, scan, some
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.parts import FileEntry
-from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, VERSION_KEY, arrow_schema, text_bytes
+from fsdpo_data.dataset.schema import (
+    CONFIGS,
+    LATER,
+    SCHEMA_VERSION,
+    VERSION_KEY,
+    arrow_schema,
+    text_bytes,
+)
 from fsdpo_data.pairs.checks import broken_pairs
 
 
@@ -77,19 +84,26 @@ def _failure(root: Path, broken: list[str]) -> SchemaError:
 def _files(root: Path, manifest: Manifest) -> Iterator[str]:
     """Columns, types and version of every file, from its footer; and its texts."""
     for config in CONFIGS:
-        expected = arrow_schema(config)
+        expected: pa.Schema | None = None
         for entry in manifest.of_config(config):
             try:
                 found = pq.read_schema(root / entry.path)
                 version = (found.metadata or {}).get(VERSION_KEY.encode(), b"none").decode()
                 if version != str(SCHEMA_VERSION):
                     yield f"{entry.path} is of schema version {version}, not {SCHEMA_VERSION}"
+                expected = expected or _expected(config, found)
                 if not found.equals(expected):
                     yield f"{entry.path} has other columns: {_difference(found, expected)}"
                 elif config == "solutions" and _text_sha256(root / entry.path) != entry.text_sha256:
                     yield f"{entry.path}: the steps do not join to the sampled texts"
             except (OSError, pa.ArrowException) as error:
                 yield f"{entry.path} cannot be read as parquet: {error}"
+
+
+def _expected(config: str, found: pa.Schema) -> pa.Schema:
+    """Return the columns of a config, which all its files have; an older one's lack the same."""
+    lacks = () if set(LATER) & set(found.names) else LATER
+    return pa.schema([each for each in arrow_schema(config) if each.name not in lacks])
 
 
 def _text_sha256(file: Path) -> str:

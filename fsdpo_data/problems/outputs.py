@@ -173,6 +173,7 @@ _GOLDS: Mapping[str, Callable[[Any], Any]] = {
     "text": lambda value: answer_text(value) if value != "" else "",  # which is never counted
     "last line": _last_line,
     "solution": _of_solution,
+    "first solution": lambda value: _of_solution(value[0]),
 }
 
 

@@ -26,8 +26,10 @@ from fsdpo_data.dataset.parts import FileEntry
 from fsdpo_data.dataset.run import COMPLETIONS
 from fsdpo_data.dataset.schema import text_bytes, to_table, write_parquet
 from fsdpo_data.dataset.tally import Tally
+from fsdpo_data.models.thinking import find_thought
+from fsdpo_data.stages.grade import Response, judge
 from fsdpo_data.steps.rewards import outcome_labels
-from fsdpo_data.steps.segment import get_segmenter
+from fsdpo_data.steps.segment import cut, get_segmenter
 
 #: Solutions in a shard, about: 10 MB of compressed parquet, 200 MB in a worker.
 SHARD_SOLUTIONS = 20_000
@@ -46,6 +48,7 @@ class ShardTask:
     sampling: str  #: Result of :func:`~fsdpo_data.core.sampling.sampling_id`.
     segmenter: str
     grader: str
+    grade_thinking: bool = False  #: Whether thinking that never ends may hold the answer.
 
 
 def annotate(
@@ -79,22 +82,30 @@ def annotate(
 
 def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntry, Tally]:
     """Segment, grade and label the samples of some problems, and write them as one file."""
-    _, segment = get_segmenter(task.segmenter)
+    segmenter, _ = get_segmenter(task.segmenter)
     spans = [span for _, _, span in task.problems]
     records = list(read_spans(task.root / COMPLETIONS, spans))
-    responses = [
-        (gold, sample["text"], sample["finish_reason"])
+    responses: list[Response] = [
+        (
+            gold,
+            find_thought(record["prompt"], sample["text"], apart="reasoning" in sample),
+            sample["text"],
+            sample["finish_reason"],
+        )
         for (_, gold, _), record in zip(task.problems, records, strict=True)
         for sample in record["completions"]
     ]
-    judged = iter((grader or get_grader(task.grader)).grade(responses))
+    verdicts = judge(grader or get_grader(task.grader), responses, whole=task.grade_thinking)
+    judged = zip(responses, verdicts, strict=True)
     solutions: list[Solution] = []
     tally, texts = Tally(), hashlib.sha256()
     for (problem_id, _, _), record in zip(task.problems, records, strict=True):
         samples = record["completions"]
-        verdicts = list(islice(judged, len(samples)))
-        for index, (sample, verdict) in enumerate(zip(samples, verdicts, strict=True)):
-            steps = segment(sample["text"])
+        found = list(islice(judged, len(samples)))
+        for index, (sample, ((_, thought, text, ended), verdict)) in enumerate(
+            zip(samples, found, strict=True)
+        ):
+            steps = cut(text, thought.end, segmenter)
             solutions.append(
                 Solution(
                     solution_id(problem_id, task.sampling, index),
@@ -102,15 +113,19 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntr
                     index,
                     record["prompt"],
                     steps,
-                    sample["finish_reason"],
+                    ended,
                     sample["n_tokens"],
                     verdict.answer,
                     verdict.status,
                     outcome_labels(verdict.status, len(steps)),
+                    thinking_closed=thought.closed,
+                    thinking_tokens=sample.get("thinking_tokens"),
                 )
             )
-            texts.update(text_bytes(sample["text"]))
-        tally.add_verdicts(verdicts, [len(s.completions) for s in solutions[-len(samples) :]])
+            texts.update(text_bytes(text))
+        own = solutions[-len(samples) :]
+        tally.add_verdicts([verdict for _, verdict in found], [len(s.completions) for s in own])
+        tally.add_thinking(own)
         tally.add_samples(samples)
     write_parquet(to_table("solutions", solutions), task.root / task.path)
     entry = FileEntry.describe(task.root, task.path, len(solutions), texts.hexdigest())

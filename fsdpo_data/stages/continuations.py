@@ -26,6 +26,8 @@ from fsdpo_data.engines.load import Host
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.resolve import Weights, resolve_weights, served
+from fsdpo_data.models.thinking import find_thought
+from fsdpo_data.stages.grade import Response, judge
 from fsdpo_data.stages.sample import sample_owed
 
 log = logging.getLogger(__name__)
@@ -121,24 +123,28 @@ def _first_of(keys: set[str], found: Iterable[Beginning]) -> Iterator[Beginning]
 
 
 def judged(
-    run: RunDir, asked: Sequence[tuple[str, Solution]], golds: Mapping[str, str], grader: Grader
+    run: RunDir,
+    asked: Sequence[tuple[str, Solution]],
+    golds: Mapping[str, str],
+    grader: Grader,
+    *,
+    whole: bool,
 ) -> Iterator[list[tuple[dict[str, Any], Outcome]]]:
     """Grade the continuations of beginnings, each joined with what it continues.
 
     ``asked`` has ids of beginnings, each with a solution that begins so, and ``golds`` answers by
-    problem id. Of each beginning come its continuations and what became of them.
+    problem id; ``whole`` is that of :func:`~.grade.judge`. Of each beginning come its continuations
+    and what became of them.
     """
     keys = [key for key, _ in asked]
-    responses = [
-        (
-            golds[solution.problem_id],
-            record["prompt"][len(solution.prompt) :] + each["text"],
-            each["finish_reason"],
-        )
-        for (_, solution), record in zip(asked, run.records(keys), strict=True)
-        for each in record["completions"]
-    ]
-    verdicts = iter(grader.grade(responses))
+    responses: list[Response] = []
+    for (_, solution), record in zip(asked, run.records(keys), strict=True):
+        before = record["prompt"][len(solution.prompt) :]
+        for each in record["completions"]:
+            text = before + each["text"]
+            thought = find_thought(solution.prompt, text)
+            responses.append((golds[solution.problem_id], thought, text, each["finish_reason"]))
+    verdicts = iter(judge(grader, responses, whole=whole))
     for record in run.records(keys):  # again, so that they need not be held
         yield [(each, next(verdicts).status) for each in record["completions"]]
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
-from fsdpo_data.answers import Grader
+from fsdpo_data.answers import Grader, Item, Verdict
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
@@ -30,7 +30,34 @@ from fsdpo_data.dataset.parts import Regraded
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.options import Workers
+from fsdpo_data.models.thinking import Thought, find_thought
 from fsdpo_data.steps.rewards import outcome_labels
+
+#: A gold answer, the thinking of a response, its text with the thinking, and why it ended.
+Response = tuple[str, Thought, str, str]
+UNCLOSED = "unclosed-thinking"  #: The rule by which a thought that never ends has no answer.
+WHOLE = "graded"  #: What a spec says where such a thought may hold the answer.
+
+
+def judge(grader: Grader, responses: Sequence[Response], *, whole: bool) -> list[Verdict]:
+    """Grade responses by what stands behind their thinking.
+
+    Thinking that nothing follows holds no answer; with ``whole`` it holds those that it marks.
+    """
+    verdicts = grader.grade([_answer_part(*each, whole=whole) for each in responses])
+    return [
+        replace(verdict, rule=UNCLOSED)
+        if thought.closed is False and not whole and verdict.status == "no_answer"
+        else verdict
+        for (_, thought, *_), verdict in zip(responses, verdicts, strict=True)
+    ]
+
+
+def _answer_part(gold: str, thought: Thought, text: str, ended: str, *, whole: bool) -> Item:
+    if whole and thought.end and not text[thought.end :].strip():
+        # Whatever it ended by, what stands last in it is not what it would have concluded.
+        return gold, text[thought.start :], "length"
+    return gold, text[thought.end :], ended
 
 
 class GradeStage(Stage):
@@ -38,14 +65,15 @@ class GradeStage(Stage):
 
     part = "grade"
 
-    def __init__(self, grader: str, workers: int | None = None) -> None:
+    def __init__(self, grader: str, workers: int | None = None, *, whole: bool = False) -> None:
         self._make = partial(get_grader, grader)
         self._version = self._make().version
         self._workers = workers
+        self._whole = whole
 
     def spec(self) -> Mapping[str, Any]:
-        """Return the grader's version."""
-        return {"grader": self._version}
+        """Return the grader's version, and where it looks for answers."""
+        return {"grader": self._version, **({"thinking": WHOLE} if self._whole else {})}
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse Monte-Carlo labels: the texts that the old grader judged for them are gone."""
@@ -65,10 +93,12 @@ class GradeStage(Stage):
         shutil.rmtree(draft.root / "solutions", ignore_errors=True)
         tally, changes = Tally(), Counter[tuple[str, str]]()
         with pooled(self._make, draft.manifest.rows.solutions, self._workers) as grader:
-            draft.rewrite("solutions", "grade", partial(regraded, golds, grader, tally, changes))
+            judged = partial(judge, grader, whole=self._whole)
+            draft.rewrite("solutions", "grade", partial(regraded, golds, judged, tally, changes))
         draft.drop_pairs()
         manifest = draft.manifest
         manifest.spec.grader = self._version
+        manifest.spec.thinking = WHOLE if self._whole else None
         for name, value in tally.counts().items():
             setattr(manifest, name, value)
         for name, value in tally.outcome_statistics().items():
@@ -87,7 +117,7 @@ def gold_answers(files: list[Path]) -> dict[str, str]:
 
 def regraded(
     golds: Mapping[str, str],
-    grader: Grader,
+    judged: Callable[[Sequence[Response]], list[Verdict]],
     tally: Tally,
     changes: Counter[tuple[str, str]],
     table: pa.Table,
@@ -97,9 +127,12 @@ def regraded(
     Its counts are added to ``tally``, and its (old outcome, new outcome) to ``changes``.
     """
     solutions = [Solution(**row) for row in table.to_pylist()]
-    verdicts = grader.grade(
-        [(golds[each.problem_id], each.text, each.finish_reason) for each in solutions]
-    )
+    responses: list[Response] = []
+    for each in solutions:
+        text, apart = each.text, each.thinking_closed is not None
+        thought = find_thought(each.prompt, text, apart=apart)
+        responses.append((golds[each.problem_id], thought, text, each.finish_reason))
+    verdicts = judged(responses)
     both = list(zip(solutions, verdicts, strict=True))
     changes.update((solution.outcome, verdict.status) for solution, verdict in both)
     for _, group in groupby(both, key=lambda each: each[0].problem_id):
@@ -121,12 +154,16 @@ class GradeOptions(StageOptions):
 
     Attributes:
         grader: Full name of a grader.
+        grade_thinking: Thinking that never ends holds the answer that it marks; without this it
+            has none.
         workers: Processes that grade.
     """
 
     grader: Annotated[str | None, Option(default="the release's")] = None
+    grade_thinking: bool = False
     workers: Workers = None
 
     def stage(self) -> GradeStage:
         """Look the grader up."""
-        return GradeStage(get_grader(self.grader).version, self.workers)
+        version = get_grader(self.grader).version
+        return GradeStage(version, self.workers, whole=self.grade_thinking)

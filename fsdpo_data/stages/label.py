@@ -34,7 +34,7 @@ from fsdpo_data.stages.continuations import (
     beginnings,
     judged,
 )
-from fsdpo_data.stages.grade import gold_answers
+from fsdpo_data.stages.grade import WHOLE, gold_answers
 
 FOLDER = "rollouts"  #: Folder of the continuations inside the new dataset's directory.
 
@@ -76,9 +76,12 @@ class LabelStage(Stage):
         manifest = draft.manifest
         make = partial(get_grader, manifest.spec.grader)
         with self.continuer.run(draft, FOLDER, wanted) as run:
+            whole = manifest.spec.thinking == WHOLE
             count = len(run.spans) * self.continuer.sampling.n
             with pooled(make, count, self.workers) as grader:
-                draft.rewrite("solutions", "count", partial(with_rollouts, run, golds, grader))
+                draft.rewrite(
+                    "solutions", "count", partial(with_rollouts, run, golds, grader, whole)
+                )
             before = manifest.cost.tokens
             manifest.rollouts = Rollouts(
                 **self.continuer.bill(run, manifest).plain(),
@@ -113,7 +116,7 @@ def _wanted(files: list[Path]) -> Iterator[Beginning]:
 
 
 def with_rollouts(
-    run: RunDir, golds: Mapping[str, str], grader: Grader, table: pa.Table
+    run: RunDir, golds: Mapping[str, str], grader: Grader, whole: bool, table: pa.Table
 ) -> pa.Table:
     """Return a file's solutions with the counts of their steps."""
     solutions = [Solution(**row) for row in table.to_pylist()]
@@ -124,7 +127,8 @@ def with_rollouts(
         for key, _ in beginnings(each.prompt, each.completions)
     }
     counts = {}
-    for key, tried in zip(asked, judged(run, list(asked.items()), golds, grader), strict=True):
+    found = judged(run, list(asked.items()), golds, grader, whole=whole)
+    for key, tried in zip(asked, found, strict=True):
         outcomes = [outcome for _, outcome in tried if outcome in GRADED]
         counts[key] = {"n": len(outcomes), "n_correct": outcomes.count("correct")}
     return to_table("solutions", (_counted(each, counts) for each in solutions))

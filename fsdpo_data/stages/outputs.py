@@ -55,7 +55,8 @@ class OutputsOptions(StatedSampling, Options):
         temperature: As it was; likewise the next two.
         top_p: Nucleus mass.
         max_tokens: Tokens per solution at most.
-        segmenter: `auto`, `step-marker`, `newline` or `blank-line`.
+        segmenter: As for `build`; likewise the next.
+        grade_thinking: Thinking that never ends holds the answer that it marks.
         workers: Processes that grade.
         resume: Go on with the run in `out`.
     """
@@ -72,6 +73,7 @@ class OutputsOptions(StatedSampling, Options):
     top_p: Annotated[float | None, Option(panel=_OUTPUTS, default=UNKNOWN)] = None
     max_tokens: Annotated[int | None, Option(panel=_OUTPUTS, default=UNKNOWN)] = None
     segmenter: Annotated[str, Option(panel=_OUTPUTS)] = "auto"
+    grade_thinking: Annotated[bool, Option(panel=_OUTPUTS)] = False
     workers: Workers = None
     resume: Resume = False
 
@@ -108,6 +110,7 @@ def run_import(options: OutputsOptions, progress: Progress) -> tuple[Path, Manif
             segmenter=segmenter,
             grader=get_grader().version,
             unknown=options.unstated,
+            grade_thinking=options.grade_thinking,
         )
         source = ProblemSet(reading.problems, list(spec.sources), reading.aside)
         job = Build(

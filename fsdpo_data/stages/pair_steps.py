@@ -27,12 +27,13 @@ from fsdpo_data.dataset.derive import Draft, Stage
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.parts import PairCounts
 from fsdpo_data.dataset.schema import to_table
+from fsdpo_data.models.thinking import find_thought
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.pairs.first_error import FirstError, StepPairSpec, first_errors
 from fsdpo_data.pairs.statistics import step_pair_statistics
 from fsdpo_data.stages.continuations import Beginning, Continuer, beginning_id, judged
-from fsdpo_data.stages.grade import gold_answers
-from fsdpo_data.steps.segment import Segmenter, get_segmenter
+from fsdpo_data.stages.grade import WHOLE, gold_answers
+from fsdpo_data.steps.segment import cut, get_segmenter
 
 #: Folder of the continuations inside the new dataset's directory.
 FOLDER = "resampled"
@@ -94,7 +95,8 @@ class StepPairStage(PairingStage):
         """Continue what is owed, then write one file of pairs per file of solutions."""
         files = draft.files("solutions")
         golds = gold_answers(draft.files("problems"))
-        _, segmenter = get_segmenter(draft.manifest.spec.segmenter)
+        spec = draft.manifest.spec
+        segmenter, _ = get_segmenter(spec.segmenter)
         make = partial(get_grader, draft.manifest.spec.grader)
         with self.continuer.run(draft, FOLDER, partial(self._wanted, files)) as run:
             count = len(run.spans) * self.continuer.sampling.n
@@ -103,7 +105,7 @@ class StepPairStage(PairingStage):
                 def table(file: Path) -> pa.Table:
                     errors = list(first_errors(file, self.choice))
                     asked = [(beginning_id(each.beginning), each.solution) for each in errors]
-                    tried = judged(run, asked, golds, grader)
+                    tried = judged(run, asked, golds, grader, whole=spec.thinking == WHOLE)
                     pairs = (
                         self._pair(key, error, some, segmenter)
                         for (key, _), error, some in zip(asked, errors, tried, strict=True)
@@ -130,13 +132,14 @@ class StepPairStage(PairingStage):
         beginning: str,
         error: FirstError,
         tried: Sequence[tuple[Mapping[str, Any], Outcome]],
-        segmenter: Segmenter,
+        segmenter: str,
     ) -> Pair | None:
         """Return the pair of an error and the first continuation that puts it right."""
         solution = error.solution
         before = "".join(solution.completions[: error.step])
         for index, (sample, outcome) in enumerate(tried):
-            steps = segmenter(before + sample["text"])
+            text = before + sample["text"]
+            steps = cut(text, find_thought(solution.prompt, text).end, segmenter)
             if outcome != "correct" or sample["finish_reason"] != "stop":
                 continue
             if _is_another_step(error, steps):

@@ -18,7 +18,7 @@ from fsdpo_data.dataset.derive import Stage, plain_specs
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.engines.load import Host, resolve_model
-from fsdpo_data.engines.options import PrmFormat, ReplayOptions, ScorerOptions, Shard
+from fsdpo_data.engines.options import GradeThinking, PrmFormat, ReplayOptions, ScorerOptions, Shard
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
@@ -51,7 +51,9 @@ class BuildOptions(ReplayOptions):
         temperature: 0 is greedy.
         top_p: Nucleus mass.
         max_tokens: Tokens per solution at most.
-        segmenter: `auto`, `step-marker`, `newline` or `blank-line`.
+        segmenter: `auto`, `step-marker`, `newline` or `blank-line`; of thinking the first step, or
+            `thinking` and `both`, which cut it by paragraphs, the last the answer too.
+        grade_thinking: Thinking that never ends holds the answer that it marks; without this none.
         tensor_parallel_size: GPUs that share one copy of the model (vLLM).
         data_parallel_size: Copies of the model, each on its own GPUs (vLLM).
         shard: Sample one of N shares of the problems; `fsdpo-data merge` puts the shards together.
@@ -71,6 +73,7 @@ class BuildOptions(ReplayOptions):
     top_p: Annotated[float | None, Option(panel="Asking", default="1.0")] = None
     max_tokens: Annotated[int | None, Option(panel="Asking", default="1024")] = None
     segmenter: Annotated[str, Option(panel="Asking")] = "auto"
+    grade_thinking: GradeThinking = False
     tensor_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
     data_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
     shard: Shard = None
@@ -165,6 +168,7 @@ def _prepared(options: BuildOptions) -> Build:
         segmenter=segmenter,
         grader=get_grader().version,
         unknown=options.unknown,
+        grade_thinking=options.grade_thinking,
     )
     batch = options.batch_size or host.batch_size
     return Build(spec, source, lambda: host.load("sampler", model), batch, options.workers)

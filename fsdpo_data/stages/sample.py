@@ -26,6 +26,7 @@ from fsdpo_data.engines.samplers import Sampler, release, stream
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
+from fsdpo_data.stages.grade import WHOLE
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 BUILD = "build"  #: Folder of the sampled dataset inside the directory of a run with further stages.
@@ -49,6 +50,7 @@ class BuildSpec:
     grader: str
     labels: str = OUTCOME_LABELS
     unknown: tuple[str, ...] = ()
+    grade_thinking: bool = False  #: Whether thinking that never ends may hold the answer.
 
     def config(self, problems: Sequence[Problem]) -> dict[str, Any]:
         """Return the spec as plain JSON, with the digest of the problems it is run on."""
@@ -62,6 +64,7 @@ class BuildSpec:
             "segmenter": self.segmenter,
             "grader": self.grader,
             "labels": self.labels,
+            **({"thinking": WHOLE} if self.grade_thinking else {}),
         }
         return plain(config)
 
@@ -220,6 +223,7 @@ def _shard_tasks(run: RunDir, job: Build) -> list[ShardTask]:
             sampling=sampling_id(spec.model, spec.template.digest, spec.sampling),
             segmenter=spec.segmenter,
             grader=spec.grader,
+            grade_thinking=spec.grade_thinking,
         )
         for index in range(count)
     ]

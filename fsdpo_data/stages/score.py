@@ -18,7 +18,7 @@ from fsdpo_data.core.rows import scan
 from fsdpo_data.core.statistics import Ranking, areas, mean_area
 from fsdpo_data.dataset.derive import Draft, Stage, StageOptions
 from fsdpo_data.dataset.parts import Ranked, Rewards
-from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.schema import arrow_schema, completed
 from fsdpo_data.engines.load import Host, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions, Shard
 from fsdpo_data.engines.scorers import Scorer, SteppedText
@@ -94,7 +94,7 @@ class ScoreStage(Stage):
         schema = arrow_schema("solutions")
         index = schema.get_field_index("step_rewards")
         column = pa.array(rewards, type=schema.field(index).type)
-        return table.set_column(index, schema.field(index), column).cast(schema)
+        return completed(table.set_column(index, schema.field(index), column)).cast(schema)
 
 
 def _questions(files: list[Path], problems: pa.ChunkedArray) -> dict[str, str]:

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +17,34 @@ from paired_data import paired_dataset
 
 from fsdpo_data.cli.app import main
 from fsdpo_data.core.errors import InputError, SchemaError, StoreError
+from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.card import dataset_card
+from fsdpo_data.dataset.derive import Stage, derive
 from fsdpo_data.dataset.diff import Difference, changed_specs, diff
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.migrate import migrate
-from fsdpo_data.dataset.schema import SCHEMA_VERSION
+from fsdpo_data.dataset.schema import LATER, SCHEMA_VERSION
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.publish.pull import pull
+from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.pair import PairStage
+from fsdpo_data.stages.score import ScoreStage
 
 DATA = Path(__file__).parents[2] / "data"
 #: Digests of the frozen datasets, by schema version.
 FROZEN = {1: "7733bbbe5cda2903af29"}
+
+
+class Constant:
+    """A scorer that finds nothing out."""
+
+    model = ModelRef("m", "0")
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        return [[0.5 for _ in each.steps] for each in items]
 
 
 def test_every_version_has_a_frozen_dataset() -> None:
@@ -53,6 +68,27 @@ def test_the_changelog_has_every_version() -> None:
     changelog = (DATA.parents[1] / "SCHEMA.md").read_text(encoding="utf-8")
     versions = [line for line in changelog.splitlines() if line.startswith("## ")]
     assert versions == [f"## {version}" for version in reversed(FROZEN)]
+
+
+def test_a_dataset_from_before_a_column_is_gone_on_from(tmp_path: Path) -> None:
+    old = DATA / "schema-1"
+    [file] = (old / "solutions").glob("*.parquet")
+    columns = pl.read_parquet(file).columns
+    assert not set(LATER) & set(columns)
+    card = dataset_card(old, read_manifest(old))
+    assert "name: step_rewards" in card and "name: thinking_closed" not in card
+    stages: list[Stage] = [GradeStage("math@2"), PairStage(PairSpec(top=1))]
+    score = ScoreStage(ModelRef("m", "0"), {"name": "m", "dtype": "auto"}, Constant)
+    for name, made in (("graded", stages), ("scored", [score])):
+        derive(old, tmp_path / name, made, progress=LineProgress())
+        validate(tmp_path / name)
+        rows = pl.read_parquet(tmp_path / name / "solutions" / file.name)
+        assert rows.columns == [*columns, *LATER]
+        assert rows.select(LATER).null_count().row(0) == (8, 8)
+    derive(old, tmp_path / "paired", [PairStage(PairSpec(top=1))], progress=LineProgress())
+    found = pl.read_parquet(tmp_path / "paired/solutions" / file.name)
+    assert found.columns == columns
+    assert not diff(old, tmp_path / "paired")["solutions"]
 
 
 def of_version(version: int, folder: Path) -> Path:

@@ -14,13 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import run
-from helpers import TEXTS, build_spec, problem_set, small_build
+from helpers import TEXTS, build_spec, fixed_sampler, problem_set, small_build
 
 from fsdpo_data.answers import Grader, Item, Verdict
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError
+from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.describe import summary_rows
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.stages.grade import GradeStage
@@ -259,3 +262,101 @@ def test_an_unsealed_run_says_how_to_finish_it(
     (built / "manifest.json").unlink()
     code, _, err = run(capsys, "grade", str(built), "--out", str(tmp_path / "new"))
     assert code == 1 and "has not been sealed" in err and "--resume" in err
+
+
+#: Of one problem, whose answer is 42: a thought with an answer, one with none, one that never ends
+#: and has boxed it, one that goes round in circles, and a solution without any.
+THOUGHTS = (
+    "<think>\n20 + 22 is 43.\n\nNo, wait.\n</think>\n\nThe answer is \\boxed{42}.",
+    "<think>\n20 + 22 is \\boxed{42}.\n</think>\n",
+    "<think>\n20 + 22 is \\boxed{42}. But wait, is it",
+    "<think>\n20 + 22 is 42, 20 + 22 is 42",
+    "The answer is \\boxed{42}.",
+)
+FILE = "solutions/train-00000-of-00001.parquet"
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    code, out, err = run(capsys, *map(str, arguments))
+    assert code == 0, err
+    return out
+
+
+def test_the_answer_is_looked_for_behind_the_thinking(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, spec = problem_set(1), build_spec(len(THOUGHTS))
+    sampler = fixed_sampler(source, THOUGHTS)
+    manifest = small_build(tmp_path / "a", source, spec=spec, make_sampler=lambda: sampler)
+    rows = pl.read_parquet(tmp_path / "a" / FILE)
+    no = "no_answer"
+    assert rows["outcome"].to_list() == ["correct", no, no, no, "correct"]
+    assert rows["thinking_closed"].to_list() == [True, True, False, False, None]
+    assert rows["thinking_tokens"].to_list() == [None] * 5
+    assert rows["labels"].to_list() == [[True] * 2, [False], [False], [False], [True]]
+    assert manifest["grader_rules"] == {"boxed/number": 2, "none": 1, "unclosed-thinking": 2}
+    assert manifest["thinking"] == {"closed": 2, "unclosed": 2, "tokens": "unknown"}
+    assert "thinking" not in manifest["spec"]
+    # the other convention: what such a thought marks as its answer is one
+    told = command(capsys, "grade", tmp_path / "a", "--grade-thinking", "--out", tmp_path / "b")
+    assert "2 closed, 2 never ended" in told
+    rows = pl.read_parquet(tmp_path / "b" / FILE)
+    assert rows["outcome"].to_list() == ["correct", "correct", "correct", no, "correct"]
+    manifest = validate(tmp_path / "b").plain()
+    assert manifest["grader_rules"] == {"boxed/number": 4, "cut-off": 1}
+    assert (manifest["spec"]["thinking"], manifest["thinking"]["unclosed"]) == ("graded", 2)
+    # and back
+    command(capsys, "grade", tmp_path / "b", "--out", tmp_path / "c")
+    assert validate(tmp_path / "c").spec.thinking is None
+    assert (tmp_path / "c" / FILE).read_bytes() == (tmp_path / "a" / FILE).read_bytes()
+    # a build may ask for it at once
+    whole = replace(spec, grade_thinking=True)
+    small_build(tmp_path / "d", source, spec=whole, make_sampler=lambda: sampler)
+    assert (tmp_path / "d" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
+
+
+def test_thinking_that_the_prompt_opens_and_nothing_closes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The text alone would not tell: it is graded, cut and counted as a thought."""
+    row = {
+        "question": "20 + 22?",
+        "prompt": "<|user|>20 + 22?<|assistant|><think>\n",
+        "answer": "42",
+        "responses": ["20 + 22 is\n\n42", "It is 42.\n</think>\n\n42"],
+    }
+    file = tmp_path / "told.jsonl"
+    file.write_text(json.dumps(row))
+    command(capsys, "import", file, "--from", "outputs", "--out", tmp_path / "a")
+    rows = pl.read_parquet(tmp_path / "a" / FILE)
+    assert rows["outcome"].to_list() == ["no_answer", "correct"]
+    assert rows["thinking_closed"].to_list() == [False, True]
+    steps = rows["completions"].to_list()
+    assert steps == [["20 + 22 is\n\n42"], ["It is 42.\n</think>\n\n", "42"]]
+    more = ("--grade-thinking", "--segmenter", "both", "--out", tmp_path / "b")
+    command(capsys, "import", file, "--from", "outputs", *more)
+    manifest = validate(tmp_path / "b").plain()
+    assert manifest["spec"]["thinking"] == "graded" and manifest["spec"]["segmenter"] == "both@1"
+
+
+def test_thinking_that_a_server_tells_apart(tmp_path: Path) -> None:
+    class Served:
+        model = ModelRef("served", "0")
+
+        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+            both = [
+                Completion("\\boxed{42}", "stop", 9, reasoning="Hm.", thinking_tokens=4),
+                Completion("", "length", 9, reasoning="Hm, hm, hm", thinking_tokens=9),
+            ]
+            return [both for _ in prompts]
+
+    manifest = small_build(tmp_path / "a", spec=build_spec(2), make_sampler=Served)
+    rows = pl.read_parquet(tmp_path / "a" / FILE)
+    assert rows["thinking_closed"].to_list() == [True, False] * 3
+    assert rows["thinking_tokens"].to_list() == [4, 9] * 3
+    assert manifest["thinking"] == {"closed": 3, "unclosed": 3, "tokens": 39}
+    assert manifest["grader_rules"]["unclosed-thinking"] == 3
+    regraded = grade(tmp_path / "a", tmp_path / "b")
+    assert regraded["grader_rules"] == manifest["grader_rules"]
+    told = dict(summary_rows(validate(tmp_path / "b")))["thinking"]
+    assert told == "3 closed, 3 never ended; 39 tokens, 72.2 % of all"

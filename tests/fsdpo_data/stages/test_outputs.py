@@ -94,6 +94,18 @@ TOLD: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         "2+2?",
         "2+2?",
     ),
+    "areal": (
+        [
+            {
+                "prompt": "<｜User｜>2+2?<｜Assistant｜><think>\n",
+                "generateds": [RIGHT, WRONG],
+                "solutions": ["\\boxed{4}"],
+                "rewards": [5.0, -5.0],
+            }
+        ],
+        "2+2?",
+        "2+2?",
+    ),
     "lm-eval": ([lm_eval(), lm_eval(filter="flexible-extract")], "2+2?", "Q: 2+2?\nA:"),
     "lighteval": ([lighteval()], "Solve.\n2+2?", "<user>Solve.\n2+2?"),
     "plain": (

@@ -1,0 +1,73 @@
+"""Where the thinking of a solution ends: marks of model families, which are data beside this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fsdpo_data.core.tables import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """The thinking at the beginning of a solution."""
+
+    end: int  #: Characters of it, marks and the white space behind them included; 0 for none.
+    closed: bool | None  #: Whether it ended; None where there is none.
+    start: int = 0  #: Those before it: of an opening mark.
+    marks: Marks | None = None  #: None where the text has none.
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """How a family of models marks its thinking."""
+
+    name: str
+    opens: str  #: Written by the model, or by the chat template at the end of the prompt.
+    closes: str
+    answers: str = ""  #: What may stand between the thinking and the answer.
+    ending: str = ""  #: What ends a thought that is cut short; ``closes`` if empty.
+    tokens: tuple[str, ...] = ()  #: Special tokens that the marks are made of.
+    both: bool = False  #: Whether one mark says nothing without the other.
+
+    def find(self, before: str, begin: str, text: str) -> Thought | None:
+        """Find thinking that ``before``, the end of the prompt, or ``begin``, the text's, opens."""
+        begun, closed = begin.startswith(self.opens), self.closes in text
+        opened = begun or before.endswith(self.opens)
+        if not (opened and closed if self.both else opened or closed):
+            return None
+        start = text.find(self.opens) + len(self.opens) if begun else 0
+        answer = self._answer(text) if closed else None
+        return Thought(len(text) - len(answer or ""), answer is not None, start, self)
+
+    def _answer(self, text: str) -> str | None:
+        """Return what stands behind the thinking; None if the last thought is not closed.
+
+        Of several closing marks the last with something behind it counts, so one that the thinking
+        quotes ends nothing.
+        """
+        at, until = text.rfind(self.closes), len(text)
+        while at >= 0 and not text[at + len(self.closes) : until].strip():
+            at, until = text.rfind(self.closes, 0, at), at
+        at = at if at >= 0 else text.rfind(self.closes)
+        answer = text[at + len(self.closes) :].lstrip().removeprefix(self.answers).lstrip()
+        return None if self.opens in answer else answer
+
+
+#: By name, in the order of the file.
+FAMILIES = Table(
+    __file__, lambda name, tokens=(), **told: Marks(name, tokens=tuple(tokens), **told)
+)
+_MARK = 40  #: Characters that no mark is longer than.
+
+
+def find_thought(prompt: str, text: str, *, apart: bool = False) -> Thought:
+    """Find the thinking of a solution.
+
+    One that never ends is the whole text. Where a server has told it ``apart``, it is not in the
+    text, and has ended if there is any.
+    """
+    before, begin = prompt.rstrip()[-_MARK:], text.lstrip()[:_MARK]
+    for marks in FAMILIES.values():
+        if found := marks.find(before, begin, text):
+            return found
+    return Thought(0, bool(text.strip()) if apart else None)

@@ -1,0 +1,110 @@
+"""Where thinking ends, by the marks of every family, whoever wrote the first."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fsdpo_data.models.thinking import FAMILIES, find_thought
+
+ALONE = [name for name, marks in FAMILIES.items() if not marks.both]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_marks_of_every_family(name: str) -> None:
+    marks = FAMILIES[name]
+    text = f"\n{marks.opens}\nHm, 2 + 2.\n{marks.closes}\n\nIt is 4."
+    thought = find_thought("2+2?", text)
+    assert (thought.closed, thought.marks, text[thought.end :]) == (True, marks, "It is 4.")
+    assert text[thought.start : thought.start + 4] == "\nHm,"
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_thinking_that_the_prompt_opens(name: str) -> None:
+    marks = FAMILIES[name]
+    prompt, cut = f"2+2?{marks.opens}\n", "Hm, 2 + 2 is"
+    text = f"{cut} 4.{marks.closes}It is 4."
+    for asked in (prompt, "2+2?"):  # the closing mark is enough
+        thought = find_thought(asked, text)
+        assert (thought.closed, text[thought.end :], thought.start) == (True, "It is 4.", 0)
+    assert find_thought(prompt, cut).closed is False
+    assert find_thought("2+2?", f"{marks.opens}{cut}").closed is False
+    assert find_thought(prompt, cut).end == len(cut)
+    assert find_thought("2+2?", cut).closed is None
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text", "closed", "answer"),
+    [
+        ("", "It is 4.", None, "It is 4."),
+        ("", "The tag <think> opens it.", None, "The tag <think> opens it."),
+        # Qwen3 with its thinking switched off
+        ("<think>\n\n</think>\n\n", "It is 4.", None, "It is 4."),
+        ("<think>\n\n", "</think>It is 4.", True, "It is 4."),
+        ("", "<think>a</think>b<think>c</think>It is 4.", True, "It is 4."),
+        ("", "<think>a</think>b<think>c, and", False, ""),
+        ("", "<think>I write </think> and go on</think>It is 4.", True, "It is 4."),
+        ("", "<think>a</think>It is 4.\n</think>\n", True, "It is 4.\n</think>\n"),
+        ("", "<think>a</think>\n</think> ", True, ""),
+        ("", "<think>a</think>  \n", True, ""),
+        ("", "analysis of it: 4", None, "analysis of it: 4"),
+        ("Give your analysis", "It is 4.", None, "It is 4."),
+        (
+            "",
+            "<|begin_of_thought|>a<|end_of_thought|>\n\n<|begin_of_solution|>\n4<|end_of_solution|>",
+            True,
+            "4<|end_of_solution|>",
+        ),
+        (
+            "<|start|>assistant",
+            "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>4",
+            True,
+            "4",
+        ),
+        ("<|start|>assistant", "<|channel|>analysis<|message|>a, b", False, ""),
+        ("<|start|>assistant", "<|channel|>final<|message|>4", True, "4"),
+    ],
+)
+def test_thinking(prompt: str, text: str, closed: bool | None, answer: str) -> None:
+    thought = find_thought(prompt, text)
+    assert (thought.closed, text[thought.end :]) == (closed, answer)
+
+
+def test_thinking_that_a_server_told_apart() -> None:
+    assert find_thought("", "It is 4.", apart=True).closed is True
+    assert find_thought("", " ", apart=True).closed is False
+    assert find_thought("", "<think>a", apart=True).end == 8
+
+
+@given(st.lists(st.sampled_from(["<think>", "</think>", "a", " ", "\n", "analysis"])).map("".join))
+def test_any_text_is_thinking_and_answer(text: str) -> None:
+    thought = find_thought("", text)
+    assert 0 <= thought.start <= thought.end <= len(text)
+    assert text[thought.end :] == text[thought.end :].lstrip() or not thought.end
+    if thought.closed:
+        assert "</think>" in text[: thought.end] and "<think>" not in text[thought.end :]
+
+
+def test_a_long_text_is_read_in_linear_time() -> None:
+    for part in ("</think>", "<think></think>", "<think>", "</think> a\n", "◁think▷\n\n"):
+        started = time.process_time()
+        find_thought("", part * 100_000)
+        assert time.process_time() - started < 2, part
+
+
+def test_traces_at_hand(shared: Path) -> None:
+    closed = {}
+    for name in ("truncated", "long"):
+        file = shared / f"data/newer/traces/qwen3_8b_aime25_{name}.jsonl"
+        texts = [json.loads(line)["response"] for line in file.read_text().splitlines()]
+        found = [find_thought("", text) for text in texts]
+        closed[name] = sum(each.closed is True for each in found)
+        assert all(each.closed is not None for each in found)
+        answers = [text[each.end :] for text, each in zip(texts, found, strict=True)]
+        assert all(bool(answer) == each.closed for answer, each in zip(answers, found, strict=True))
+    assert closed == {"truncated": 5, "long": 19}
