@@ -25,8 +25,8 @@ class Completion:
     seconds: float = 0.0  #: This completion's share of the sampler's wall-clock time.
     #: The stop string that ended it; None if it ended by itself or on length.
     stop_string: str | None = None
-    thinking_tokens: int | None = None  #: Those of ``n_tokens`` that are thinking, if counted.
     reasoning: str = ""  #: What the model thought before, where a server tells that apart.
+    thinking_tokens: int | None = None  #: Those of ``n_tokens`` that are thinking, if counted.
 
 
 @dataclass(frozen=True, slots=True)

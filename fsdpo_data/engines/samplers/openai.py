@@ -213,7 +213,11 @@ def _completions(answer: Mapping[str, Any], seconds: float) -> list[Completion]:
     if not choices:
         raise ValueError("no choices")
     texts = [_text(choice) for choice in choices]
-    tokens = _tokens(choices, ["".join(text) for text in texts], answer.get("usage") or {})
+    usage = answer.get("usage") or {}
+    tokens = _tokens(choices, ["".join(text) for text in texts], usage)
+    details = usage.get("completion_tokens_details") or {}
+    thought = details.get("reasoning_tokens") if len(choices) == 1 else None
+    thought = thought if isinstance(thought, int) and 0 <= thought < 2**31 else None
     found = []
     for choice, (reasoning, text), n_tokens in zip(choices, texts, tokens, strict=True):
         if choice["finish_reason"] is None:
@@ -222,7 +226,7 @@ def _completions(answer: Mapping[str, Any], seconds: float) -> list[Completion]:
         ended = choice.get("stop_reason") or choice.get("matched_stop")  # vLLM's, SGLang's
         stop = ended if isinstance(ended, str) else None
         share = seconds / len(choices)
-        found.append(Completion(text, reason, n_tokens, share, stop, reasoning))
+        found.append(Completion(text, reason, n_tokens, share, stop, reasoning, thought))
     return found
 
 
