@@ -105,5 +105,5 @@ def is_completion(value: Any) -> bool:
         and isinstance(value.get("text"), str)
         and isinstance(value.get("finish_reason"), str)
         and ((n := value.get("n_tokens", -1)) is None or (isinstance(n, int) and 0 <= n < 2**31))
-        and isinstance(value.get("seconds", 0.0), int | float)
+        and isinstance(value.get("seconds"), int | float)
     )

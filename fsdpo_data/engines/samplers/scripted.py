@@ -55,9 +55,11 @@ class ScriptedSampler(StreamingSampler):
                 f"{len(recorded)} completions were {asked}, {n} asked for. Ask for "
                 f"{len(recorded)} samples or less.",
             )
-        # What others have recorded may not say how many tokens it took.
+        # What others have recorded may not say what it took.
         made: list[dict[str, Any]] = [
-            {"n_tokens": None} | each for each in recorded[:n] if isinstance(each, dict)
+            {"n_tokens": None, "seconds": 0.0} | each
+            for each in recorded[:n]
+            if isinstance(each, dict)
         ]
         if len(made) < n or not all(map(is_completion, made)):
             raise _unusable(self._file, f"what was {asked} is not whole. Record it again.")

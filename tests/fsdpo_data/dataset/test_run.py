@@ -48,6 +48,8 @@ def test_records_are_found_again(tmp_path: Path) -> None:
         (lambda raw: raw + b"\x00" * 4096, ["p1", "p2"], 1),
         (lambda raw: b"not json\n" + raw, ["p1", "p2"], 1),
         (lambda raw: raw.replace(b'"p1"', b'["p1"]'), ["p2"], 1),
+        (lambda raw: raw.replace(b',"seconds":0.5', b"", 1), ["p2"], 1),
+        (lambda raw: raw.replace(b',"n_tokens":1', b"", 1), ["p2"], 1),
         (lambda raw: raw + raw, ["p1", "p2"], 0),
         (lambda raw: raw.replace(b'[{"text":"a"', b"[", 1)[: -len(raw) // 2], [], 1),
         (lambda raw: b"", [], 0),
