@@ -1,8 +1,7 @@
 """The Grader seam: golds with responses in, verdicts out. Never raises on model text."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from fsdpo_data.core.nouns import Outcome
 
@@ -10,8 +9,7 @@ from fsdpo_data.core.nouns import Outcome
 Item: TypeAlias = tuple[str, str] | tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What a grader says about one response, and why.
 
     Attributes:

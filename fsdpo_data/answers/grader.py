@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from fsdpo_data.answers import Item, Verdict
@@ -53,10 +52,10 @@ def grade(gold: Gold, response: str, options: Options = STRICT, cut_off: bool = 
     if not gold.text.strip():
         return Verdict("gold_unparsed", None, "empty-gold")
     found = extract(response)
-    if "<think>" in response and "</think>" not in response:
+    if "<" in response and "<think>" in response and "</think>" not in response:
         # A thought that never ends was cut off, whatever the sampler says, unless it ends on a box.
         cut_off = cut_off or not (found.rule == "boxed" and response.rstrip(" $.\n]*)")[-1:] == "}")
-        found = replace(found, rule="none") if cut_off else found
+        found = found._replace(rule="none") if cut_off else found
     if cut_off and found.strict is None:
         return Verdict("no_answer", None, "cut-off")
     if found.answer is None:
@@ -88,7 +87,7 @@ class MathGrader:
 
     def grade(self, items: Sequence[Item]) -> list[Verdict]:
         """Grade responses, in order; each gold is read once."""
-        golds = {text: read_gold(text) for text in dict.fromkeys(item[0] for item in items)}
+        golds = {text: read_gold(text) for text in {item[0] for item in items}}
         return [
             grade(golds[gold], response, self.options, cut_off=ended == ["length"])
             for gold, response, *ended in items

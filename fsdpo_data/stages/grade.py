@@ -46,7 +46,7 @@ def judge(grader: Grader, responses: Sequence[Response], *, whole: bool) -> list
     """
     verdicts = grader.grade([_answer_part(*each, whole=whole) for each in responses])
     return [
-        replace(verdict, rule=UNCLOSED)
+        verdict._replace(rule=UNCLOSED)
         if thought.closed is False and not whole and verdict.status == "no_answer"
         else verdict
         for (_, thought, *_), verdict in zip(responses, verdicts, strict=True)

@@ -59,7 +59,7 @@ def _quick(gold: Answer, answer: Answer, options: Options) -> Verdict | None:
     left, right = gold.number, answer.number
     if not isinstance(left, Num) or not isinstance(right, Num):
         return None
-    same = agree(left, right)
+    same = left is right or agree(left, right)
     if not same and options.tolerance is not None:
         same = within(left, right, Fraction(options.tolerance), Budget(BUDGET))
     if not same and "," in gold.text and "," in answer.text:

@@ -88,7 +88,8 @@ def _is_domain(part: Value) -> bool:
 
 def same_family(gold: Value, answer: Value, same: Same) -> bool:
     """Whether two families have the same values, whatever their parameters are called."""
-    left, right = family(gold), family(answer)
+    left = family(gold)
+    right = family(answer) if left else None
     if left is None or right is None or len(left.bodies) != len(right.bodies):
         return False
     if tree.is_node(gold) and tree.is_node(answer) and left.parameter == right.parameter:

@@ -323,5 +323,5 @@ def has_imaginary(node: Node) -> bool:
 
 def symbols(value: Value) -> frozenset[str]:
     """Return the names of all symbols in ``value`` that no operator binds."""
-    names = (part.name for part in walk(value) if isinstance(part, Sym))
-    return frozenset(name for name in names if not name.startswith("#"))
+    met = [part.name for part in walk(value) if type(part) is Sym]
+    return frozenset([name for name in met if name[:1] != "#"])

@@ -1,7 +1,7 @@
 r"""Find ``\boxed{…}`` and ``\fbox{…}`` in a text, in one pass over its end."""
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: Characters at the end of a response that are searched. A final answer further from the end
 #: than this is not a final answer.
@@ -25,8 +25,7 @@ _IN_BRACES = re.compile(r"\{[^{}]*\}")
 _Span = tuple[int, int, int, int, bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(NamedTuple):
     """A closed box: where it is (start and end in the text) and what it holds."""
 
     start: int

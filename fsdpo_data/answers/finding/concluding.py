@@ -8,12 +8,12 @@ _SAID = phrases("concluding")
 
 _LAST = 400  #: Characters at the end in which a response may give up.
 _TAKES_BACK = _SAID["takes_back"]
-_SHORTEST = 8  #: Fewer characters take nothing back.
+_SHORTEST = 8  #: Fewer characters take nothing back and suppose nothing.
 _INSTEAD = _SAID["instead"]
 _GIVES_UP = _SAID["gives_up"]
 #: What holds only if something does that does not: "if order mattered, it would be 20".
-_SUPPOSES = re.compile(r"\b(?:if|unless|suppose|had|were|were\s+to|without)\b[^.\n]*$", re.I)
-_TENTATIVE = re.compile(r"\b(?:thought|guess(?:ed)?|assumed|initially|at\s+first)\b[^.\n]*$", re.I)
+_SUPPOSES = re.compile(r"\b(?:if|unless|suppose|had|were|were\s+to|without)\b", re.I)
+_TENTATIVE = re.compile(r"\b(?:thought|guess(?:ed)?|assumed|initially|at\s+first)\b", re.I)
 _GOES_ON = _SAID["goes_on"]
 _BEGINS = _SAID["begins"]
 _CHINESE = re.compile("[\u4e00-\u9fff]")
@@ -44,8 +44,12 @@ def goes_on(text: str, sentence: str) -> bool:
 
 def is_supposed(before: str, marker: str) -> bool:
     """Whether an announced answer is one of another problem, or a guess that was dropped."""
-    would = "would" in marker.lower() and _SUPPOSES.search(before) is not None
-    return would or _TENTATIVE.search(before) is not None
+    clause = before[max(before.rfind("."), before.rfind("\n")) + 1 :]
+    if len(clause) < _SHORTEST:
+        return False
+    if "would" in marker.lower() and _SUPPOSES.search(clause):
+        return True
+    return _TENTATIVE.search(clause) is not None
 
 
 def is_chinese(text: str) -> bool:

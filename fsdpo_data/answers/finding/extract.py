@@ -5,8 +5,8 @@ same as a page. Nothing here decides whether an answer is right.
 """
 
 import re
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from fsdpo_data.answers.finding.boxes import Box, end_of, find_boxes, truncated_box
 from fsdpo_data.answers.finding.concluding import gives_up, goes_on, instead, taken_back
@@ -47,11 +47,11 @@ _OTHER_CASE = _SAID["other_case"]
 _VALUE = re.compile(r"^(?!.*box).*?[\d$\\]|^\W*[A-K]\W*$", re.S)
 _WOULD_BE = re.compile(r"\bwould\s+(?:be|have\s+been)\W*$")
 _END_OF_PROOF = re.compile(r"\s*(?:\$?\\(?:blacksquare|square|qed)\$?|[∎■□])\Z")
+_PROOF_ENDS = frozenset("ed$∎■□")  #: The last character of such a sign.
 _OFFER = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|could|might|may|also)\b", re.I)
 
 
-@dataclass(frozen=True, slots=True)
-class Extraction:
+class Extraction(NamedTuple):
     """The answer of a response."""
 
     answer: str | None  #: The answer by the first rule that fired, or None: the lenient result.
@@ -105,12 +105,21 @@ def is_marked(rule: str) -> bool:
 
 def own_part(response: str) -> str:
     """Return the end of a response, without what follows a finished answer as another problem."""
-    text = _first_turn(end_of(response)).replace("\r\n", "\n").replace("\r", "\n")
-    text = text if text.isascii() else _UNSEEN.sub("", text)
-    thought = text.rfind("</think>")
-    if thought >= 0 and text[thought + 8 :].strip():
-        text = text[thought + 8 :]
-    for heading in islice(_NEXT_PROBLEM.finditer(text), _HEADINGS_TRIED):
+    text = end_of(response)
+    if "<" in text:
+        text = _first_turn(text)
+        thought = text.rfind("</think>")
+        if thought >= 0 and text[thought + 8 :].strip():
+            text = text[thought + 8 :]
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if not text.isascii():
+        text = _UNSEEN.sub("", text)
+    text = text.rstrip()
+    if text[-1:] in _PROOF_ENDS and (sign := _END_OF_PROOF.search(text, len(text) - 16)):
+        text = text[: sign.start()]
+    headings = _NEXT_PROBLEM.finditer(text) if _NEXT_PROBLEM.search(text) else ()
+    for heading in islice(headings, _HEADINGS_TRIED):
         before = text[: heading.start()]
         part = heading["number"] and _NUMBERED_PART.search(before)
         # "Question 2:" after "Question 1:" goes on with the parts of the same problem.
@@ -121,11 +130,10 @@ def own_part(response: str) -> str:
 
 def _first_turn(text: str) -> str:
     """Cut a text where its first turn ends, unless nothing comes before that."""
-    if "</s>" in text or "<|" in text or "<｜" in text:
-        ends = [text.find(token) for token in _END_TOKENS]
-        text = text[: min((end for end in ends if text[: max(end, 0)].strip()), default=None)]
-    text = text.rstrip()
-    return text[:-16] + _END_OF_PROOF.sub("", text[-16:])
+    if "</s>" not in text and "<|" not in text and "<｜" not in text:
+        return text
+    ends = [text.find(token) for token in _END_TOKENS]
+    return text[: min((end for end in ends if text[: max(end, 0)].strip()), default=None)]
 
 
 def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:

@@ -1,8 +1,8 @@
 """Answers that a response announces: "The answer is …", "#### …", "Answer: …", "A: …"."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from fsdpo_data.answers.finding.boxes import MAX_ANSWER
 from fsdpo_data.answers.finding.concluding import is_supposed
@@ -30,6 +30,7 @@ _CHINESE = re.compile(r"答案(?:[是为]\s*[:：]?|\s*[:：])")
 _HEADS_LINE = _SAID["heads_line"]
 #: Characters before a trigger that decide what it is.
 _BEFORE = 24
+_CLAUSE = 200  #: Characters before it that may suppose something.
 #: A line that is a number and nothing else, as most are.
 _PLAIN = re.compile(r"[ \t]*([-+]?\$?\d[\d,]*(?:\.\d+)?)\.?[ \t]*(?=\n|\Z)")
 _LEAD = _SAID["lead"]
@@ -45,8 +46,7 @@ _DISPLAYS = (("\\[", "\\]"), ("$$", "$$"), ("\\(", "\\)"))
 _CONJUNCTION = re.compile(r"\s*(?:and\b|or\b|[,;&])")
 
 
-@dataclass(frozen=True, slots=True)
-class Announced:
+class Announced(NamedTuple):
     """An announced answer, the rule that found it, and where its marker ends in the text."""
 
     answer: str
@@ -65,23 +65,24 @@ def last_announced(text: str) -> Announced | None:
 
 def first_announced(text: str) -> Announced | None:
     """Return the first answer that ``text`` announces."""
-    return _first_usable(text, reversed(_triggers(text, _TRIED_FROM_START)))
+    return _first_usable(text, reversed(list(_triggers(text, _TRIED_FROM_START))))
 
 
-def _triggers(text: str, tried: int) -> list[tuple[int, str]]:
-    """List the last triggers of a text, the last one first."""
+def _triggers(text: str, tried: int) -> Iterator[tuple[int, str]]:
+    """Yield the last triggers of a text, the last one first."""
     triggers: tuple[str, ...] = _TRIGGERS if text.isascii() else (*_TRIGGERS, "答案")
     if "orrect" in text or "right" in text or "is the answer" in text:
         triggers += _CHOICES
-    found: list[tuple[int, str]] = []
-    for trigger in triggers:
-        at = text.rfind(trigger)
-        for _ in range(tried):
-            if at < 0:
-                break
-            found.append((at, trigger))
-            at = text.rfind(trigger, 0, at)
-    return sorted(found, reverse=True)[:tried]
+    owed = [(at, trigger) for trigger in triggers if (at := text.rfind(trigger)) >= 0]
+    for _ in range(tried if owed else 0):
+        last = at, trigger = max(owed)
+        yield last
+        owed.remove(last)
+        at = text.rfind(trigger, 0, at)
+        if at >= 0:
+            owed.append((at, trigger))
+        elif not owed:
+            return
 
 
 def _first_usable(text: str, triggers: Iterable[tuple[int, str]]) -> Announced | None:
@@ -119,18 +120,18 @@ def _answer_marker(text: str, at: int, before: str) -> tuple[str, int] | None:
     marker = _ANSWER.match(text, at)
     if marker is None or before[-1:] not in ("a", "A") or before[-2:-1].isalnum():
         return None
-    if is_supposed(text[text.rfind("\n", 0, at) + 1 : at - 1][-200:], marker.group()):
+    if is_supposed(text[max(at - _CLAUSE, 0) : at - 1], marker.group()):
         return None
-    before = before[:-1]
-    if marker["line"] is not None:
-        return ("final-answer", marker.end()) if _HEADS_LINE.search(before) else None
-    if marker["tag"] is not None:
-        return ("label", marker.end()) if before.endswith("<") else None
+    before, kind, end = before[:-1], marker.lastgroup, marker.end()
+    if kind == "line":
+        return ("final-answer", end) if _HEADS_LINE.search(before) else None
+    if kind == "tag":
+        return ("label", end) if before.endswith("<") else None
     if before.rstrip().lower().endswith("final"):
-        return "final-answer", marker.end()
-    if marker["label"] is None:
-        return "answer-is", marker.end()
-    return None if marker["label"].endswith("=") else ("label", marker.end())
+        return "final-answer", end
+    if kind is None:
+        return "answer-is", end
+    return None if text[end - 1] == "=" else ("label", end)
 
 
 def _read(text: str, rule: str, end: int) -> Announced | None:

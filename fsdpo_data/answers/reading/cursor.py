@@ -7,7 +7,6 @@ from fsdpo_data.answers.reading.lex import EOF, Token, Unreadable
 from fsdpo_data.answers.tree import Node, Value
 
 MAX_DEPTH = 40  #: Deepest nesting that is read; every level may cost seventeen stack frames.
-_SIGNS = frozenset(("op", "cmd"))
 _COMPARES = frozenset(("<", ">", "le", "ge", "=", "ne", "in"))
 _ENDS = frozenset(("+", ",", ";", ")", "=", "}", "<", ">", "le", "ge"))
 MAX_NODES = 2_000  #: Most operands of one answer.
@@ -51,12 +50,11 @@ class Cursor:
     def sign(self, ahead: int = 0) -> str:
         """Return the next sign or command, or "" if the next token is neither."""
         index = self.at + ahead  # asked most of all: without a call of peek
-        token = self.tokens[index] if 0 <= index < len(self.tokens) else EOF
-        return token.text if token.kind in _SIGNS else ""
+        return self.tokens[index].sign if 0 <= index < len(self.tokens) else ""
 
     def accept(self, *signs: str) -> str:
         """Step over the next token if it is one of ``signs``; return it or ""."""
-        found = self.sign()
+        found = self.tokens[self.at].sign if self.at < len(self.tokens) else ""
         if found not in signs:
             return ""
         self.at += 1

@@ -58,11 +58,11 @@ class ExpressionParser(CommandParser):
         terms = [as_node(first)]
         while sign := self.accept("+", "-", "pm", "mp"):
             terms.append(as_node(self._term(sign)))
-        if self.accept("over"):
-            return divide(add(terms), as_node(self.sum()))
-        if self.accept("choose"):
-            return Call("binom", (add(terms), as_node(self.sum())))
-        return add(terms)
+        stacked = self.accept("over", "choose")
+        if not stacked:
+            return add(terms)
+        parts = add(terms), as_node(self.sum())
+        return divide(*parts) if stacked == "over" else Call("binom", parts)
 
     def _term(self, sign: str) -> Value:
         value = self.product()
@@ -81,18 +81,18 @@ class ExpressionParser(CommandParser):
         factors = [as_node(first)]
         divisors: list[Node] = []
         while not self.ends():
-            if self._vectors() and self.accept("times"):
+            sign = self.sign()
+            if sign == "times" and self._has_vectors():
+                self.at += 1
                 factors = [Call("cross", (multiply(factors), as_node(self.factor())))]
-            elif self.accept("*", "times", "cdot") or self._accept_cross():
+            elif self.accept("*", "times", "cdot") or (not sign and self._accept_cross()):
                 factors.append(as_node(self.factor()))
-            elif (
-                self.sign() in ("/", "div") and self.word(1) not in ("", "x") and self.unit_ahead(1)
-            ):
+            elif sign in ("/", "div") and self.word(1) not in ("", "x") and self.unit_ahead(1):
                 break
             elif self.accept("/", "div") or (self.word(1) == "of" and self.accept_word("out")):
                 self.accept_word("of")
                 divisors.append(as_node(self.factor()))
-            elif self._accept_mod():
+            elif sign in ("", "bmod") and self._accept_mod():
                 factors = [remainder(multiply(factors), as_node(self.factor()))]
             elif self.peek().kind == "begin":
                 return scaled(multiply(factors), self.primary())
@@ -103,11 +103,9 @@ class ExpressionParser(CommandParser):
         product = multiply(factors)
         return divide(product, multiply(divisors)) if divisors else product
 
-    def _vectors(self) -> bool:
-        """Whether a product of vectors may follow: its order matters."""
-        return self.sign() == "times" and any(
-            token.text in ("vec", "overrightarrow") for token in self.tokens
-        )
+    def _has_vectors(self) -> bool:
+        """Whether a product may be one of vectors: its order matters."""
+        return any(token.text in ("vec", "overrightarrow") for token in self.tokens)
 
     def _accept_mod(self) -> bool:
         """Step over the word of "5 mod 3", a remainder; in a congruence it names the modulus."""

@@ -31,9 +31,11 @@ class Token:
     space: int = 0  #: 0 right after the last token, 1 after white space, 2 after a spacing command.
     upright: bool = False  #: In ``\text`` or ``\mathrm``.
     number: Num | None = None  #: The value of a ``num``.
+    sign: str = ""  #: Its text if it is a sign or a command.
 
 
 EOF = Token("eof", "")
+_SIGNS = frozenset(("op", "cmd"))
 
 _GROUPED = r"\d{1,3}(?:(?:,\s?\\!\s?|\{,\}\s?|\\[,;:! ]\s?|,)\d{3})+(?![\d]|\{,\})"
 _SPACED = r"\d{1,3}(?: \d{3})+(?!\d)"
@@ -110,32 +112,31 @@ class _Lexer:
         return self.tokens
 
     def _take(self, match: re.Match[str]) -> int:
-        kind = match.lastgroup or ""
-        if kind == "space":
+        kind = match.lastgroup or ""  # of groups in one another, the outermost
+        if kind == "op":
+            self._sign(match.group())
+        elif kind == "num":
+            return self._number(match)
+        elif kind == "cmd":
+            return self._command(match)
+        elif kind == "space":
             self.space = max(self.space, 1)
+        elif kind == "word":
+            word = match.group()
+            self._emit("let" if len(word) == 1 else "word", word)
         elif kind == "thin":
             if match.group() != "\\!":
                 self.space = 2
-        elif match.group("num"):
-            return self._number(match)
-        elif match.group("begin"):
-            self._emit("begin", match["begin"])
-        elif match.group("end"):
-            self._emit("end", match["end"])
-        elif match.group("cmd"):
-            return self._command(match)
-        elif match.group("word"):
-            word = match.group()
-            self._emit("let" if len(word) == 1 else "word", word)
-        elif match.group("dots4"):
+        elif kind == "dots4":
             self._emit("cmd", "ldots")
         else:
-            self._sign(match.group())
+            self._emit(kind, match[kind])
         return match.end()
 
     def _emit(self, kind: str, text: str, number: Num | None = None) -> None:
         upright = bool(self.braces) and self.braces[-1][1]
-        self.tokens.append(Token(kind, text, self.space, upright, number))
+        sign = text if kind in _SIGNS else ""
+        self.tokens.append(Token(kind, text, self.space, upright, number, sign))
         self.space, self.wrap = 0, None
 
     def _sign(self, sign: str) -> None:

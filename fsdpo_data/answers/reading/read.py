@@ -14,7 +14,7 @@ from fsdpo_data.answers.reading.prose import (
     spell_relations,
 )
 from fsdpo_data.answers.reading.quantities import compound
-from fsdpo_data.answers.reading.statements import AnswerParser
+from fsdpo_data.answers.reading.statements import AnswerParser, components
 from fsdpo_data.answers.tree import Based, Items, Num, Ratio, Relation, Text, Value
 
 #: Longest answer that is read; the longest gold of any benchmark has 250 characters.
@@ -59,6 +59,7 @@ _BASED = re.compile(
     r"\(?(?P<sign>-?)\(?(?P<digits>[0-9A-Za-z]+(?:\.[0-9A-Za-z]+)?)\)?"
     r"(?:_\(?(?:base)?|\(?(?:in)?base-?)(?P<base>\d{1,2}|[a-z]+)\)?\)?"
 )
+_HAS_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2}")
 _NUMERALS = re.compile(r"[\d.]+").fullmatch
 #: Longest text that is looked at.
 MAX_SPECIAL = 120
@@ -83,24 +84,27 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
     left_out = reals_except(cleaned)
     if left_out is not None:
         cleaned = f"\\mathbb{{R}} \\setminus \\{{ {left_out} \\}}"
-    label = _LABEL.fullmatch(
-        plain_text(cleaned.replace("{,}", "")) if len(cleaned) < MAX_LABELLED else ""
-    )
-    for part in (cleaned, label[1].strip() if label else ""):
-        try:
-            if part:
-                return AnswerParser(tokenize(spell_relations(part)), letter_units).answer()
-        except Unreadable:
-            continue
-    return Text(plain_words(cleaned))
+    value = _parsed(cleaned, letter_units)
+    if value is None and len(cleaned) < MAX_LABELLED:
+        label = _LABEL.fullmatch(plain_text(cleaned.replace("{,}", "")))
+        value = _parsed(label[1].strip(), letter_units) if label else None
+    return Text(plain_words(cleaned)) if value is None else value
+
+
+def _parsed(text: str, letter_units: bool) -> Value | None:
+    """Return what the grammar reads; None for an empty text and where it does not fit."""
+    try:
+        value = AnswerParser(tokenize(spell_relations(text)), letter_units).answer()
+    except Unreadable:
+        return None
+    return components(value) if "\\basis" in text else value
 
 
 def _read_special(text: str) -> Value | None:
     """Read what has a grammar of its own: times, dates, number bases, set phrases."""
     if len(text) > MAX_SPECIAL:
         return None
-    words = plain_words(text)
-    known = phrase(words)
+    known = phrase(plain_words(text)) if _HAS_WORD.search(text) else None
     if known is not None:
         return known
     if any(map(str.isalpha, text)) and MAY_BE_MOMENT.search(text):

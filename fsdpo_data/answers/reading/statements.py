@@ -19,11 +19,9 @@ _SET_OPS = {"cup": "union", "cap": "intersection", "setminus": "minus"}
 _SET_WORDS = {"union": "union", "intersection": "intersection", "intersect": "intersection",
               "except": "minus"}  # fmt: skip
 #: Words before a value that change nothing about it.
-_LEADING = sorted(
-    names(
-        """both either the approximately about around roughly nearly exactly only all every any
-        statement statements proposition propositions conclusion conclusions"""
-    )
+_LEADING = names(
+    """both either the approximately about around roughly nearly exactly only all every any
+    statement statements proposition propositions conclusion conclusions"""
 )
 _MATRICES = names("vmatrix pmatrix bmatrix matrix Bmatrix smallmatrix array")
 _SYSTEMS = names("cases aligned align gathered")  #: Environments that hold a list of equations.
@@ -38,7 +36,7 @@ class AnswerParser(QuantityParser):
         self.accept(".")
         if not self.at_end():
             raise Unreadable(f"left over: {self.peek().text}")
-        return _components(value)
+        return value
 
     def value(self) -> Value:
         """Read alternatives: ``a or b``, each a list."""
@@ -91,8 +89,8 @@ class AnswerParser(QuantityParser):
         return self._branch(value, prose=True) if self.condition_ahead() else value
 
     def _statement(self) -> Value:
-        while self.accept_word(*_LEADING):
-            pass
+        while self.word() in _LEADING:
+            self.at += 1
         parts = [self._operand()]
         ops: list[str] = []
         while (sign := self.sign()) in _RELATIONS:
@@ -294,10 +292,10 @@ def _determinant(rows: list[list[Node]]) -> Node:
 _BASIS = ("basisi", "basisj", "basisk")  #: The unit vectors, as ``clean`` writes them.
 
 
-def _components(value: Value) -> Value:
+def components(value: Value) -> Value:
     """Read ``3i + 4j`` with unit vectors as ``(3, 4)``."""
     if isinstance(value, tree.Relation):
-        return tree.Relation(tuple(map(_components, value.parts)), value.ops)
+        return tree.Relation(tuple(map(components, value.parts)), value.ops)
     met = {part.name for part in tree.walk(value) if isinstance(part, tree.Sym)}.intersection(
         _BASIS
     )
