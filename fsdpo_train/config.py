@@ -146,8 +146,8 @@ class PrmConfig(TrainConfig):
         data: A sealed dataset, ``org/name[@revision]`` of one on the Hub, or JSONL or parquet with
             the columns ``prompt``, ``completions`` and ``labels`` (booleans, or numbers in [0, 1]).
         model: Policy to put the head on: a short name, a directory, or ``org/name[@revision]``.
-        labels: ``outcome`` (N=1), ``rollouts`` (N>1: the share of correct continuations), or
-            ``auto``: rollouts where there are any, else outcomes.
+        labels: ``outcome`` (N=1), ``rollouts`` (N>1: the share of correct continuations, or of a
+            judge's votes), or ``auto``: rollouts where there are any, else outcomes.
         loss: ``bce``: each step against its label (the paper's). ``pqm``: right steps rank above
             the wrong ones, and each above those before it (Li and Li 2024). ``implicit``: a policy
             is trained, whose log-ratio to the model it starts from tells the outcome (Yuan et al.

@@ -113,11 +113,12 @@ def plots(root: Path, manifest: Manifest) -> dict[str, str]:
         "Solutions by number of steps": bars(histogram(_counts(solutions, steps))),
         "Solutions by number of tokens": bars(histogram(_counts(solutions, pl.col("n_tokens")))),
     }
-    if manifest.rollouts:
+    if manifest.rollouts or manifest.judged:
         counts = pl.col("rollouts").struct
         each = solutions.select("rollouts").explode("rollouts").drop_nulls()
         share = counts.field("n_correct") / counts.field("n")
-        drawn["Steps by share of continuations that end right"] = _shares(each, share)
+        told = "continuations that end right" if manifest.rollouts else "votes without an error yet"
+        drawn[f"Steps by share of {told}"] = _shares(each, share)
     if manifest.rewards and manifest.spec.probabilities:
         right, rewards = pl.col("outcome") == "correct", pl.col("step_rewards")
         for name, which in (("correct", right), ("other", ~right)):

@@ -41,6 +41,7 @@ class Manifest(parts.Growing):
     rewards: parts.Rewards | None = None
     rollouts: parts.Rollouts | None = None
     thinking: parts.Thoughts | None = None
+    judged: parts.Judged | None = None
     pairs: parts.PairCounts | None = None
     contamination: parts.Contamination | None = None
     regraded: parts.Regraded | None = None

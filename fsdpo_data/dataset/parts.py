@@ -269,6 +269,19 @@ class Rollouts(Spent):
     tokens_of_outcomes: int | Unknown
 
 
+class Judged(Spent):
+    """What a judge has found, by the majority of its votes; see :mod:`fsdpo_data.stages.judge`."""
+
+    solutions: int  #: Judged solutions; those with equal texts are asked once.
+    unreadable: int  #: Critiques that are no vote.
+    unjudged: int = 0  #: Solutions without a vote; they have no labels of steps.
+    no_error: int = 0
+    ties: int = 0  #: Solutions with as many votes for another step: the one first given counts.
+    lucky: int = 0  #: Right answers in whose solution an error was found.
+    kept: int | None = None  #: Solutions on which Monte-Carlo labels agree; None if not asked.
+    dropped: int | None = None
+
+
 class PairCounts(Part):
     """What the pairs are like; see :mod:`fsdpo_data.pairs.statistics`."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.lazy import pa, pq
@@ -60,6 +61,14 @@ def completed(table: pa.Table) -> pa.Table:
         if each.name not in table.column_names:
             table = table.append_column(each, pa.nulls(table.num_rows, each.type))
     return table
+
+
+def with_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
+    """Return a table of solutions with other values in a column."""
+    schema = arrow_schema("solutions")
+    index = schema.get_field_index(name)
+    column = pa.array(values, type=schema.field(index).type)
+    return completed(table.set_column(index, schema.field(index), column)).cast(schema)
 
 
 def problems_table(problems: Iterable[Problem]) -> pa.Table:

@@ -21,6 +21,7 @@ from fsdpo_data.engines.scorers.conventions import (
     get_convention,
     recognise,
 )
+from fsdpo_data.engines.scorers.critiques import CritiqueScorer
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import (
     ResolvedModel,
@@ -65,23 +66,23 @@ class Host:
 
     @classmethod
     def of_scorer(cls, options: ScorerOptions, weights: Weights, models: int = 1) -> Self:
-        """Pick engine and place for a reward model; those of others run on transformers.
+        """Pick engine and place for a reward model; heads of others run on transformers.
 
         Raises:
             InputError: if one of others was asked of vLLM.
             Unavailable: if the engine is not installed, or there is no cluster.
         """
         host = cls.pick(options, models)
-        if isinstance(weights, Published) and host.engine == "vllm":
-            if options.engine == "vllm":
-                raise InputError(
-                    f"it scores with heads of our own; {weights.convention.name} wants "
-                    "`engine=transformers`.",
-                    field="engine",
-                    value="vllm",
-                )
-            host = replace(host, engine="transformers")
-        return host
+        if not isinstance(weights, Published) or weights.convention.judge or host.engine != "vllm":
+            return host
+        if options.engine == "vllm":
+            raise InputError(
+                f"it scores with heads of our own; {weights.convention.name} wants "
+                "`engine=transformers`.",
+                field="engine",
+                value="vllm",
+            )
+        return replace(host, engine="transformers")
 
     @property
     def named(self) -> dict[str, str]:
@@ -136,6 +137,8 @@ def pick_engine(name: str, device: str = "auto") -> str:
 def _load(engine: str, role: Role, weights: Weights, options: EngineOptions) -> Any:
     # One tokenizer thread: prompts are few, and the warning about forks is for nobody.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if isinstance(weights, Published) and weights.convention.judge:
+        return CritiqueScorer(weights, ENGINES[engine].load_class("sampler")(weights, options))
     return ENGINES[engine].load_class(role)(weights, options)
 
 
@@ -214,6 +217,8 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> Weights:
         asked = recognise(weights, config)
     if asked is None:
         return weights
+    if asked.refused:
+        raise InputError(f"{asked.refused}.", field="prm", value=name)
     reference = options.reference or asked.reference or None
     if asked.link.startswith("log-ratio") != (reference is not None):
         raise InputError(

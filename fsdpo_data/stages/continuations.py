@@ -7,7 +7,7 @@ The unit that survives a stop is a beginning with its N continuations, one line 
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,6 +56,7 @@ class Continuer:
     engine: Mapping[str, str]  #: What runs it, and in which precision; part of the dataset's spec.
     make_sampler: Callable[[], Sampler]  #: Called only if some are owed: loading a model is slow.
     batch: int = 256
+    phase: str = "continue"  #: What it does, for whoever watches.
 
     def spec(self) -> dict[str, Any]:
         """Return what decides the continuations, as plain values."""
@@ -89,7 +90,7 @@ class Continuer:
             keys = shard.of(list(dict.fromkeys(key for key, _ in wanted())))
             owed = _first_of(set(keys) - run.spans.keys(), wanted())
             how = (self.sampling, self.make_sampler, self.batch)
-            sample_owed(run, keys, owed, *how, phase="continue", progress=draft.progress)
+            sample_owed(run, keys, owed, *how, phase=self.phase, progress=draft.progress)
             yield run
 
     def bill(self, run: RunDir, manifest: Manifest) -> Spent:
@@ -150,11 +151,10 @@ def judged(
 
 
 def continuation_sampling(manifest: Manifest, n: int, **changes: Any) -> SamplingSpec:
-    """Return how ``n`` continuations are sampled: as the solutions, but for changes not None."""
+    """Return how ``n`` continuations are sampled: as the solutions, but for changes."""
     sampled = manifest.spec.sampling.plain() | {"n": n}
     known = {key: value for key, value in sampled.items() if value != UNKNOWN}
-    spec = SamplingSpec(**{**known, "stop": tuple(known["stop"])})
-    return replace(spec, **{key: value for key, value in changes.items() if value is not None})
+    return SamplingSpec(**{**known, "stop": tuple(known["stop"]), **changes})
 
 
 _AS_SAMPLED = Option(panel="Asking", default="as the solutions were sampled")
@@ -188,15 +188,26 @@ class ContinueOptions(StageOptions, SamplerOptions):
                 "api", "a conversation cannot go on in the middle of a text. Use completions."
             )
         manifest = read_manifest(Path(self.data))
-        model = self._who_continues(manifest)
+        how = continuation_sampling(manifest, n, **self.asked_for)
+        return self.asking(self._who_continues(manifest), how)
+
+    @property
+    def asked_for(self) -> dict[str, Any]:
+        """How to sample, as far as the options say."""
+        names = ("temperature", "top_p", "max_tokens", "seed")
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def asking(self, model: Weights, sampling: SamplingSpec, phase: str = "continue") -> Continuer:
+        """Return what asks a model; its weights are loaded when they are needed."""
         host = Host.pick(self)
-        changes = ("temperature", "top_p", "max_tokens", "seed")
         return Continuer(
             model.ref,
-            continuation_sampling(manifest, n, **{name: getattr(self, name) for name in changes}),
+            sampling,
             host.named,
             lambda: host.load("sampler", model),
             batch=self.batch_size or host.batch_size,
+            phase=phase,
         )
 
     def _who_continues(self, manifest: Manifest) -> Weights:

@@ -11,22 +11,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fsdpo_data.answers import Grader
 from fsdpo_data.answers.pool import pooled
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa, pl, pq
 from fsdpo_data.core.nouns import GRADED, Solution
+from fsdpo_data.core.options import Option
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.derive import Draft, Stage
-from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.parts import Rollouts
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.schema import to_table
+from fsdpo_data.engines.load import resolve_model
 from fsdpo_data.engines.options import Shard
+from fsdpo_data.engines.scorers.critiques import critique_sampling, get_critique
+from fsdpo_data.models.resolve import ResolvedModel, resolve_served
 from fsdpo_data.stages.continuations import (
     Beginning,
     ContinueOptions,
@@ -35,8 +40,10 @@ from fsdpo_data.stages.continuations import (
     judged,
 )
 from fsdpo_data.stages.grade import WHOLE, gold_answers
+from fsdpo_data.stages.judge import JudgeStage
 
 FOLDER = "rollouts"  #: Folder of the continuations inside the new dataset's directory.
+_JUDGING = "Judging"
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,7 @@ class LabelStage(Stage):
                     "solutions", "count", partial(with_rollouts, run, golds, grader, whole)
                 )
             before = manifest.cost.tokens
+            manifest.judged = None
             manifest.rollouts = Rollouts(
                 **self.continuer.bill(run, manifest).plain(),
                 **_agreement(draft.files("solutions")),
@@ -162,28 +170,81 @@ def cost_line(rollouts: Rollouts) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelOptions(ContinueOptions):
-    """Label steps by Monte Carlo: continue from each of them and count the right answers.
+    """Label steps: continue from each of them and count the right answers, or ask a judge.
 
-    The outcome labels (N=1) are there already and cost nothing; this takes N continuations of
-    every step of every solution, and says what they cost.
+    The outcome labels (N=1) are there already and cost nothing. Monte-Carlo labels take N
+    continuations of every step of every solution. A judge reads each solution and names its first
+    wrong step; how it is sampled, its form says where you do not.
 
     Attributes:
         rollouts: Continuations per step (the paper's N > 1).
-        shard: Continue one of N shares of the steps; `fsdpo-data merge` puts the shards together.
+        judge: Instead: a model that names the first wrong step.
+        judge_form: What it is asked and how it is read: `processbench`, `thinkprm`, or a TOML file
+            of your own. The boxed index is read strictly; what cannot be read is counted.
+        votes: Critiques of each solution; labels are the shares of them. The majority decides,
+            a tie goes to the vote that came first.
+        consensus: Keep labels, now of right or wrong, only where the majority and the Monte-Carlo
+            labels of the dataset name the same first wrong step.
+        shard: Do one of N shares of the work; `fsdpo-data merge` puts the shards together.
     """
 
-    rollouts: int
+    rollouts: Annotated[int | None, Option(min=1)] = None
+    judge: str | None = None
+    judge_form: Annotated[str, Option(panel=_JUDGING)] = "processbench"
+    votes: Annotated[int, Option(min=1, panel=_JUDGING)] = 1
+    consensus: Annotated[bool, Option(panel=_JUDGING)] = False
     shard: Shard = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.rollouts < 2:
-            raise self.refusal(
-                "rollouts",
-                "expected at least 2. With one, the label is the outcome, which `fsdpo-data build` "
-                "has written already.",
-            )
+        judged = self.judge is not None
+        one = (
+            "expected at least 2. With one, the label is the outcome, which `fsdpo-data build` "
+            "has written already."
+        )
+        for field, wrong, message in (
+            ("rollouts", judged == (self.rollouts is not None), "expected it, or a `judge`."),
+            ("rollouts", self.rollouts == 1, one),
+            ("model", judged and self.model is not None, "the `judge` is the model."),
+            ("votes", not judged and self.votes > 1, "they are those of a `judge`."),
+            ("consensus", not judged and self.consensus, "it is that of a `judge`."),
+        ):
+            if wrong:
+                raise self.refusal(field, message)
 
-    def stage(self) -> LabelStage:
-        """Resolve who continues."""
+    def stage(self) -> LabelStage | JudgeStage:
+        """Resolve who continues, or judges."""
+        if self.judge is not None:
+            return self._judge_stage(self.judge)
+        assert self.rollouts is not None
         return LabelStage(self.continuer(self.rollouts), self.workers)
+
+    def _judge_stage(self, judge: str) -> JudgeStage:
+        form = get_critique(self.judge_form)
+        if form.reply and self.api == "chat":
+            raise self.refusal("api", f"{form.name} begins the reply itself. Use completions.")
+        try:
+            model = self._who_judges(judge, form.template)
+        except FsdpoError as error:
+            raise error.of("judge") from None
+        how = replace(critique_sampling(form, model.template, self.votes), **self.asked_for)
+        return JudgeStage(self.asking(model, how, "judge"), form, model.template, self._agreeing())
+
+    def _who_judges(self, judge: str, template: str) -> ResolvedModel:
+        if self.replay is None or self.api != "chat":
+            return resolve_model(judge, self, template)
+        # Recorded chats are known by what was said to whoever answered.
+        recorded = ModelRef(judge, f"sha256:{file_sha256(Path(self.replay))}")
+        return replace(resolve_served(judge, template, chat=True), ref=recorded)
+
+    def _agreeing(self) -> Mapping[str, Any] | None:
+        """Return what made the Monte-Carlo labels that are to be agreed with, if any are."""
+        if not self.consensus:
+            return None
+        manifest = read_manifest(Path(self.data))
+        if manifest.rollouts is None or manifest.spec.label is None:
+            raise self.refusal(
+                "consensus",
+                f"{self.data} has no Monte-Carlo labels. Make them first: `rollouts=8`.",
+            )
+        return manifest.spec.label.plain()

@@ -18,7 +18,7 @@ from fsdpo_data.core.rows import scan
 from fsdpo_data.core.statistics import Ranking, areas, mean_area
 from fsdpo_data.dataset.derive import Draft, Stage, StageOptions
 from fsdpo_data.dataset.parts import Ranked, Rewards
-from fsdpo_data.dataset.schema import arrow_schema, completed
+from fsdpo_data.dataset.schema import with_column
 from fsdpo_data.engines.load import Host, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions, Shard
 from fsdpo_data.engines.scorers import Scorer, SteppedText
@@ -82,7 +82,7 @@ class ScoreStage(Stage):
         self._scorer = self._scorer or self.make_scorer()
         rewards: list[list[float] | None] = []
         columns = table.select(["problem_id", "prompt", "completions"])
-        questions = _questions(draft.files("problems"), table["problem_id"])
+        questions = questions_of(draft.files("problems"), table["problem_id"])
         for start in range(0, table.num_rows, CHUNK):
             rows = columns.slice(start, CHUNK).to_pylist()
             items = [
@@ -91,13 +91,10 @@ class ScoreStage(Stage):
             ]
             rewards += self._scorer.score(items)
             draft.progress.advance(len(rows))
-        schema = arrow_schema("solutions")
-        index = schema.get_field_index("step_rewards")
-        column = pa.array(rewards, type=schema.field(index).type)
-        return completed(table.set_column(index, schema.field(index), column)).cast(schema)
+        return with_column(table, "step_rewards", rewards)
 
 
-def _questions(files: list[Path], problems: pa.ChunkedArray) -> dict[str, str]:
+def questions_of(files: list[Path], problems: pa.ChunkedArray) -> dict[str, str]:
     """Return the questions of some problems by their ids."""
     wanted = pl.Series(problems.unique().to_pylist(), dtype=pl.String).implode()
     rows = scan(files).filter(pl.col("problem_id").is_in(wanted))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive
 from fsdpo_data.engines.samplers.scripted import FixedSampler
 from fsdpo_data.engines.scorers import SteppedText, TableScorer
+from fsdpo_data.engines.scorers.conventions import CONVENTIONS, Published
+from fsdpo_data.engines.scorers.critiques import CritiqueScorer, critique_prompt
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.embedded.solutions import demonstration
 from fsdpo_data.problems.embedded.world import make_problems
@@ -238,6 +241,23 @@ def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path)
     assert shown.exit_code == 0, shown.output
     assert "F1 of finding the first error" in shown.output and "on 12 other rows" in shown.output
     assert "score: 60 to do" in shown.stderr
+
+
+def test_a_judge_finds_what_it_names(shared: Path) -> None:
+    """One that is always right has F1 1; critiques that cannot be read are missed."""
+    rows = read_judged(shared / "data/stepwise/processbench/gsm8k.json")[150:250]
+    form = replace(CONVENTIONS["processbench"], template="problem")
+    asked = {
+        critique_prompt(form, get_template("problem"), row.problem, row.steps): row for row in rows
+    }
+    said = {text: [f"So \\boxed{{{row.first_error}}}."] for text, row in asked.items()}
+    judge = Published(ModelRef("judge", "0"), "", convention=form)
+    rewards = score_judged(rows, CritiqueScorer(judge, FixedSampler(said)), None)
+    found = measure_first_errors(rows, rewards)
+    assert found.f1 == 1 and found.unscored == 0 and found.with_error > 20 < found.without_error
+    mute = CritiqueScorer(judge, FixedSampler({key: ["Well."] for key in said}))
+    missed = measure_first_errors(rows, score_judged(rows, mute, None))
+    assert missed.f1 == 0 and missed.unscored == missed.with_error + missed.without_error
 
 
 def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Path) -> None:

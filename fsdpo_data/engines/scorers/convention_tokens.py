@@ -15,15 +15,12 @@ from typing import Any
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.samplers.tokens import encode_prompt, text_encoder
 from fsdpo_data.engines.scorers import SteppedText
-from fsdpo_data.engines.scorers.conventions import Convention
+from fsdpo_data.engines.scorers.conventions import Convention, filled
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded
 from fsdpo_data.models.untrusted import budget
 
 #: Stands for a turn while the chat template is rendered around it: templates trim what they get.
 _TURN = re.compile("\ue000\\d+\ue001")
-_NUMBERED = re.compile(r"\W*step\s+\d", re.I)
-_FIELD = re.compile(r"\{(question|prompt|bos|step|k)\}")
-_STRIPPED = {"newlines": "\r\n", "space": None, "nothing": ""}
 
 
 class ConventionTokenizer:
@@ -62,8 +59,8 @@ class ConventionTokenizer:
             )
         question, bos = item.question or "", self._tokenizer.bos_token or ""
         question = question.strip() if convention.strip == "space" else question
-        prompt = _filled(convention.prompt, question=question, prompt=item.prompt, bos=bos)
-        steps = [self._written(k, step) for k, step in enumerate(item.steps, 1)]
+        prompt = filled(convention.prompt, question=question, prompt=item.prompt, bos=bos)
+        steps = [convention.written(k, step) for k, step in enumerate(item.steps, 1)]
         ids, start, readouts = (self._apart if convention.pieces else self._whole)(prompt, steps)
         readouts = [readout + convention.shift for readout in readouts]
         length = readouts[-1] + 1
@@ -72,12 +69,6 @@ class ConventionTokenizer:
         owners = [bisect_left(readouts, place) for place in range(start, length)]
         step_of = [PROMPT] * start + [min(each, len(steps) - 1) for each in owners]
         return Encoded(ids[:length], step_of, readouts, len(steps))
-
-    def _written(self, k: int, step: str) -> str:
-        text = step.strip(_STRIPPED[self._convention.strip])
-        if _NUMBERED.match(text) and "{k}" in self._convention.step:
-            return text
-        return _filled(self._convention.step, k=str(k), step=text)
 
     def _apart(self, prompt: str, steps: Sequence[str]) -> tuple[list[int], int, list[int]]:
         """Encode each piece by itself; return ids, the prompt's number of them, and readouts."""
@@ -155,8 +146,3 @@ class ConventionTokenizer:
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._raw.encode(text, add_special_tokens=False).ids
         return ids
-
-
-def _filled(template: str, **values: str) -> str:
-    # One pass over the template and none over what is put in.
-    return _FIELD.sub(lambda field: values.get(field[1], field[0]), template)

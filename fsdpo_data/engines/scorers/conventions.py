@@ -8,6 +8,7 @@ so a convention has a name and a digest, and both go wherever its rewards go.
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,6 +31,9 @@ MEANINGS = {
     "log-ratio": "log-ratio of two policies",
     "log-ratio-so-far": "log-ratio of two policies up to the step's end",
 }
+_NUMBERED = re.compile(r"\W*step\s+\d", re.I)
+_FIELD = re.compile(r"\{(question|prompt|bos|steps|step|k|i)\}")
+_STRIPPED = {"newlines": "\r\n", "space": None, "nothing": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +49,10 @@ class Convention(Options):
     #: System message of the chat; None leaves it to the chat template.
     system: str | None = None
     #: What comes before the first step: ``{question}``, ``{prompt}`` (the policy's), ``{bos}`` (the
-    #: token, where the tokenizer has one).
+    #: token, where the tokenizer has one); of a critique all of it, with ``{steps}``.
     prompt: str = "{question}"
     bos: bool = True  #: Whether the tokenizer's own beginning comes before the text.
-    #: How step number ``{k}`` is written; one that begins with a number has one already.
+    #: How step number ``{k}``, from 0 ``{i}``, is written; one that begins with a number has it.
     step: str = "{step}"
     #: What steps lose at both ends: their line ends, all white space, or nothing.
     strip: Literal["newlines", "space", "nothing"] = "newlines"
@@ -56,8 +60,9 @@ class Convention(Options):
     lines: bool = False
     mark: str = ""  #: What follows each step.
     between: str = ""  #: What stands between a mark and the next step.
-    #: What is read at its last token.
-    read: Literal["mark", "step"] = "mark"
+    #: What is read at its last token. Of critiques, which a judge writes: the last box, the
+    #: ``index`` of the first wrong step or -1; or ``verdicts``, correct or incorrect in boxes.
+    read: Literal["mark", "step", "index", "verdicts"] = "mark"
     shift: int = 0  #: Tokens from there to where the vendor's code reads.
     #: Name of the head's weights in the checkpoint. ``vocabulary``: the rows of ``words``, or the
     #: mean of all rows without any; ``none``: the model is a policy, held against a reference.
@@ -72,6 +77,14 @@ class Convention(Options):
     positive: Sequence[int] = (1,)  #: The classes that are summed.
     beta: Annotated[float, Option(above=0)] = 0.05  #: What log-ratios are multiplied by.
     reference: str = ""  #: Model that they are held against, where none is given.
+    template: str = "chat"  #: How a model is asked for a critique.
+    reply: str = ""  #: What a critique begins with.
+    stop: Sequence[str] = ()  #: What ends one.
+    votes: Annotated[int, Option(min=1)] = 1  #: Critiques of a solution, where nobody says it.
+    temperature: Annotated[float, Option(min=0)] = 1.0  #: Of more than one; one is greedy.
+    top_p: float = 1.0
+    max_tokens: Annotated[int, Option(min=1)] = 8192
+    refused: str = ""  #: Why a model is not run that is recognised.
     #: Repositories, ``*`` for any characters, that are recognised by their name.
     models: Sequence[str] = ()
     architectures: Sequence[str] = ()  #: Recognised, where no other convention has them.
@@ -91,6 +104,18 @@ class Convention(Options):
         """Whether the question is put in words of its own, and no prompt of the policy's."""
         return "{prompt}" not in self.prompt
 
+    @property
+    def judge(self) -> bool:
+        """Whether it is sampled: a reward is the share of its critiques that find no error."""
+        return self.read in ("index", "verdicts")
+
+    def written(self, k: int, step: str) -> str:
+        """Return how step number ``k``, from 1, stands in the text."""
+        text = step.strip(_STRIPPED[self.strip])
+        if _NUMBERED.match(text) and "{k}" in self.step:
+            return text
+        return filled(self.step, k=str(k), i=str(k - 1), step=text)
+
     def said(self) -> dict[str, str]:
         """Return what a manifest says of it.
 
@@ -100,6 +125,12 @@ class Convention(Options):
         told = {name: getattr(self, name) for name in fields if name not in _RECOGNISED}
         how = {name: value for name, value in told.items() if value != fields[name]}
         return {"name": self.name, "digest": digest(how), "meaning": self.meaning}
+
+
+def filled(text: str, **values: str) -> str:
+    """Fill in the fields of a convention's text."""
+    # One pass over the text and none over what is put in.
+    return _FIELD.sub(lambda field: values.get(field[1], field[0]), text)
 
 
 _RECOGNISED = ("name", "models", "architectures")

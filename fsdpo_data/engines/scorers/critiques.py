@@ -1,0 +1,140 @@
+"""Critiques of solutions: asked for and read as a convention says, each a vote.
+
+A vote is the first wrong step, from 0, or ``NO_ERROR``. What cannot be read is no vote: a critique
+that was cut, that names no step of the solution, or judges more steps or fewer than there are.
+Critiques are read and never run.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from fsdpo_data.answers.finding.boxes import last_boxed
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers.conventions import (
+    CONVENTIONS,
+    Convention,
+    Published,
+    filled,
+    get_convention,
+)
+from fsdpo_data.models.prompts import Template, get_template
+from fsdpo_data.models.thinking import find_thought
+
+NO_ERROR = -1  #: What says that no step is wrong.
+_INDEX = re.compile(r"-1|\d{1,6}", re.A)
+_VERDICT = re.compile(r"\\boxed\{(?:\\text\{)?(correct|incorrect)\}", re.I)
+
+
+def get_critique(name: str) -> Convention:
+    """Return the convention of a judge, by its name or from a TOML file.
+
+    Raises:
+        InputError: if there is none, it is none of a judge, or its procedure is refused.
+    """
+    found = get_convention(name)
+    if found.refused:
+        raise InputError(f"{found.refused}.", field="judge_form", value=name)
+    if not found.judge:
+        known = [each.name for each in CONVENTIONS.values() if each.judge and not each.refused]
+        raise InputError(
+            f"it asks for no critique: expected {', '.join(known)}, or a .toml file of your own.",
+            field="judge_form",
+            value=name,
+        )
+    return found
+
+
+def critique_prompt(
+    convention: Convention, template: Template, question: str, steps: Sequence[str]
+) -> str:
+    """Return what a judge is asked of a solution."""
+    written = (convention.written(k, step) for k, step in enumerate(steps, 1))
+    told = filled(convention.prompt, question=question, steps=convention.between.join(written))
+    return template.render(told) + convention.reply
+
+
+def critique_sampling(convention: Convention, template: Template, votes: int) -> SamplingSpec:
+    """Return how ``votes`` critiques are sampled; a single one is greedy."""
+    drawn = votes > 1
+    return SamplingSpec(
+        n=votes,
+        temperature=convention.temperature if drawn else 0.0,
+        top_p=convention.top_p if drawn else 1.0,
+        max_tokens=convention.max_tokens,
+        stop=(*convention.stop, *template.stop),
+    )
+
+
+def read_votes(
+    convention: Convention, critiques: Iterable[tuple[str, str]], n_steps: int
+) -> list[int]:
+    """Return the votes among critiques, told as (text, finish reason), of ``n_steps`` steps."""
+    read = (_vote(convention, text, n_steps) for text, end in critiques if end != "length")
+    return [vote for vote in read if vote is not None]
+
+
+def _vote(convention: Convention, critique: str, n_steps: int) -> int | None:
+    if convention.read == "index":
+        thought = find_thought("", critique)
+        box = None if thought.closed is False else last_boxed(critique[thought.end :])
+        index = _INDEX.fullmatch((box or "").strip())
+        return int(index[0]) if index and int(index[0]) < n_steps else None
+    right = [verdict[1].lower() == "correct" for verdict in _VERDICT.finditer(critique)]
+    if not n_steps or len(right) > n_steps or (all(right) and len(right) < n_steps):
+        return None
+    return right.index(False) if False in right else NO_ERROR
+
+
+def majority(votes: Sequence[int]) -> int:
+    """Return what most votes say; of equals the one first given, as ProcessBench's script does."""
+    return Counter(votes).most_common(1)[0][0]
+
+
+def approvals(votes: Sequence[int], n_steps: int) -> list[int]:
+    """Return of each step how many votes find no error up to it."""
+    return [sum(vote == NO_ERROR or vote > k for vote in votes) for k in range(n_steps)]
+
+
+class CritiqueScorer:
+    """Rewards a step by the share of critiques that find no error up to it.
+
+    Args:
+        weights: Who writes them, and how it is asked.
+        sampler: The same model.
+    """
+
+    def __init__(self, weights: Published, sampler: Sampler) -> None:
+        self.model, self._sampler, self._convention = weights.ref, sampler, weights.convention
+        how = weights.convention.template
+        self._template = get_template(how, weights.path, revision=weights.commit)
+        how_many = weights.convention.votes
+        self._sampling = critique_sampling(self._convention, self._template, how_many)
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        """Return one share per step; None where no critique can be read.
+
+        Raises:
+            InputError: if a question is not known.
+        """
+        prompts = [self._prompt(item) for item in items]
+        written = self._sampler.sample(prompts, self._sampling)
+        return [self._shares(*each) for each in zip(items, written, strict=True)]
+
+    def _shares(self, item: SteppedText, critiques: Sequence[Completion]) -> list[float] | None:
+        told = [(each.text, each.finish_reason) for each in critiques]
+        votes = read_votes(self._convention, told, len(item.steps))
+        approved = approvals(votes, len(item.steps))
+        return [count / len(votes) for count in approved] if votes else None
+
+    def _prompt(self, item: SteppedText) -> str:
+        if item.question is None:
+            raise InputError(
+                f"{self._convention.name} is asked with the question: expected it beside the "
+                "prompt.",
+                field="SteppedText.question",
+            )
+        return critique_prompt(self._convention, self._template, item.question, item.steps)
