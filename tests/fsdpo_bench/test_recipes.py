@@ -12,9 +12,8 @@ import pytest
 import typer
 from fsdpo_bench.cli.app import app as bench_app
 from fsdpo_bench.recipes.recipe import (
-    PEAK,
+    GPUS,
     UTILISATION,
-    WRITES,
     Recipe,
     Stage,
     Work,
@@ -23,6 +22,7 @@ from fsdpo_bench.recipes.recipe import (
     owed,
     recipe_names,
     run_stages,
+    spent,
 )
 from fsdpo_bench.results.published import published
 from typer.testing import CliRunner
@@ -127,6 +127,9 @@ def test_settings_are_the_papers(name: str) -> None:
     assert (decoders["k"], decoders["b1"], decoders["b2"]) == ([5, 15], 5, [1, 3])
 
 
+PEAK, WRITES = GPUS["a100"].peak * 1e12, GPUS["a100"].writes
+
+
 def test_estimates_follow_the_formulas_that_are_stated() -> None:
     written = estimate(Work("generate", sequences=1000, tokens=300, parameters=7))
     assert written.tokens == 300_000
@@ -159,6 +162,64 @@ def test_a_plan_shows_commands_costs_and_the_papers_numbers() -> None:
     assert plan["stages"][0]["tokens"] == 10_795 * 32 * 300
     listed = CliRunner().invoke(bench_app, ["recipe"], env={"COLUMNS": "160"}).output
     assert all(name in listed for name in RECIPES)
+
+
+def test_a_plan_for_another_gpu_and_its_price() -> None:
+    a100, h100 = GPUS["a100"], GPUS["h100"]
+    written = Work("generate", sequences=1000, tokens=300, parameters=7)
+    faster = estimate(written).gpu_hours / estimate(written, h100).gpu_hours
+    assert faster == pytest.approx(h100.bandwidth / a100.bandwidth)
+    trained = Work("train", sequences=1000, tokens=300, parameters=7)
+    faster = estimate(trained).gpu_hours / estimate(trained, h100).gpu_hours
+    assert faster == pytest.approx(h100.peak / a100.peak)
+    line = ["recipe", "qwen2-7b-sft-dpo", "--dry-run", "--gpu", "h100", "--price", "2.5"]
+    shown = CliRunner().invoke(bench_app, line, env={"COLUMNS": "200"}).output
+    total = sum(estimate(stage.work, h100).gpu_hours for stage in RECIPES[line[1]].stages)
+    assert f"{2.5 * total:,.2f}" in shown and "of one H100-80GB" in shown and "989" in shown
+    with pytest.raises(InputError, match="--gpu h10: expected one of a100, h100"):
+        CliRunner().invoke(bench_app, [*line[:3], "--gpu", "h10"], catch_exceptions=False)
+
+
+def test_measuring_costs_something() -> None:
+    for recipe in RECIPES.values():
+        for stage in recipe.stages:
+            if stage.name in ("bench", "decoders"):
+                assert estimate(stage.work).gpu_hours > 0.1
+
+
+def test_what_was_spent_is_what_the_stages_counted(tmp_path: Path) -> None:
+    """A manifest counts its parents, too; decoders that share samples count them."""
+
+    def counted(name: str, file: str, cost: object) -> str:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text(json.dumps({"cost": cost}))
+        return str(tmp_path / name / file)
+
+    first = counted("samples", "manifest.json", {"tokens": 900, "prm_calls": 0, "seconds": 60})
+    then = counted("scored", "manifest.json", {"tokens": 900, "prm_calls": 9, "seconds": 96})
+    score = Stage("score", "", f"fsdpo-data score {tmp_path}/samples", then, 2, Work("none"))
+    assert spent(score) == (0, pytest.approx(36 * 2 / 3600))
+    assert spent(Stage("samples", "", "fsdpo-data build", first, 0, Work("none"))) == (
+        900,
+        pytest.approx(60 / 3600),
+    )
+    costs = {
+        name: {"tokens": tokens, "prm_calls": 0, "seconds": tokens / 10}
+        for name, tokens in (("greedy", 10), ("sc@5", 50), ("sc@15", 150), ("sbs@5,1", 30))
+    }
+    run = Stage(
+        "bench", "", "fsdpo-bench run", counted("run", "results.json", costs), 1, Work("none")
+    )
+    assert spent(run) == (190, pytest.approx(19 / 3600))
+    costs["greedy"]["tokens"] = "unknown"
+    again = counted("again", "results.json", costs)
+    assert spent(Stage("bench", "", "x", again, 1, Work("none"))) == (
+        None,
+        pytest.approx(19 / 3600),
+    )
+    assert spent(Stage("train", "", "x", str(tmp_path / "README.md"), 1, Work("none"))) is None
+    owing = Stage("bench", "", "x", str(tmp_path / "no/results.json"), 1, Work("none"))
+    assert spent(owing) is None
 
 
 def test_unknown_recipes_and_stages_are_refused(tmp_path: Path) -> None:

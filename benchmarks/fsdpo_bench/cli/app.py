@@ -241,7 +241,7 @@ def validate(options: take.ValidateOptions) -> None:
 def recipe(options: take.RecipeOptions) -> None:
     """Run a recipe."""
     from fsdpo_bench.cli.show import print_plan, print_recipes
-    from fsdpo_bench.recipes.recipe import load_recipe, recipe_names, run_stages
+    from fsdpo_bench.recipes.recipe import GPUS, load_recipe, recipe_names, run_stages
 
     if options.name is None:
         print_recipes([load_recipe(each) for each in recipe_names()])
@@ -249,9 +249,9 @@ def recipe(options: take.RecipeOptions) -> None:
     found = load_recipe(options.name)
     stages = found.chosen(options.stage)
     if options.as_json:
-        _print_json(found.plan(stages))
+        _print_json(found.plan(stages, GPUS[options.gpu]))
     elif options.dry_run:
-        print_plan(found, stages)
+        print_plan(found, stages, GPUS[options.gpu], options.price)
     else:
         run_stages(stages, typer.echo)
 

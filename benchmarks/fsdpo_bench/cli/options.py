@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fsdpo_bench.publish.export import FORMS
+from fsdpo_bench.recipes.recipe import GPUS
 from fsdpo_bench.results.compare import Wanted
 from fsdpo_data.core.nouns import OUTCOMES
 from fsdpo_data.core.options import Option, Options
@@ -222,11 +223,15 @@ class RecipeOptions(Options):
     Attributes:
         name: Name of a recipe, or a TOML file of your own; without it, the recipes are listed.
         stage: Only this stage; may be given several times.
-        dry_run: Print commands and estimates, run nothing.
+        dry_run: Print commands, estimates and what was spent, run nothing.
+        gpu: What is estimated for.
+        price: Of an hour of that GPU, in any currency.
         as_json: Print the plan as JSON, run nothing.
     """
 
     name: Annotated[str | None, _FIRST] = None
     stage: Sequence[str] = ()
     dry_run: bool = False
+    gpu: Annotated[str, Option(choices=GPUS)] = "a100"
+    price: Annotated[float | None, Option(min=0)] = None
     as_json: Annotated[bool, _JSON] = False

@@ -15,7 +15,7 @@ from rich.text import Text
 from fsdpo_bench.cli.options import InspectOptions
 from fsdpo_bench.prm.measure import Measured
 from fsdpo_bench.prm.prmbench import WAYS, PrmBench, StepErrors
-from fsdpo_bench.recipes.recipe import ASSUMPTIONS, Recipe, Stage, estimate
+from fsdpo_bench.recipes.recipe import Gpu, Recipe, Stage, estimate, spent
 from fsdpo_bench.recorded.outputs import Scored
 from fsdpo_bench.report.plots import points
 from fsdpo_bench.results.compare import Comparison, Delta
@@ -291,23 +291,36 @@ def print_recipes(recipes: Sequence[Recipe]) -> None:
     print_table(("recipe", "stages>", "GPU-hours>", "what it makes"), rows)
 
 
-def print_plan(recipe: Recipe, stages: Sequence[Stage]) -> None:
-    """Print what the stages do and cost, then their commands."""
+def print_plan(
+    recipe: Recipe, stages: Sequence[Stage], gpu: Gpu, price: float | None = None
+) -> None:
+    """Print what the stages do, cost and have cost, then their commands."""
     say(f"{recipe.title}\n{recipe.about}\n")
-    rows, total = [], 0.0
+    rows = []
+    total = sum(estimate(stage.work, gpu).gpu_hours for stage in stages)
     for stage in stages:
-        tokens, hours = estimate(stage.work)
-        total += hours
-        said = f"{tokens / 1e6:,.0f} M" if tokens >= 1e6 else f"{tokens:,.0f}"
+        planned, real = estimate(stage.work, gpu), spent(stage) or (None, None)
+        hours = planned.gpu_hours
         wall = hours / stage.gpus if stage.gpus else 0.0
-        rows.append((stage.name, str(stage.gpus), said, f"{hours:,.1f}", f"{wall:,.1f}"))
-    columns = ("stage", "GPUs>", "tokens>", "GPU-hours>", "hours>")
-    print_table(columns, [*rows, ("all", "", "", f"{total:,.1f}", "")])
-    say(f"\n{ASSUMPTIONS}\n")
+        money = "–" if price is None else f"{hours * price:,.2f}"
+        row = (_tokens(planned.tokens), f"{hours:,.1f}", f"{wall:,.1f}", money, _tokens(real[0]))
+        taken = "–" if real[1] is None else f"{real[1]:,.2f}"
+        rows.append((stage.name, str(stage.gpus), *row, taken))
+    columns = ("stage", "GPUs>", "tokens>", "GPU-hours>", "hours>", "price>")
+    money = "–" if price is None else f"{total * price:,.2f}"
+    last = ("all", "", "", f"{total:,.1f}", "", money, "", "")
+    print_table((*columns, "tokens spent>", "GPU-hours spent>"), [*rows, last])
+    say(f"\n{gpu.assumptions}\n")
     for stage in stages:
         say(f"# {stage.name}: {stage.does}\n{stage.run}\n")
     if recipe.expected:
         say(f"The paper's row: {recipe.expected}")
+
+
+def _tokens(count: float | None) -> str:
+    if count is None:
+        return "–"
+    return f"{count / 1e6:,.0f} M" if count >= 1e6 else f"{count:,.0f}"
 
 
 _INDENT = "    "  #: Before each line of a solution.

@@ -3,6 +3,7 @@
 A recipe knows nothing but command lines, so that measuring never depends on training code.
 """
 
+import json
 import shlex
 import subprocess
 import tomllib
@@ -13,21 +14,45 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from fsdpo_bench.results.published import published, shipped
 from fsdpo_data.core.errors import FsdpoError, InputError, nearest
+from fsdpo_data.core.tables import Table
 
 Kind = Literal["generate", "score", "train", "pairs", "none"]
 
-#: Tokens per second that one GPU writes with a model of 7 billion parameters. The paper's own
-#: figure: 8.5 A100-hours for 32 solutions of 10,795 problems, at 300 tokens each.
-WRITES = 3_400.0
-#: Dense bfloat16 FLOP per second of an A100, and the share of it that training and scoring reach.
-PEAK, UTILISATION = 312e12, 0.4
+UTILISATION = 0.4  #: Share of a GPU's FLOP per second that training and scoring reach.
 
-ASSUMPTIONS = (
-    "GPU-hours are of an A100-80GB. Generation: tokens written / (3,400 per second x 7 / billions "
-    "of parameters). Training: 8 x parameters x tokens FLOP (forward, backward, and forward again "
-    "for gradient checkpointing); scoring and reference log-probabilities: 2 x; both at 40 % of "
-    "312 TFLOP/s. Token counts per text are estimates, those of sequences are upper bounds."
-)
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What a plan is made for; fields as in ``gpus.toml``."""
+
+    says: str
+    peak: float
+    bandwidth: float
+    source: str
+    writes: float = 0.0
+
+    @property
+    def written(self) -> float:
+        """Tokens per second that it writes with a model of 7 billion parameters."""
+        known = GPUS["a100"]
+        return self.writes or known.writes * self.bandwidth / known.bandwidth
+
+    @property
+    def assumptions(self) -> str:
+        """What estimates for it rest on."""
+        how = "" if self.writes else ", the A100's by memory bandwidth"
+        return (
+            f"GPU-hours are of one {self.says}. Generation: tokens written / ({self.written:,.0f} "
+            f"per second{how}, x 7 / billions of parameters). Training: 8 x parameters x tokens "
+            "FLOP (forward, backward, and forward again for gradient checkpointing); scoring and "
+            f"reference log-probabilities: 2 x; both at {100 * UTILISATION:.0f} % of "
+            f"{self.peak:,.0f} TFLOP/s ({self.source}). Token counts per text are estimates, those "
+            "of sequences are upper bounds. What was spent is what runs have counted; training "
+            "counts nothing."
+        )
+
+
+GPUS = Table(str(Path(__file__).with_name("gpus")), lambda _, **told: Gpu(**told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +87,12 @@ class Stage:
         """The command line, split as a shell would."""
         return shlex.split(self.run)
 
-    def plan(self) -> dict[str, Any]:
+    def plan(self, gpu: Gpu) -> dict[str, Any]:
         """Return what it does and costs, for machines."""
-        cost = estimate(self.work)
+        cost, real = estimate(self.work, gpu), spent(self)
         told = {name: getattr(self, name) for name in ("name", "does", "run", "done", "gpus")}
-        return told | {"tokens": round(cost.tokens), "gpu_hours": round(cost.gpu_hours, 3)}
+        told |= {"tokens": round(cost.tokens or 0), "gpu_hours": round(cost.gpu_hours, 3)}
+        return told | {"spent": real and real._asdict()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +119,13 @@ class Recipe:
         shown = (each for each in cells if each.table != "prm" and each.task != "average")
         return ", ".join(f"{each.task} {each.value}" for each in shown)
 
-    def plan(self, stages: Sequence[Stage]) -> dict[str, Any]:
+    def plan(self, stages: Sequence[Stage], gpu: Gpu) -> dict[str, Any]:
         """Return what some stages do and cost, for machines."""
         return {
             "recipe": self.name,
             "title": self.title,
-            "assumptions": ASSUMPTIONS,
-            "stages": [stage.plan() for stage in stages],
+            "assumptions": gpu.assumptions,
+            "stages": [stage.plan(gpu) for stage in stages],
         }
 
     def chosen(self, names: Sequence[str]) -> list[Stage]:
@@ -115,9 +141,9 @@ class Recipe:
 
 
 class Estimate(NamedTuple):
-    """What a stage costs, by the formulas of ``ASSUMPTIONS``."""
+    """What a stage costs, by the formulas of :attr:`Gpu.assumptions`, or has cost."""
 
-    tokens: float
+    tokens: float | None  #: None where nobody has counted.
     gpu_hours: float
 
 
@@ -153,18 +179,48 @@ def _stage(*, does: str, run: str, work: dict[str, Any], **told: Any) -> Stage:
     return Stage(does=_line(does), run=_line(run), work=Work(**work), **told)
 
 
-def estimate(work: Work) -> Estimate:
-    """Estimate what a stage costs."""
+def estimate(work: Work, gpu: Gpu | None = None) -> Estimate:
+    """Estimate what a stage costs, on the paper's A100 if no other GPU is given."""
+    gpu = gpu or GPUS["a100"]
     if work.kind == "none":
         return Estimate(0.0, 0.0)
     if work.kind == "generate":
         tokens = float(work.sequences * work.tokens)
-        return Estimate(tokens, tokens / (WRITES * 7 / work.parameters) / 3600)
+        return Estimate(tokens, tokens / (gpu.written * 7 / work.parameters) / 3600)
     prompts = work.prompts if work.kind == "pairs" else work.sequences
     once = float(prompts * work.prompt_tokens + work.sequences * work.tokens)
     passes = {"score": 2.0, "train": 8 * work.epochs, "pairs": 8 * work.epochs + 2}[work.kind]
     flop = passes * work.parameters * 1e9 * once
-    return Estimate(once * work.epochs, flop / (PEAK * UTILISATION) / 3600)
+    return Estimate(once * work.epochs, flop / (gpu.peak * 1e12 * UTILISATION) / 3600)
+
+
+def spent(stage: Stage) -> Estimate | None:
+    """Return what a stage has cost, as its manifest or results count it; None if they do not.
+
+    A manifest counts all stages of its dataset, so that what came in with the data is taken off.
+    """
+    here, before = (
+        _counted(Path(at)) for at in (stage.done, "/".join([*stage.argv[2:3], "manifest.json"]))
+    )
+    if here is None:
+        return None
+    tokens, seconds = before or (0, 0.0)
+    both = None if tokens is None or here[0] is None else here[0] - tokens
+    return Estimate(both, (here[1] - seconds) * max(1, stage.gpus) / 3600)
+
+
+def _counted(file: Path) -> tuple[float | None, float] | None:
+    """Return the tokens and seconds that a file counts; of decoders, samples they share once."""
+    if file.name not in ("manifest.json", "results.json") or not file.is_file():
+        return None
+    costs = json.loads(file.read_text(encoding="utf-8"))["cost"]
+    if file.name == "results.json":
+        shared = [costs.pop(name) for name in list(costs) if "@" in name and "," not in name]
+        each = [*costs.values(), *sorted(shared, key=lambda cost: cost["seconds"])[-1:]]
+    else:
+        each = [costs]
+    tokens = [cost["tokens"] for cost in each]
+    return None if "unknown" in tokens else sum(tokens), sum(cost["seconds"] for cost in each)
 
 
 def owed(stage: Stage) -> list[str] | None:
