@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from fsdpo_cards.pages.browse import LEAST
+
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import FsdpoError, InputError
@@ -26,6 +28,7 @@ from fsdpo_data.dataset.derive import StageOptions, derive
 from fsdpo_data.dataset.diff import Difference
 from fsdpo_data.dataset.diff import diff as compare
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.page import dataset_page
 from fsdpo_data.dataset.validate import check_files, validate
 from fsdpo_data.engines import load
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
@@ -141,7 +144,7 @@ class Dataset:
     def examples(
         self, count: int, *, problem: str | None, outcome: str | None, seed: int
     ) -> list[dict[str, Any]]:
-        """Return problems with their solutions under ``solutions``.
+        """Return problems with their solutions under ``solutions``, and the pairs of those.
 
         Of ``count`` problems drawn, or of the one whose id begins with ``problem``; only solutions
         of ``outcome``, and problems that have one.
@@ -150,8 +153,7 @@ class Dataset:
             InputError: if nothing matches.
             SchemaError: if a file that is read was changed or is gone.
         """
-        read = [each for each in self.manifest.files if not each.path.startswith("pairs/")]
-        check_files(self.path, read)
+        check_files(self.path, self.manifest.files)
         problems, solutions = self.problems(), self.solutions()
         if outcome:
             solutions = solutions.filter(pl.col("outcome") == outcome)
@@ -163,13 +165,33 @@ class Dataset:
             wanted = f"problem {problem!r}" if problem else f"a solution with outcome {outcome!r}"
             raise InputError(f"{self.path} holds no {wanted}. Leave it out to see what is there.")
         found = found.head(count) if problem else found.sample(min(count, len(found)), seed=seed)
-        of_them = solutions.filter(pl.col("problem_id").is_in(found["problem_id"].implode()))
-        grouped = of_them.sort("sample_index").collect().partition_by("problem_id", as_dict=True)
+
+        def of_them(rows: pl.LazyFrame) -> dict[Any, Any]:
+            wanted = rows.filter(pl.col("problem_id").is_in(found["problem_id"].implode()))
+            return wanted.collect().partition_by("problem_id", as_dict=True)
+
+        grouped = of_them(solutions.sort("sample_index"))
+        paired = of_them(self.pairs()) if self.manifest.rows.pairs else {}
         return [
-            {**row, "solutions": grouped[(row["problem_id"],)].to_dicts()}
+            {
+                **row,
+                "solutions": grouped[key].to_dicts(),
+                "pairs": paired[key].to_dicts() if key in paired else [],
+            }
             for row in found.iter_rows(named=True)
-            if (row["problem_id"],) in grouped
+            if (key := (row["problem_id"],)) in grouped
         ]
+
+    def page(self, *, megabytes: float = 16, gamma: float = 0.5) -> str:
+        """Return an HTML page: statistics, problems, solutions, step rewards, pairs side by side.
+
+        Args:
+            megabytes: Text of problems and solutions in it.
+            gamma: Temperature of the rewards in the step weights α of pairs.
+        """
+        budget = int(megabytes * 1_000_000)
+        rows = self.examples(-(-budget // LEAST), problem=None, outcome=None, seed=0)
+        return dataset_page(self.path, self.manifest, rows, gamma, budget)
 
     label = _stage(LabelOptions)
     score = _stage(ScoreOptions)

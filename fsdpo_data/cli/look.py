@@ -12,6 +12,7 @@ import typer
 from fsdpo_data import api
 from fsdpo_data.cli.options import OnDataset
 from fsdpo_data.cli.show import print_problem, print_summary
+from fsdpo_data.core.files import write_text
 from fsdpo_data.core.nouns import Outcome
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.dataset.diff import changed_specs
@@ -47,12 +48,23 @@ def validate(options: ValidateOptions) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectOptions(OnDataset):
-    """Show statistics, then problems with their step-marked solutions.
+class OfPairs(Options):
+    """How pairs are shown.
+
+    Attributes:
+        gamma: Temperature of the rewards in the step weights α of pairs.
+    """
+
+    gamma: Annotated[float, Option(min=0)] = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectOptions(OnDataset, OfPairs):
+    """Show statistics, then problems with their step-marked solutions and their pairs.
 
     Attributes:
         count: Problems to show.
-        samples: Solutions to show of each.
+        samples: Solutions to show of each, and pairs.
         problem: Id of one problem, or its start.
         outcome: Only solutions of this outcome.
         seed: Draws the problems.
@@ -74,7 +86,28 @@ def inspect(options: InspectOptions) -> None:
     typer.echo()
     chosen: dict[str, Any] = {"problem": options.problem, "outcome": options.outcome}
     for each in data.examples(options.count, seed=options.seed, **chosen):
-        print_problem(each, options.samples)
+        print_problem(each, options.samples, options.gamma)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewOptions(OnDataset, OfPairs):
+    """Write a dataset as a page: distributions, solutions, step rewards, pairs side by side.
+
+    Attributes:
+        out: The page; it opens offline.
+        megabytes: Text of problems and solutions in the page.
+    """
+
+    out: Annotated[Path | None, Option(default="DATA.html")] = None
+    megabytes: Annotated[float, Option(min=0.1)] = 16
+
+
+def view(options: ViewOptions) -> None:
+    """Write the page, and say where it is."""
+    out = options.out or options.data.with_name(f"{options.data.name}.html")
+    data = api.open_dataset(options.data)
+    write_text(out, data.page(megabytes=options.megabytes, gamma=options.gamma))
+    typer.echo(f"next: open {out}")
 
 
 @dataclass(frozen=True, kw_only=True)

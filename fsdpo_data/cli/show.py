@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.nouns import OUTCOMES
 from fsdpo_data.dataset.describe import summary_rows, warnings
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.page import alphas
 from fsdpo_data.dataset.parts import Regraded
+from fsdpo_data.pairs.statistics import SIDES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,8 +62,8 @@ def harmless(text: str) -> str:
     return escape("".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text))
 
 
-def print_problem(problem: Mapping[str, Any], samples: int) -> None:
-    """Print a problem and up to ``samples`` of its solutions, a step at a time."""
+def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> None:
+    """Print a problem and up to ``samples`` of its solutions and of its pairs, a step at a time."""
     from rich.console import Console
 
     console = Console()
@@ -73,7 +76,29 @@ def print_problem(problem: Mapping[str, Any], samples: int) -> None:
     hidden = len(problem["solutions"]) - samples
     if hidden > 0:
         console.print(f"\n[dim]{hidden} more; --samples {len(problem['solutions'])} shows all[/]")
+    for pair in problem["pairs"][:samples]:
+        _print_pair(console, pair, gamma)
     console.print()
+
+
+def _print_pair(console: Console, pair: Mapping[str, Any], gamma: float) -> None:
+    """Print a pair side by side, with reward and α of every step."""
+    from rich.table import Table
+
+    table = Table(title=f"\npair, α at γ = {gamma:g}", title_justify="left", box=None, expand=True)
+    columns = []
+    for side, weights in zip(SIDES, alphas(pair, gamma), strict=True):
+        table.add_column(f"{side} {pair[f'{side}_id']}", ratio=1, overflow="fold")
+        rewards = pair[f"{side}_rewards"]
+        told = [
+            f"[dim]{reward:.2f} α {weight:.2f}[/]  "
+            for reward, weight in zip(rewards or (), weights or (), strict=True)
+        ]
+        steps = map(harmless, map(str.rstrip, pair[f"{side}_steps"]))
+        columns.append(["".join(each) for each in zip_longest(told, steps, fillvalue="")])
+    for row in zip_longest(*columns, fillvalue=""):
+        table.add_row(*row)
+    console.print(table)
 
 
 def _print_solution(console: Console, solution: Mapping[str, Any]) -> None:

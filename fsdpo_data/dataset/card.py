@@ -103,41 +103,46 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
 
 
 def plots(root: Path, manifest: Manifest) -> dict[str, str]:
-    """Return the distributions that the dataset has, by title."""
+    """Return the distributions that the dataset has as text, by title."""
+    return {title: bars(counts) for title, counts in distributions(root, manifest).items()}
+
+
+def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, int]]]:
+    """Return the distributions that the dataset has, by title: (label, count) in order."""
     solutions = scan(manifest.paths(root, "solutions"))
     labels, steps = manifest.labels, pl.col("completions").list.len()
     kinds = [kind for kind in ("positive", "negative", "unlabelled") if kind in labels]
-    drawn = {
-        "Solutions by outcome": bars(list(manifest.outcomes.items())),
-        "Steps by label": bars([(kind, labels[kind]) for kind in kinds]),
-        "Solutions by number of steps": bars(histogram(_counts(solutions, steps))),
-        "Solutions by number of tokens": bars(histogram(_counts(solutions, pl.col("n_tokens")))),
+    found: dict[str, list[tuple[str, int]]] = {
+        "Solutions by outcome": list(manifest.outcomes.items()),
+        "Steps by label": [(kind, labels[kind]) for kind in kinds],
+        "Solutions by number of steps": histogram(_counts(solutions, steps)),
+        "Solutions by number of tokens": histogram(_counts(solutions, pl.col("n_tokens"))),
     }
     if manifest.rollouts or manifest.judged:
         counts = pl.col("rollouts").struct
         each = solutions.select("rollouts").explode("rollouts").drop_nulls()
         share = counts.field("n_correct") / counts.field("n")
         told = "continuations that end right" if manifest.rollouts else "votes without an error yet"
-        drawn[f"Steps by share of {told}"] = _shares(each, share)
+        found[f"Steps by share of {told}"] = _tenths(each, share)
     if manifest.rewards and manifest.spec.probabilities:
         right, rewards = pl.col("outcome") == "correct", pl.col("step_rewards")
         for name, which in (("correct", right), ("other", ~right)):
             each = solutions.filter(which).select(rewards).explode("step_rewards")
-            drawn[f"Step rewards in {name} solutions"] = _shares(each, rewards)
+            found[f"Step rewards in {name} solutions"] = _tenths(each, rewards)
     compared = manifest.pairs and manifest.pairs.margin and manifest.spec.probabilities
     if manifest.spec.pair and compared:
         how = manifest.spec.pair.aggregate
         margin = aggregated("chosen_rewards", how) - aggregated("rejected_rewards", how)
         title = f"Pairs by margin ({how} reward of chosen less rejected)"
-        drawn[title] = _shares(scan(manifest.paths(root, "pairs")), margin)
-    return drawn
+        found[title] = _tenths(scan(manifest.paths(root, "pairs")), margin)
+    return found
 
 
-def _shares(rows: pl.LazyFrame, value: pl.Expr) -> str:
-    """Draw numbers between -1 and 1 in tenths, from the first tenth that has any to the last."""
+def _tenths(rows: pl.LazyFrame, value: pl.Expr) -> list[tuple[str, int]]:
+    """Count numbers between -1 and 1 in tenths, from the first tenth that has any to the last."""
     # A tenth is closed below; the nudge keeps 0.3, which floats hold as a little less, in its own.
     tenths = (value * 10 + 1e-6).floor().clip(-10, 9).cast(pl.Int32)
-    return bars(shares(_counts(rows, tenths)))
+    return shares(_counts(rows, tenths))
 
 
 def _counts(rows: pl.LazyFrame, value: pl.Expr) -> list[tuple[int, int]]:

@@ -43,6 +43,16 @@ def aggregated(column: str, how: str) -> pl.Expr:
     return expressions[check_aggregate(how)]
 
 
+def step_weights(rewards: Sequence[float], gamma: float, sign: int) -> list[float]:
+    """Return the paper's α of each step: softmax over ±γ·reward.
+
+    ``sign`` is 1 for a preferred solution, -1 for a dispreferred one.
+    """
+    scores = [gamma * sign * reward for reward in rewards]
+    powers = [math.exp(score - max(scores)) for score in scores]
+    return [power / math.fsum(powers) for power in powers]
+
+
 OUTCOME_LABELS = "outcome@1"  #: Name of the rule, in specs and manifests.
 
 

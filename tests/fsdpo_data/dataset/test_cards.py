@@ -193,7 +193,7 @@ def test_a_terminal_takes_no_orders_from_a_model(capsys: pytest.CaptureFixture[s
         "step_rewards": None,
     }
     texts = dict.fromkeys(("source", "question", "answer"), order)
-    print_problem({"problem_id": "0", "solutions": [solution], **texts}, 1)
+    print_problem({"problem_id": "0", "solutions": [solution], "pairs": [], **texts}, 1, 0.5)
     shown = capsys.readouterr().out
     assert not {each for each in shown if not each.isprintable()} - {"\n"}
     assert "[bold]" in shown

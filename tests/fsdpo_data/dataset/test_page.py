@@ -1,0 +1,101 @@
+"""A dataset as a page, and its pairs in a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from paired_data import paired_dataset
+from typer.testing import CliRunner
+
+import fsdpo_data as fd
+from fsdpo_data.cli.app import app
+from fsdpo_data.dataset.page import alphas, dataset_page
+from fsdpo_data.steps.rewards import step_weights
+from fsdpo_train.preference.loss import step_weights as of_the_loss
+
+REWARDS = [0.9, 0.1, 0.5, 0.5]
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return paired_dataset(tmp_path_factory.mktemp("paired"))
+
+
+def data_of(page: str) -> dict[str, Any]:
+    [found] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
+    return dict(json.loads(found))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1000.0])
+def test_step_weights_are_those_of_the_loss(gamma: float, sign: int) -> None:
+    rewards = torch.tensor([REWARDS], dtype=torch.float64)
+    expected = of_the_loss(rewards, torch.ones_like(rewards, dtype=torch.bool), gamma, sign)
+    assert step_weights(REWARDS, gamma, sign) == pytest.approx(expected[0].tolist())
+
+
+def test_the_command_writes_a_page_of_everything(pairs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    shown = CliRunner().invoke(app, ["view", str(pairs), "--out", str(out)])
+    assert shown.exit_code == 0 and str(out) in shown.output.replace("\n", "")
+    page = out.read_text(encoding="utf-8")
+    assert "Steps by label" in page and "Step rewards in correct solutions" in page
+    assert "Left out for size" not in page
+    problems = data_of(page)["problems"]
+    assert len(problems) == 3
+    for problem in problems:
+        assert problem["verdict"] == "some correct" and len(problem["pairs"]) == 4
+        for pair in problem["pairs"]:
+            chosen, rejected = (problem["solutions"][place] for place in pair["taken"])
+            assert (chosen["status"], rejected["status"]) == ("correct", "incorrect")
+            for side, sign, weights in zip(
+                (chosen, rejected), (1, -1), pair["weights"], strict=True
+            ):
+                assert weights == pytest.approx(step_weights(side["rewards"], 0.5, sign), abs=1e-3)
+
+
+def test_a_small_page_says_what_it_leaves_out(pairs: Path) -> None:
+    page = fd.open_dataset(pairs).page(megabytes=0.003)
+    assert "Left out for size: 1 of 3 problems" in page
+
+
+def test_a_side_that_is_no_solution_of_the_dataset_is_a_continuation(pairs: Path) -> None:
+    data = fd.open_dataset(pairs)
+    [row] = data.examples(1, problem=None, outcome=None, seed=0)
+    pair = {**row["pairs"][0], "chosen_id": "elsewhere", "chosen_rewards": None}
+    assert alphas(pair, 0.5)[0] is None
+    page = dataset_page(pairs, data.manifest, [{**row, "pairs": [pair]}], 0.5, 10**6)
+    [problem] = data_of(page)["problems"]
+    chosen, rejected = problem["pairs"][0]["taken"]
+    assert problem["solutions"][chosen]["name"] == "continuation"
+    assert problem["solutions"][chosen]["steps"] == pair["chosen_steps"]
+    assert problem["solutions"][rejected]["name"] == "sample 3"
+    assert problem["pairs"][0]["weights"][0] is None
+
+
+def test_hostile_rows_stay_data(pairs: Path) -> None:
+    hostile = "</script><script>alert(1)</script><!-- $\\text{</script>}$ \ud800 \u202e"
+    data = fd.open_dataset(pairs)
+    [row] = data.examples(1, problem=None, outcome=None, seed=0)
+    for each in row["solutions"]:
+        each |= {"completions": [hostile], "answer": hostile, "prompt": hostile}
+        each |= {"step_rewards": [0.5], "labels": [True]}
+    odd = {**row, "question": hostile, "answer": hostile, "source": hostile, "pairs": []}
+    page = dataset_page(pairs, data.manifest, [odd], 0.5, 10**6)
+    assert page.count("<script") == page.count("</script") == 2
+    assert data_of(page)["problems"][0]["question"] == hostile
+
+
+def test_a_terminal_shows_pairs_side_by_side_with_their_weights(pairs: Path) -> None:
+    line = ["inspect", str(pairs), "--count", "1", "--samples", "1", "--gamma", "0"]
+    shown = CliRunner().invoke(app, line, env={"COLUMNS": "160"}).output
+    assert "pair, α at γ = 0" in shown
+    assert re.search(r"chosen \w+ +rejected \w+", shown)
+    assert re.search(
+        r"0\.\d\d α 0\.50  Step 1: Way [01].* 0\.\d\d α 0\.50  Step 1: Way [23]", shown
+    )
