@@ -10,7 +10,10 @@ from fsdpo_data.cli.options import command
 from fsdpo_data.core.tables import read_table
 from fsdpo_data.stages.merge import ShardedOptions
 
-_MAKE = (make.build, make.label, make.score, make.grade, make.pair, make.merge, make.decontaminate)
+_MAKE = (
+    *(make.demo, make.build, make.label, make.score),
+    *(make.grade, make.pair, make.merge, make.decontaminate),
+)
 _LOOK = (look.inspect, look.view, look.validate, look.diff, look.models, look.templates)
 _SHARE = (look.migrate, share.push, share.pull, share.export, share.import_)
 _EXAMPLES = read_table(Path(__file__).with_name("examples"))

@@ -1,9 +1,14 @@
 """The commands of ``fsdpo-data`` that make datasets: from problems, and from one another."""
 
+import subprocess
+import sys
+from dataclasses import dataclass
+
 import typer
 
 from fsdpo_data import api
 from fsdpo_data.cli.show import print_changes, print_summary
+from fsdpo_data.core.options import Options
 from fsdpo_data.core.progress import progress
 from fsdpo_data.dataset.derive import StageOptions
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontaminate
@@ -98,3 +103,27 @@ def decontaminate(options: DecontaminateOptions) -> None:
         typer.echo(f"next: fsdpo-data build --problems {options.drop}")
     if options.out:
         typer.echo(f"sealed {options.out}; next: fsdpo-data push {options.out} ORG/NAME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions(Options):
+    """Go from samples to a trained policy on the embedded model, measured before and after.
+
+    Offline, in minutes on two cores; what is made stands in `runs/fsdpo-demo`, and what is done is
+    passed over. The commands are those of the recipe `demo` of `fsdpo-bench recipe`.
+
+    Attributes:
+        dry_run: Print the commands, run nothing.
+    """
+
+    dry_run: bool = False
+
+
+def demo(options: DemoOptions) -> None:
+    """Run the recipe as a program: measuring stands above this package, which cannot import it."""
+    line = [sys.executable, "-m", "fsdpo_bench", "recipe", "demo"]
+    code = subprocess.run([*line, *(["--dry-run"] if options.dry_run else [])]).returncode
+    if code:
+        raise typer.Exit(code)
+    if not options.dry_run:
+        typer.echo("next: open runs/fsdpo-demo/after/report.html")

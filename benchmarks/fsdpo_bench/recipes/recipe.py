@@ -4,8 +4,10 @@ A recipe knows nothing but command lines, so that measuring never depends on tra
 """
 
 import json
+import os
 import shlex
 import subprocess
+import sysconfig
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -237,6 +239,8 @@ def owed(stage: Stage) -> list[str] | None:
 
 def run_stages(stages: Sequence[Stage], say: Callable[[str], None]) -> None:
     """Run the stages that are not done, in order, up to the first FsdpoError."""
+    # Our programs stand beside this Python, also where its environment was not activated.
+    path = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)))
     for stage in stages:
         command = owed(stage)
         if command is None:
@@ -244,7 +248,7 @@ def run_stages(stages: Sequence[Stage], say: Callable[[str], None]) -> None:
             continue
         say(f"{stage.name}: {shlex.join(command)}")
         try:
-            code = subprocess.run(command, check=False).returncode
+            code = subprocess.run(command, env={**os.environ, "PATH": path}).returncode
         except FileNotFoundError:
             raise InputError(
                 f"stage {stage.name}: no program {command[0]!r}. Install fsdpo, and for torchrun "

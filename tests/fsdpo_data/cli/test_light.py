@@ -13,6 +13,7 @@ HEAVY |= {"pyarrow", "numpy", "scipy", "mpmath", "jinja2", "yaml", "huggingface_
 COMMANDS = [
     ("fsdpo_data", "--help"),
     ("fsdpo_data", "build --help"),
+    ("fsdpo_data", "demo --help"),
     ("fsdpo_data", "validate --help"),
     ("fsdpo_data", "inspect --help"),
     ("fsdpo_data", "grade --help"),

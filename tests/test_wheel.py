@@ -1,0 +1,81 @@
+"""The wheel runs by itself: in an environment, and a directory, that know nothing of a checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.proof
+
+
+def ran(*line: object, cwd: Path, code: int = 0) -> str:
+    """Run a program as a stranger would, the environment not activated; return what it said."""
+    known = ("PATH", "HOME", "LANG")
+    environment = {name: os.environ[name] for name in known if name in os.environ}
+    done = subprocess.run(
+        [*map(str, line)],
+        cwd=cwd,
+        env=environment | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == code, done.stdout[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment that holds the wheel, and borrows what it needs from this one."""
+    place = tmp_path_factory.mktemp("wheel")
+    ran(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", place, cwd=ROOT)
+    (wheel,) = place.glob("*.whl")
+    environment = place / "venv"
+    venv.create(environment, with_pip=True)
+    pip = (environment / "bin/python", "-m", "pip", "install", "-q", "--no-index", "--no-deps")
+    ran(*pip, "--disable-pip-version-check", wheel, cwd=place)
+    borrowed = place / "borrowed"
+    borrowed.mkdir()
+    for site in map(Path, sys.path):
+        for entry in site.iterdir() if site.name == "site-packages" else ():
+            if not (borrowed / entry.name).exists() and "fsdpo" not in entry.name:
+                (borrowed / entry.name).symlink_to(entry)
+    (packages,) = environment.glob("lib/*/site-packages")
+    (packages / "borrowed.pth").write_text(f"{borrowed}\n")
+    return environment / "bin"
+
+
+def test_it_is_the_wheel_that_runs(installed: Path, tmp_path: Path) -> None:
+    code = "import fsdpo_data, fsdpo_bench; print(fsdpo_data.__file__, fsdpo_bench.__file__)"
+    places = ran(installed / "python", "-c", code, cwd=tmp_path).split()
+    assert all(Path(place).is_relative_to(installed.parent) for place in places)
+    for program in ("fsdpo-data", "fsdpo-train", "fsdpo-bench"):
+        assert "Usage" in ran(installed / program, "--help", cwd=tmp_path)
+    planned = ran(installed / "python", "-m", "fsdpo_data", "demo", "--dry-run", cwd=tmp_path)
+    assert "fsdpo-train dpo runs/fsdpo-demo/pairs" in planned and not (tmp_path / "runs").exists()
+
+
+def test_the_demo_runs_from_an_empty_directory(installed: Path, tmp_path: Path) -> None:
+    shown = ran(installed / "python", "-m", "fsdpo_data", "demo", cwd=tmp_path)
+    made = tmp_path / "runs/fsdpo-demo"
+    assert (made / "policy/config.json").exists() and (made / "after/report.html").exists()
+    assert "B - A" in shown and shown.rstrip().endswith("after/report.html")
+    again = ran(installed / "fsdpo-data", "demo", cwd=tmp_path)
+    assert again.count(": done (") == 7
+
+
+def test_it_says_which_extra_is_missing(installed: Path, tmp_path: Path) -> None:
+    """The last one: it takes packages away from the environment that the others use."""
+    borrowed = installed.parents[1] / "borrowed"
+    for name in ("torch", "transformers", "vllm"):
+        (borrowed / name).unlink(missing_ok=True)
+    assert "pip install 'fsdpo[train]'" in ran(
+        installed / "fsdpo-data", "demo", cwd=tmp_path, code=1
+    )
