@@ -40,6 +40,8 @@ class SamplingSpec:
         stop: Strings that end a completion; they are not part of its text.
         seed: Sample ``i`` of a prompt depends on (seed, prompt, i) only, so raising ``n`` or
             resuming a run changes no earlier sample.
+        max_think_tokens: Tokens after which thinking is closed and the answer asked for; None
+            leaves the model to it.
     """
 
     n: int = 32
@@ -48,13 +50,20 @@ class SamplingSpec:
     max_tokens: int = 1024
     stop: tuple[str, ...] = field(default=())
     seed: int = 0
+    max_think_tokens: int | None = None
 
     def __post_init__(self) -> None:
+        most = self.max_think_tokens
         limits = (
             ("n", self.n >= 1, "a whole number of at least 1"),
             ("temperature", self.temperature >= 0, "0 (greedy) or more"),
             ("top_p", 0 < self.top_p <= 1, "more than 0 and at most 1"),
             ("max_tokens", self.max_tokens >= 1, "at least 1"),
+            (
+                "max_think_tokens",
+                most is None or 1 <= most < self.max_tokens,
+                f"at least 1, and fewer than the {self.max_tokens} tokens of all",
+            ),
         )
         for name, ok, expected in limits:
             if not ok:
@@ -69,6 +78,10 @@ class SamplingSpec:
                 value=self.temperature,
             )
 
+    def plain(self) -> dict[str, Any]:
+        """Return the fields as plain values, without what is not asked for."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
     def prompt_seed(self, prompt: str) -> int:
         """Return the seed of sample 0 of ``prompt``; sample ``i`` uses this plus ``i``."""
         key = f"{self.seed}\0{prompt}".encode(errors="surrogatepass")
@@ -80,7 +93,7 @@ def sampling_id(model: ModelRef, template: str, sampling: SamplingSpec) -> str:
 
     ``sampling.n`` is left out: sample 3 of 8 and sample 3 of 32 are the same sample.
     """
-    how = {key: value for key, value in asdict(sampling).items() if key != "n"}
+    how = {key: value for key, value in sampling.plain().items() if key != "n"}
     return digest("sampling", ID_VERSION, model, template, how)
 
 

@@ -25,9 +25,14 @@ class Marks:
     opens: str  #: Written by the model, or by the chat template at the end of the prompt.
     closes: str
     answers: str = ""  #: What may stand between the thinking and the answer.
-    ending: str = ""  #: What ends a thought that is cut short; ``closes`` if empty.
+    ending: str = ""  #: What ends a thought that is cut short; if empty, the mark on a line.
     tokens: tuple[str, ...] = ()  #: Special tokens that the marks are made of.
     both: bool = False  #: Whether one mark says nothing without the other.
+
+    @property
+    def cut_short(self) -> str:
+        """What ends a thought that has had its tokens."""
+        return self.ending or f"\n{self.closes}\n\n"
 
     def find(self, before: str, begin: str, text: str) -> Thought | None:
         """Find thinking that ``before``, the end of the prompt, or ``begin``, the text's, opens."""

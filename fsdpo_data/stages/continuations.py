@@ -62,14 +62,14 @@ class Continuer:
         """Return what decides the continuations, as plain values."""
         return {
             "model": asdict(self.model),
-            "sampling": asdict(self.sampling),
+            "sampling": self.sampling.plain(),
             "engine": dict(self.engine),
         }
 
     @property
     def id(self) -> str:
         """Digest of who continues and how; continuation 3 of 4 is continuation 3 of 8."""
-        how = {key: value for key, value in asdict(self.sampling).items() if key != "n"}
+        how = {key: value for key, value in self.sampling.plain().items() if key != "n"}
         return digest("continuing", ID_VERSION, self.model, how)
 
     @contextlib.contextmanager
@@ -84,7 +84,7 @@ class Continuer:
 
         ``wanted`` yields the beginnings; it is called twice, so that they need not be held.
         """
-        config = {"sampling": asdict(self.sampling), "model": asdict(self.model)}
+        config = {"sampling": self.sampling.plain(), "model": asdict(self.model)}
         # The draft's directory is claimed: whatever is in the folder is of the same spec.
         with RunDir.open(draft.root / folder, config, resume=True) as run:
             keys = shard.of(list(dict.fromkeys(key for key, _ in wanted())))

@@ -51,6 +51,7 @@ class BuildOptions(ReplayOptions):
         temperature: 0 is greedy.
         top_p: Nucleus mass.
         max_tokens: Tokens per solution at most.
+        max_think_tokens: Tokens of thinking, after which it is closed and the answer asked for.
         segmenter: `auto`, `step-marker`, `newline` or `blank-line`; of thinking the first step, or
             `thinking` and `both`, which cut it by paragraphs, the last the answer too.
         grade_thinking: Thinking that never ends holds the answer that it marks; without this none.
@@ -72,6 +73,7 @@ class BuildOptions(ReplayOptions):
     temperature: Annotated[float | None, Option(panel="Asking", default="0.8")] = None
     top_p: Annotated[float | None, Option(panel="Asking", default="1.0")] = None
     max_tokens: Annotated[int | None, Option(panel="Asking", default="1024")] = None
+    max_think_tokens: Annotated[int | None, Option(panel="Asking", default="no limit")] = None
     segmenter: Annotated[str, Option(panel="Asking")] = "auto"
     grade_thinking: GradeThinking = False
     tensor_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
@@ -88,7 +90,14 @@ class BuildOptions(ReplayOptions):
     @property
     def sampling(self) -> SamplingSpec:
         """Return how to sample, but for the model's stop strings."""
-        return SamplingSpec(n=self.samples, seed=self.seed, **self.stated)
+        most = self.max_think_tokens
+        if most is not None and (self.engine == "scripted" or self.api == "chat"):
+            raise self.refusal(
+                "max_think_tokens",
+                "a recording is as long as it is, and a conversation cannot go on in the middle of "
+                "a text. Sample with another engine, or with `api=completions`.",
+            )
+        return SamplingSpec(n=self.samples, seed=self.seed, max_think_tokens=most, **self.stated)
 
     def stages(self) -> list[Stage]:
         """Return what follows the samples: with a PRM, rewards and pairs."""

@@ -59,7 +59,7 @@ class BuildSpec:
             "sources": list(self.sources),
             "problems": {"count": len(problems), "digest": digest([each.id for each in problems])},
             "template": {"name": self.template.name, "digest": self.template.digest},
-            "sampling": asdict(self.sampling) | dict.fromkeys(self.unknown, UNKNOWN),
+            "sampling": self.sampling.plain() | dict.fromkeys(self.unknown, UNKNOWN),
             "engine": dict(self.engine),
             "segmenter": self.segmenter,
             "grader": self.grader,

@@ -7,7 +7,7 @@ make-up, and with it the last bit of every number, is what it would have been.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ class RunSpec:
             "version": RUN_VERSION,
             "model": self.model,
             "template": {"name": self.template.name, "digest": self.template.digest},
-            "sampling": asdict(self.sampling) | dict.fromkeys(self.unknown, UNKNOWN),
+            "sampling": self.sampling.plain() | dict.fromkeys(self.unknown, UNKNOWN),
             "engine": dict(self.engine),
             "segmenter": self.segmenter,
             "grader": MathGrader().version,

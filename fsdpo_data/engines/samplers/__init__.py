@@ -1,10 +1,12 @@
 """The Sampler seam: prompts in, completions out; synchronous, batched, order-keeping."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.samplers.passes import in_passes
 
 
 class Sampler(Protocol):
@@ -38,6 +40,12 @@ class StreamingSampler:
 
 def stream(sampler: Sampler, prompts: Sequence[str], spec: SamplingSpec) -> Iterable[Finished]:
     """Return the prompts as they are finished; samplers that do not stream finish all at once."""
+    if spec.stop or spec.max_think_tokens:
+        return in_passes(partial(_one_pass, sampler), prompts, spec)
+    return _one_pass(sampler, prompts, spec)
+
+
+def _one_pass(sampler: Sampler, prompts: Sequence[str], spec: SamplingSpec) -> Iterable[Finished]:
     if isinstance(sampler, StreamingSampler):
         return sampler.stream(prompts, spec)
     return enumerate(sampler.sample(prompts, spec))

@@ -8,11 +8,13 @@ off when they decode it; a completion has its own.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.rows import well_formed
+from fsdpo_data.models.thinking import find_thought
 
 if TYPE_CHECKING:
     import torch
@@ -99,6 +101,21 @@ class CompletionDecoder:
     def __call__(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         """Return the text of generated ``ids``, a leading space included."""
         return self._decode(ids, skip_special)[self._width[skip_special] :]
+
+    def thinking_tokens(self, prompt: str, ids: Sequence[int], text: str) -> int | None:
+        """Return how many generated ``ids``, which say ``text``, are thinking; None if none is.
+
+        Those of the answer are counted, from the end: it is short.
+        """
+        thought = find_thought(prompt, text)
+        if thought.closed is None:
+            return None
+        answer = len(text) - thought.end
+        # No token but the last is empty, and a character is four of them at most.
+        first = max(0, len(ids) - 4 * answer - 1)
+        behind = range(first, len(ids))
+        fits = bisect_left(behind, -answer, key=lambda at: -len(self(ids[at:], skip_special=True)))
+        return first + fits if answer else len(ids)
 
     def _decode(self, ids: Sequence[int], skip_special: bool) -> str:
         text: str = self._tokenizer.decode(

@@ -7,6 +7,7 @@ on (seed, prompt, index) and not on what happens to share its batch.
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -72,16 +73,18 @@ class TransformersSampler(StreamingSampler):
         for start in range(0, len(requests), self._batch_size):
             batch = requests[start : start + self._batch_size]
             seeds = [spec.prompt_seed(prompts[request[0]]) + request[2] for request in batch]
-            for (place, *_), completion in zip(
+            for (place, *_), (ids, completion) in zip(
                 batch, self._decode(batch, seeds, spec), strict=True
             ):
-                found[place].append(completion)
+                text = completion.text + (completion.stop_string or "")
+                thought = self._decoder.thinking_tokens(prompts[place], ids, text)
+                found[place].append(replace(completion, thinking_tokens=thought))
                 if len(found[place]) == spec.n:
                     yield place, found.pop(place)
 
     def _decode(
         self, batch: Sequence[Request], seeds: Sequence[int], spec: SamplingSpec
-    ) -> list[Completion]:
+    ) -> list[tuple[list[int], Completion]]:
         """Decode a batch in rounds; a row that has ended leaves it, so none waits for the last."""
         started = time.perf_counter()
         longest = max(room for *_, room in batch)
@@ -137,7 +140,9 @@ class TransformersSampler(StreamingSampler):
             return True
         return bool(spec.stop) and cut_at_stop(self._decoder(ids), spec.stop)[1] is not None
 
-    def _finish(self, ids: list[int], spec: SamplingSpec, seconds: float) -> Completion:
+    def _finish(
+        self, ids: list[int], spec: SamplingSpec, seconds: float
+    ) -> tuple[list[int], Completion]:
         """Cut a row of generated ids at its end, and say why it ended."""
         ends = [position for position, token in enumerate(ids) if token in self._eos]
         reason: FinishReason = "stop" if ends else "length"
@@ -148,7 +153,7 @@ class TransformersSampler(StreamingSampler):
             # What follows in the row is padding, which may look like an end.
             ids = list(takewhile(lambda token: token != self._pad, ids[:-1] if ends else ids))
             reason = "stop"
-        return Completion(text, reason, len(ids), seconds, stop_string)
+        return ids, Completion(text, reason, len(ids), seconds, stop_string)
 
 
 class InverseCdf:

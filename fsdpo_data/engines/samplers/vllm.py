@@ -12,7 +12,7 @@ from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.registry import engine_error
 from fsdpo_data.engines.samplers import Finished, StreamingSampler
-from fsdpo_data.engines.samplers.tokens import encode_prompt
+from fsdpo_data.engines.samplers.tokens import CompletionDecoder, encode_prompt
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import Weights
 from fsdpo_data.models.untrusted import load_error
@@ -35,6 +35,7 @@ class VllmSampler(StreamingSampler):
         self._params = import_vllm().SamplingParams
         self._final_only = import_module("vllm.sampling_params").RequestOutputKind.FINAL_ONLY
         self._tokenizer = self._llm.get_tokenizer()
+        self._decoder = CompletionDecoder(self._tokenizer)
         self._context: int = self._llm.model_config.max_model_len
 
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
@@ -61,10 +62,9 @@ class VllmSampler(StreamingSampler):
             seconds = (now - since) / max(1, len(finished) * spec.n)
             since = now if finished else since
             for output in finished:
-                yield (
-                    int(output.request_id),
-                    [_completion(each, seconds) for each in output.outputs],
-                )
+                place = int(output.request_id)
+                made = [self._completion(prompts[place], each, seconds) for each in output.outputs]
+                yield place, made
 
     def close(self) -> None:
         """End the engine's processes, which give its memory back.
@@ -86,12 +86,13 @@ class VllmSampler(StreamingSampler):
             output_kind=self._final_only,
         )
 
-
-def _completion(output: Any, seconds: float) -> Completion:
-    reason: FinishReason = "length" if output.finish_reason == "length" else "stop"
-    # A token's id where a token ended it.
-    stop = output.stop_reason if isinstance(output.stop_reason, str) else None
-    return Completion(output.text, reason, len(output.token_ids), seconds, stop)
+    def _completion(self, prompt: str, output: Any, seconds: float) -> Completion:
+        reason: FinishReason = "length" if output.finish_reason == "length" else "stop"
+        # A token's id where a token ended it.
+        stop = output.stop_reason if isinstance(output.stop_reason, str) else None
+        ids = list(output.token_ids)
+        thought = self._decoder.thinking_tokens(prompt, ids, output.text + (stop or ""))
+        return Completion(output.text, reason, len(ids), seconds, stop, thinking_tokens=thought)
 
 
 def import_vllm() -> Any:

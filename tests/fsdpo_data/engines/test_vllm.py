@@ -13,6 +13,7 @@ from near import TIE, gap
 
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.engines.samplers import stream
 from fsdpo_data.models.resolve import ResolvedModel, resolve
 from fsdpo_data.problems.load import load_problems
 
@@ -67,6 +68,21 @@ def test_a_sample_depends_on_seed_prompt_and_index(engine: Any, prompts: list[st
     other = texts(engine.sample(prompts[:20], SamplingSpec(n=8, max_tokens=64, seed=1)))
     assert many != other
     assert all(len(set(each)) > 1 for each in many)
+
+
+def test_thinking_has_its_tokens_and_no_stop_strings(engine: Any, prompts: list[str]) -> None:
+    spec = SamplingSpec(n=3, max_tokens=64, max_think_tokens=24, stop=("\n",))
+    asked = [f"{prompt}<think>\n" for prompt in prompts[:4]]
+    found = [each for _, completions in stream(engine, asked, spec) for each in completions]
+    assert len(found) == 12 and all((each.n_tokens or 0) <= 64 for each in found)
+    short = [each for each in found if "\n</think>\n\n" in each.text]
+    assert short and {each.thinking_tokens for each in short} == {24}
+    for each in short:
+        thought, _, answer = each.text.partition("\n</think>\n\n")
+        assert "\n" not in answer and thought
+    for each in (each for each in found if each not in short):  # ended by itself
+        assert each.thinking_tokens == each.n_tokens <= 24
+    assert any("\n" in each.text.partition("\n</think>")[0] for each in found)
 
 
 def test_stop_strings_length_and_context(engine: Any, prompts: list[str]) -> None:

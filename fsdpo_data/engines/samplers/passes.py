@@ -1,0 +1,96 @@
+"""Solutions that think, sampled in passes, by every engine alike.
+
+Stop strings act behind the thinking alone: a pass that begins inside of it ends at its closing
+mark, and one that a stop string ends there goes on. Thinking that has had its tokens is closed by
+what the family writes, and answered in another pass; what was not generated is not counted.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from fsdpo_data.core.sampling import Completion, SamplingSpec, add_tokens
+from fsdpo_data.models.thinking import Thought, find_thought
+
+_Finished = tuple[int, list[Completion]]
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A solution on its way."""
+
+    place: int  #: Of its prompt.
+    prompt: str
+    made: Completion  #: So far.
+    capped: bool = False  #: Whether the pass under way may end before the solution does.
+
+    def _thought(self) -> Thought:
+        return find_thought(self.prompt, self.made.text)
+
+    def asked(self, spec: SamplingSpec) -> SamplingSpec:
+        """Return what is asked of the next pass."""
+        thought, spent = self._thought(), self.made.n_tokens or 0
+        inside, first = thought.closed is False, not self.made.text
+        left = room = max(1, spec.max_tokens - spent)
+        if spec.max_think_tokens and (inside or first):
+            room = max(1, spec.max_think_tokens - spent)
+        # Not one pass for each number of tokens that is left: what does not end goes on.
+        size = room if first else 2 ** (room.bit_length() - 1)
+        self.capped = size < left
+        stop = (thought.marks.closes,) if inside and thought.marks else spec.stop
+        return replace(spec, n=1, stop=stop, max_tokens=size, max_think_tokens=None)
+
+    def add(self, new: Completion, spec: SamplingSpec) -> bool:
+        """Take what a pass has made; return whether the solution is finished."""
+        before, inside, most = self.made, self._thought().closed is False, spec.max_think_tokens
+        counted = before.thinking_tokens if before.text else new.thinking_tokens
+        n_tokens = add_tokens(before.n_tokens, new.n_tokens)
+        made = self.made = replace(
+            new,
+            text=before.text + new.text,
+            n_tokens=n_tokens,
+            seconds=before.seconds + new.seconds,
+            thinking_tokens=n_tokens if inside else counted,
+        )
+        thought = self._thought()
+        thinks = thought.closed is False
+        if new.stop_string and (inside or thinks):
+            more = new.stop_string
+        elif new.finish_reason == "length" and self.capped and new.text:
+            spent = thinks and most and (n_tokens is None or n_tokens >= most)
+            more = thought.marks.cut_short if spent and thought.marks else ""
+            if n_tokens is None and not more:
+                return True  # nobody knows how much is left
+        else:
+            return True
+        self.made = replace(made, text=made.text + more, finish_reason="length", stop_string=None)
+        return (n_tokens or 0) >= spec.max_tokens
+
+
+def in_passes(
+    one_pass: Callable[[Sequence[str], SamplingSpec], Iterable[_Finished]],
+    prompts: Sequence[str],
+    spec: SamplingSpec,
+) -> Iterator[_Finished]:
+    """Yield ``spec.n`` completions of each prompt when the last of them is finished."""
+    nothing = Completion("", "length", 0)
+    drafts = [[_Draft(i, each, nothing) for _ in range(spec.n)] for i, each in enumerate(prompts)]
+    owed = [each for some in drafts for each in some]
+    left = Counter(each.place for each in owed)
+    while owed:
+        # Of one text as many are asked for as there are drafts: each is another sample of it.
+        alike: defaultdict[tuple[int, str, SamplingSpec], list[_Draft]] = defaultdict(list)
+        for each in owed:
+            alike[each.place, each.prompt + each.made.text, each.asked(spec)].append(each)
+        passes: defaultdict[SamplingSpec, list[tuple[str, list[_Draft]]]] = defaultdict(list)
+        for (_, context, asked), some in alike.items():
+            passes[replace(asked, n=len(some))].append((context, some))
+        owed = []
+        for asked, contexts in passes.items():
+            for at, completions in one_pass([context for context, _ in contexts], asked):
+                some = contexts[at][1]
+                done = [each.add(new, spec) for each, new in zip(some, completions, strict=True)]
+                owed += [each for each, end in zip(some, done, strict=True) if not end]
+                left[some[0].place] -= sum(done)
+                if not left[some[0].place]:
+                    yield some[0].place, [each.made for each in drafts[some[0].place]]
