@@ -7,17 +7,14 @@ pair. Disputes are classed by who is against whom, by the rule that found our an
 kind of the gold, and printed with a few examples of each class, the largest class first.
 
 With `--sympy`, answers that are expressions, of these and of the typed pairs of
-`tests/support/typed_pairs.py`, are also given to sympy, whatever our cheap tiers say of them, and
-what our own sympy tier is asked, decides and costs is counted.
+`tests/support/typed_pairs.py`, are also given to sympy, whatever our cheap tiers say of them.
 """
 
 from __future__ import annotations
 
-import resource
 import signal
 import sys
-import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -81,11 +78,9 @@ def main(
         against_sympy("recorded answers", [(*pair, told) for pair, told in answers.items()])
         made = [(each.gold, each.text, each.same) for each in typed_pairs(typed, seed=5)]
         against_sympy("typed pairs", made)
-        tier("typed pairs", made)
         cases = [case for case in hard_set(sys.maxsize) if "answer" in case]
         labelled = [(case["gold"], case["answer"], case["correct"]) for case in cases]
         against_sympy("labelled pairs", labelled)
-        tier("labelled pairs", labelled)
 
 
 def recorded(folder: Path) -> dict[Pair, bool | None]:
@@ -146,43 +141,6 @@ def by_sympy(left: Any, right: Any) -> bool | None:
         return None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def tier(name: str, pairs: Iterable[Known]) -> None:
-    """Print what our sympy tier is asked and decides, and its seconds by the clock and of CPU."""
-    seconds: list[float] = []
-    ask = symbolic._ask
-
-    def timed_ask(question: list[Any]) -> bool:
-        started = time.perf_counter()
-        try:
-            return ask(question)
-        finally:
-            seconds.append(time.perf_counter() - started)
-
-    symbolic._ask = timed_ask  # type: ignore[assignment]
-    symbolic._PROCESS.stop()
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    counts = Counter[str]()
-    started = time.process_time()
-    for gold, answer, truth in pairs:
-        verdict = equivalent(gold, answer)
-        counts["pairs"] += 1
-        if verdict.rule.endswith("+symbolic"):
-            counts["decided"] += 1
-            counts["wrong"] += truth is False
-        counts["timed out"] += verdict.status == "timed_out"
-    here = time.process_time() - started
-    symbolic._PROCESS.stop()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    there = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(
-        f"\nour sympy tier, {name}: asked about {len(seconds)} of {counts['pairs']:,} pairs, "
-        f"decided {counts['decided']} as the same ({counts['wrong']} wrongly), "
-        f"{counts['timed out']} timed out; start {seconds[0] if seconds else 0:.2f} s, "
-        f"then {sum(seconds[1:]) / max(len(seconds) - 1, 1) * 1e3:.0f} ms each by the clock; "
-        f"{there:.1f} CPU s there, {here:.1f} here"
-    )
 
 
 if __name__ == "__main__":

@@ -66,34 +66,12 @@ class SuiteResults(TypedDict):
     decoders: dict[str, Accuracy]
 
 
-# Written as a call, for `from` is a word of Python.
-Bin = TypedDict(
-    "Bin",
-    {
-        "from": float,
-        "to": float,
-        "steps": int,
-        "problems": int | None,
-        "reward": float,
-        "correct": float | None,
-        "ci95": list[float] | None,
-    },
-)
-
-
-class Calibration(TypedDict):
-    """Step rewards against how often the solutions they stand in are correct."""
-
-    bins: list[Bin]
-    expected_error: float
-
-
 class RewardResults(TypedDict):
     """What the rewards of a run's samples are like."""
 
     solutions: int
     correct: int
-    calibration: Calibration
+    calibration: dict[str, Any]
     distribution: dict[str, Any]
     by_step: dict[str, list[dict[str, float] | None]]
     ranking_auc: dict[str, dict[str, Any]]

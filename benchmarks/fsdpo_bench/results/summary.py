@@ -8,8 +8,6 @@ from typing import Any
 
 from fsdpo_bench.results.form import (
     Accuracy,
-    Bin,
-    Calibration,
     Costs,
     DecoderResults,
     Drop,
@@ -254,7 +252,7 @@ def _rewards(rewarded: Sequence[Rewarded]) -> RewardResults | None:
     }
 
 
-def _calibration(rewarded: Sequence[Rewarded]) -> Calibration:
+def _calibration(rewarded: Sequence[Rewarded]) -> dict[str, Any]:
     """Hold step rewards against how often the solutions they stand in are correct.
 
     That is what a reward model trained on outcomes predicts. Steps of one problem are alike, so
@@ -266,7 +264,7 @@ def _calibration(rewarded: Sequence[Rewarded]) -> Calibration:
             found[bin_of(reward)].append((right, problem, reward))
     bins = [_bin(index, steps) for index, steps in sorted(found.items())]
     steps = sum(each["steps"] for each in bins)
-    gaps = sum(each["steps"] * abs(each["reward"] - (each["correct"] or 0)) for each in bins)
+    gaps = sum(each["steps"] * abs(each["reward"] - each["correct"]) for each in bins)
     return {"bins": bins, "expected_error": round(gaps / steps, 6)}
 
 
@@ -278,7 +276,7 @@ def _by_step(rewarded: Sequence[Rewarded], kind: bool) -> list[dict[str, float] 
     return [{"reward": round(fmean(e), 6), "steps": len(e)} if e else None for e in found]
 
 
-def _bin(index: int, steps: Sequence[tuple[bool, int, float]]) -> Bin:
+def _bin(index: int, steps: Sequence[tuple[bool, int, float]]) -> dict[str, Any]:
     found = share([right for right, _, _ in steps], [problem for _, problem, _ in steps])
     told = as_dict(found)
     return {
