@@ -21,12 +21,11 @@ from fsdpo_bench.report.plots import points
 from fsdpo_bench.results.compare import Comparison, Delta
 from fsdpo_bench.results.form import Results
 from fsdpo_bench.results.outcomes import tokens_of
-from fsdpo_bench.runs.records import own_decoders, read_config, read_records
+from fsdpo_bench.runs.records import decoder_of, own_decoders, read_records
 from fsdpo_bench.tasks.table import Task
 from fsdpo_bench.tasks.validate import Report
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.finding.extract import is_marked
-from fsdpo_data.core.errors import InputError, nearest
 
 _LEAST = 7  #: Characters that a column of words keeps on the narrowest terminal.
 
@@ -249,10 +248,13 @@ def _print_step_errors(found: PrmBench) -> None:
     say(f"\nPRMBench, rewards above {found.threshold:g} call a step right")
     columns = ("PRMScore>", "F1>", "negative F1>", "right passed>", "wrong caught>")
     names = {name: way.says for name, way in WAYS.items()}
-    rows = [("all", found.overall), *found.ways.items()]
     print_table(
         ("", *columns, "first caught>", "apart from original>", "solutions>", "too long>"),
-        [(names.get(name, name), *_step_errors_row(each)) for name, each in rows],
+        [
+            (names.get(name, name), *_step_errors_row(each))
+            for name, each in found.ways.items()
+            if each.solutions + each.unscored
+        ],
     )
     for name, score in found.dimensions.items():
         say(f"{name:<36}{100 * score:.1f}")
@@ -261,8 +263,7 @@ def _print_step_errors(found: PrmBench) -> None:
 def _step_errors_row(found: StepErrors) -> Iterator[str]:
     for value in (found.score, found.f1, found.negative_f1):
         yield "–" if value is None else f"{100 * value:.1f}"
-    counts = (found.passed, found.right), (found.caught, found.wrong)
-    for part, whole in (*counts, (found.first_caught, found.with_error)):
+    for part, whole in (found.passed, found.caught, found.first_caught):
         yield f"{100 * part / whole:.1f} of {whole:,}" if whole else "–"
     yield "–" if found.apart is None else f"{100 * found.apart:.1f}"
     yield from (f"{found.solutions:,}", f"{found.unscored:,}")
@@ -334,13 +335,8 @@ def matching(wanted: InspectOptions) -> Iterator[dict[str, Any]]:
     Raises:
         InputError: if there is no run, or it has no such benchmark or decoder.
     """
-    out = wanted.data
-    decoders = read_config(out)["decoders"]
-    decoder = wanted.decoder or decoders[0]
-    if decoder not in decoders:
-        near = nearest(decoder, decoders)
-        raise InputError(f"{out} has {', '.join(decoders)}.{near}", field="decoder", value=decoder)
-    records = read_records(out, wanted.task)
+    decoder = decoder_of(wanted.data, wanted.decoder)
+    records = read_records(wanted.data, wanted.task)
     return (record for record in records if _passes(record, wanted, decoder))
 
 

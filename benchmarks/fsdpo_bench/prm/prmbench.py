@@ -6,10 +6,11 @@ solution that the model cannot read is left out. Numbers are those of its ``mr_e
 gives any: it has -1 for what has no denominator, and for an F1 of precision and recall 0.
 """
 
-import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from fsdpo_bench.prm.first_error import NO_ERROR, Judged
@@ -40,22 +41,23 @@ class Altered(Judged):
     wrong: frozenset[int]  #: Its wrong steps, from 0; some rows name steps beyond the last.
 
 
+Called = tuple[Altered, Sequence[bool]]  #: A solution, and whether each step is called right.
+
+
 @dataclass(frozen=True, slots=True)
 class StepErrors:
     """How well right and wrong steps are told apart; None is what has no denominator."""
 
-    score: float | None  #: PRMScore; F1 alone where no step is wrong.
-    f1: float | None
-    negative_f1: float | None
-    passed: int  #: Right steps called right.
-    right: int
-    caught: int  #: Wrong steps called wrong.
-    wrong: int
-    first_caught: int  #: Solutions whose first wrong step is called wrong, whatever is before it.
-    with_error: int
-    apart: float | None  #: Mean difference of the share of steps passed to that of the original.
     solutions: int
     unscored: int  #: Solutions too long for the model, which are not counted.
+    passed: tuple[int, int]  #: Right steps called right, of so many.
+    caught: tuple[int, int]  #: Wrong steps called wrong, of so many.
+    #: Solutions whose first wrong step is called wrong, whatever is before it, of so many.
+    first_caught: tuple[int, int]
+    apart: float | None  #: Mean difference of the share of steps passed to that of the original.
+    f1: float | None
+    negative_f1: float | None
+    score: float | None  #: PRMScore; F1 alone where no step is wrong.
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,8 @@ class PrmBench:
     """What a reward model scores on PRMBench."""
 
     threshold: float  #: Rewards above it call a step right.
-    overall: StepErrors  #: Over all altered solutions.
+    ways: Mapping[str, StepErrors]  #: ``all`` is over all altered solutions.
     dimensions: Mapping[str, float]  #: Mean PRMScore of the ways of a dimension.
-    ways: Mapping[str, StepErrors]
 
 
 def read_altered(files: Sequence[Path]) -> list[Altered]:
@@ -78,89 +79,76 @@ def read_altered(files: Sequence[Path]) -> list[Altered]:
     for file in files:
         for record in read_records(file):
             try:
-                if record.broken:
-                    raise ValueError(record.broken)
                 for each in _altered(record.fields):
                     found.setdefault((each.way, each.key), each)
             except (KeyError, TypeError, ValueError) as error:
                 raise InputError(
-                    f"{file}, row {record.row}: {error!r}. Expected idx, classification, "
-                    "modified_question, modified_process and error_steps, as in PRMBench."
+                    f"{file}, row {record.row}: {record.broken or repr(error)}. Expected idx, "
+                    "classification, modified_question, modified_process, error_steps of PRMBench."
                 ) from None
     return list(found.values())
 
 
 def _altered(row: Mapping[str, Any]) -> Iterator[Altered]:
-    key, way = str(row["idx"]), str(row["classification"])
+    way, wrong = row["classification"], frozenset(int(step) - 1 for step in row["error_steps"])
+    made = {"modified": (way, wrong)}
     if WAYS[way].originals:
-        yield _solution(key, row, "original", ORIGINAL, frozenset())
-    wrong = frozenset(int(step) - 1 for step in row["error_steps"])
-    yield _solution(key, row, "modified", way, wrong)
-
-
-def _solution(
-    key: str, row: Mapping[str, Any], which: str, way: str, wrong: frozenset[int]
-) -> Altered:
-    question, steps = row[f"{which}_question"], row[f"{which}_process"]
-    if not isinstance(question, str) or not isinstance(steps, list) or not steps:
-        raise ValueError("no question or no steps")
-    first = min(wrong, default=NO_ERROR)
-    return Altered(key, question, tuple(map(str, steps)), first, way, wrong)
+        made["original"] = (ORIGINAL, frozenset())
+    for which, (way, wrong) in made.items():
+        question, steps = row[f"{which}_question"], row[f"{which}_process"]
+        if not isinstance(question, str) or not isinstance(steps, list) or not steps:
+            raise ValueError("no question or no steps")
+        first = min(wrong, default=NO_ERROR)
+        yield Altered(str(row["idx"]), question, tuple(map(str, steps)), first, way, wrong)
 
 
 def measure_step_errors(
     rows: Sequence[Altered], rewards: Sequence[Sequence[float] | None], threshold: float = 0.5
 ) -> PrmBench:
     """Count by way, by dimension and in all; the originals count by themselves."""
-    calls = [None if each is None else [reward > threshold for reward in each] for each in rewards]
-    by_way: dict[str, list[tuple[Altered, Sequence[bool] | None]]] = {}
-    for row, called in zip(rows, calls, strict=True):
-        by_way.setdefault(row.way, []).append((row, called))
-    like = {row.key: statistics.fmean(called) for row, called in by_way.get(ORIGINAL, ()) if called}
-    order = [name for name in (*WAYS, ORIGINAL) if name in by_way]
-    ways = {name: _count(by_way[name], like) for name in order}
-    scores: dict[str, list[float]] = {}
-    for name in order:
-        if name != ORIGINAL and (score := ways[name].score) is not None:
-            scores.setdefault(WAYS[name].dimension, []).append(score)
-    altered = [pair for name in order if name != ORIGINAL for pair in by_way[name]]
-    dimensions = {name: statistics.fmean(found) for name, found in scores.items()}
-    return PrmBench(threshold, _count(altered, like), dimensions, ways)
-
-
-def _count(
-    pairs: Sequence[tuple[Altered, Sequence[bool] | None]], like: Mapping[str, float]
-) -> StepErrors:
-    counted = [(row, called) for row, called in pairs if called]
-    steps = [
-        (place in row.wrong, right) for row, called in counted for place, right in enumerate(called)
-    ]
-    passed, missed = steps.count((False, True)), steps.count((True, True))
-    caught, blamed = steps.count((True, False)), steps.count((False, False))
-    firsts = [
-        not called[row.first_error] for row, called in counted if 0 <= row.first_error < len(called)
-    ]
+    given: dict[str, list[Called]] = {name: [] for name in ("all", *WAYS, ORIGINAL)}
+    unscored: Counter[str] = Counter()
+    for row, each in zip(rows, rewards, strict=True):
+        for name in (row.way,) if row.way == ORIGINAL else ("all", row.way):
+            if each is None:
+                unscored[name] += 1
+            else:
+                given[name].append((row, [reward > threshold for reward in each]))
     # As in its code, an original of which no step is passed is like none.
+    like = {row.key: share for row, called in given[ORIGINAL] if (share := fmean(called))}
+    ways = {name: _count(given[name], unscored[name], like) for name in given}
+    scores: dict[str, list[float]] = {}
+    for name, way in WAYS.items():
+        if (score := ways[name].score) is not None:
+            scores.setdefault(way.dimension, []).append(score)
+    return PrmBench(threshold, ways, {name: fmean(found) for name, found in scores.items()})
+
+
+def _count(given: Sequence[Called], unscored: int, like: Mapping[str, float]) -> StepErrors:
+    steps = Counter(
+        (place in row.wrong, right) for row, called in given for place, right in enumerate(called)
+    )
+    passed, blamed = steps[False, True], steps[False, False]
+    caught, missed = steps[True, False], steps[True, True]
+    firsts = [
+        not called[row.first_error] for row, called in given if 0 <= row.first_error < len(called)
+    ]
     apart = [
-        abs(statistics.fmean(called) - like[row.key])
-        for row, called in counted
-        if row.way != ORIGINAL and like.get(row.key)
+        abs(fmean(called) - like[row.key])
+        for row, called in given
+        if row.way != ORIGINAL and row.key in like
     ]
     f1, negative = _f1(passed, missed + blamed), _f1(caught, missed + blamed)
-    both = None if f1 is None or negative is None else (f1 + negative) / 2
     return StepErrors(
-        score=both if caught + missed else f1,
-        f1=f1,
-        negative_f1=negative,
-        passed=passed,
-        right=passed + blamed,
-        caught=caught,
-        wrong=caught + missed,
-        first_caught=sum(firsts),
-        with_error=len(firsts),
-        apart=statistics.fmean(apart) if apart else None,
-        solutions=len(counted),
-        unscored=len(pairs) - len(counted),
+        len(given),
+        unscored,
+        (passed, passed + blamed),
+        (caught, caught + missed),
+        (sum(firsts), len(firsts)),
+        fmean(apart) if apart else None,
+        f1,
+        negative,
+        (f1 + negative) / 2 if f1 is not None and negative is not None and caught + missed else f1,
     )
 
 

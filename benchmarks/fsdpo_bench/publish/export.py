@@ -3,15 +3,14 @@
 What they have no field for is lost: steps and rewards.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_bench.runs.records import read_config, read_records
-from fsdpo_data.core.errors import InputError, nearest
+from fsdpo_bench.runs.records import decoder_of, read_config, read_records
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.lazy import pl
 
@@ -21,9 +20,8 @@ class Seen(NamedTuple):
 
     record: Mapping[str, Any]
     texts: list[str]
-    right: bool
-    #: ``length`` where all responses were cut off; a field of ours, which the others pass over.
-    finish_reason: str
+    right: float
+    ended: str  #: ``length`` where all were cut off: a field of ours, which others pass over.
 
 
 def export_run(run: Path, form: str, out: Path, decoder: str | None = None) -> list[Path]:
@@ -33,14 +31,8 @@ def export_run(run: Path, form: str, out: Path, decoder: str | None = None) -> l
         InputError: if there is no run, or it has no such decoder.
         StoreError: if a file cannot be written.
     """
-    config = read_config(run)
-    wanted = decoder or config["decoders"][0]
-    if wanted not in config["decoders"]:
-        near = nearest(wanted, config["decoders"])
-        told = ", ".join(config["decoders"])
-        raise InputError(f"{run} has {told}.{near}", field="decoder", value=wanted)
-    files = []
-    for task in config["tasks"]:
+    wanted, files = decoder_of(run, decoder), []
+    for task in read_config(run)["tasks"]:
         name, content = FORMS[form](task, _seen(run, task, wanted))
         files.append(out / name)
         with explained(out):
@@ -58,36 +50,38 @@ def _seen(run: Path, task: str, decoder: str) -> Iterator[Seen]:
             rows = [decided["solution"]] if own else record["samples"][: int(k)]
             cut = all(row["finish_reason"] == "length" for row in rows)
             texts = [row["text"] for row in rows]
-            yield Seen(record, texts, decided["correct"], "length" if cut else "stop")
+            yield Seen(record, texts, float(decided["correct"]), "length" if cut else "stop")
 
 
 def _lm_eval(task: str, seen: Iterable[Seen]) -> tuple[str, bytes]:
     """Write what ``--log_samples`` does: a line for each document."""
     lines = []
-    for record, texts, right, finish_reason in seen:
+    for record, texts, right, ended in seen:
         document = {"question": record["question"], "answer": record["gold"]}
-        prompt = record["prompt"]
+        hashed = {
+            "doc_hash": json.dumps(document, indent=2, ensure_ascii=False),
+            "prompt_hash": record["prompt"],
+            "target_hash": record["gold"],
+        }
         told = {
             "doc_id": record["row"],
             "doc": document,
             "target": record["gold"],
-            "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}},
+            "arguments": {"gen_args_0": {"arg_0": record["prompt"], "arg_1": {}}},
             "resps": [texts],
             "filtered_resps": texts,
             "filter": "none",
             "metrics": ["exact_match"],
-            "doc_hash": _hash(json.dumps(document, indent=2, ensure_ascii=False)),
-            "prompt_hash": _hash(prompt),
-            "target_hash": _hash(record["gold"]),
-            "exact_match": float(right),
-            "finish_reason": finish_reason,
+            **{key: sha256(_encoded(text)).hexdigest() for key, text in hashed.items()},
+            "exact_match": right,
+            "finish_reason": ended,
         }
         lines.append(json.dumps(told, ensure_ascii=False) + "\n")
-    return f"samples_{task}.jsonl", "".join(lines).encode("utf-8", "backslashreplace")
+    return f"samples_{task}.jsonl", _encoded("".join(lines))
 
 
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _lighteval(task: str, seen: Iterable[Seen]) -> tuple[str, bytes]:
@@ -103,10 +97,10 @@ def _lighteval(task: str, seen: Iterable[Seen]) -> tuple[str, bytes]:
                 "specific": {"question": record["question"]},
             },
             "model_response": {"input": record["prompt"], "text": texts},
-            "metric": {"extractive_match": float(right)},
-            "finish_reason": finish_reason,
+            "metric": {"extractive_match": right},
+            "finish_reason": ended,
         }
-        for record, texts, right, finish_reason in seen
+        for record, texts, right, ended in seen
     ]
     file = BytesIO()
     pl.DataFrame(table).write_parquet(file)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fsdpo_bench.tasks.table import shelf
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.log import LineFile, Span, indexed, read_spans
 from fsdpo_data.core.nouns import Outcome
 from fsdpo_data.dataset.parts import Ref, TemplateRef, Unknown
@@ -196,6 +196,16 @@ def read_config(out: Path) -> dict[str, Any]:
     ranks = {name: rank for rank, name in enumerate(shelf())}
     names = sorted(config["tasks"], key=lambda name: ranks.get(name, len(ranks)))
     return {**config, "tasks": {name: config["tasks"][name] for name in names}}
+
+
+def decoder_of(out: Path, wanted: str | None) -> str:
+    """Return a decoder of a run, the first if none is ``wanted``; InputError if it has no such."""
+    decoders: list[str] = read_config(out)["decoders"]
+    decoder = wanted or decoders[0]
+    if decoder not in decoders:
+        near = nearest(decoder, decoders)
+        raise InputError(f"{out} has {', '.join(decoders)}.{near}", field="decoder", value=decoder)
+    return decoder
 
 
 def read_records(out: Path, task: str | None = None) -> Iterator[dict[str, Any]]:
