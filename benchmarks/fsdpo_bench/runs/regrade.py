@@ -16,7 +16,7 @@ from fsdpo_bench.runs.records import (
     read_records,
     record_key,
 )
-from fsdpo_bench.tasks.judge import judge_groups
+from fsdpo_bench.tasks.judge import judge
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
@@ -114,13 +114,13 @@ def graded(
         Problem(each["question"], each["gold"], each["task"], "test", each["metadata"])
         for each in records
     ]
-    groups = [
-        (problem, [(row["text"], row["finish_reason"]) for row in found])
+    items = [
+        (problem, row["text"], row["finish_reason"])
         for problem, found in zip(problems, solutions, strict=True)
+        for row in found
     ]
-    regraded = []
-    judged = judge_groups(task, groups, workers)
-    for record, found, verdicts in zip(records, solutions, judged, strict=True):
+    regraded, judged = [], iter(judge(task, items, workers))
+    for record, found in zip(records, solutions, strict=True):
         own, n = own_decoders(record), len(record["samples"])
         asked = [name for name in names if not _SAMPLED.fullmatch(name)]
         if {*asked} != {*own} or not {*own} <= {*record["cost"]} or n < plan.samples:
@@ -128,7 +128,7 @@ def graded(
                 f"problem {record['problem_id']} of {record['task']} lacks what the run's config "
                 "says of it. Expected what `fsdpo-bench run` wrote."
             )
-        rows = [row | verdict_row(task, new) for row, new in zip(found, verdicts, strict=True)]
+        rows = [row | verdict_row(task, next(judged)) for row in found]
         costs = {name: record["cost"][name] for name in own}
         regraded.append(record | decided(plan, names, rows, costs))
     return regraded

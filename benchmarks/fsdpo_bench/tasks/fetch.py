@@ -25,12 +25,6 @@ class PublicFile:
     path: str
     sha256: str
 
-    @property
-    def url(self) -> str:
-        """Return its address."""
-        host = os.environ.get(MIRROR, "https://raw.githubusercontent.com").rstrip("/")
-        return f"{host}/{self.repo}/{self.commit}/{self.path}"
-
 
 def cache() -> Path:
     """Return where fetched benchmarks are kept, for every run of this user."""
@@ -63,23 +57,23 @@ def fetched(name: str, file: PublicFile, folder: Path | None = None) -> Path:
 def _download(name: str, file: PublicFile) -> bytes:
     import httpx2
 
-    why = ""
+    host = os.environ.get(MIRROR, "https://raw.githubusercontent.com").rstrip("/")
+    url, why = f"{host}/{file.repo}/{file.commit}/{file.path}", ""
     for attempt in range(_ATTEMPTS):
         try:
-            answer = httpx2.get(file.url, timeout=60, follow_redirects=True)
+            answer = httpx2.get(url, timeout=60, follow_redirects=True)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             why = f"{type(error).__name__}: {error}"
             break
-        if answer.status_code == 200:
-            if hashlib.sha256(answer.content).hexdigest() == file.sha256:
-                return answer.content
+        code, why = answer.status_code, f"it answered {answer.status_code}"
+        if code == 200 and hashlib.sha256(answer.content).hexdigest() == file.sha256:
+            return answer.content
+        if code == 200:
             why = "what comes from there is another file (SHA-256 differs)"
-            break
-        why = f"it answered {answer.status_code}"
-        if answer.status_code not in PASSING or attempt + 1 == _ATTEMPTS:
+        if code not in PASSING or attempt + 1 == _ATTEMPTS:
             break
         time.sleep(pause(answer.headers.get("retry-after", ""), attempt))
     raise Unavailable(
-        f"{name} is not to be had from {file.url}: {why}. Try again later, give its file as "
+        f"{name} is not to be had from {url}: {why}. Try again later, give its file as "
         f"`data`, or set {MIRROR} to a mirror of GitHub's files."
     )

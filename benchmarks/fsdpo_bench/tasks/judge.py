@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import TypeAlias
 
 from fsdpo_bench.tasks.table import Task
@@ -12,9 +11,8 @@ from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.pool import grade_all
 from fsdpo_data.core.nouns import Problem
 
-#: A problem, a response to it and, where it is known, why the response ended.
-Answered: TypeAlias = tuple[Problem, str] | tuple[Problem, str, str]
-Items: TypeAlias = Sequence[Answered]
+#: Problems, a response to each and, where it is known, why the response ended.
+Items: TypeAlias = Sequence[tuple[Problem, str] | tuple[Problem, str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +23,6 @@ class Judged:
     strict: Verdict
 
 
-def judge_groups(
-    task: Task,
-    groups: Sequence[tuple[Problem, Sequence[tuple[str, str]]]],
-    workers: int | None = None,
-) -> list[list[Judged]]:
-    """Judge several responses to each problem, with why each ended, all at once."""
-    items = [(problem, *response) for problem, responses in groups for response in responses]
-    judged = iter(judge(task, items, workers))
-    return [list(islice(judged, len(responses))) for _, responses in groups]
-
-
 def judge(task: Task, items: Items, workers: int | None = None) -> list[Judged]:
     """Judge responses to problems, in order; few of them in this process."""
     strict = _grade(MathGrader, items, workers)
@@ -43,8 +30,7 @@ def judge(task: Task, items: Items, workers: int | None = None) -> list[Judged]:
     allowed = [problem.metadata.get("gold_tolerance", task.tolerance) for problem, *_ in items]
     for tolerance in {*allowed} - {None}:
         places = [place for place, each in enumerate(allowed) if each == tolerance]
-        tolerant = partial(MathGrader, tolerance)
-        graded = _grade(tolerant, [items[place] for place in places], workers)
+        graded = _grade(partial(MathGrader, tolerance), [items[at] for at in places], workers)
         for place, verdict in zip(places, graded, strict=True):
             counted[place] = verdict
     return list(map(Judged, counted, strict))

@@ -172,11 +172,9 @@ def shelf() -> Mapping[str, Task]:
 @cache
 def suites() -> Mapping[str, tuple[str, ...]]:
     """Return the names of the benchmarks of each suite."""
-    found: dict[str, tuple[str, ...]] = {}
-    for task in shelf().values():
-        for suite in task.suites:
-            found[suite] = (*found.get(suite, ()), task.name)
-    return found
+    tasks = shelf().values()
+    names = dict.fromkeys(suite for task in tasks for suite in task.suites)
+    return {name: tuple(task.name for task in tasks if name in task.suites) for name in names}
 
 
 def get_task(name: str) -> Task:
@@ -206,8 +204,7 @@ def is_spelling(name: str, of: str) -> bool:
 
 def select_tasks(suite: str | None, names: Sequence[str] | None) -> list[Task]:
     """Return the tasks of a suite and of names, ``all`` if neither; InputError if unknown."""
-    if suite is None and not names:
-        suite = "all"
+    suite = suite or (None if names else "all")
     if suite is not None and suite not in suites():
         raise _unknown("suite", suite, suites())
     tasks = [shelf()[name] for name in (suites()[suite] if suite else ())]

@@ -60,13 +60,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for machines."""
-        names = ("problems", "golds", "right", "digest", "kinds", "error")
-        return {
-            "task": self.task.name,
-            "passed": self.passed,
-            **{name: getattr(self, name) for name in names},
-            "findings": [asdict(finding) for finding in self.findings],
-        }
+        return asdict(self) | {"task": self.task.name, "passed": self.passed}
 
 
 def validate_task(task: Task, data: Path | None = None) -> Report:
@@ -86,13 +80,12 @@ def validate_task(task: Task, data: Path | None = None) -> Report:
 
 def _known(loaded: Loaded) -> Iterator[Finding]:
     """List missing golds, of which the table says how many there are, and golds with a note."""
-    missing = [row for row, problem in enumerate(loaded.problems) if not problem.answer]
-    for row in missing:
-        surprise = len(missing) != loaded.task.missing_golds
-        yield Finding(row, "", "the source has no answer; it is left out of the score", surprise)
+    missing = [problem.answer for problem in loaded.problems].count("")
     for row, problem in enumerate(loaded.problems):
-        note = loaded.task.notes.get(loaded.ids[row])
-        if note is not None:
+        if not problem.answer:
+            told = "the source has no answer; it is left out of the score"
+            yield Finding(row, "", told, surprise=missing != loaded.task.missing_golds)
+        if note := loaded.task.notes.get(loaded.ids[row]):
             also = f"; {' and '.join(note.also)} also counts" if note.also else ""
             yield Finding(row, problem.answer, note.why + also, surprise=False)
 

@@ -5,12 +5,10 @@ from dataclasses import replace
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.problems.embedded.world import make_problems
 
-COUNT = 500  #: Problems made; ``count`` beside this says so too.
-
 
 def make() -> list[Problem]:
     """Make the problems; their level is their steps."""
     return [
         replace(each, metadata={**each.metadata, "level": len(each.metadata["nodes"])})
-        for each in make_problems("test", COUNT)
+        for each in make_problems("test", 500)
     ]
