@@ -48,18 +48,7 @@ def validate(options: ValidateOptions) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfPairs(Options):
-    """How pairs are shown.
-
-    Attributes:
-        gamma: Temperature of the rewards in the step weights α of pairs.
-    """
-
-    gamma: Annotated[float, Option(min=0)] = 0.5
-
-
-@dataclass(frozen=True, kw_only=True)
-class InspectOptions(OnDataset, OfPairs):
+class InspectOptions(OnDataset):
     """Show statistics, then problems with their step-marked solutions and their pairs.
 
     Attributes:
@@ -67,6 +56,7 @@ class InspectOptions(OnDataset, OfPairs):
         samples: Solutions to show of each, and pairs.
         problem: Id of one problem, or its start.
         outcome: Only solutions of this outcome.
+        gamma: Temperature of the rewards in the step weights α of pairs.
         seed: Draws the problems.
     """
 
@@ -74,6 +64,7 @@ class InspectOptions(OnDataset, OfPairs):
     samples: Annotated[int, Option(min=1)] = 3
     problem: Annotated[str | None, Option(metavar="ID")] = None
     outcome: Outcome | None = None
+    gamma: Annotated[float, Option(min=0)] = 0.5
     seed: Seed = 0
 
 
@@ -90,15 +81,17 @@ def inspect(options: InspectOptions) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewOptions(OnDataset, OfPairs):
+class ViewOptions(OnDataset):
     """Write a dataset as a page: distributions, solutions, step rewards, pairs side by side.
 
     Attributes:
         out: The page; it opens offline.
+        gamma: Temperature of the rewards in the step weights α of pairs.
         megabytes: Text of problems and solutions in the page.
     """
 
     out: Annotated[Path | None, Option(default="DATA.html")] = None
+    gamma: Annotated[float, Option(min=0)] = 0.5
     megabytes: Annotated[float, Option(min=0.1)] = 16
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +12,12 @@ import pytest
 from bench_runs import HOSTILE, config, make_records, write_run
 from browser import MISSING, Browser, available, chromium
 from fsdpo_bench.cli.app import app
+from fsdpo_bench.report.index import render_index
 from fsdpo_bench.report.render import write_report
+from paired_data import paired_dataset
 from typer.testing import CliRunner
+
+from fsdpo_data.api import open_dataset
 
 pytestmark = [
     pytest.mark.proof,
@@ -290,6 +295,45 @@ def test_a_click_on_the_head_of_a_column_sorts_by_it(browser: Browser, compared:
     assert found == sorted(found) and len(set(found)) > 3
     browser.run("location.reload()")
     assert browser.run(column) == found
+
+
+def test_the_index_follows_a_run_that_goes_on_and_stays_sorted(
+    browser: Browser, tmp_path: Path
+) -> None:
+    for name, chance in (("a", 0.2), ("b", 0.9), ("c", 0.6)):
+        write_run(tmp_path / name, config(TASKS, name), make_records(TASKS, chance))
+    records = tmp_path / "c" / "records" / "gsm_ic2.jsonl"
+    rest, page = records.read_text(), tmp_path / "index.html"
+    records.write_text("".join(rest.splitlines(keepends=True)[:5]))
+    page.write_text(render_index(tmp_path, page, seconds=1)[0])
+    browser.open(page)
+    browser.click(".sortable th:nth-child(7) button")
+    first = (
+        "return [...document.querySelector('tbody').rows].map((row) => row.cells[0].textContent)"
+    )
+    assert browser.run(first) == ["b", "c", "a"] and "45 of 61" in browser.text("tbody")
+    records.write_text(rest)
+    page.write_text(render_index(tmp_path, page, seconds=1)[0])
+    deadline = time.monotonic() + 20
+    while "45 of 61" in browser.text("tbody"):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert browser.run(first) == ["b", "c", "a"] and browser.errors() == []
+
+
+def test_a_dataset_shows_pairs_side_by_side_with_their_weights(
+    browser: Browser, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(open_dataset(paired_dataset(tmp_path / "data")).page(), encoding="utf-8")
+    browser.open(page)
+    assert browser.errors() == [] and browser.count(".item.some") == 3
+    assert browser.count("#filters [name=decoder]:not([hidden] *)") == 0
+    assert browser.count("#detail .beside") == 4
+    told = browser.text(".beside")
+    assert told.startswith("chosen ✓ correct") and "rejected ✗ incorrect" in told
+    assert told.count("α 0.") == 4
+    assert browser.count(".beside .good") == browser.count(".beside .bad") == 8
 
 
 def test_hostile_text_shows_as_text_and_does_nothing(browser: Browser, tmp_path: Path) -> None:

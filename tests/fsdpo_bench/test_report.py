@@ -15,6 +15,7 @@ from bench_runs import HOSTILE, QWEN, config, make_records, qwen_run, write_run
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.browse import browsable, explain
 from fsdpo_bench.report.drawing import Axis
+from fsdpo_bench.report.index import render_index
 from fsdpo_bench.report.plots import _apart
 from fsdpo_bench.report.render import render_html, write_report
 from fsdpo_bench.results.summary import summarise
@@ -203,8 +204,7 @@ def test_real_outputs_show_whole(tmp_path: Path) -> None:
     for problem in page.data["problems"]:
         assert len(problem["solutions"]) == 8
         for solution in problem["solutions"]:
-            key = f"{solution['status']} {solution['rule']}"
-            assert "by the rule" not in page.data["explanations"][key]
+            assert "by the rule" not in page.data["shared"][solution["why"]]
 
 
 @pytest.mark.parametrize(
@@ -332,3 +332,29 @@ def test_names_of_models_are_no_markup_in_cards_and_reports(tmp_path: Path) -> N
         text = (run / name).read_text().partition("\n---\n")[2] or (run / name).read_text()
         outside = re.sub(r"```.*?```|(`+)[^\n]*?\1", "", text, flags=re.S)
         assert "<img" not in outside and "](javascript" not in outside.replace("\\]", "")
+
+
+def test_runs_under_a_directory_are_a_page_that_reloads_while_one_goes_on(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    write_run(runs / "deep" / "a<b>", config(TASKS, "<i>x</i>"), make_records(TASKS))
+    half = write_run(runs / "half", config(TASKS), make_records(TASKS))
+    (half / "records" / "gsm_ic2.jsonl").unlink()
+    (runs / "model").mkdir()
+    (runs / "model" / "config.json").write_text('{"model_type": "qwen2"}')
+    page, whole = render_index(runs, runs / "index.html", seconds=7)
+    assert not whole and Page(page).data == {"again": 7}
+    assert "32 of 46" in page and "<i>" not in page and page.count("<polyline") == 2
+    assert Page(render_index(runs, runs / "index.html")[0]).data == {"again": None}
+    (half / "records" / "gsm_ic2.jsonl").write_bytes(
+        (runs / "deep" / "a<b>" / "records" / "gsm_ic2.jsonl").read_bytes()
+    )
+    write_report(half)
+    shown = CliRunner().invoke(app, ["index", str(runs), "--watch", "1"])
+    assert shown.exit_code == 0
+    page = (runs / "index.html").read_text()
+    assert 'href="half/report.html"' in page and Page(page).data == {"again": None}
+
+
+def test_a_directory_without_runs_has_no_page(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no run"):
+        render_index(tmp_path, tmp_path / "index.html")

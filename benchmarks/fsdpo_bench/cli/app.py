@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from copy import copy
 from dataclasses import asdict
 from functools import partial
@@ -158,6 +159,21 @@ def export(options: take.ExportOptions) -> None:
 
     for file in export_run(options.data, options.to, options.out, options.decoder):
         typer.echo(str(file))
+
+
+@command(app, take.IndexOptions, examples=_EXAMPLES["index"])
+def index(options: take.IndexOptions) -> None:
+    """List runs on a page."""
+    from fsdpo_bench.report.index import render_index
+
+    out, whole = options.out or options.data / "index.html", False
+    typer.echo(f"next: open {out}")
+    while not whole:
+        page, whole = render_index(options.data, out, options.watch)
+        write_text(out, page)
+        if options.watch is None:
+            return
+        time.sleep(0 if whole else options.watch)
 
 
 @command(app, take.PrmOptions, examples=_EXAMPLES["prm"])

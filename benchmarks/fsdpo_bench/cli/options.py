@@ -217,6 +217,21 @@ class ExportOptions(Options):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IndexOptions(Options):
+    """Write a page of all runs under a directory, to sort and to compare.
+
+    Attributes:
+        data: A directory with runs.
+        out: The page.
+        watch: Write it again every so many seconds, until no run goes on any more.
+    """
+
+    data: Annotated[Path, _FIRST]
+    out: Annotated[Path | None, Option(default="DATA/index.html")] = None
+    watch: Annotated[int | None, Option(min=1)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeOptions(Options):
     """Run a row of the paper's tables, stage by stage; those that are done are passed over.
 

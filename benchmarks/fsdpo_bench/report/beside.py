@@ -6,7 +6,7 @@ from pathlib import Path
 from fsdpo_cards.pages.browse import BUDGET, OUTCOMES, Browsable, Marks
 from fsdpo_cards.pages.page import render_page
 
-from fsdpo_bench.report.browse import add_problem, asked, solutions_of
+from fsdpo_bench.report.browse import asked, solutions_of
 from fsdpo_bench.report.render import TEMPLATES, date_of
 from fsdpo_bench.results.compare import Comparison
 from fsdpo_bench.results.outcomes import Record, keyed
@@ -44,7 +44,6 @@ def render_comparison(run_a: Path, run_b: Path, compared: Comparison, budget: in
     return render_page(
         TEMPLATES / "compare.html",
         shown.data,
-        budget=budget,
         title=f"{names[0]} and {names[1]} · {date_of(run_b)}",
         names=names,
         runs=(run_a, run_b),
@@ -54,14 +53,14 @@ def render_comparison(run_a: Path, run_b: Path, compared: Comparison, budget: in
 
 
 def _add(shown: Browsable, ours: Record, theirs: Record, decoders: list[tuple[str, str]]) -> None:
-    (first, decoded_a), (second, decoded_b) = solutions_of(ours), solutions_of(theirs)
-    solutions = [*((f"A: {n}", s) for n, s in first), *((f"B: {n}", s) for n, s in second)]
+    (first, decoded_a), (second, decoded_b) = solutions_of(ours, "A: "), solutions_of(theirs, "B: ")
     decoded = {}
     for a, b in decoders:
-        one, other = decoded_a[a], decoded_b[b]
         right = (ours["decoded"][a]["correct"], theirs["decoded"][b]["correct"])
+        [one], [other] = decoded_a[a]["taken"], decoded_b[b]["taken"]
         decoded[a if a == b else f"{a} / {b}"] = {
             "status": "gold_unparsed" if None in right else _VERDICTS[right],
-            "taken": [*one["taken"], *(len(first) + index for index in other["taken"])],
+            "taken": [one, len(first) + other],
         }
-    add_problem(shown, asked(shown, ours), solutions, decoded)
+    problem = asked(shown, ours) | {"decoded": decoded}
+    shown.add(problem, [*first, *second], decoded.values())

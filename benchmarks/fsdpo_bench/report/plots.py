@@ -90,7 +90,7 @@ def cost_plot(task: Results) -> str:
     title = f"{task['title']}: accuracy against tokens per problem"
     drawing = panel(title, x, y, "tokens per problem", f"{task['title']}, accuracy in %")
     heights = {name: y(100 * share["accuracy"]) for name, share in decoders.items()}
-    lines = _column(heights, bottom)
+    lines = _apart(heights, _LINE, bottom)
     # Decoders of one budget stand side by side; their names, beside the plot, one below the other.
     for name, at in _apart({name: x(spent[name]) for name in spent}, 9).items():
         share = decoders[name]
@@ -104,21 +104,13 @@ def cost_plot(task: Results) -> str:
     return drawing.render()
 
 
-def _column(heights: Mapping[str, float], bottom: float) -> dict[str, float]:
-    """Return the heights of lines of text near those given, a line apart and above ``bottom``."""
-    placed = _apart(heights, _LINE)
-    for name in sorted(placed, key=placed.__getitem__, reverse=True):
-        placed[name] = min(placed[name], bottom)
-        bottom = placed[name] - _LINE
-    return placed
-
-
-def _apart(values: Mapping[str, float], gap: float) -> dict[str, float]:
-    """Move values at least ``gap`` apart, upwards and in their order."""
+def _apart(values: Mapping[str, float], gap: float, most: float = math.inf) -> dict[str, float]:
+    """Move values at least ``gap`` apart, upwards and in their order; none comes above ``most``."""
     placed: dict[str, float] = {}
     least = -math.inf
-    for name in sorted(values, key=values.__getitem__):
-        placed[name] = max(values[name], least)
+    for number, name in enumerate(sorted(values, key=values.__getitem__), start=1):
+        room = gap * (len(values) - number)  # for those above it
+        placed[name] = max(least, min(values[name], most - room))
         least = placed[name] + gap
     return placed
 

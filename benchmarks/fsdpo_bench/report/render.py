@@ -22,6 +22,7 @@ from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import RECORDS, read_config, read_records
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
+from fsdpo_data.dataset.run import CONFIG
 
 TEMPLATES = Path(__file__).parent / "templates"
 _OF_REWARDS = (plots.calibration_plot, plots.distribution_plot, plots.step_plot)
@@ -49,7 +50,6 @@ def render_html(
         TEMPLATES / "report.html",
         shown.data,
         {"points": plots.points, "colour": plots.colour},
-        shown.budget,
         title=title(results, date),
         results=results,
         shown=shown,
@@ -149,6 +149,6 @@ def write_report(
 
 
 def date_of(run: Path) -> str:
-    """Return the day, in UTC, on which a run got its last record."""
-    last = max(file.stat().st_mtime for file in (run / RECORDS).iterdir())
+    """Return the day, in UTC, on which a run got its last record, or was begun."""
+    last = max(file.stat().st_mtime for file in [*(run / RECORDS).glob("*"), run / CONFIG])
     return datetime.fromtimestamp(last, UTC).date().isoformat()

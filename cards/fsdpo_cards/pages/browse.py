@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fsdpo_cards.pages.formulas import PATTERN, formulas
+
 BUDGET = 16_000_000  #: Bytes of text in a page.
 #: Bytes that a problem needs to be worth showing; with more problems, only some are shown.
 LEAST = 2_500
@@ -28,15 +30,15 @@ OUTCOMES: Marks = {
 
 @dataclass(slots=True)
 class Browsable:
-    """What the list shows."""
+    """What the list shows, of so many problems."""
 
     marks: Marks
-    of: int  #: Problems that there are.
+    of: int
     budget: int = BUDGET
     problems: list[dict[str, Any]] = field(default_factory=list)  #: As the page's script has them.
-    explanations: dict[str, str] = field(default_factory=dict)  #: Why, by status and rule.
     solutions_left_out: int = 0
-    _frames: dict[tuple[str | None, ...], int] = field(default_factory=dict)
+    #: Texts that many problems have in common, and their numbers.
+    _shared: dict[str, int] = field(default_factory=dict)
 
     @property
     def stride(self) -> int:
@@ -60,52 +62,66 @@ class Browsable:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the page's script works on."""
-        told = {"problems": self.problems, "explanations": self.explanations}
-        return {**told, "marks": self.marks, "prompts": list(map(list, self._frames))}
+        """What the page's script works on; formulas get as many bytes as the texts at most."""
+        solutions = [each for problem in self.problems for each in problem["solutions"]]
+        texts = [problem["question"] for problem in self.problems]
+        texts += [step for each in solutions for step in each["steps"]]
+        answers = [problem["gold"] for problem in self.problems]
+        answers += [each["answer"] for each in solutions if each["answer"] is not None]
+        told = {"problems": self.problems, "shared": list(self._shared), "marks": self.marks}
+        return {**told, "formulas": formulas(texts, answers, self.budget), "pattern": PATTERN}
 
     def asked(self, question: str, gold: str, prompt: str) -> dict[str, Any]:
         """Return what was asked; of prompts, what is around the questions is kept once for all."""
         around = prompt.split(question, 1) if question else [prompt]
-        frame = tuple(cut(part, min(LONGEST, self.room // 8)) for part in around)
         return {
             "question": cut(question, min(LONGEST, self.room // 4)),
             "gold": cut(gold, min(LONGEST, self.room // 8)),
-            "prompt": self._frames.setdefault(frame, len(self._frames)),
+            "prompt": [self._share(cut(each, min(LONGEST, self.room // 8))) for each in around],
         }
 
-    def solution(
-        self, name: str, steps: Iterable[str], rewards: Sequence[float] | None, **told: Any
-    ) -> dict[str, Any]:
-        """Return a solution for the page; ``told`` is what else its box says."""
-        steps = list(steps)
+    def add(
+        self,
+        problem: dict[str, Any],
+        solutions: Sequence[Mapping[str, Any]],
+        takers: Iterable[dict[str, Any]],
+    ) -> None:
+        """Add a problem with those of its solutions that there is room for.
+
+        A solution has ``name``, ``steps``, ``rewards``, ``answer`` and ``why``, besides what else
+        is to be shown. The ``taken`` of ``takers``, parts of the problem, are numbers of solutions
+        that come before others; they become their places on the page, None for what is not there.
+        """
+        room, takers = self.room - _size(problem), list(takers)
+        first = [index for each in takers for index in each["taken"]]
+        kept: list[int] = []
+        for index in dict.fromkeys([*first, *range(len(solutions))]):
+            needed = min(_size(solutions[index]["steps"]), 2 * LONGEST) + 200
+            if not kept or needed <= room:
+                kept.append(index)
+                room -= needed
+        self.solutions_left_out += len(solutions) - len(kept)
+        places = {index: place for place, index in enumerate(sorted(kept))}
+        for each in takers:
+            each["taken"] = [places.get(index) for index in each["taken"]]
+        self.problems.append(
+            problem | {"solutions": [self._shortened(solutions[index]) for index in places]}
+        )
+
+    def _shortened(self, solution: Mapping[str, Any]) -> dict[str, Any]:
+        steps, rewards, answer = (solution[name] for name in ("steps", "rewards", "answer"))
         shown = list(_cut_steps(steps, max(800, min(LONGEST, self.room // 2))))
         return {
-            "name": name,
+            **solution,
             "steps": shown,
-            "rewards": None if rewards is None else [round(reward, 3) for reward in rewards],
             "hidden": sum(map(len, steps)) - sum(map(len, shown)),
-            **told,
+            "rewards": None if rewards is None else [round(reward, 3) for reward in rewards],
+            "answer": answer and cut(answer),
+            "why": self._share(solution["why"]),
         }
 
-    def fitting(
-        self, solutions: Sequence[Sequence[str]], first: Iterable[int], taken: int
-    ) -> dict[int, int]:
-        """Return {index: place} of the solutions of a problem that fit, ``first`` before others.
-
-        ``solutions`` are their steps, ``taken`` the bytes of the problem itself.
-        """
-        room = self.room - taken
-        order = list(dict.fromkeys([*first, *range(len(solutions))]))
-        kept: list[int] = []
-        for index in order:
-            needed = min(size(solutions[index]), 2 * LONGEST) + 200
-            if kept and needed > room:
-                continue
-            kept.append(index)
-            room -= needed
-        self.solutions_left_out += len(order) - len(kept)
-        return {index: place for place, index in enumerate(sorted(kept))}
+    def _share(self, text: str) -> int:
+        return self._shared.setdefault(text, len(self._shared))
 
 
 def _cut_steps(steps: Iterable[str], most: int) -> Iterator[str]:
@@ -116,13 +132,12 @@ def _cut_steps(steps: Iterable[str], most: int) -> Iterator[str]:
         most -= len(step)
 
 
-def cut(text: str | None, most: int) -> str | None:
+def cut(text: str, most: int = 300) -> str:
     """Return a text that is no longer, and says how much longer it was."""
-    if text is None or len(text) <= most:
+    if len(text) <= most:
         return text
     return f"{text[:most]} … ({len(text) - most:,} more characters)"
 
 
-def size(value: Any) -> int:
-    """Return the bytes that a page takes for a value."""
+def _size(value: Any) -> int:
     return len(json.dumps(value))

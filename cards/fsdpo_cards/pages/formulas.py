@@ -9,6 +9,7 @@ import html
 import json
 import re
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -44,7 +45,9 @@ def formulas(texts: Iterable[str], answers: Iterable[str], budget: int) -> dict[
     takes of it too, so that it bounds the time.
     """
     found: dict[str, Tree | None] = {}
-    for written in _spans(texts, answers):
+    in_texts = (each[0] for text in texts for each in _FORMULA.finditer(text))
+    whole = (text for text in answers if len(text) <= _LONGEST and _LOOKS_IT.search(text))
+    for written in chain(in_texts, whole):
         if written in found:
             continue
         tree = found[written] = _tree_of(written)
@@ -54,31 +57,17 @@ def formulas(texts: Iterable[str], answers: Iterable[str], budget: int) -> dict[
     return {written: tree for written, tree in found.items() if tree}
 
 
-def _spans(texts: Iterable[str], answers: Iterable[str]) -> Iterable[str]:
-    for text in texts:
-        for each in _FORMULA.finditer(text):
-            yield each[0]
-    for text in answers:
-        if len(text) <= _LONGEST and _LOOKS_IT.search(text):
-            yield text
-
-
 def _tree_of(written: str) -> Tree | None:
     from latex2mathml.converter import Converter
 
+    latex = written[2:-2] if written.startswith((r"\[", r"\(")) else written.strip("$")
     display = "block" if written.startswith(("$$", r"\[", r"\begin")) else "inline"
-    latex = re.sub(r"^(\$\$?|\\[\[(])([\s\S]*)(\$\$?|\\[\])])$", _inner, written)
     if _REFUSED.search(latex):
         return None
     try:
-        root = Converter(display=display).convert_to_element(latex)
-        return _plain(root, _DEEPEST)
+        return _plain(Converter(display=display).convert_to_element(latex), _DEEPEST)
     except Exception:  # of many kinds: RecursionError, IndexError, its own
         return None
-
-
-def _inner(found: re.Match[str]) -> str:
-    return found[0].strip("$") if found[0].startswith("$") else found[2]
 
 
 def _plain(element: Element, depth: int) -> Tree:

@@ -18,7 +18,7 @@ const keep = (told) => {
   history.replaceState(null, "", `#${new URLSearchParams(all)}`);
 };
 
-const browse = ({ problems, explanations, marks, prompts, formulas, pattern }) => {
+const browse = ({ problems, marks, shared, formulas, pattern }) => {
   const FORMULA = new RegExp(pattern, "g");
   const list = byId("list");
   // What the URL holds: filters, the problem, and the solution that was opened.
@@ -197,7 +197,7 @@ const browse = ({ problems, explanations, marks, prompts, formulas, pattern }) =
   // One problem
 
   const showProblem = (problem) => {
-    const prompt = prompts[problem.prompt].join(problem.question);
+    const prompt = problem.prompt.map((part) => shared[part]).join(problem.question);
     const asked = element("details", "", element("summary", "", "Prompt as sent"), element("pre", "", prompt));
     const parts = [element("h3", "", "Question"), prose(problem.question), asked];
     parts.push(element("h3", "", "Gold answer"), element("p", "text", answered(problem.gold)));
@@ -262,7 +262,7 @@ const browse = ({ problems, explanations, marks, prompts, formulas, pattern }) =
       chosen.sample = box.open ? "" : solution.name;
       remember();
     });
-    const why = element("p", "why", explanations[`${solution.status} ${solution.rule}`] ?? "");
+    const why = element("p", "why", shared[solution.why]);
     if (solution.answer !== null) why.append(" Answer: ", answered(solution.answer));
     box.append(head, why, ...solution.steps.map((text, number) => stepRow(solution, number)));
     if (solution.hidden > 0) box.append(element("p", "why", `${count(solution.hidden)} more characters are left out.`));
@@ -379,4 +379,6 @@ const sortable = (table) => {
 };
 
 for (const table of document.querySelectorAll("table.sortable")) sortable(table);
-if (byId("list")) browse(JSON.parse(byId("data").textContent));
+const data = JSON.parse(byId("data").textContent);
+if (byId("list")) browse(data);
+if (data.again) setTimeout(() => location.reload(), 1000 * data.again);

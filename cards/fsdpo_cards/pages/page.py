@@ -3,11 +3,10 @@
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fsdpo_cards.pages.formulas import PATTERN, formulas
 from fsdpo_cards.render import amount
 
 _HERE = Path(__file__).parent
@@ -17,14 +16,12 @@ def render_page(
     template: Path,
     data: Mapping[str, Any],
     filters: Mapping[str, Callable[..., Any]] | None = None,
-    budget: int = 0,
     **fields: Any,
 ) -> str:
     """Fill in a template that extends ``layout.html``.
 
-    ``data`` is what the page's script works on, :func:`~.browse.Browsable.data` for a list of
-    problems; its formulas get at most ``budget`` bytes of MathML. ``filters`` are the template's
-    own.
+    ``data`` is what the page's script works on, :attr:`~.browse.Browsable.data` for a list of
+    problems; ``filters`` are the template's own.
 
     Raises:
         jinja2.UndefinedError: if the template shows a field that is not there.
@@ -42,10 +39,8 @@ def render_page(
     environment.filters |= {"amount": amount, **(filters or {})}
     style, script = ((_HERE / f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    trees = formulas(_texts(data, "question", "steps"), _texts(data, "gold", "answer"), budget)
-    told = {**data, "formulas": trees, "pattern": PATTERN}
     # Inside a ``<script>`` no ``<`` may end it.
-    inert = json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")
+    inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     return environment.get_template(template.name).render(
         style=Markup(style),
         script=Markup(script),
@@ -53,18 +48,3 @@ def render_page(
         data=Markup(inert),
         **fields,
     )
-
-
-def _texts(value: Any, *keys: str) -> Iterator[str]:
-    """Yield the texts under some keys of plain data, however deep."""
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            if key in keys and isinstance(each, str):
-                yield each
-            elif key in keys:
-                yield from (text for text in each or () if isinstance(text, str))
-            else:
-                yield from _texts(each, *keys)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _texts(each, *keys)
