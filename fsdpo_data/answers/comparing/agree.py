@@ -260,7 +260,9 @@ def _same_ratio_of_residues(left: Node, right: Node, budget: Budget) -> bool:
 def _ratio_of_digits(left: Node, right: Node, budget: Budget) -> int:
     mp = context()
     imaginary = has_imaginary(left) or has_imaginary(right)
-    ratios = _ratios(left, right, budget, imaginary) or _ratios(left, right, budget, True)
+    ratios = _ratios(left, right, budget, imaginary)
+    if len(ratios) < FEW:  # hardly any point lies in the real domain of √sin x + √x
+        ratios = _ratios(left, right, budget, True)
     if len(ratios) < FEW or ratios[0] == 0:
         return 0
     if any(abs(ratio - ratios[0]) > mp.mpf(10) ** -30 * abs(ratios[0]) for ratio in ratios):

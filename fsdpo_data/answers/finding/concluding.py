@@ -25,6 +25,12 @@ def taken_back(rest: str) -> int | None:
     return match.end() if match else None
 
 
+def standing(text: str) -> str:
+    """Return what stands of a text: the part after the last place that takes something back."""
+    back = list(_TAKES_BACK.finditer(text))
+    return text[back[-1].end() :].lstrip(" ,.;:*…-—") if back else text
+
+
 def instead(rest: str) -> str | None:
     """Return the sentence that names another answer in place of the one taken back."""
     found = list(_INSTEAD.finditer(rest))

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from fsdpo_data.answers.finding.boxes import Box, end_of, find_boxes, truncated_box
-from fsdpo_data.answers.finding.concluding import gives_up, goes_on, instead, taken_back
+from fsdpo_data.answers.finding.concluding import gives_up, goes_on, instead, standing, taken_back
 from fsdpo_data.answers.finding.phrases import phrases
 from fsdpo_data.answers.finding.spoken import first_announced, last_announced
 from fsdpo_data.answers.finding.unmarked import (
@@ -88,6 +88,7 @@ def extract(response: str) -> Extraction:
         if listed is not None:
             return Extraction(listed, said.rule)
         return Extraction(said.answer, said.rule, value=settled_value(said.answer))
+    text = standing(text)
     sentence = last_sentence(text)
     if not cut_off and sentence and goes_on(text, sentence):
         return Extraction(None, "none")

@@ -65,6 +65,9 @@ _CONCLUDING = _SAID["concluding"]
 #: A conclusion without digits: "so he pays twenty dollars", "so it does not exist".
 _IN_WORDS = re.compile(f"{_SAID['predicate'].pattern}|\\b(?:{'|'.join(list(SMALL)[2:])})\\b")
 
+#: What comes before a number that is not new: "the 5 workers need 12 days".
+_GIVEN = re.compile(r"\b(?:the|these|those|his|her|their|its|all)\s+$", re.I)
+
 
 def _main(statement: str) -> str:
     """Return the clause that a statement comes to, without what is only added to its value."""
@@ -74,8 +77,11 @@ def _main(statement: str) -> str:
             statement = statement[start:]
             break
     for more in _MORE.finditer(statement):
-        if _values(statement[: more.start()]):
-            return statement[: more.start()]
+        said = statement[: more.start()]
+        values = _values(said)
+        new = values and not _GIVEN.search(said, 0, values[-1].start())
+        if new or _IN_WORDS.search(said):
+            return said
     return statement
 
 

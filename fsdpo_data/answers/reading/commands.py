@@ -130,7 +130,8 @@ class CommandParser(NameParser):
             self.tokens[self.at : self.at + 1] = [
                 Token("num", digits, number=exact(digits)) for digits in (first, rest)
             ]
-        self.split_word()
+        if token.text.lower() not in FUNCTIONS:  # "√sin x"
+            self.split_word()
         return as_node(self.primary())
 
     def fraction(self) -> Node:

@@ -59,7 +59,7 @@ _BASED = re.compile(
     r"\(?(?P<sign>-?)\(?(?P<digits>[0-9A-Za-z]+(?:\.[0-9A-Za-z]+)?)\)?"
     r"(?:_\(?(?:base)?|\(?(?:in)?base-?)(?P<base>\d{1,2}|[a-z]+)\)?\)?"
 )
-_HAS_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2}")
+_HAS_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2}|[^\x00-\x7f]")
 _NUMERALS = re.compile(r"[\d.]+").fullmatch
 #: Longest text that is looked at.
 MAX_SPECIAL = 120
