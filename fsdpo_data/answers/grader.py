@@ -21,6 +21,8 @@ from fsdpo_data.answers.tree import Items, Moment, Quantity, Text
 NAME = "math@2"
 #: Longest gold, in words, that is looked for.
 MAX_WORDS = 6
+#: A reason that comes before what it is for: "Since Al has more points, he won".
+_REASON = re.compile(r"^\W*(?:since|because|as)\b.*?,\s+", re.I)
 _WORD = re.compile(r"[A-Za-z0-9]+(?:'[a-z]+)?")
 _CONNECTIVES = names("so therefore thus hence then and finally clearly consequently overall")
 _ARTICLES = names("the a an")
@@ -129,7 +131,7 @@ def _states(gold: Answer, sentence: str) -> bool:
         return value.month is not None and find_dates(sentence) == [value]
     if not isinstance(value, Text):
         return False
-    wanted, words = _words(gold.plain), _words(plain_text(clean(sentence)))
+    wanted, words = _words(gold.plain), _words(plain_text(clean(_REASON.sub("", sentence, 1))))
     while words and words[0] in _CONNECTIVES:
         words = words[1:]
     if not 0 < len(wanted) <= MAX_WORDS or not len(wanted) <= len(words):

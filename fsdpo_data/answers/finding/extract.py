@@ -142,7 +142,7 @@ def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:
     rest = text[boxes[-1].end :]
     if len(rest) < 12:
         return None
-    if taken_back(rest) is not None:
+    if taken_back(rest) is not None or _denied(boxes[-1].content, rest):
         return _corrected(rest)
     said = last_announced(rest)
     if said is None or not _VALUE.search(said.answer):
@@ -151,6 +151,15 @@ def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:
     if said.rule != "final-answer" and not _WOULD_BE.search(before):
         return None
     return Extraction(said.answer, said.rule, value=settled_value(said.answer))
+
+
+def _denied(answer: str, rest: str) -> bool:
+    """Whether a text says of an answer that it is none: "so 18 is not a solution"."""
+    return (
+        " not " in rest
+        and len(answer) < _APART
+        and bool(re.search(rf"(?<!\w){re.escape(answer)}{_SAID['is_none'].pattern}", rest))
+    )
 
 
 def _corrected(rest: str) -> Extraction:

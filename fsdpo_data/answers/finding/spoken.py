@@ -21,7 +21,7 @@ _ANSWER_WORDS = 8
 _CHOSEN = (" is correct", " is the correct", " is right", " is the right", " is the answer")
 _CHOICE = _SAID["choice"]
 _ENDS_ON_CHOICE = _SAID["ends_on_choice"]
-_LAST_OF_CHOICE = frozenset("ABCDEFGHIJK项項确的")
+_LAST_OF_CHOICE = frozenset("ABCDEFGHIJK项項确的意求件")
 #: What every marker holds: quick to find, and only then looked at more closely.
 _TRIGGERS = ("nswer", "NSWER", "####", "A:")
 _CHOICES = ("ption is", "hoice is", *_CHOSEN)

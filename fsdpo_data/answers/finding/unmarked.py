@@ -25,13 +25,15 @@ _HAS_WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
 _SAYS = re.compile(r"(?:\b(?:is|are|was|were|be|get|gives)|[=:,])\s*\**$")
 _LETTER = re.compile(r"\\?[A-Za-z]")
 JOINT = _SAID["joint"]
-CONJUNCTION = re.compile(r"\b(?:and|or)\b|[,;&]")
+CONJUNCTION = re.compile(r"\b(?:and|or)\b|[,;&或和与、]")
 _OR = re.compile(r"([^\d]*?),?\s*\bor\b\s*[^\d]*")
 _PERHAPS = re.compile(r"\b(?:could|might|may|maybe|perhaps|possibly)\b", re.I)
 _AFTER = re.compile(r"\s*([A-Za-z]+)")
 _BOUND = _SAID["bound"]
 #: The same value, said again.
-_AGAIN = re.compile(r",?\s+\(?or\s+(?:approximately|about|roughly|around|equivalently)\b", re.I)
+_AGAIN = re.compile(
+    r",?\s+(?:\(?or|which\s+is)\s+(?:approximately|about|roughly|around|equivalently)\b", re.I
+)
 #: What comes before the words that a sentence ends on: "so the fastest of them is Evelyn".
 _VERBS = frozenset(("is", "are", "was", "were"))
 _POLAR = _SAID["polar"]
@@ -67,6 +69,8 @@ _IN_WORDS = re.compile(f"{_SAID['predicate'].pattern}|\\b(?:{'|'.join(list(SMALL
 
 #: What comes before a number that is not new: "the 5 workers need 12 days".
 _GIVEN = re.compile(r"\b(?:the|these|those|his|her|their|its|all)\s+$", re.I)
+
+_ENDS_IN_WORDS = re.compile(rf"\b(?:{'|'.join(list(SMALL)[2:])})(?:\s+[a-z]+)?[.!*\s]*$")
 
 
 def _main(statement: str) -> str:
@@ -120,11 +124,14 @@ def _content(value: re.Match[str]) -> str:
     return next(part for part in value.groups() if part).strip()
 
 
-def _settled(statement: str, values: list[re.Match[str]]) -> tuple[str | None, str]:
-    """Return what a statement's values come to, and by which rule; None if that is open."""
+def _settled(statement: str, values: list[re.Match[str]], text: str = "") -> tuple[str | None, str]:
+    """Return what a statement's values come to, and by which rule; None if that is open.
+
+    The ``text`` that it ends tells which of its numbers were given and which were worked out.
+    """
     last = values[-1]
     if last.re is _NUMBER:
-        return _settled_number(statement, values), "last-number"
+        return _settled_number(statement, _without_given(values, statement, text)), "last-number"
     run = [last]
     for each in reversed(values[:-1]):
         if each.re is _NUMBER or not _joined(statement[each.end() : run[0].start()]):
@@ -133,6 +140,40 @@ def _settled(statement: str, values: list[re.Match[str]]) -> tuple[str | None, s
     counted = _COUNT.search(statement, 0, run[0].start())  # 20 $cm^2$
     listed = " , ".join(_content(each) for each in run)
     return (counted.group() if counted else "") + listed, "last-maths"
+
+
+#: Where a text says what it has worked out.
+_RESULT = re.compile(
+    r"(?i)(?:(?P<equal>[=≈])|\b(?:is|are|was|were|has|have|had|(?:get|give|leave|make|equal|total|cost"
+    rf"|pay|earn|need|take)s?)\b)\s*\**(?P<number>{_NUMBER.pattern.removeprefix('(?i)')})"
+    r"(?![\d.]*\s?[-+*/×÷·−]\s?\d)"
+)
+
+
+def _without_given(values: list[re.Match[str]], statement: str, text: str) -> list[re.Match[str]]:
+    """Drop a last number that was used before, behind one that was worked out after it.
+
+    "9 * 2 = $18 a day by selling 9 eggs" comes to 18.
+    """
+    if len(values) < 2:
+        return values
+    told = text[: max(text.rfind(statement), 0)][-_NEAR:] + statement
+    before = told[: len(told) - len(statement) + values[-1].start()]
+    last = _digits(values[-1][0])
+    if last not in map(_digits, _NUMBER.findall(before)):
+        return values
+    results = [(_digits(each["number"]), bool(each["equal"])) for each in _RESULT.finditer(told)]
+    equal = [number for number, by_sign in results if by_sign]
+    if last in equal:
+        found = equal[len(equal) - equal[::-1].index(last) :]
+    else:
+        found = [number for number, _ in results]
+    worked_out = [at for at, each in enumerate(values[:-1]) if _digits(each[0]) in found]
+    return values[: worked_out[-1] + 1] if worked_out and last not in found else values
+
+
+def _digits(number: str) -> str:
+    return re.sub(r"[^\d./:]", "", number)
 
 
 def _settled_number(statement: str, values: list[re.Match[str]]) -> str | None:
@@ -208,14 +249,14 @@ def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     if listed is not None:
         return listed, "list"
     bold = _emphasized(sentence)
-    if bold is not None:
+    if bold is not None and (_values(bold) or not _PREDICATE.search(bold)):
         values = _values(bold)
         return bold, _settled(bold, values)[1] if values else "last-bold"
     said = _main(sentence)
     if not _values(said):
         if predicates := _PREDICATE.findall(said):
             return predicates[-1], "last-sentence"
-        spelled = _IN_WORDS.search(said) if said != sentence else None
+        spelled = (_IN_WORDS if said != sentence else _ENDS_IN_WORDS).search(said)
         if spelled:
             return said[spelled.start() :], "last-sentence"
     alone = len(stripped) <= _WHOLE and "\n" not in stripped and stripped == sentence
@@ -229,7 +270,7 @@ def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
         said = _main(said)
         values = [] if _RELATIVE.match(said) else _values(said)
         if values:
-            answer, rule = _settled(said, values)
+            answer, rule = _settled(said, values, text)
             return (answer, rule) if answer else (sentence, "last-sentence")
     return (sentence, "last-sentence") if sentence else (None, "none")
 
