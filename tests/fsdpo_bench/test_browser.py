@@ -337,15 +337,29 @@ def test_a_dataset_shows_pairs_side_by_side_with_their_weights(
 
 
 def test_hostile_text_shows_as_text_and_does_nothing(browser: Browser, tmp_path: Path) -> None:
-    run = write_run(
-        tmp_path / "run", config({"gsm8k": 4}), make_records({"gsm8k": 4}, text=HOSTILE)
-    )
+    megabyte = f"$\\frac{{{'{' * 500_000}}}$ $${'x^' * 250_000}$$"
+    formulas = rf"{megabyte} $\text{{<script>alert(1)</script>}}$"
+    text = f"{HOSTILE} \u202e\u2067\u05d0\u05d1\u05d2 {formulas} "
+    records = make_records({"gsm8k": 2}, text=text, samples=2)
+    # A formula in every step that it can spare, each another one.
+    for number, record in enumerate(records):
+        for sample in record["samples"]:
+            sample["steps"] = [f"$x_{{{number}{n}}}{'^' * 900}$" for n in range(300)]
+            sample["rewards"] = [-7.5] * 300
+    run = write_run(tmp_path / "run", config({"gsm8k": 2}), records)
+    started = time.monotonic()
     write_report(run)
+    assert time.monotonic() - started < 60
+    assert (run / "report.html").stat().st_size < 2_000_000
     browser.open(run / "report.html")
     assert browser.errors() == []
     assert browser.run("return document.title").startswith("Qwen2-7B-SFT · GSM8K ")
     assert browser.count("#detail img, #detail script") == 0
     assert "</script><script>document.title='owned'</script>" in browser.text("#detail")
+    wide, window = browser.run(
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert wide <= window
 
 
 def test_injected_scripts_are_refused_by_the_page(browser: Browser, page: Path) -> None:
@@ -361,9 +375,13 @@ def test_injected_scripts_are_refused_by_the_page(browser: Browser, page: Path) 
 
 def test_thousands_of_problems_open_and_filter_at_once(browser: Browser, tmp_path: Path) -> None:
     tasks = {"math": 5000}
-    run = write_run(tmp_path / "run", config(tasks), make_records(tasks))
+    text = r"If \(x^2 = \frac{1}{4}\), we get $x = \pm\frac12$. " * 3
+    run = write_run(tmp_path / "run", config(tasks), make_records(tasks, text=text, samples=16))
     write_report(run)
+    assert (run / "report.html").stat().st_size < 60_000_000
+    before = browser.busy()
     browser.open(run / "report.html")
+    assert browser.busy() - before < 2
     assert browser.count(".item") == 5000
     milliseconds = browser.run(
         "const start = performance.now(); const box = document.querySelector('[name=search]');"
@@ -372,3 +390,11 @@ def test_thousands_of_problems_open_and_filter_at_once(browser: Browser, tmp_pat
     )
     assert browser.count(".item") == 1
     assert milliseconds < 2000
+    browser.run(
+        "const box = document.querySelector('[name=search]');"
+        "box.value = ''; box.dispatchEvent(new Event('input'));"
+    )
+    before = browser.busy()
+    for _ in range(50):
+        browser.run("document.getElementById('list').scrollTop += 800; document.body.offsetHeight")
+    assert (browser.busy() - before) / 50 < 1 / 30  # seconds of a frame

@@ -161,6 +161,17 @@ def test_a_sparse_run_still_has_a_page(missing: str) -> None:
     assert ("Accuracy and cost" in text) == (missing != "decoders")
 
 
+def test_rewards_that_are_no_probabilities_have_no_plots_and_are_ranked(tmp_path: Path) -> None:
+    records = make_records({"gsm8k": 6})
+    for record in records:
+        for sample in record["samples"]:
+            sample["rewards"] = [-3.5, 7.0]
+    run = write_run(tmp_path / "run", config({"gsm8k": 6}), records)
+    assert write_report(run)["rewards"]["ranking_auc"]["mean"]["value"] == 0.5
+    page = (run / "report.html").read_text()
+    assert "Calibration" not in page and "nan" not in page
+
+
 def test_nothing_is_left_out_of_a_small_run() -> None:
     records = make_records({"gsm8k": 10})
     shown = browsable(records, 10)

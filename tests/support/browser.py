@@ -75,14 +75,22 @@ class Browser:
         self._media(media=name)
 
     def _media(self, **how: Any) -> None:
-        body = {"cmd": "Emulation.setEmulatedMedia", "params": how}
-        self._call("POST", "goog/cdp/execute", body)
+        self._cdp("Emulation.setEmulatedMedia", **how)
+
+    def _cdp(self, command: str, **how: Any) -> Any:
+        return self._call("POST", "goog/cdp/execute", {"cmd": command, "params": how})
 
     def resize(self, width: int, height: int) -> None:
         self._call("POST", "window/rect", {"width": width, "height": height})
 
     def screenshot(self, file: Path) -> None:
         file.write_bytes(base64.b64decode(self._call("GET", "screenshot")))
+
+    def busy(self) -> float:
+        """Return the processor seconds that pages have taken, whatever else the machine does."""
+        self._cdp("Performance.enable", timeDomain="threadTicks")
+        found = self._cdp("Performance.getMetrics")["metrics"]
+        return next(float(each["value"]) for each in found if each["name"] == "TaskDuration")
 
     def errors(self) -> list[str]:
         """Return what the page's console complained of since the last call."""

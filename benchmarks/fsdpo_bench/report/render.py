@@ -46,6 +46,8 @@ def render_html(
             return Markup("")
 
     tasks, rewards = results["tasks"], results["rewards"]
+    if rewards and any(not 0 <= each["reward"] <= 1 for each in rewards["calibration"]["bins"]):
+        rewards = None  # no probabilities, which the plots are of
     return render_page(
         TEMPLATES / "report.html",
         shown.data,

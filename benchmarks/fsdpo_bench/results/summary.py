@@ -213,8 +213,8 @@ STEPS = 12  #: Steps by number, the rest together at the end.
 
 
 def bin_of(reward: float) -> int:
-    """Return the bin of a reward; 1 belongs to the last."""
-    return min(BINS - 1, int(reward * BINS))
+    """Return the bin of a reward; 1 belongs to the last, and what is no probability to an end."""
+    return max(0, min(BINS - 1, int(reward * BINS)))
 
 
 #: A graded sample with rewards: the number of its problem, its rewards, whether it is correct.
