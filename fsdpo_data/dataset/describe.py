@@ -47,7 +47,6 @@ def _derived(manifest: Manifest) -> dict[str, Any]:
         "truncated": statistics.truncated / solutions,
         "unique": statistics.unique_solutions / solutions,
         "tokens": _amount(tokens),
-        "thinking_tokens": _thinking_share(manifest),
         "consensus": "",
         "rate": f"  ({rate:,.0f} tokens/s)" if rate else "",
         "step_pairs": manifest.pairs and manifest.pairs.resampled,
@@ -65,13 +64,6 @@ def _derived(manifest: Manifest) -> dict[str, Any]:
     if manifest.contamination:
         facts["benchmarks"] = ", ".join(each.name for each in manifest.contamination.benchmarks)
     return facts
-
-
-def _thinking_share(manifest: Manifest) -> str:
-    spent, tokens = manifest.thinking and manifest.thinking.tokens, manifest.cost.tokens
-    if not isinstance(spent, int) or not isinstance(tokens, int):
-        return ""
-    return f"; {spent:,} tokens, {percent(spent / max(1, tokens))} of all"
 
 
 def _asked(spec: Spec) -> str:

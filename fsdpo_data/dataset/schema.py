@@ -55,20 +55,15 @@ def arrow_schema(config: str) -> pa.Schema:
     return pa.schema(columns[config], metadata={VERSION_KEY: str(SCHEMA_VERSION)})
 
 
-def completed(table: pa.Table) -> pa.Table:
-    """Return solutions of an older dataset with the columns that it lacks."""
-    for each in arrow_schema("solutions"):
-        if each.name not in table.column_names:
-            table = table.append_column(each, pa.nulls(table.num_rows, each.type))
-    return table
-
-
 def with_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
-    """Return a table of solutions with other values in a column."""
+    """Return a table of solutions with other values in a column, and those that it may lack."""
     schema = arrow_schema("solutions")
     index = schema.get_field_index(name)
     column = pa.array(values, type=schema.field(index).type)
-    return completed(table.set_column(index, schema.field(index), column)).cast(schema)
+    table = table.set_column(index, schema.field(index), column).cast(
+        pa.schema(list(schema)[: table.num_columns])
+    )
+    return pa.concat_tables([schema.empty_table(), table], promote_options="default")
 
 
 def problems_table(problems: Iterable[Problem]) -> pa.Table:

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 #: Tokens of the prompt that a model is tried on, and of each of its two solutions. More than the
 #: convolutions in use are wide.
 N_PROMPT, N_SOLUTION = 9, 7
+#: Tokens of the longest solution that shares its prompt: their mask grows with the square of it,
+#: and of a long one the prompt is a small part.
+LONGEST = 4096
 #: Differences that rounding may explain, relative to the largest value: of float32, and of halves.
 _ROUNDING = {4: 1e-3, 2: 0.1}
 NAME = "prompt_tree"  #: The name by which transformers knows it.
@@ -81,13 +84,14 @@ def gives_the_same(model: Any, alone: Callable[[], Tensor], shared: Callable[[],
 def can_share_prompts(model: Any, longest: int) -> bool:
     """Say whether a prompt can be computed once for all its solutions, of ``longest`` tokens.
 
-    Not where a token does not see all before it, nor where transformers does not let attention be
-    chosen, nor where the model itself gives something else with shared prompts: it computes a few
-    tokens, so all its weights have to be at hand.
+    Not where they are long, nor where a token does not see all before it, where transformers does
+    not let attention be chosen, or where the model itself gives something else with shared prompts:
+    it computes a few tokens, so all its weights have to be at hand.
     """
     window = attention_window(model.config)
     implementation = model.config._attn_implementation
-    if implementation not in _REPLACED or (window and longest > window):
+    most = min(window or LONGEST, LONGEST)
+    if implementation not in _REPLACED or longest > most:
         return False
     training = model.training
     model.eval()

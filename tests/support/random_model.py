@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def save_random_model(path: Path, *, context: int = 256, seed: int = 0) -> Path:
-    """Write a model that babbles, but is as real as any to ``from_pretrained``."""
+def save_random_model(path: Path, *, context: int = 256, seed: int = 0, **shape: int) -> Path:
+    """Write a model that babbles, but is as real as any to ``from_pretrained``.
+
+    Its ``shape`` is told in the words of its configuration.
+    """
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
@@ -24,13 +27,16 @@ def save_random_model(path: Path, *, context: int = 256, seed: int = 0) -> Path:
         tokenizer_object=bpe, eos_token=special[0], pad_token=special[1]
     )
     torch.manual_seed(seed)
+    sizes = {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    }
     config = Qwen2Config(
+        **(sizes | shape),
         vocab_size=len(tokenizer),
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
         max_position_embeddings=context,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,

@@ -5,7 +5,7 @@ mark, and one that a stop string ends there goes on. Thinking that has had its t
 what the family writes, and answered in another pass; what was not generated is not counted.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,11 +15,10 @@ from fsdpo_data.models.thinking import Thought, find_thought
 _Finished = tuple[int, list[Completion]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Draft:
     """A solution on its way."""
 
-    place: int  #: Of its prompt.
     prompt: str
     made: Completion  #: So far.
     capped: bool = False  #: Whether the pass under way may end before the solution does.
@@ -74,23 +73,24 @@ def in_passes(
 ) -> Iterator[_Finished]:
     """Yield ``spec.n`` completions of each prompt when the last of them is finished."""
     nothing = Completion("", "length", 0)
-    drafts = [[_Draft(i, each, nothing) for _ in range(spec.n)] for i, each in enumerate(prompts)]
-    owed = [each for some in drafts for each in some]
-    left = Counter(each.place for each in owed)
+    drafts = [[_Draft(each, nothing) for _ in range(spec.n)] for each in prompts]
+    owed = {place: list(some) for place, some in enumerate(drafts)}
     while owed:
         # Of one text as many are asked for as there are drafts: each is another sample of it.
-        alike: defaultdict[tuple[int, str, SamplingSpec], list[_Draft]] = defaultdict(list)
-        for each in owed:
-            alike[each.place, each.prompt + each.made.text, each.asked(spec)].append(each)
-        passes: defaultdict[SamplingSpec, list[tuple[str, list[_Draft]]]] = defaultdict(list)
-        for (_, context, asked), some in alike.items():
-            passes[replace(asked, n=len(some))].append((context, some))
-        owed = []
-        for asked, contexts in passes.items():
-            for at, completions in one_pass([context for context, _ in contexts], asked):
-                some = contexts[at][1]
-                done = [each.add(new, spec) for each, new in zip(some, completions, strict=True)]
-                owed += [each for each, end in zip(some, done, strict=True) if not end]
-                left[some[0].place] -= sum(done)
-                if not left[some[0].place]:
-                    yield some[0].place, [each.made for each in drafts[some[0].place]]
+        passes: defaultdict[SamplingSpec, list[tuple[int, list[_Draft]]]] = defaultdict(list)
+        for place, some in owed.items():
+            alike: defaultdict[tuple[str, SamplingSpec], list[_Draft]] = defaultdict(list)
+            for each in some:
+                alike[each.made.text, each.asked(spec)].append(each)
+            for (_, asked), same in alike.items():
+                passes[replace(asked, n=len(same))].append((place, same))
+        for asked, group in passes.items():
+            contexts = [same[0].prompt + same[0].made.text for _, same in group]
+            for at, completions in one_pass(contexts, asked):
+                place, same = group[at]
+                for each, new in zip(same, completions, strict=True):
+                    if each.add(new, spec):
+                        owed[place].remove(each)
+                if not owed[place]:
+                    yield place, [each.made for each in drafts[place]]
+        owed = {place: some for place, some in owed.items() if some}

@@ -18,6 +18,7 @@ from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.tokens import padded
 from fsdpo_data.engines.scorers.encoded import NetScorer, by_length
 from fsdpo_data.engines.sharing import (
+    LONGEST,
     N_PROMPT,
     N_SOLUTION,
     attention_window,
@@ -141,7 +142,8 @@ def _by_prompt(encoded: dict[int, Encoded]) -> tuple[list[list[int]], list[int]]
     """
     groups: dict[tuple[int, ...], list[int]] = {}
     for index, each in encoded.items():
-        groups.setdefault(tuple(each.ids[: each.n_prompt]), []).append(index)
+        prompt = each.ids[: each.n_prompt] if len(each.ids) <= LONGEST else ()
+        groups.setdefault(tuple(prompt), []).append(index)
     shared = [group for ids, group in groups.items() if ids and len(group) > 1]
     shared.sort(key=lambda group: encoded[group[0]].n_prompt)
     alone = [group for ids, group in groups.items() if not ids or len(group) == 1]

@@ -15,10 +15,10 @@ from fsdpo_data.core.identity import ModelRef  # noqa: E402
 from fsdpo_data.engines.logprobs import check_architecture  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import SteppedText  # noqa: E402
-from fsdpo_data.engines.scorers.heads import PrmScorer  # noqa: E402
+from fsdpo_data.engines.scorers.heads import PrmScorer, _by_prompt  # noqa: E402
 from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer  # noqa: E402
-from fsdpo_data.engines.sharing import can_share_prompts  # noqa: E402
-from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
+from fsdpo_data.engines.sharing import LONGEST, can_share_prompts  # noqa: E402
+from fsdpo_data.engines.step_tokens import PROMPT, Encoded, StepTokenizer  # noqa: E402
 from fsdpo_data.models.resolve import Weights  # noqa: E402
 
 SIZES: dict[str, Any] = dict(
@@ -86,6 +86,19 @@ def test_chunks_of_attention_are_windows() -> None:
     model = make("Llama4Text", transformers.AutoModelForCausalLM, **LLAMA4, attention_chunk_size=64)
     assert can_share_prompts(model, longest=64)
     assert not can_share_prompts(model, longest=65)
+
+
+def test_long_solutions_share_no_prompt() -> None:
+    """The mask of a shared prompt grows with the square of the longest solution."""
+    model = make("Qwen2", transformers.AutoModelForCausalLM)
+    assert can_share_prompts(model, longest=LONGEST)
+    assert not can_share_prompts(model, longest=LONGEST + 1)
+    sizes = (10, 10, LONGEST - 2, LONGEST - 1)
+    encoded = {
+        index: Encoded([0, 1, *range(size)], [PROMPT] * 2 + [0] * size, [size], 1)
+        for index, size in enumerate(sizes)
+    }
+    assert _by_prompt(encoded) == ([[0, 1, 2]], [3])
 
 
 def test_a_hybrid_scores_as_its_plain_forward_passes(
