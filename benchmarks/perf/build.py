@@ -1,15 +1,13 @@
 """Everything `fsdpo-data build` does besides generation, timed on recorded completions.
 
-    python benchmarks/perf/build.py [--problems 10000] [--samples 32] [--outputs DIR]
+    python benchmarks/perf/build.py --outputs DIR [--problems 10000] [--samples 32]
 
 Replays recorded completions through `fsdpo-data build --engine scripted` (read, segment, grade,
 label, write parquet, validate, seal) and prints the time of each phase and the peak of the
-processes' private memory. With `--outputs` (a directory of published model outputs:
-`openai_gsm8k/`, `qwen_math_cot/`) the texts are real ones, repeated; without it they are
-demonstrations of the embedded world.
+processes' private memory. The texts are real ones, repeated: DIR is a directory of published model
+outputs (`openai_gsm8k/`, `qwen_math_cot/`). `scale.py` builds demonstrations of the embedded world.
 """
 
-import random
 import subprocess
 import sys
 import tempfile
@@ -19,10 +17,12 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Annotated
 
 import orjson
 import typer
 from fsdpo_bench.recorded.outputs import read_outputs
+from typer import Option
 
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import Completion
@@ -34,11 +34,11 @@ from scaling import watch
 Base = tuple[str, str, list[str]]  # question, gold, responses
 
 
-def main(problems: int = 10_000, samples: int = 32, outputs: Path | None = None) -> None:
+def main(outputs: Annotated[Path, Option()], problems: int = 10_000, samples: int = 32) -> None:
     """Time a build of recorded completions, by phases."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        base = list(real(outputs) if outputs else embedded())
+        base = list(real(outputs))
         write_inputs(folder, base, problems, samples)
         raw = (folder / "recorded.jsonl").stat().st_size
         seconds, peak, phases = timed_build(folder, samples)
@@ -57,17 +57,6 @@ def real(outputs: Path) -> Iterator[Base]:
         for _, row in groupby(read_outputs(outputs / file), lambda each: each.row):
             found = list(row)
             yield found[0].question, found[0].gold, [each.response for each in found]
-
-
-def embedded() -> Iterator[Base]:
-    """Yield problems of the embedded world with demonstrations, some of them wrong."""
-    from fsdpo_data.problems.embedded.solutions import demonstration
-    from fsdpo_data.problems.embedded.world import make_problems
-
-    rng = random.Random(0)
-    for problem in make_problems("train", 1000):
-        texts = [demonstration(problem, rng, error_rate=0.2).text for _ in range(8)]
-        yield problem.question, problem.answer, texts
 
 
 def write_inputs(folder: Path, base: list[Base], problems: int, samples: int) -> None:

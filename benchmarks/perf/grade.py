@@ -20,18 +20,16 @@ import random
 import statistics
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import grade_peer
 import typer
 from fsdpo_bench.recorded.outputs import read_outputs
 from typer import Option
-
-from fsdpo_data.answers.grader import MathGrader
 
 TESTS = Path(__file__).parents[2] / "tests"
 sys.path.insert(0, str(TESTS / "support"))
@@ -46,7 +44,7 @@ OUTPUTS = (
     "nemo_skills/output-rs1.jsonl",
     "abel_gsm8k/7b_first300.jsonl",
 )
-WARM_UP = ("\\sin 1 + x", "$\\boxed{\\cos 1 + x}$")
+OURS = grade_peer.checkout(str(TESTS.parent))
 GOLDS = ["5", "\\frac{1}{2}", "x^2+1", "[0,1)", "3, 5", "y=2x+3", "\\text{even}"]
 
 
@@ -149,17 +147,8 @@ def compare(
 
 
 def timed(pairs: list[Pair]) -> Timing:
-    """Grade pairs one by one, after one that loads what is loaded on first use."""
-    grader = MathGrader()
-    grader.grade([WARM_UP])
-    seconds, correct = [], []
-    begun = time.process_time()
-    for pair in pairs:
-        started = time.perf_counter()
-        (verdict,) = grader.grade([pair])
-        seconds.append(time.perf_counter() - started)
-        correct.append(verdict.status == "correct")
-    return Timing(seconds, correct, time.process_time() - begun)
+    """Grade pairs one by one with the grader of this checkout."""
+    return Timing(**grade_peer.timed(OURS, pairs))
 
 
 def timed_peer(command: list[str], pairs: list[Pair]) -> Timing:

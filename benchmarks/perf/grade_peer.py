@@ -12,12 +12,14 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+Judgement = Callable[[str, str], bool]
 
-def math_verify() -> Callable[[str, str], bool]:
+
+def math_verify() -> Judgement:
     """Return math-verify's judgement, with golds parsed once."""
     from math_verify import parse, verify
 
@@ -34,7 +36,7 @@ def math_verify() -> Callable[[str, str], bool]:
     return judged
 
 
-def checkout(folder: str) -> Callable[[str, str], bool]:
+def checkout(folder: str) -> Judgement:
     """Return the judgement of the grader in another checkout."""
     sys.path.insert(0, folder)
     from fsdpo_data.answers.grader import MathGrader
@@ -46,8 +48,12 @@ def checkout(folder: str) -> Callable[[str, str], bool]:
 def main() -> None:
     logging.disable(logging.CRITICAL)
     judged = checkout(sys.argv[1]) if len(sys.argv) > 1 else math_verify()
-    pairs = json.load(sys.stdin)
-    judged("\\sin 1 + x", "$\\boxed{\\cos 1 + x}$")  # loads what is loaded on first use
+    json.dump(timed(judged, json.load(sys.stdin)), sys.stdout)
+
+
+def timed(judged: Judgement, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Judge pairs one by one, after one that loads what is loaded on first use."""
+    judged("\\sin 1 + x", "$\\boxed{\\cos 1 + x}$")
     seconds, correct = [], []
     begun = time.process_time()
     for number, (gold, response) in enumerate(pairs, 1):
@@ -57,7 +63,7 @@ def main() -> None:
         if number % 500 == 0:
             print(f"    {number} of {len(pairs)}", file=sys.stderr)
     processor = time.process_time() - begun
-    json.dump({"seconds": seconds, "correct": correct, "processor": processor}, sys.stdout)
+    return {"seconds": seconds, "correct": correct, "processor": processor}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ before each. The ratio of the two rates is what counts.
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -48,7 +48,7 @@ def main(
     bare(sampler, spec, source)  # warm up
     ratios = []
     for number in range(rounds):
-        pair = [("bare", bare), ("build", through_build(batch))]
+        pair = [("bare", bare), ("build", partial(through_build, batch))]
         rates = {}
         for name, measure in pair if number % 2 else reversed(pair):
             sampler._llm.reset_prefix_cache()
@@ -72,21 +72,18 @@ def bare(sampler: VllmSampler, spec: BuildSpec, source: ProblemSet) -> float:
     return sum(len(each.token_ids) for output in outputs for each in output.outputs) / seconds
 
 
-def through_build(batch: int) -> Callable[[VllmSampler, BuildSpec, ProblemSet], float]:
-    def measure(sampler: VllmSampler, spec: BuildSpec, source: ProblemSet) -> float:
-        """Tokens per second of the sampling half of a build."""
-        with (
-            tempfile.TemporaryDirectory() as out,
-            RunDir.open(Path(out) / "run", spec.config(source.problems), resume=False) as run,
-        ):
-            started = time.perf_counter()
-            job = Build(spec, source, lambda: sampler, batch)
-            sample_problems(run, job, source.problems, LineProgress())
-            seconds = time.perf_counter() - started
-            sampled = (each for record in run.records(run.spans) for each in record["completions"])
-            return sum(each["n_tokens"] for each in sampled) / seconds
-
-    return measure
+def through_build(batch: int, sampler: VllmSampler, spec: BuildSpec, source: ProblemSet) -> float:
+    """Tokens per second of the sampling half of a build."""
+    with (
+        tempfile.TemporaryDirectory() as out,
+        RunDir.open(Path(out) / "run", spec.config(source.problems), resume=False) as run,
+    ):
+        started = time.perf_counter()
+        job = Build(spec, source, lambda: sampler, batch)
+        sample_problems(run, job, source.problems, LineProgress())
+        seconds = time.perf_counter() - started
+        sampled = (each for record in run.records(run.spans) for each in record["completions"])
+        return sum(each["n_tokens"] for each in sampled) / seconds
 
 
 if __name__ == "__main__":

@@ -21,19 +21,16 @@ loss of the last step must be the same for all.
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 
@@ -94,7 +91,7 @@ def measured(options: argparse.Namespace) -> dict[str, float]:
     trainer = make(options)
     if options.run == REFERENCE:
         return {}
-    start = resident() / 2**20
+    start = resident("VmRSS")
     found = timed(trainer)
     return {**found, "mb": found["mb"] - start}
 
@@ -110,31 +107,18 @@ def timed(trainer: Any) -> dict[str, float]:
             clock.append(time.perf_counter())
 
     trainer.add_callback(Clock())
-    with peak() as highest:
-        trainer.train()
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
+    trainer.train()
     loss = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry][-1]
     seconds = statistics.median(after - before for before, after in pairwise(clock))
-    return {"seconds": seconds, "mb": highest[0] / 2**20, "loss": loss}
+    return {"seconds": seconds, "mb": resident("VmHWM"), "loss": loss}
 
 
-def resident() -> int:
-    return psutil.Process().memory_info().rss
-
-
-@contextmanager
-def peak() -> Iterator[list[int]]:
-    """Watch how much memory the process holds."""
-    highest, done = [resident()], threading.Event()
-
-    def look() -> None:
-        while not done.wait(0.005):
-            highest[0] = max(highest[0], resident())
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    yield highest
-    done.set()
-    thread.join()
+def resident(kind: str) -> float:
+    """Return how much memory the process holds (``VmRSS``), or has held (``VmHWM``), in MB."""
+    found = re.search(rf"^{kind}:\s+(\d+)", Path("/proc/self/status").read_text(), re.M)
+    assert found is not None
+    return int(found[1]) / 2**10
 
 
 def make_ours(options: argparse.Namespace) -> Any:
