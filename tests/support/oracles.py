@@ -31,7 +31,6 @@ TORA = {
     "tora-70b-v1.0": (
         260,
         {
-            99: "the text ends on '5 cars drove through … in the first 15 minutes': 15 is last",
             289: "the text ends on 'Three trucks will be needed to transport 80 flagstones'",
         },
     ),

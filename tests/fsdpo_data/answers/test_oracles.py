@@ -134,9 +134,9 @@ def _equal(left: str, right: str) -> bool:
 
 @pytest.mark.parametrize("model", TORA)
 def test_tora(outputs: Path, model: str) -> None:
-    """What its programs printed is graded as its authors did; the texts after them in two rows not.
+    """What its programs printed is graded as its authors did; the text after one of them not.
 
-    In both rows nothing in the text marks the answer, and another number comes last.
+    Nothing in that text marks the answer, and another number comes last.
     """
     file = outputs / "tora_gsm8k" / f"{model}_first300.jsonl"
     count, differing = TORA[model]
@@ -158,7 +158,6 @@ PROCESSBENCH = {
     "gsm8k": {
         "gsm8k-70": ("correct", "wrong", "59 is boxed and is the gold"),
         "gsm8k-74": ("correct", "wrong", "2 is boxed and is the gold"),
-        "gsm8k-238": ("wrong", "correct", "unmarked; the last sentence ends '… in 4 weeks'"),
         "gsm8k-319": ("wrong", "correct", "boxed are 4 blue and 6 red boxes, asked was how many"),
     },
     "math": {
