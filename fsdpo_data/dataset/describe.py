@@ -47,16 +47,13 @@ def _derived(manifest: Manifest) -> dict[str, Any]:
         "truncated": statistics.truncated / solutions,
         "unique": statistics.unique_solutions / solutions,
         "tokens": _amount(tokens),
-        "consensus": "",
+        "consensus": manifest.judged and manifest.judged.kept is not None,
         "rate": f"  ({rate:,.0f} tokens/s)" if rate else "",
         "step_pairs": manifest.pairs and manifest.pairs.resampled,
         "whole_pairs": manifest.pairs and not manifest.pairs.resampled,
     }
     if manifest.rollouts:
         facts["disagree"] = _share(manifest.rollouts.disagree, manifest.rollouts.steps)
-    if manifest.judged and manifest.judged.kept is not None:
-        kept, dropped = manifest.judged.kept, manifest.judged.dropped
-        facts["consensus"] = f"; {kept:,} kept where Monte-Carlo labels agree, {dropped:,} dropped"
     if manifest.rewards:
         facts |= _ranked(manifest.rewards)
     if manifest.pairs:

@@ -15,12 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.job_shard import JobShard
-from fsdpo_data.core.lazy import pa, pl, pq
-from fsdpo_data.core.rows import scan
+from fsdpo_data.core.lazy import pa, pq
 from fsdpo_data.dataset.derive import Draft, Stage
-from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.parts import Judged
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.schema import with_column
@@ -57,13 +54,6 @@ class JudgeStage(Stage):
         judge = self.convention.said() | {"template": self.template.name}
         consensus = {"consensus": self.consensus} if self.consensus else {}
         return {**self.continuer.spec(), "judge": judge, **consensus}
-
-    def check(self, source: Path, manifest: Manifest) -> None:
-        """Refuse a dataset without steps, or without Monte-Carlo labels to agree with."""
-        column = "completions" if self.consensus is None else "rollouts"
-        solutions = scan(manifest.paths(source, "solutions"))
-        if not solutions.select((pl.col(column).list.len() > 0).any()).collect().item():
-            raise InputError(f"{source} has no solution with {column}: there is nothing to judge.")
 
     def run_shard(self, draft: Draft, shard: JobShard) -> None:
         """Ask for some of the critiques."""
@@ -104,12 +94,10 @@ class JudgeStage(Stage):
         asked = list(self._prompts(draft, table))
         records = run.records(beginning_id(prompt) for _, prompt in asked if prompt)
         for row, prompt in asked:
-            votes = None
-            if prompt:
-                critiques = next(records)["completions"]
-                told = ((each["text"], each["finish_reason"]) for each in critiques)
-                votes = read_votes(self.convention, told, len(row["completions"]))
-            yield row, votes
+            critiques = next(records)["completions"] if prompt else []
+            told = ((each["text"], each["finish_reason"]) for each in critiques)
+            votes = read_votes(self.convention, told, len(row["completions"]))
+            yield row, votes if prompt else None
 
     def _labelled(self, draft: Draft, run: RunDir, table: pa.Table) -> pa.Table:
         """Return a file's solutions with the counts of their steps."""
@@ -125,23 +113,22 @@ class JudgeStage(Stage):
 
     def _told(self, row: Mapping[str, Any], votes: list[int]) -> dict[str, int]:
         """Return what a solution adds to the manifest's counts."""
-        told = {"solutions": 1, "unreadable": self.continuer.sampling.n - len(votes)}
-        told["unjudged"] = int(not votes)
-        if votes:
-            first, most = majority(votes), sorted(Counter(votes).values())
-            told["no_error"] = int(first == NO_ERROR)
-            told["lucky"] = int(first != NO_ERROR and row["outcome"] == "correct")
-            told["ties"] = int(most[-2:-1] == most[-1:])
-        if self.consensus is not None:
-            told["kept"] = int(self._counts(row, votes) is not None)
-            told["dropped"] = 1 - told["kept"]
-        return told
+        first, most = majority(votes) if votes else None, sorted(Counter(votes).values())
+        kept = self._counts(row, votes) is not None
+        return {
+            "solutions": 1,
+            "unreadable": self.continuer.sampling.n - len(votes),
+            "unjudged": first is None,
+            "no_error": first == NO_ERROR,
+            "lucky": bool(votes) and first != NO_ERROR and row["outcome"] == "correct",
+            "ties": len(most) > 1 and most[-2] == most[-1],
+            **({} if self.consensus is None else {"kept": kept, "dropped": not kept}),
+        }
 
 
 def first_hopeless(rollouts: Sequence[Mapping[str, int]]) -> int:
     """Return the first step from which no continuation ended right, or ``NO_ERROR``."""
-    wrong = (k for k, each in enumerate(rollouts) if not each["n_correct"])
-    return next(wrong, NO_ERROR)
+    return next((k for k, each in enumerate(rollouts) if not each["n_correct"]), NO_ERROR)
 
 
 def _parents(draft: Draft) -> list[Path]:

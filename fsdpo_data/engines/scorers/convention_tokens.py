@@ -52,13 +52,7 @@ class ConventionTokenizer:
             InputError: if its question is not known, or a mark is merged with what is before it.
         """
         convention = self._convention
-        if item.question is None and "{question}" in convention.prompt:
-            raise InputError(
-                f"{convention.name} is asked with the question: expected it beside the prompt.",
-                field="SteppedText.question",
-            )
-        question, bos = item.question or "", self._tokenizer.bos_token or ""
-        question = question.strip() if convention.strip == "space" else question
+        question, bos = convention.question_of(item), self._tokenizer.bos_token or ""
         prompt = filled(convention.prompt, question=question, prompt=item.prompt, bos=bos)
         steps = [convention.written(k, step) for k, step in enumerate(item.steps, 1)]
         ids, start, readouts = (self._apart if convention.pieces else self._whole)(prompt, steps)

@@ -20,6 +20,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.tables import Table, read_table
+from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.models.resolve import Weights
 
 #: What the number of each link means.
@@ -108,6 +109,16 @@ class Convention(Options):
     def judge(self) -> bool:
         """Whether it is sampled: a reward is the share of its critiques that find no error."""
         return self.read in ("index", "verdicts")
+
+    def question_of(self, item: SteppedText) -> str:
+        """Return the question as it is put; InputError if it is wanted and not known."""
+        if item.question is None and "{question}" in self.prompt:
+            raise InputError(
+                f"{self.name} is asked with the question: expected it beside the prompt.",
+                field="SteppedText.question",
+            )
+        question = item.question or ""
+        return question.strip() if self.strip == "space" else question
 
     def written(self, k: int, step: str) -> str:
         """Return how step number ``k``, from 1, stands in the text."""

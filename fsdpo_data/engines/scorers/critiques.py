@@ -39,12 +39,9 @@ def get_critique(name: str) -> Convention:
     if found.refused:
         raise InputError(f"{found.refused}.", field="judge_form", value=name)
     if not found.judge:
-        known = [each.name for each in CONVENTIONS.values() if each.judge and not each.refused]
-        raise InputError(
-            f"it asks for no critique: expected {', '.join(known)}, or a .toml file of your own.",
-            field="judge_form",
-            value=name,
-        )
+        known = ", ".join(each.name for each in CONVENTIONS.values() if each.judge)
+        expected = f"it asks for no critique: expected {known}, or a .toml file of your own."
+        raise InputError(expected, field="judge_form", value=name)
     return found
 
 
@@ -100,19 +97,13 @@ def approvals(votes: Sequence[int], n_steps: int) -> list[int]:
 
 
 class CritiqueScorer:
-    """Rewards a step by the share of critiques that find no error up to it.
-
-    Args:
-        weights: Who writes them, and how it is asked.
-        sampler: The same model.
-    """
+    """Rewards a step by the share of critiques that find no error up to it; ``sampler`` writes."""
 
     def __init__(self, weights: Published, sampler: Sampler) -> None:
         self.model, self._sampler, self._convention = weights.ref, sampler, weights.convention
-        how = weights.convention.template
-        self._template = get_template(how, weights.path, revision=weights.commit)
-        how_many = weights.convention.votes
-        self._sampling = critique_sampling(self._convention, self._template, how_many)
+        form, at = weights.convention, {"revision": weights.commit}
+        self._template = get_template(form.template, weights.path, **at)
+        self._sampling = critique_sampling(form, self._template, form.votes)
 
     def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
         """Return one share per step; None where no critique can be read.
@@ -120,7 +111,8 @@ class CritiqueScorer:
         Raises:
             InputError: if a question is not known.
         """
-        prompts = [self._prompt(item) for item in items]
+        how = (self._convention, self._template)
+        prompts = [critique_prompt(*how, how[0].question_of(item), item.steps) for item in items]
         written = self._sampler.sample(prompts, self._sampling)
         return [self._shares(*each) for each in zip(items, written, strict=True)]
 
@@ -129,12 +121,3 @@ class CritiqueScorer:
         votes = read_votes(self._convention, told, len(item.steps))
         approved = approvals(votes, len(item.steps))
         return [count / len(votes) for count in approved] if votes else None
-
-    def _prompt(self, item: SteppedText) -> str:
-        if item.question is None:
-            raise InputError(
-                f"{self._convention.name} is asked with the question: expected it beside the "
-                "prompt.",
-                field="SteppedText.question",
-            )
-        return critique_prompt(self._convention, self._template, item.question, item.steps)
