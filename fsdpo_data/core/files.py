@@ -90,12 +90,13 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text whole or not at all; a lone surrogate in it is no reason to fail.
+    """Write a text whole or not at all, its folder too; a lone surrogate is no reason to fail.
 
     Raises:
         StoreError: if it cannot be written.
     """
-    with explained(path):
+    with explained(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text.encode("utf-8", "backslashreplace"))
 
 

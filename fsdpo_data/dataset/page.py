@@ -46,10 +46,8 @@ def dataset_page(
 
 def _add(shown: Browsable, row: Row, gamma: float) -> None:
     solutions = {each["solution_id"]: _solution(each) for each in row["solutions"]}
-    metadata, right = (
-        json.loads(row["metadata"]),
-        [each["outcome"] == "correct" for each in row["solutions"]],
-    )
+    metadata = json.loads(row["metadata"])
+    right = [each["outcome"] == "correct" for each in row["solutions"]]
     pairs = []
     for pair in row["pairs"]:
         for side in SIDES:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fsdpo_data.answers.finding.boxes import last_boxed
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.options import Option, Options
@@ -247,19 +247,14 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Cont
         )
     found = hold_against(training, options.against, n=options.ngram, share=options.overlap)
     if options.report is not None:
-        _write(options.report, json.dumps(found.report(), indent=2, ensure_ascii=False) + "\n")
+        write_text(
+            Path(options.report), json.dumps(found.report(), indent=2, ensure_ascii=False) + "\n"
+        )
     if options.drop is not None:
         rows = (json.dumps(each.row(), ensure_ascii=False) for each in found.clean)
-        _write(options.drop, "".join(row + "\n" for row in rows))
+        write_text(Path(options.drop), "".join(row + "\n" for row in rows))
     if options.out is not None:
         stages = [DecontaminateStage(found)]
         source, out = Path(options.problems[0]), Path(options.out)
         derive(source, out, stages, resume=options.resume, progress=progress)
     return found
-
-
-def _write(target: str | Path, text: str) -> None:
-    path = Path(target)
-    with explained(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, text.encode())

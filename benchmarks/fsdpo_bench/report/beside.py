@@ -12,16 +12,11 @@ from fsdpo_bench.results.compare import Comparison
 from fsdpo_bench.results.outcomes import Record, keyed
 from fsdpo_bench.runs.records import read_config, read_records
 
-#: By whether the first run is right, and the second.
-_VERDICTS = {
-    (True, True): "both right",
-    (True, False): "only A",
-    (False, True): "only B",
-    (False, False): "both wrong",
-}
-_SIGNS = (("right", "✓"), ("a", "A"), ("b", "B"), ("wrong", "✗"))
 _MARKS: Marks = {
-    **{name: (*sign, name) for name, sign in zip(_VERDICTS.values(), _SIGNS, strict=True)},
+    "both right": ("right", "✓", "both right"),
+    "only A": ("a", "A", "only A"),
+    "only B": ("b", "B", "only B"),
+    "both wrong": ("wrong", "✗", "both wrong"),
     **OUTCOMES,
 }
 
@@ -56,11 +51,15 @@ def _add(shown: Browsable, ours: Record, theirs: Record, decoders: list[tuple[st
     (first, decoded_a), (second, decoded_b) = solutions_of(ours, "A: "), solutions_of(theirs, "B: ")
     decoded = {}
     for a, b in decoders:
-        right = (ours["decoded"][a]["correct"], theirs["decoded"][b]["correct"])
+        verdict = _verdict(ours["decoded"][a]["correct"], theirs["decoded"][b]["correct"])
         [one], [other] = decoded_a[a]["taken"], decoded_b[b]["taken"]
-        decoded[a if a == b else f"{a} / {b}"] = {
-            "status": "gold_unparsed" if None in right else _VERDICTS[right],
-            "taken": [one, len(first) + other],
-        }
+        taken = {"status": verdict, "taken": [one, len(first) + other]}
+        decoded[a if a == b else f"{a} / {b}"] = taken
     problem = asked(shown, ours) | {"decoded": decoded}
     shown.add(problem, [*first, *second], decoded.values())
+
+
+def _verdict(a: bool | None, b: bool | None) -> str:
+    if a is None or b is None:
+        return "gold_unparsed"
+    return f"both {'right' if a else 'wrong'}" if a == b else f"only {'A' if a else 'B'}"

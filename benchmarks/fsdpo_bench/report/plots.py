@@ -140,7 +140,7 @@ def distribution_plot(rewards: Results) -> str:
     shares = {kind: [n / totals[kind] for n in shown[kind]] for kind in totals}
     top = max(max(values) for values in shares.values()) or 1
     x, y = Axis(0, 1, 46, 350), Axis(0, 100 * top, 196, 26)
-    title = "Results of correct and of wrong solutions"
+    title = "Rewards of correct and of wrong solutions"
     below = f"{shown['aggregate']} of the step rewards"
     drawing = panel(title, x, y, below, "% of the solutions")
     width = (x(1) - x(0)) / len(shown["correct"])
