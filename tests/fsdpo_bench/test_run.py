@@ -476,6 +476,21 @@ def test_a_benchmark_of_ones_own_from_an_empty_directory(
     assert Path("runs").is_dir()
 
 
+@pytest.mark.proof
+def test_the_steps_in_the_docs_take_less_than_two_minutes(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/benchmarks.md").read_text(encoding="utf-8")
+    steps = page.partition("```bash\n")[2].partition("```")[0]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1"}
+    subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", steps], cwd=tmp_path, env=env, timeout=120, check=True
+    )
+    results = json.loads((tmp_path / "second/results.json").read_text())["tasks"]["my"]
+    assert (
+        set(results["groups"]["kind"]) == {"sum", "product"} and results["avg_at_k"]["2"]["n"] == 2
+    )
+
+
 @pytest.mark.parametrize("name", ["run", "inspect", "diff", "grade", "report", "prm", "validate"])
 def test_help_names_every_option_whole_at_80_columns(name: str) -> None:
     shown = CliRunner().invoke(app, [name, "-h"], env={"COLUMNS": "80"}).output

@@ -9,9 +9,12 @@ import pytest
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.records import read_records
 from fsdpo_bench.runs.start import run_job
+from fsdpo_bench.tasks.load import find_file
+from fsdpo_bench.tasks.table import Task, shelf, suites
 from near import TIE, gap
 from random_model import save_random_prm
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.models.resolve import CHECKPOINT
 
 # vLLM's own imports warn.
@@ -38,6 +41,36 @@ def test_greedy_by_both_engines(tmp_path: Path) -> None:
         assert gap(str(CHECKPOINT), one["prompt"], text(one), text(other)) < TIE
     print(f"{len(differing)} of {len(ours)} greedy solutions differ")
     assert len(ours) == 500 and len(differing) <= 5
+
+
+def test_every_benchmark_by_both_engines(tmp_path: Path, shared: Path) -> None:
+    """Twenty problems of each whose rows are here; those that only the Hub has are left out."""
+    found: dict[str, list[str]] = {}
+    for folder in ("benchmarks", "newer/benchmarks"):
+        data = shared / "data" / folder
+        names = [
+            name for name, task in shelf().items() if is_here(task, data) and name not in found
+        ]
+        for engine in ("transformers", "vllm"):
+            out = tmp_path / folder.replace("/", "-") / engine
+            run_job(
+                RunOptions(
+                    out=out, task=names, data=data, model="tiny", engine=engine, workers=1,
+                    limit=20, decoder=("greedy",), max_tokens=16,
+                )
+            )  # fmt: skip
+            for record in read_records(out):
+                found.setdefault(record["task"], []).append(engine)
+    assert {*found} >= {*suites()["all"], *suites()["olympiad"]} - {"omni_math"}
+    for name, engines in found.items():
+        assert engines.count("vllm") == engines.count("transformers") == 20, name
+
+
+def is_here(task: Task, data: Path) -> bool:
+    try:
+        return task.make is not None or find_file(task, data).is_file()
+    except InputError:
+        return False
 
 
 def text(record: dict[str, Any]) -> str:
