@@ -19,12 +19,8 @@ LOSSES: tuple[str, ...] = get_args(Loss)
 #: Those that read no step rewards.
 WITHOUT_REWARDS = ("dpo", "step-dpo")
 
-_LOSS, _OPTIMIZER, _COMPUTE, _WATCH = (
-    "Loss",
-    "Optimizer",
-    "Memory and speed",
-    "Checkpoints and logs",
-)
+_LOSS, _OPTIMIZER = "Loss", "Optimizer"
+_COMPUTE, _WATCH = "Memory and speed", "Checkpoints and logs"
 
 
 @dataclass(frozen=True)

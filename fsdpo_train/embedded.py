@@ -132,15 +132,9 @@ def _train(work: Path, stage: Mapping[str, Any], seed: int, start: Mapping[str, 
     config = SftConfig(
         data=work / f"{stage['name']}.jsonl",
         out=work / stage["name"],
-        epochs=1,
-        batch_size=32,
         lr=stage["lr"],
-        warmup=0.05,
-        weight_decay=0.01,
-        adam_beta2=0.98,
-        log_every=100,
-        save_every=0,
         seed=seed,
+        **_RECIPE["training"],
         **start,
     )
     train_sft(config)

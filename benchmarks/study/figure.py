@@ -17,20 +17,13 @@ STYLE = {"svg.fonttype": "none", "svg.hashsalt": "study", "font.size": 8, "axes.
 
 
 @dataclass(frozen=True)
-class Point:
-    """A measured value at a place along the axis."""
-
-    label: str
-    value: Estimate
-
-
-@dataclass(frozen=True)
 class Panel:
     """One diagram."""
 
     title: str
     axis: str  #: What its points differ by.
-    lines: Mapping[str, Sequence[Point]]  #: Points by line; all lines have the same labels.
+    #: Measured values by line and label; all lines have the same labels.
+    lines: Mapping[str, Mapping[str, Estimate]]
     joined: bool  #: Whether points are joined: their labels have an order.
     level: tuple[str, float] | None = None
 
@@ -54,16 +47,16 @@ def _draw(place: Axes, panel: Panel) -> None:
         shift = 0.06 * (number - (len(panel.lines) - 1) / 2)
         if panel.joined:
             x = [at + shift for at in range(len(line))]
-            place.plot(x, [each.value.value for each in line], color=COLOURS[name])
-        for at, point in enumerate(line):
-            colour, (mean, low, high) = COLOURS[name or point.label], astuple(point.value)
+            place.plot(x, [each.value for each in line.values()], color=COLOURS[name])
+        for at, (point, value) in enumerate(line.items()):
+            colour, (mean, low, high) = COLOURS[name or point], astuple(value)
             label = name if panel.joined and not at else None
             ends = [[mean - low], [high - mean]]
             place.errorbar(at + shift, mean, ends, fmt="o", color=colour, label=label)
             if not panel.joined:
                 place.text(at + 0.1, mean, f"{mean:.1f}", va="center")
     place.set_title(panel.title, fontweight="bold")
-    place.set_xticks(range(len(line)), [point.label for point in line])
+    place.set_xticks(range(len(line)), list(line))
     place.set(xlabel=panel.axis, ylabel="correct (%)", xlim=(-0.5, len(line) - 0.4))
     place.grid(axis="y", color="#dddddd")
     if panel.level:

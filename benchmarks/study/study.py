@@ -20,19 +20,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import measure
 from commands import Commands, Data
-from figure import Panel, Point, write_figure
-from measure import (
-    Final,
-    Measured,
-    Swept,
-    estimate,
-    final_rows,
-    print_rows,
-    stacked,
-    sweep_rows,
-    write_rows,
-)
+from figure import Panel, write_figure
+from measure import Estimate, Final, Measured, Swept
 from plan import CHOSEN, DEMO, GAMMA, METHODS, STUDY, Policy
 
 FILES = ("sweep.csv", "final.csv", "figure.svg")
@@ -54,10 +45,11 @@ def main() -> None:
     chosen = best(swept) or list(CHOSEN)
     bases = told_sweep(run, swept, chosen) if swept else {}
     bases["test"], final = finals(run, data, chosen)
-    rows = final_rows(final, bases["test"])
-    write_rows(options.out / "final.csv", rows)
+    rows = measure.final_rows(final, bases["test"])
+    measure.write_rows(options.out / "final.csv", rows)
     problems, samples = sizes.test
-    print_rows(rows, f"{problems} test problems, k = {samples} samples at temperature 0.8; points")
+    told = f"{problems} test problems, k = {samples} samples at temperature 0.8; points"
+    measure.print_rows(rows, told)
     write_figure(options.out / "figure.svg", panels(swept, final, bases))
     written = [options.out / name for name in FILES if (options.out / name).exists()]
     print(f"\nwritten: {', '.join(map(str, written))}")
@@ -107,9 +99,9 @@ def told_sweep(run: Commands, swept: Swept, chosen: Sequence[Policy]) -> dict[st
     """Write and print every setting tried; return the SFT policy on the same problems."""
     problems, samples = run.sizes.validation
     (base,) = run.measured([None], "validation")
-    rows = sweep_rows(swept, base, chosen)
-    write_rows(run.out / "sweep.csv", rows)
-    print_rows(rows, f"{problems} validation problems, k = {samples} samples; points")
+    rows = measure.sweep_rows(swept, base, chosen)
+    measure.write_rows(run.out / "sweep.csv", rows)
+    measure.print_rows(rows, f"{problems} validation problems, k = {samples} samples; points")
     return {"validation": base}
 
 
@@ -124,7 +116,7 @@ def panels(swept: Swept, final: Final, bases: Mapping[str, Measured]) -> list[Pa
         Panel(
             title,
             "",
-            {"": [Point(name, estimate(stacked(runs, what))) for name, runs in every.items()]},
+            {"": {name: _estimate(runs, what) for name, runs in every.items()}},
             joined=False,
         )
         for what, title in (("sampled", "avg@k, test"), ("greedy", "greedy, test"))
@@ -135,14 +127,16 @@ def panels(swept: Swept, final: Final, bases: Mapping[str, Measured]) -> list[Pa
     return shown
 
 
+def _estimate(runs: Sequence[Measured], what: str) -> Estimate:
+    return measure.estimate(measure.stacked(runs, what))
+
+
 def _settings(swept: Swept, level: tuple[str, float]) -> list[Panel]:
     """Return what the learning rate does to every loss, for each β; then γ to Full-Step-DPO."""
 
-    def line(policies: Iterable[Policy], setting: str) -> list[Point]:
-        return [
-            Point(f"{getattr(each, setting):g}", estimate(stacked([swept[each]], "sampled")))
-            for each in policies
-        ]
+    def line(policies: Iterable[Policy], setting: str) -> dict[str, Estimate]:
+        found = ((getattr(each, setting), swept[each]) for each in policies)
+        return {f"{value:g}": _estimate([run], "sampled") for value, run in found}
 
     shown = []
     for beta in sorted({policy.beta for policy in swept}):

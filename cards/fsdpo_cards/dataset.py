@@ -13,7 +13,7 @@ _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "n>10M")
 _BETWEEN = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DatasetFacts:
     """A dataset, as far as its card tells of it."""
 
@@ -39,15 +39,10 @@ def dataset_card(
     spec = facts.manifest["spec"]
     body = render(
         "dataset.md",
-        manifest=facts.manifest,
+        **vars(facts),
         spec=spec,
-        table=facts.table,
-        warnings=facts.warnings,
         name=name,
         revision=revision,
-        configs=facts.configs,
-        examples=facts.examples,
-        plots=facts.plots,
         rebuild=commands.rebuild(spec),
         policy=commands.policy(spec),
     )

@@ -6,23 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsdpo_cards import commands
-from fsdpo_cards.render import front_matter, hub_metadata, render
-
-#: What the Hub is told of each stage's models.
-_METADATA = {
-    "sft": {"pipeline_tag": "text-generation", "tags": ["sft", "math", "fsdpo"]},
-    "prm": {
-        "pipeline_tag": "token-classification",
-        "tags": ["process-reward-model", "reward-model", "math", "fsdpo"],
-    },
-    "dpo": {"pipeline_tag": "text-generation", "tags": ["dpo", "preference", "math", "fsdpo"]},
-}
-#: Held-out numbers of a reward model: the Hub's name of the metric, and ours.
-_HELD_OUT = {
-    "accuracy": ("accuracy", "accuracy over steps"),
-    "auc": ("roc_auc", "AUC over steps"),
-    "ranking_auc": ("roc_auc", "AUC of right over wrong solutions, within problems"),
-}
+from fsdpo_cards.render import TABLES, front_matter, hub_metadata, render
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +73,7 @@ def _metadata(run: Run) -> dict[str, Any]:
     return hub_metadata(
         library_name="transformers",
         language=["en"],
-        **_METADATA[run.stage],
+        **TABLES["models"][run.stage],
         base_model=_on_hub(run.model),
         datasets=[hub] if (hub := _on_hub(run.data)) else None,
         model_name=run.name,
@@ -115,10 +99,9 @@ def _held_out(run: Run) -> list[Any]:
             task_name="step rewards",
             dataset_type=source,
             dataset_name=f"{source}, problems held out of training",
-            metric_type=metric,
-            metric_name=name,
+            **metric,
             metric_value=round(measured[key], 6),
         )
-        for key, (metric, name) in _HELD_OUT.items()
+        for key, metric in TABLES["held_out"].items()
         if key in measured
     ]

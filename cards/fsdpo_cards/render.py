@@ -1,17 +1,13 @@
 """Templates to text, and the YAML block that the Hub reads."""
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-#: Licences of the problems' sources, as their publishers state them; the Hub's identifiers.
-_LICENCES = {
-    "embedded": "apache-2.0",
-    "openai/gsm8k": "mit",
-    "EleutherAI/hendrycks_math": "mit",
-    "xinlai/Math-Step-DPO-10K": "cc-by-nc-4.0",
-}
+TABLES = tomllib.loads(Path(__file__).with_name("tables.toml").read_text(encoding="utf-8"))
+_LICENCES: Mapping[str, str] = TABLES["licences"]
 
 
 def render(

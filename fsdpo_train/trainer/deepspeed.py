@@ -9,6 +9,7 @@ from typing import Any
 from torch import distributed
 from transformers.integrations.deepspeed import set_hf_deepspeed_config, unset_hf_deepspeed_config
 
+from fsdpo_data.core.tables import read_table
 from fsdpo_train.config import DEEPSPEED_PRESETS
 
 
@@ -16,18 +17,8 @@ def deepspeed_config(name: str | None) -> dict[str, Any] | str | None:
     """Return what ``TrainingArguments`` takes for ``TrainConfig.deepspeed``."""
     if name not in DEEPSPEED_PRESETS:
         return name
-    zero: dict[str, Any] = {"stage": int(name[-1]), "overlap_comm": True}
-    if name == "zero3":
-        zero["stage3_gather_16bit_weights_on_model_save"] = True
-    sizes = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-    return {
-        "zero_optimization": zero,
-        "bf16": {"enabled": "auto"},
-        "gradient_clipping": "auto",
-        # The optimizer and the schedule are those of the Trainer.
-        "zero_allow_untested_optimizer": True,
-        **{size: "auto" for size in sizes},
-    }
+    told = read_table(__file__)
+    return {**told["every"], "zero_optimization": told[name]}
 
 
 def join_processes(arguments: Any) -> None:

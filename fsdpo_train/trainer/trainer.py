@@ -43,13 +43,20 @@ class Order(torch.utils.data.Sampler):  # type: ignore[misc]
         yield from range(len(self.lengths), self.rows)
 
 
-class OrderedTrainer(transformers.Trainer):  # type: ignore[misc]
-    """A ``transformers.Trainer``: data in :class:`Order`, checkpoints whole."""
+class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
+    """A trainer of losses that are means over the items of a step; checkpoints are whole.
+
+    Data come in :class:`Order`. Batches of a step hold different numbers of items, and every item
+    counts the same. Subclasses say how many (``items``) and return ``self.share`` of the mean over
+    a batch.
+    """
 
     def __init__(self, config: TrainConfig, **options: Any) -> None:
         self.stage_config: Any = config
         self.use_cache = options["model"].config.use_cache
         super().__init__(**options)
+        # With it and a count of items, no version of transformers divides by grad_accum.
+        self.model_accepts_loss_kwargs = True
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Order:
         return Order(self.train_dataset, self.stage_config)
@@ -72,19 +79,6 @@ class OrderedTrainer(transformers.Trainer):  # type: ignore[misc]
                 name = f"checkpoint-{self.state.global_step}"
                 settle(folder, name, self.stage_config.save_limit)
             self.accelerator.wait_for_everyone()
-
-
-class CountingTrainer(OrderedTrainer):
-    """A trainer of losses that are means over the items of a step.
-
-    Batches of a step hold different numbers of items, and every item counts the same. Subclasses
-    say how many (``items``) and return ``self.share`` of the mean over a batch.
-    """
-
-    def __init__(self, config: TrainConfig, **options: Any) -> None:
-        super().__init__(config, **options)
-        # With it and a count of items, no version of transformers divides by grad_accum.
-        self.model_accepts_loss_kwargs = True
 
     def items(self, batch: Mapping[str, Any]) -> int:
         """Count what the loss of a batch is the mean over."""

@@ -12,7 +12,7 @@ np = pytest.importorskip("numpy")
 pytest.importorskip("matplotlib")
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "study"))
 
-from figure import Panel, Point, write_figure  # noqa: E402
+from figure import Panel, write_figure  # noqa: E402
 from measure import Estimate, Measured, against, estimate, final_rows, sweep_rows, write_rows  # noqa: E402  # noqa: E402
 from plan import CHOSEN, METHODS, STUDY, Policy  # noqa: E402
 from study import best  # noqa: E402
@@ -80,7 +80,7 @@ def test_tables_hold_what_was_measured(tmp_path: Path) -> None:
 
 
 def test_the_figure_is_a_picture(tmp_path: Path) -> None:
-    points = [Point(name, Estimate(50, 45, 55)) for name in ("SFT", "DPO")]
+    points = {name: Estimate(50, 45, 55) for name in ("SFT", "DPO")}
     panels = [
         Panel("bars", "", {"": points}, joined=False),
         Panel("lines <β>", "lr", {"DPO": points, "Step-DPO": points}, joined=True),

@@ -22,7 +22,7 @@ from fsdpo_train import DpoConfig, PrmConfig, train_dpo, train_prm  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
 from fsdpo_train.trainer.batching import filled  # noqa: E402
 from fsdpo_train.trainer.models import without_dropout  # noqa: E402
-from fsdpo_train.trainer.trainer import OrderedTrainer  # noqa: E402
+from fsdpo_train.trainer.trainer import CountingTrainer  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_fillers_make_batches_of_one_size_and_come_last() -> None:
     alone = SimpleNamespace(world_size=1, per_device_train_batch_size=2)
     assert filled(rows, alone, labels=[-100]) is rows
     config = PrmConfig(data=Path("data"), out=Path("out"), batch_size=2)
-    sampler = OrderedTrainer._get_train_sampler(
+    sampler = CountingTrainer._get_train_sampler(
         SimpleNamespace(train_dataset=found, stage_config=config)
     )
     order = list(sampler)

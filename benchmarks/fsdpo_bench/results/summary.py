@@ -6,17 +6,8 @@ from dataclasses import asdict
 from statistics import fmean, stdev
 from typing import Any
 
-from fsdpo_bench.results.form import (
-    Accuracy,
-    Costs,
-    DecoderResults,
-    Drop,
-    Results,
-    RewardResults,
-    Spread,
-    SuiteResults,
-    TaskResults,
-)
+from fsdpo_bench.results import form
+from fsdpo_bench.results.form import Accuracy
 from fsdpo_bench.results.intervals import Share, macro, paired_interval, pass_at_k, share
 from fsdpo_bench.results.outcomes import (
     COSTS,
@@ -38,7 +29,7 @@ RESULTS_VERSION = 1
 PASS_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
 
 
-def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> Results:
+def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> form.Results:
     """Summarise the records of a finished run as ``results.json`` has it.
 
     ``config`` is what decided the output; it becomes ``run`` and names the benchmarks.
@@ -60,7 +51,7 @@ def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> Results:
 
 def _task(
     facts: Sequence[Facts], described: Mapping[str, Any], run: Mapping[str, Sequence[Facts]]
-) -> TaskResults:
+) -> form.TaskResults:
     names = facts[0].decoded
     seeds = {each.question: each for each in run.get(described.get("seeds", ""), ())}
     tolerant = described.get("tolerance") is not None
@@ -100,10 +91,10 @@ def decoder_share(facts: Sequence[Facts], decoder: str, strict: bool = False) ->
     return share([int(bool(verdict)) for verdict in verdicts], clusters_of(f for f, _ in counted))
 
 
-def _decoder(facts: Sequence[Facts], name: str, tolerant: bool) -> DecoderResults:
+def _decoder(facts: Sequence[Facts], name: str, tolerant: bool) -> form.DecoderResults:
     answers = [each.decoded[name] for each in facts if name in each.decoded]
     outcomes = Counter(answer.status for answer in answers)
-    found: DecoderResults = {
+    found: form.DecoderResults = {
         **as_dict(decoder_share(facts, name)),  # type: ignore[typeddict-item]  # no "strict" there
         "outcomes": dict(sorted(outcomes.items())),
         "cost": {what: total(answer.cost[what] for answer in answers) for what in COSTS},
@@ -130,9 +121,9 @@ def _group(facts: Sequence[Facts], group: str) -> dict[str, dict[str, Accuracy]]
     }
 
 
-def _spread(facts: Sequence[Facts], group: str) -> dict[str, Spread]:
+def _spread(facts: Sequence[Facts], group: str) -> dict[str, form.Spread]:
     """Return mean, standard deviation and range of the accuracies of a group's parts."""
-    found: dict[str, Spread] = {}
+    found: dict[str, form.Spread] = {}
     for name in facts[0].decoded:
         shares = [decoder_share(part, name).value for part in _members(facts, group).values()]
         values = [each for each in shares if each is not None]
@@ -149,9 +140,9 @@ def _spread(facts: Sequence[Facts], group: str) -> dict[str, Spread]:
 
 def _drops(
     facts: Sequence[Facts], group: str, seeds: Mapping[str, Facts]
-) -> dict[str, dict[str, Drop]]:
+) -> dict[str, dict[str, form.Drop]]:
     """Return how much lower accuracy is than on the seeds of the same problems, by part."""
-    found: dict[str, dict[str, Drop]] = {}
+    found: dict[str, dict[str, form.Drop]] = {}
     for label, part in _members(facts, group).items():
         pairs = [(seed, each) for each in part if (seed := seeds.get(each.cluster or ""))]
         for name in part[0].decoded:
@@ -159,7 +150,7 @@ def _drops(
             lost = [int(bool(was)) - int(bool(now)) for was, now in told if None not in (was, now)]
             if lost:
                 ci95 = [round(bound, 6) for bound in paired_interval(lost)]
-                drop: Drop = {"drop": round(fmean(lost), 6), "n": len(lost), "ci95": ci95}
+                drop: form.Drop = {"drop": round(fmean(lost), 6), "n": len(lost), "ci95": ci95}
                 found.setdefault(label, {})[name] = drop
     return found
 
@@ -180,13 +171,13 @@ def _sampling(facts: Sequence[Facts]) -> tuple[dict[str, Accuracy], dict[str, Ac
     return {str(most): average}, {str(k): mean(values) for k, values in passed.items()}
 
 
-def _suites(facts: Mapping[str, Sequence[Facts]]) -> dict[str, SuiteResults]:
+def _suites(facts: Mapping[str, Sequence[Facts]]) -> dict[str, form.SuiteResults]:
     """Average over benchmarks, each counting the same, for the suites that are whole."""
     several = {name: tasks for name, tasks in suites().items() if len(tasks) > 1}
     whole = {name: tasks for name, tasks in several.items() if set(tasks) <= set(facts)}
     if len(facts) > 1 and all(set(tasks) != set(facts) for tasks in whole.values()):
         whole["this run"] = tuple(facts)
-    found: dict[str, SuiteResults] = {}
+    found: dict[str, form.SuiteResults] = {}
     for name, tasks in whole.items():
         means = {
             decoder: as_dict(macro([decoder_share(facts[task], decoder) for task in tasks]))
@@ -196,7 +187,7 @@ def _suites(facts: Mapping[str, Sequence[Facts]]) -> dict[str, SuiteResults]:
     return found
 
 
-def _total_cost(tasks: Mapping[str, TaskResults]) -> dict[str, Costs]:
+def _total_cost(tasks: Mapping[str, form.TaskResults]) -> dict[str, form.Costs]:
     costs: dict[str, list[Mapping[str, Amount]]] = defaultdict(list)
     for task in tasks.values():
         for name, decoder in task["decoders"].items():
@@ -230,7 +221,7 @@ def watch(records: Iterable[Record], rewarded: list[Rewarded]) -> Iterator[Recor
         yield record
 
 
-def _rewards(rewarded: Sequence[Rewarded]) -> RewardResults | None:
+def _rewards(rewarded: Sequence[Rewarded]) -> form.RewardResults | None:
     """Return what the rewards of samples are like; None if there are none."""
     if not rewarded:
         return None
