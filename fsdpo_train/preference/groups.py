@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded
-from fsdpo_train.trainer.batching import padded
+from fsdpo_train.trainer.batching import padded, row_mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def collate_groups(
     ]
     chosen_P, rejected_P = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T.contiguous()
     places = [row * width + at for row, each in enumerate(sources) for at in each]
-    plain = None if share_prompt else padded([[1] * len(row) for row in ids], 0)
+    plain = None if share_prompt else row_mask(ids)
     return GroupBatch(
         input_ids_RL=padded(ids, pad),
         position_ids_RL=padded(positions, 0),

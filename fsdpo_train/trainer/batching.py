@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fsdpo_data.engines.sharing import LONGEST
+
 #: Length groups are sorted inside pools of this many batches: little padding, much disorder.
 _POOL = 50
 
@@ -60,5 +62,13 @@ def padded(rows: Sequence[Any], fill: float) -> Tensor:
 def token_batch(rows: Sequence[Mapping[str, Any]], pad: int) -> dict[str, Tensor]:
     """Return ``input_ids`` and ``attention_mask`` of rows, [B, T], padded on the right."""
     ids = [row["input_ids"] for row in rows]
-    mask = padded([[1] * len(each) for each in ids], 0)
-    return {"input_ids": padded(ids, pad), "attention_mask": mask}
+    return {"input_ids": padded(ids, pad), "attention_mask": row_mask(ids)}
+
+
+def row_mask(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Return the attention mask, [B, T], of rows padded on the right.
+
+    Nothing sees what comes behind it, so of long rows nothing is masked: of a padded one
+    transformers would write out [T, T].
+    """
+    return padded([[1] * len(each) for each in rows], int(max(map(len, rows)) > LONGEST))

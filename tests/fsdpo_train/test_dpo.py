@@ -23,6 +23,7 @@ from fsdpo_train.preference import reference  # noqa: E402
 from fsdpo_train.preference import train as dpo  # noqa: E402
 from fsdpo_train.preference.data import prepare  # noqa: E402
 from fsdpo_train.preference.pairs import by_prompt, open_pairs  # noqa: E402
+from fsdpo_train.trainer.batching import row_mask  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,19 @@ def test_one_row_per_solution_trains_the_same(
         options: dict[str, Any] = dict(loss=loss, share_prompt=share, save_every=6)
         dpo.train_dpo(config(policy, data, tmp_path / name, **options))
     assert losses(tmp_path / "tree") == pytest.approx(losses(tmp_path / "rows"), rel=1e-4)
+
+
+def test_long_rows_need_no_mask(
+    policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert row_mask([range(2), range(3)]).tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert row_mask([range(2), range(4097)]).all()
+    options: dict[str, Any] = dict(share_prompt=False, save_every=6)
+    dpo.train_dpo(config(policy, data, tmp_path / "mask", **options))
+    monkeypatch.setattr("fsdpo_train.trainer.batching.LONGEST", 4)
+    assert row_mask([range(2), range(5)]).all()
+    dpo.train_dpo(config(policy, data, tmp_path / "none", **options))
+    assert losses(tmp_path / "mask") == pytest.approx(losses(tmp_path / "none"), rel=1e-4)
 
 
 def test_accumulation_counts_every_pair_the_same(policy: Path, tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("tokens", [6_000, pytest.param(32_000, marks=pytest.mark.proof)])
 def test_long_traces_go_the_whole_way(tokens: int, policy: Path, tmp_path: Path) -> None:
     answers = (42, 42, 43, 43)
-    texts = [trace(tokens * 6 // 5, answer, way) for way, answer in enumerate(answers)]
+    sizes = (tokens * 6 // 5 + 500 * way for way in range(4))  # so that rows are padded
+    texts = [trace(next(sizes), answer, way) for way, answer in enumerate(answers)]
     row = {"question": "20 + 22?", "prompt": "20 + 22?<think>\n", "answer": "42"}
     file = tmp_path / "outputs.jsonl"
     rows = [{**row, "question": f"{i}: 20 + 22?", "responses": texts} for i in range(2)]
