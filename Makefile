@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEMO := runs/demo
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo study test proof real lint embedded perf clean
+.PHONY: demo study test proof real docs lint embedded perf clean
 
 demo: $(VENV)/.train  ## the whole story on the embedded model: samples to policies, measured
 	rm -rf $(DEMO)
@@ -29,6 +29,9 @@ proof: $(VENV)/.dev $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed  ## the long
 real: $(VLLM_VENV)/.vllm  ## a pretrained model through every stage; PROBLEMS= for a file of your own
 	$(VLLM_VENV)/bin/python benchmarks/perf/real.py $(if $(PROBLEMS),--problems $(PROBLEMS))
 
+docs: $(VENV)/.docs  ## the site, in runs/site; a warning or a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q --strict
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -48,6 +51,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP_INSTALL) -e '.[train,study,dev]'
 	touch $@ $(VENV)/.train
+
+$(VENV)/.docs: pyproject.toml constraints.txt $(VENV)/.dev
+	$(BIN)/python $(PIP_INSTALL) -e '.[docs]'
+	touch $@
 
 # vLLM for CPUs has an environment of its own. It pulls in torchvision, torchaudio and torchcodec
 # as CUDA builds, which break `import transformers` beside a CPU torch; nothing here needs them.

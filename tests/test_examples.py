@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -34,3 +35,16 @@ def test_from_problems_to_policy_and_the_rewards_of_steps(tmp_path: Path) -> Non
     assert (tmp_path / "run/policy/config.json").exists() and "after" in shown
     rewards = example("score_steps.py", tmp_path / "run/prm", cwd=tmp_path).splitlines()
     assert len(rewards) == 3 and all(0 <= float(line.split()[0]) <= 1 for line in rewards)
+
+
+@pytest.mark.proof
+def test_the_notebook_runs_and_holds_no_outputs(tmp_path: Path) -> None:
+    """Cell after cell in one process, as a kernel runs them."""
+    cells = json.loads((EXAMPLES / "quickstart.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
+    script = tmp_path / "notebook.py"
+    sources = ["".join(cell["source"]) for cell in code]
+    script.write_text("\n\n".join(sources), encoding="utf-8")
+    assert "chosen" in example(str(script), cwd=tmp_path)
+    assert (tmp_path / "runs/notebook/policy/config.json").exists()

@@ -1,0 +1,100 @@
+"""The blocks of README and of the site: found, and run as they are printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from hub_server import TOKEN, HubServer, client_env, running_hub
+from openai_server import Script, serving
+
+from fsdpo_data.models.resolve import MODELS
+from fsdpo_data.problems.embedded import CHECKPOINT
+
+
+class Block(NamedTuple):
+    """Commands or Python of a page."""
+
+    how: str  #: "not run" or "run in small"; empty if as printed.
+    language: str
+    body: str
+
+
+def blocks(page: str) -> list[Block]:
+    """Return the blocks of a page in their order."""
+    found = re.findall(
+        r"(?:<!-- (.*?) by the test of this page: .*? -->\n)?```(bash|python)\n(.*?)```",
+        page,
+        flags=re.S,
+    )
+    return [Block(*each) for each in found]
+
+
+#: What a block that needs a GPU, a server, or gigabytes of the Hub does here instead.
+SMALLER = {
+    "--samples 32": "--samples 2 --limit 2 --max-tokens 8",
+    "--limit 200": "--limit 2 --samples 2 --max-tokens 8",
+    "--shard": "--limit 4 --samples 2 --max-tokens 8 --shard",
+    "./my-sft": "{model}",
+    "train.jsonl": "{data}/train/gsm8k/train.jsonl",
+    "--suite ood": "--suite ood --data {data}/benchmarks --limit 1 --max-tokens 8",
+    " DIR": " {data}/benchmarks",
+    "bench/math": "{data}/benchmarks/math",
+    "http://HOST:8000/v1": "{server}",
+    "--model NAME": "--model tiny",
+}
+
+
+def run_blocks(wanted: Iterable[Block], folder: Path, data: Path) -> int:
+    """Run blocks in order in a fresh directory; return how many there were.
+
+    They are offline, but for those "in small": these have a Hub with the problems that they name.
+    """
+    scripts = Path(sys.executable).parent
+    path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
+    offline = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), "PATH": path}
+    ran = 0
+    with running_hub() as hub, serving(Script()) as server:
+        fill(hub, data)
+        known = {"PATH": path, "PYTHONWARNINGS": "", "HF_TOKEN": TOKEN}
+        online = client_env(hub.url, folder / "user", **known)
+        for how, language, body in wanted:
+            if how == "not run":
+                continue
+            for printed, smaller in SMALLER.items() if how else ():
+                told = smaller.format(data=data, model=CHECKPOINT, server=server)
+                body = body.replace(printed, told)
+            shell = ["bash", "-euo", "pipefail", "-c"]
+            line = [sys.executable, "-c"] if language == "python" else shell
+            done = subprocess.run(
+                [*line, body],
+                cwd=folder,
+                env=online if how else offline,
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, f"{body}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+            ran += 1
+    return ran
+
+
+def fill(hub: HubServer, data: Path) -> None:
+    """Give a Hub the problems that the pages name, and the embedded model by another's name."""
+    subjects = {file.stem: file for file in (data / "train/math").glob("*.jsonl")}
+    files = {"main": data / "train/gsm8k/train.jsonl"}
+    for repo, configs in (("openai/gsm8k", files), ("EleutherAI/hendrycks_math", subjects)):
+        listed = [
+            {"config_name": name, "data_files": [{"split": "train", "path": f"{name}.jsonl"}]}
+            for name in configs
+        ]
+        card = f"---\n{json.dumps({'configs': listed})}\n---\n".encode()
+        rows = {f"{name}.jsonl": file.read_bytes() for name, file in configs.items()}
+        hub.add("dataset", repo, {"README.md": card, **rows})
+    weights = {file.name: file.read_bytes() for file in CHECKPOINT.iterdir()}
+    hub.add("model", MODELS["qwen2-7b-sft"].repo, weights)

@@ -1,0 +1,96 @@
+"""The site shows commands, messages and tests as they are."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from pages import Block, blocks, run_blocks
+
+from fsdpo_data.cli.share import OUTPUTS
+from fsdpo_data.exchange.formats import FORMATS
+from fsdpo_data.exchange.stepwise import READERS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+
+def listed(nav: list[Any]) -> Iterator[Path]:
+    """Yield the pages of the site in their order."""
+    for entry in nav:
+        for place in entry.values():
+            yield from listed(place) if isinstance(place, list) else [DOCS / place]
+
+
+PAGES = list(listed(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(DOCS).with_suffix(""))
+
+
+def test_every_page_is_on_the_site() -> None:
+    assert sorted(PAGES) == sorted(DOCS.rglob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_parses(page: Path) -> None:
+    """Names, flags, what each of them takes, and formats; also of commands that are not run."""
+    for block in blocks(TEXTS[page]):
+        for line in block.body.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True) if line.startswith("fsdpo-") else []
+            if words and words[0] in ("fsdpo-data", "fsdpo-train", "fsdpo-bench"):
+                app = import_module(f"{words[0].replace('-', '_')}.cli.app").app
+                group: Any = typer.main.get_command(app)
+                given = group.commands[words[1]].make_context(words[1], words[2:]).params
+                assert given.get("source") in (None, OUTPUTS, *READERS), line
+                if words[0] == "fsdpo-data":
+                    assert given.get("to") in (None, *FORMATS), line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_stands_where_it_is_run(page: Path) -> None:
+    """In a block of a language, which is run as printed unless a comment says why not."""
+    others = re.sub(r"```(bash|python)\n.*?```", "", TEXTS[page], flags=re.S)
+    assert not re.search(r"^(\$ )?(fsdpo-|python |pip |make )", others, flags=re.M)
+
+
+def test_every_message_of_troubleshooting_is_said() -> None:
+    folders = ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    source = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    said = re.sub(r'"\s*\n\s*f?"', "", source)  # literals over several lines
+    messages = re.findall(r"^### (.*)$", TEXTS[DOCS / "troubleshooting.md"], flags=re.M)
+    assert len(messages) > 10 and not [each for each in messages if each not in said]
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    """A cell of a table of what works is worth as much as its test."""
+    there = {file.name for file in (ROOT / "tests").rglob("test_*.py")}
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        there |= set(re.findall(r"def (test_\w+)", file.read_text(encoding="utf-8")))
+    named = {word for text in TEXTS.values() for word in re.findall(r"`(test_[\w.]+)`", text)}
+    assert len(named) > 20 and not named - there
+
+
+def test_the_evidence_of_the_method_exists() -> None:
+    tests = {file: file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*.py")}
+    for row in re.findall(r"^\|.*\|$", TEXTS[DOCS / "method.md"], flags=re.M):
+        for word in re.findall(r"`([^`]+)`", row.split("|")[-2]):
+            exists = (ROOT / "tests" / word).is_file()
+            assert exists or any(f"def {word}(" in text for text in tests.values()), word
+
+
+@pytest.mark.proof
+def test_every_block_runs_in_order(tmp_path: Path, shared: Path) -> None:
+    """One page after the other in one directory: each goes on where the quick start ended."""
+    wanted: list[Block] = [block for page in PAGES for block in blocks(TEXTS[page])]
+    assert run_blocks(wanted, tmp_path, shared / "data") > 15
