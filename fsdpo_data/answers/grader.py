@@ -21,6 +21,7 @@ from fsdpo_data.answers.tree import Items, Moment, Quantity, Text
 NAME = "math@2"
 #: Longest gold, in words, that is looked for.
 MAX_WORDS = 6
+_NO_VERDICT = re.compile(r"\W*(?:yes|no)\s+[a-z]", re.I)  #: "No other angle is right."
 #: A reason that comes before what it is for: "Since Al has more points, he won".
 _REASON = re.compile(r"^\W*(?:since|because|as)\b.*?,\s+", re.I)
 _WORD = re.compile(r"[A-Za-z0-9]+(?:'[a-z]+)?")
@@ -135,6 +136,8 @@ def _states(gold: Answer, sentence: str) -> bool:
     while words and words[0] in _CONNECTIVES:
         words = words[1:]
     if not 0 < len(wanted) <= MAX_WORDS or not len(wanted) <= len(words):
+        return False
+    if wanted in (["yes"], ["no"]) and _NO_VERDICT.match(sentence):
         return False
     doubts = (set(words) & _DOUBT) - set(wanted)
     if doubts or any(word.endswith("n't") for word in words):

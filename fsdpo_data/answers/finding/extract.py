@@ -88,8 +88,9 @@ def extract(response: str) -> Extraction:
         if listed is not None:
             return Extraction(listed, said.rule)
         return Extraction(said.answer, said.rule, value=settled_value(said.answer))
-    text = standing(text)
     sentence = last_sentence(text)
+    if (rest := standing(sentence)) != sentence:
+        text = sentence = rest
     if not cut_off and sentence and goes_on(text, sentence):
         return Extraction(None, "none")
     if not cut_off and sentence and gives_up(text):

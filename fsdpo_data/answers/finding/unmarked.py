@@ -14,6 +14,7 @@ _SAID = phrases("unmarked")
 
 #: Characters at the end that are searched.
 _NEAR = 4_000
+_TOLD = 1_000  #: Characters before a sentence in which its numbers may have been given.
 #: Longest response that can be nothing but its answer.
 _WHOLE = 300
 
@@ -157,19 +158,18 @@ def _without_given(values: list[re.Match[str]], statement: str, text: str) -> li
     """
     if len(values) < 2:
         return values
-    told = text[: max(text.rfind(statement), 0)][-_NEAR:] + statement
+    told = text[: max(text.rfind(statement), 0)][-_TOLD:] + statement
     before = told[: len(told) - len(statement) + values[-1].start()]
     last = _digits(values[-1][0])
-    if last not in map(_digits, _NUMBER.findall(before)):
+    if last[-3:] not in before or last not in map(_digits, _NUMBER.findall(before)):
         return values
-    results = [(_digits(each["number"]), bool(each["equal"])) for each in _RESULT.finditer(told)]
-    equal = [number for number, by_sign in results if by_sign]
-    if last in equal:
-        found = equal[len(equal) - equal[::-1].index(last) :]
-    else:
-        found = [number for number, _ in results]
+    results = [(_digits(each["number"]), each["equal"]) for each in _RESULT.finditer(told)]
+    said = [at for at, (number, _) in enumerate(results) if number == last]
+    found = [
+        number for number, equal in results[said[-1] + 1 if said else 0 :] if equal or not said
+    ]
     worked_out = [at for at, each in enumerate(values[:-1]) if _digits(each[0]) in found]
-    return values[: worked_out[-1] + 1] if worked_out and last not in found else values
+    return values[: worked_out[-1] + 1] if worked_out else values
 
 
 def _digits(number: str) -> str:
