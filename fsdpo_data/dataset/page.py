@@ -59,7 +59,7 @@ def _add(shown: Browsable, row: Row, gamma: float) -> None:
         "task": row["source"],
         "id": row["problem_id"],
         **shown.asked(row["question"], row["answer"], row["solutions"][0]["prompt"]),
-        "groups": {name: str(metadata[name]) for name in _GROUPS if name in metadata},
+        "groups": {name: str(metadata[name]) for name in _GROUPS if metadata.get(name)},
         "verdict": f"{'all' if all(right) else 'some' if any(right) else 'none'} correct",
         "decoded": {},
         "pairs": pairs,

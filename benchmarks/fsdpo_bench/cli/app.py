@@ -166,14 +166,18 @@ def index(options: take.IndexOptions) -> None:
     """List runs on a page."""
     from fsdpo_bench.report.index import render_index
 
-    out, whole = options.out or options.data / "index.html", False
-    typer.echo(f"next: open {out}")
-    while not whole:
+    out = options.out or options.data / "index.html"
+
+    def written() -> bool:
         page, whole = render_index(options.data, out, options.watch)
         write_text(out, page)
-        if options.watch is None:
-            return
-        time.sleep(0 if whole else options.watch)
+        return whole
+
+    whole = written()
+    typer.echo(f"next: open {out}")
+    while options.watch is not None and not whole:
+        time.sleep(options.watch)
+        whole = written()
 
 
 @command(app, take.PrmOptions, examples=_EXAMPLES["prm"])

@@ -5,7 +5,6 @@ the converter fails on has no tree, and the page shows its text. A tree is plain
 and attributes that do nothing; the page makes nodes of it one by one, and never parses markup.
 """
 
-import html
 import json
 import re
 from collections.abc import Iterable
@@ -76,6 +75,8 @@ def _plain(element: Element, depth: int) -> Tree:
     Raises:
         ValueError: if it is too deep.
     """
+    from html import unescape
+
     if not depth:
         raise ValueError("too deep")
     while element.tag == "mrow" and len(element) == 1 and not element.text:
@@ -86,6 +87,6 @@ def _plain(element: Element, depth: int) -> Tree:
         if name in _KEPT or (name == "width" and _EMS.fullmatch(value))
     }
     # The converter writes characters as references, which its own output is unescaped into.
-    text = [html.unescape(element.text)] if element.text else []
+    text = [unescape(element.text)] if element.text else []
     inside = (_plain(each, depth - 1) for each in element)
     return [element.tag, *([attributes] if attributes else []), *text, *inside]
