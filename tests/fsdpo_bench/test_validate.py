@@ -51,6 +51,9 @@ def test_the_command_lists_the_two_golds_that_are_missing(
     assert code == 0
     for row in (167, 192):
         assert f"row  {row}  known  '': the source has no answer" in out
+    newer = str(shared / "data/newer/benchmarks")
+    _, out, _ = run(capsys, "validate", "--task", "amc23", "--data", newer)
+    assert "known: golds are floats (27.0)" in out
     code, out, _ = run(capsys, "validate", "--task", "ocw", "--data", data, "--json")
     [report] = json.loads(out)
     assert (report["task"], report["passed"], report["right"]) == ("ocw", True, 272)

@@ -5,13 +5,13 @@ import sys
 import time
 from copy import copy
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from fsdpo_bench.cli import options as take
+from fsdpo_bench.prm.measure import PrmOptions, measure_prm
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.options import command
@@ -180,32 +180,13 @@ def index(options: take.IndexOptions) -> None:
         whole = written()
 
 
-@command(app, take.PrmOptions, examples=_EXAMPLES["prm"])
-def prm(options: take.PrmOptions) -> None:
+@command(app, PrmOptions, examples=_EXAMPLES["prm"])
+def prm(options: PrmOptions) -> None:
     """Measure a process reward model."""
     from fsdpo_bench.cli.show import print_prm
-    from fsdpo_bench.prm.measure import measure_prm
-    from fsdpo_data.engines.load import load_likelihood, load_scorer
-    from fsdpo_data.engines.scorers.conventions import get_convention
 
-    if options.prm and options.likelihood:
-        raise InputError("`prm` and `likelihood`: expected one of them, not both.")
-    make_scorer = None
-    if options.prm:
-        make_scorer = partial(load_scorer, options.prm, options)
-    elif options.likelihood:
-        make_scorer = partial(load_likelihood, options.likelihood, options)
-    asks = options.prm_format is not None and get_convention(options.prm_format).asks
-    asked = (options.data, options.first_errors, options.template, options.tune)
     with progress() as shown:
-        measured = measure_prm(
-            make_scorer,
-            *asked,
-            step_errors=options.step_errors,
-            threshold=options.threshold,
-            asks=asks,
-            progress=shown,
-        )
+        measured = measure_prm(options, shown)
     if options.as_json:
         _print_json(asdict(measured))
     else:

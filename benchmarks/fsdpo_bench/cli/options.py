@@ -10,7 +10,6 @@ from fsdpo_bench.recipes.recipe import GPUS
 from fsdpo_bench.results.compare import Wanted
 from fsdpo_data.core.nouns import OUTCOMES
 from fsdpo_data.core.options import Option, Options
-from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.steps.rewards import AGGREGATES
 
 _FIRST = Option(positional=True)
@@ -83,33 +82,6 @@ class GradeOptions(Options):
     show: Annotated[int, Option(min=0)] = 10
     workers: Annotated[int | None, Option(min=1, default="the cores at hand")] = None
     resume: bool = False
-    as_json: Annotated[bool, _JSON] = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrmOptions(ScorerOptions):
-    """Measure a process reward model: does it rank solutions, does it find errors?
-
-    Attributes:
-        data: A sealed dataset: ranking, best-of-N, step truth.
-        prm: Process reward model: a directory or `org/name`.
-        likelihood: Instead: a policy, whose probability of a step is its reward.
-        first_errors: ProcessBench file; may be given several times.
-        step_errors: File of PRMBench; may be given several times.
-        template: Prompt the model was trained on, for either; a `--prm-format` has one.
-        tune: Share of ProcessBench's rows that set its threshold.
-        threshold: Rewards above it call a step of PRMBench right (0 for `pure`).
-        as_json: Print JSON instead of a table.
-    """
-
-    data: Annotated[Path | None, _FIRST] = None
-    prm: str | None = None
-    likelihood: str | None = None
-    first_errors: Sequence[Path] = ()
-    step_errors: Sequence[Path] = ()
-    template: str | None = None
-    tune: Annotated[float, Option(min=0.01, max=0.9)] = 0.2
-    threshold: float = 0.5
     as_json: Annotated[bool, _JSON] = False
 
 

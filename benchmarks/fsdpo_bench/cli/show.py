@@ -95,8 +95,10 @@ def print_reports(reports: Sequence[Report]) -> None:
     for report in reports:
         if report.error:
             say(f"\n{report.task.title}: {report.error}")
-        if report.findings:
+        if report.findings or report.task.defects:
             say(f"\n{report.task.title}")
+        for defect in report.task.defects:
+            say(f"  known: {defect}")
         for finding in report.findings:
             mark, style = ("surprise", "red") if finding.surprise else ("known", "")
             say(f"  row {finding.row:>4}  {mark}  {finding.gold!r}: {finding.what}", style)

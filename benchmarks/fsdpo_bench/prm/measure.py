@@ -1,20 +1,51 @@
 """``fsdpo-bench prm``: everything that is measured of a process reward model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fsdpo_bench.prm.first_error import FirstErrors, measure_first_errors, read_judged, score_judged
 from fsdpo_bench.prm.prmbench import PrmBench, measure_step_errors, read_altered
 from fsdpo_bench.prm.truth import ScoredSolution, load_scored, load_unscored, report
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.options import Option
 from fsdpo_data.core.progress import Progress
+from fsdpo_data.engines.load import load_likelihood, load_scorer
+from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import Scorer, SteppedText
+from fsdpo_data.engines.scorers.conventions import get_convention
 from fsdpo_data.models.prompts import get_template
 
 #: Solutions scored at a time: enough to find some of like length, little enough to see progress.
 CHUNK = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrmOptions(ScorerOptions):
+    """Measure a process reward model: does it rank solutions, does it find errors?
+
+    Attributes:
+        data: A sealed dataset: ranking, best-of-N, step truth.
+        prm: Process reward model: a directory or `org/name`.
+        likelihood: Instead: a policy, whose probability of a step is its reward.
+        first_errors: ProcessBench file; may be given several times.
+        step_errors: File of PRMBench; may be given several times.
+        template: Prompt the model was trained on, for either; a `--prm-format` has one.
+        tune: Share of ProcessBench's rows that set its threshold.
+        threshold: Rewards above it call a step of PRMBench right (0 for `pure`).
+        as_json: Print JSON instead of a table.
+    """
+
+    data: Annotated[Path | None, Option(positional=True)] = None
+    prm: str | None = None
+    likelihood: str | None = None
+    first_errors: Sequence[Path] = ()
+    step_errors: Sequence[Path] = ()
+    template: str | None = None
+    tune: Annotated[float, Option(min=0.01, max=0.9)] = 0.2
+    threshold: float = 0.5
+    as_json: Annotated[bool, Option(flag="--json")] = False
 
 
 @dataclass(slots=True)
@@ -26,56 +57,47 @@ class Measured:
     step_errors: PrmBench | None = None
 
 
-def measure_prm(
-    make_scorer: Callable[[], Scorer] | None,
-    dataset: Path | None,
-    files: Sequence[Path],
-    template: str | None,
-    tune: float,
-    *,
-    step_errors: Sequence[Path] = (),
-    threshold: float = 0.5,
-    asks: bool = False,
-    progress: Progress,
-) -> Measured:
+def measure_prm(options: PrmOptions, progress: Progress) -> Measured:
     """Measure a process reward model, or the rewards a dataset holds already.
-
-    ``files`` are ProcessBench's, and ``tune`` is the share of their rows that chooses the
-    threshold; ``step_errors`` are PRMBench's, whose ``threshold`` is given. ``template`` is how
-    their problems are asked; a scorer that ``asks`` in words of its own needs none.
 
     Raises:
         InputError: if there is nothing to measure, or a file cannot be used.
         Unavailable: if the model cannot be run here.
     """
-    needy = "`first_errors`" if files else "`step_errors`" if step_errors else ""
-    if dataset is None and not needy:
+    if options.prm and options.likelihood:
+        raise InputError("`prm` and `likelihood`: expected one of them, not both.")
+    load, model = (
+        (load_scorer, options.prm) if options.prm else (load_likelihood, options.likelihood)
+    )
+    first, every = options.first_errors, options.step_errors
+    needy = "`first_errors`" if first else "`step_errors`" if every else ""
+    if options.data is None and not needy:
         raise InputError("nothing to measure: give `data`, `first_errors` or `step_errors`.")
-    if needy and make_scorer is None:
+    if needy and model is None:
         raise InputError(f"{needy} needs a model to find them: give `prm`.")
-    if needy and template is None and not asks:
+    asks = options.prm_format is not None and get_convention(options.prm_format).asks
+    if needy and options.template is None and not asks:
         raise InputError(
             f"{needy} needs `template`: the prompt that the model's training data had. "
             "A published model has its own: name it by `prm_format`."
         )
-    rows, altered = {file.name: read_judged(file) for file in files}, read_altered(step_errors)
-    solutions = None
-    if dataset is not None:
-        solutions = load_scored(dataset) if make_scorer is None else load_unscored(dataset)
-    if make_scorer is not None:
-        progress.phase("load", 1)
-    scorer = None if make_scorer is None else _Shown(make_scorer(), progress)
+    prompt = None if options.template is None else get_template(options.template)
+    judged, altered = {file.name: read_judged(file) for file in first}, read_altered(every)
     measured = Measured()
-    if solutions is not None:
-        measured.dataset = report(solutions if scorer is None else _rewarded(solutions, scorer))
-    if scorer is not None and (template is not None or asks):
-        prompt = None if template is None else get_template(template)
-        for name, judged in rows.items():
-            rewards = score_judged(judged, scorer, prompt)
-            measured.first_errors[name] = measure_first_errors(judged, rewards, tune)
-        if altered:
-            rewards = score_judged(altered, scorer, prompt)
-            measured.step_errors = measure_step_errors(altered, rewards, threshold)
+    if model is None:
+        measured.dataset = report(load_scored(options.data)) if options.data else None
+        return measured
+    solutions = load_unscored(options.data) if options.data else []
+    progress.phase("load", 1)
+    scorer = _Shown(load(model, options), progress)
+    if options.data:
+        measured.dataset = report(_rewarded(solutions, scorer))
+    for name, rows in judged.items():
+        rewards = score_judged(rows, scorer, prompt)
+        measured.first_errors[name] = measure_first_errors(rows, rewards, options.tune)
+    if altered:
+        rewards = score_judged(altered, scorer, prompt)
+        measured.step_errors = measure_step_errors(altered, rewards, options.threshold)
     return measured
 
 

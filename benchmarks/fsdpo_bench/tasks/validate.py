@@ -60,7 +60,8 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it for machines."""
-        return asdict(self) | {"task": self.task.name, "passed": self.passed}
+        told = {"task": self.task.name, "passed": self.passed, "defects": self.task.defects}
+        return asdict(self) | told
 
 
 def validate_task(task: Task, data: Path | None = None) -> Report:
