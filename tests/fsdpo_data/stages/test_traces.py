@@ -1,0 +1,59 @@
+"""What docs/reasoning-traces.md says of the traces at hand is what comes out."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from command_line import run
+from random_model import save_random_model, save_random_prm
+
+from fsdpo_data.dataset.validate import validate
+
+PAGE = (Path(__file__).parents[3] / "docs/reasoning-traces.md").read_text(encoding="utf-8")
+
+
+def shown(name: str) -> list[str]:
+    """Return what the page says of a dataset, as a row of its table does."""
+    manifest = validate(Path("runs") / name)
+    accuracy, solved = manifest.statistics.accuracy, manifest.statistics.pass_at_m
+    low, high = (f"{100 * each:.1f}" for each in accuracy.ci95 or ())
+    return [
+        *(str(manifest.outcomes[each]) for each in ("correct", "incorrect", "no_answer")),
+        f"{100 * (accuracy.value or 0):.1f} % [{low}, {high}]",
+        f"{solved.solved} of {solved.n}",
+        str(manifest.statistics.mixed_problems),
+    ]
+
+
+def test_the_page_of_traces_is_true(
+    shared: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("traces").symlink_to(shared / "data/newer/traces")
+    # Without a layer it reads the longest in no time; what it says does not matter here.
+    policy = save_random_model(tmp_path / "policy", context=200_000, num_hidden_layers=0)
+    save_random_prm(tmp_path / "PRM", policy)
+    commands = [
+        line
+        for block in re.findall(r"```bash\n(.*?)```", PAGE, re.S)
+        for line in block.splitlines()
+    ]
+    assert len(commands) == 5
+    again = [each.replace("runs/traces", "runs/graded-thinking") for each in commands[-2:]]
+    again = [re.sub("runs/(scored|trace-pairs)", r"runs/\1-2", each) for each in again]
+    for line in (*commands, *again):
+        code, _, err = run(capsys, *shlex.split(line)[1:])
+        assert code == 0, (line, err)
+    table = [line for line in PAGE.splitlines() if line[:6] in ("| has ", "| may ")]
+    rows = [line.strip("| ").split(" | ")[1:] for line in table]
+    assert rows == [shown("traces"), shown("graded-thinking")]
+    tails = validate(Path("runs/tails")).outcomes
+    assert "{correct} correct, {incorrect} incorrect, {no_answer} without".format_map(tails) in PAGE
+    pairs = [validate(Path("runs") / name).rows.pairs for name in ("trace-pairs", "trace-pairs-2")]
+    assert "gives {} pairs, and {} of".format(*pairs) in PAGE
