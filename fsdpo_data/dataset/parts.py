@@ -3,16 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+import pydantic
 
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.dataset.schema import CONFIGS
@@ -24,16 +15,16 @@ Interval = list[Number] | None
 Unknown = Literal["unknown"]
 
 
-class Part(BaseModel):
+class Part(pydantic.BaseModel):
     """A part of the manifest: typed where we read it; the rest is kept, and the order of it all."""
 
-    model_config = ConfigDict(
+    model_config = pydantic.ConfigDict(
         extra="allow", strict=True, allow_inf_nan=False, defer_build=True, populate_by_name=True
     )
 
-    @model_validator(mode="wrap")
+    @pydantic.model_validator(mode="wrap")
     @classmethod
-    def _in_order(cls, said: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _in_order(cls, said: Any, handler: pydantic.ModelWrapValidatorHandler[Self]) -> Self:
         made = handler(said)
         if isinstance(said, dict):
             fields = made.__dict__
@@ -110,8 +101,8 @@ class PairsSpec(Part):
 class Growing(Part):
     """A part to which stages add, and from which they take away."""
 
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    @pydantic.model_serializer(mode="wrap")
+    def _without_absent(self, handler: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
         said: dict[str, Any] = handler(self)
         absent = {name for name, value in self.__dict__.items() if value is None}
         return {name: value for name, value in said.items() if name not in absent}
@@ -215,7 +206,7 @@ class FileEntry(Part):
     rows: int
     text_sha256: str | None = None  #: Of the texts before they were cut into steps; solutions only.
 
-    @field_validator("path")
+    @pydantic.field_validator("path")
     @classmethod
     def _is_ours(cls, path: str) -> str:
         folder, _, name = path.partition("/")
@@ -307,7 +298,7 @@ class Contamination(Part):
 class Regraded(Part):
     """How many solutions went from which outcome to which, under another grader."""
 
-    was: str = Field(alias="from")
+    was: str = pydantic.Field(alias="from")
     to: str
     changed: int
     outcomes: list[list[str | int]]

@@ -12,16 +12,10 @@ from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.lazy import pa, pl, pq
 from fsdpo_data.core.nouns import GRADED, OUTCOMES
 from fsdpo_data.core.rows import repeated, scan, some
+from fsdpo_data.dataset import schema
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.parts import FileEntry
-from fsdpo_data.dataset.schema import (
-    CONFIGS,
-    LATER,
-    SCHEMA_VERSION,
-    VERSION_KEY,
-    arrow_schema,
-    text_bytes,
-)
+from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
 from fsdpo_data.pairs.checks import broken_pairs
 
 
@@ -88,7 +82,7 @@ def _files(root: Path, manifest: Manifest) -> Iterator[str]:
         for entry in manifest.of_config(config):
             try:
                 found = pq.read_schema(root / entry.path)
-                version = (found.metadata or {}).get(VERSION_KEY.encode(), b"none").decode()
+                version = (found.metadata or {}).get(schema.VERSION_KEY.encode(), b"none").decode()
                 if version != str(SCHEMA_VERSION):
                     yield f"{entry.path} is of schema version {version}, not {SCHEMA_VERSION}"
                 expected = expected or _expected(config, found)
@@ -102,8 +96,8 @@ def _files(root: Path, manifest: Manifest) -> Iterator[str]:
 
 def _expected(config: str, found: pa.Schema) -> pa.Schema:
     """Return the columns of a config, which all its files have; an older one's lack the same."""
-    lacks = () if set(LATER) & set(found.names) else LATER
-    return pa.schema([each for each in arrow_schema(config) if each.name not in lacks])
+    lacks = () if set(schema.LATER) & set(found.names) else schema.LATER
+    return pa.schema([each for each in schema.arrow_schema(config) if each.name not in lacks])
 
 
 def _text_sha256(file: Path) -> str:
@@ -111,7 +105,7 @@ def _text_sha256(file: Path) -> str:
     texts = hashlib.sha256()
     for batch in pq.ParquetFile(file).iter_batches(2048, columns=["completions"]):
         for steps in batch.column(0).to_pylist():
-            texts.update(text_bytes("".join(steps or ())))
+            texts.update(schema.text_bytes("".join(steps or ())))
     return texts.hexdigest()
 
 

@@ -12,25 +12,12 @@ from fsdpo_data.engines.options import EngineOptions, SamplerOptions, ScorerOpti
 from fsdpo_data.engines.ray import Copies, Placement, pick_there
 from fsdpo_data.engines.registry import ENGINES, Role, engine_error
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.scorers import Scorer
-from fsdpo_data.engines.scorers.conventions import (
-    CONVENTIONS,
-    Convention,
-    Published,
-    called,
-    get_convention,
-    recognise,
-)
+from fsdpo_data.engines.scorers import Scorer, conventions
+from fsdpo_data.engines.scorers.conventions import Convention, Published
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer
+from fsdpo_data.models import resolve
 from fsdpo_data.models.checkpoints import load_config
-from fsdpo_data.models.resolve import (
-    ResolvedModel,
-    Weights,
-    resolve,
-    resolve_served,
-    resolve_weights,
-    served,
-)
+from fsdpo_data.models.resolve import ResolvedModel, Weights, resolve_weights, served
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +137,8 @@ def resolve_model(name: str, options: SamplerOptions, template: str | None = Non
         Unavailable: if the Hub cannot be reached, or refuses.
     """
     if options.engine == "openai":
-        return resolve_served(name, template, chat=options.api == "chat")
-    return resolve(name, template)
+        return resolve.resolve_served(name, template, chat=options.api == "chat")
+    return resolve.resolve(name, template)
 
 
 def load_sampler(model: str, options: SamplerOptions | None = None) -> Sampler:
@@ -210,11 +197,11 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> Weights:
     except FsdpoError as error:
         raise error.of("prm") from None
     if options.prm_format:
-        asked: Convention | None = get_convention(options.prm_format)
-    elif options.reference and called(weights, config) is None:
-        asked = CONVENTIONS["implicit"]
+        asked: Convention | None = conventions.get_convention(options.prm_format)
+    elif options.reference and conventions.called(weights, config) is None:
+        asked = conventions.CONVENTIONS["implicit"]
     else:
-        asked = recognise(weights, config)
+        asked = conventions.recognise(weights, config)
     if asked is None:
         return weights
     if asked.refused:

@@ -3,8 +3,6 @@
 A new sampler or scorer is a file and its line here. Its class takes (weights, options).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias

@@ -1,7 +1,5 @@
 """Checkpoints loaded to run with transformers, whatever they are run for."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

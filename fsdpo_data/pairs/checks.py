@@ -9,15 +9,9 @@ from typing import Any
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.core.rows import repeated, scan, some
+from fsdpo_data.pairs import statistics
 from fsdpo_data.pairs.first_error import StepPairSpec
-from fsdpo_data.pairs.statistics import (
-    SIDES,
-    differing,
-    pair_statistics,
-    step_pair_statistics,
-    step_rows,
-    with_solutions,
-)
+from fsdpo_data.pairs.statistics import SIDES
 
 #: What solutions say that pairs must agree with.
 _COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
@@ -38,7 +32,7 @@ def broken_pairs(
     rules = _step_rules() if steps else _solution_rules(spec)
     broken: dict[str, list[str]] = {rule: [] for rule in rules}
     sides = SIDES[1:] if steps else SIDES
-    for frame in with_solutions(pairs, solutions, _COLUMNS, sides):
+    for frame in statistics.with_solutions(pairs, solutions, _COLUMNS, sides):
         for rule, holds in rules.items():
             rows = frame.filter(holds).select("chosen_id", "rejected_id").iter_rows()
             broken[rule] += [" > ".join(row) for row in rows]
@@ -103,10 +97,10 @@ def _side_rules(side: str) -> dict[str, pl.Expr]:
 def _misplaced(pairs: Sequence[Path], threshold: float) -> Iterator[str]:
     """Yield a line if the sides of pairs do not differ first at the first error."""
     ids = []
-    for row in step_rows(pairs):
+    for row in statistics.step_rows(pairs):
         rewards = row["rejected_rewards"] or []
         error = next((k for k, reward in enumerate(rewards) if reward < threshold), None)
-        if differing(row)[0] != error:
+        if statistics.differing(row)[0] != error:
             ids.append(row["rejected_id"])
     if ids:
         where = f"elsewhere than at the first step below {threshold}"
@@ -120,9 +114,9 @@ def _statistics(
         # Counted from the continuations, which stay where they were made.
         told.pop("resampled", None)
         choice = StepPairSpec(spec.get("threshold", 0.5), spec.get("max_pairs"))
-        counted = step_pair_statistics(pairs, solutions, choice)
+        counted = statistics.step_pair_statistics(pairs, solutions, choice)
     else:
-        counted = pair_statistics(pairs, solutions, spec.get("aggregate", "mean"))
+        counted = statistics.pair_statistics(pairs, solutions, spec.get("aggregate", "mean"))
         if not spec.get("finished"):
             del counted["solutions"]["truncated"]
     if counted != told:

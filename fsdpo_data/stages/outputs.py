@@ -4,8 +4,6 @@ A file is read once, row by row. What it says goes to a file that has no name an
 one line for each response, so samples of a problem may stand anywhere, and none stays in memory.
 """
 
-from __future__ import annotations
-
 import tempfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Marks are those that are put there, found by the place they were put at: a text 
 itself, as text of models may, neither adds a reward nor takes one.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ that it means. Scores made under two conventions are not comparable, though the 
 so a convention has a name and a digest, and both go wherever its rewards go.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import tomllib

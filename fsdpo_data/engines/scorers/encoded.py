@@ -1,7 +1,5 @@
 """What scorers of token ids have in common: each different solution is encoded and read once."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from copy import copy

@@ -4,8 +4,6 @@ Solutions are batched by length, so that little is padding, and the prompt of a 
 once for all its solutions: their forward passes start from its keys and values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -14,17 +12,11 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from fsdpo_data.engines import sharing
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.tokens import padded
 from fsdpo_data.engines.scorers.encoded import NetScorer, by_length
-from fsdpo_data.engines.sharing import (
-    LONGEST,
-    N_PROMPT,
-    N_SOLUTION,
-    attention_window,
-    gives_the_same,
-    probe_ids,
-)
+from fsdpo_data.engines.sharing import LONGEST, N_PROMPT, N_SOLUTION
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded
 from fsdpo_data.models.resolve import Weights
 
@@ -60,15 +52,15 @@ class PrmScorer(NetScorer):
     @cached_property
     def _share(self) -> bool:
         # Keys that a window has already dropped cannot be shared.
-        windowed = attention_window(self._net.config)
+        windowed = sharing.attention_window(self._net.config)
         return self._may_share and not windowed and self._can_share()
 
     def _can_share(self) -> bool:
         """Try it on two solutions of one prompt, each token of theirs a step."""
         ends = range(N_PROMPT, N_PROMPT + N_SOLUTION)
         steps = [*[PROMPT] * N_PROMPT, *range(N_SOLUTION)]
-        both = [Encoded(ids, steps, list(ends), N_SOLUTION) for ids in probe_ids(self._net)]
-        return gives_the_same(
+        both = [Encoded(ids, steps, list(ends), N_SOLUTION) for ids in sharing.probe_ids(self._net)]
+        return sharing.gives_the_same(
             self._net,
             lambda: self._logits(both),
             lambda: torch.cat([rows for _, rows in self._shared([[0, 1]], dict(enumerate(both)))]),

@@ -4,8 +4,6 @@ A policy that was trained on outcomes alone, as the log-ratio of two (Yuan et al
 holds a reward for each of its steps. It needs a scorer of its own: two models read each solution.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import accumulate
 

@@ -1,7 +1,5 @@
 """A policy's own confidence in its steps: the baseline that a process reward model has to beat."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -5,8 +5,6 @@ head is read off the tensors. Heads are computed where a step is read and nowher
 words is as many rows of the vocabulary's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
