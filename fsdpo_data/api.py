@@ -41,8 +41,6 @@ from fsdpo_data.publish.push import push as carry_out
 from fsdpo_data.stages.decontaminate import Contamination, DecontaminateOptions, run_decontaminate
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions
-from fsdpo_data.stages.merge import MergeOptions, merge
-from fsdpo_data.stages.outputs import OutputsOptions, run_import
 from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
@@ -244,11 +242,6 @@ def build(options: BuildOptions) -> Dataset:
     return build_dataset(options)
 
 
-def import_dataset(options: OutputsOptions, progress: Progress = SILENT) -> Dataset:
-    """Segment, grade, label and seal what a model has written elsewhere."""
-    return Dataset(*run_import(options, progress))
-
-
 def run_stage(options: StageOptions, progress: Progress = SILENT) -> Dataset:
     """Make a new dataset of a dataset, as the class of the options says."""
     _refuse_shard(options)
@@ -267,11 +260,6 @@ def _refuse_shard(options: BuildOptions | StageOptions) -> None:
             field="shard",
             value=shard,
         )
-
-
-def merge_shards(options: MergeOptions, progress: Progress = SILENT) -> Dataset:
-    """Put the shards of a build, of labels or of scores together and seal the dataset."""
-    return Dataset(*merge(options, progress))
 
 
 @keywords(DecontaminateOptions)
@@ -306,7 +294,7 @@ def segment(text: str, segmenter: str = "auto", prompt: str = "") -> list[str]:
 
 
 def _loader(
-    kind: Callable[P, Given], make: Callable[[str, Given | None], Result]
+    kind: Callable[P, Given], make: Callable[[str, Given], Result]
 ) -> Callable[Concatenate[str, P], Result]:
     """Return a function that loads a model of that name, with options as keywords."""
 

@@ -15,6 +15,7 @@ from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontamin
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions, cost_line
 from fsdpo_data.stages.merge import MergeOptions, ShardedOptions, run_shard
+from fsdpo_data.stages.merge import merge as bring_together
 from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.pipeline import BuildOptions
 from fsdpo_data.stages.score import ScoreOptions
@@ -60,7 +61,7 @@ def pair(options: PairOptions) -> None:
 def merge(options: MergeOptions) -> None:
     """Merge, and say what came out."""
     with progress() as shown:
-        data = api.merge_shards(options, shown)
+        data = api.Dataset(*bring_together(options, shown))
     _next(_sealed(data))
 
 

@@ -20,7 +20,7 @@ from fsdpo_data.exchange.stepwise import READERS
 from fsdpo_data.problems.outputs import FORMS as OUTPUT_FORMS
 from fsdpo_data.publish.push import Plan, Remote, plan_push
 from fsdpo_data.publish.push import push as carry_out
-from fsdpo_data.stages.outputs import OutputsOptions
+from fsdpo_data.stages.outputs import OutputsOptions, run_import
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +184,7 @@ def import_(options: ImportOptions) -> None:
     """Import, and say what was set aside."""
     if options.source == OUTPUTS:
         with progress() as shown:
-            data = api.import_dataset(options, shown)
+            data = api.Dataset(*run_import(options, shown))
         print_summary(data.manifest, f"sealed {data.path}")
         typer.echo(f"\nnext: fsdpo-data inspect {data.path}")
         return

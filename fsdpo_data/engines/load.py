@@ -141,14 +141,13 @@ def resolve_model(name: str, options: SamplerOptions, template: str | None = Non
     return resolve.resolve(name, template)
 
 
-def load_sampler(model: str, options: SamplerOptions | None = None) -> Sampler:
+def load_sampler(model: str, options: SamplerOptions) -> Sampler:
     """Load a model that completes prompts: a short name, a directory or ``org/name[@revision]``.
 
     Raises:
         InputError: if there is no such model.
         Unavailable: if a library, a GPU or the weights are not here.
     """
-    options = options or SamplerOptions()
     weights = served(model) if options.engine == "openai" else resolve_weights(model)
     sampler: Sampler = Host.pick(options).load("sampler", weights)
     return sampler

@@ -23,7 +23,7 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.parts import Spent
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.engines.load import Host
-from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.engines.options import SamplerOptions, StatedSampling
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.resolve import Weights, resolve_weights, served
 from fsdpo_data.models.thinking import find_thought
@@ -161,7 +161,7 @@ _AS_SAMPLED = Option(panel="Asking", default="as the solutions were sampled")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContinueOptions(StageOptions, SamplerOptions):
+class ContinueOptions(StatedSampling, StageOptions, SamplerOptions):
     """The options of stages that continue solutions.
 
     Attributes:
@@ -194,9 +194,7 @@ class ContinueOptions(StageOptions, SamplerOptions):
     @property
     def asked_for(self) -> dict[str, Any]:
         """How to sample, as far as the options say."""
-        names = ("temperature", "top_p", "max_tokens", "seed")
-        given = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in given.items() if value is not None}
+        return self.stated | {"seed": self.seed}
 
     def asking(self, model: Weights, sampling: SamplingSpec, phase: str = "continue") -> Continuer:
         """Return what asks a model; its weights are loaded when they are needed."""

@@ -128,6 +128,5 @@ class PairOptions(ContinueOptions):
         if self.style == "step-dpo":
             choice = StepPairSpec(self.threshold, self.max_pairs)
             return StepPairStage(choice, self.continuer(self.resamples), self.workers)
-        return PairStage(
-            PairSpec(**{each.name: getattr(self, each.name) for each in fields(PairSpec)})
-        )
+        chosen = {each.name: getattr(self, each.name) for each in fields(PairSpec)}
+        return PairStage(PairSpec(**chosen))

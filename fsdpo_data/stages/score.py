@@ -169,11 +169,7 @@ class ScoreOptions(StageOptions, ScorerOptions):
     def stage(self) -> ScoreStage:
         """Check the process reward model and the engine."""
         if (self.prm is None) == (self.policy is None) or (self.policy and not self.reference):
-            raise InputError(
-                "expected it, or a `policy` with its `reference`.",
-                field="ScoreOptions.prm",
-                value=self.prm,
-            )
+            raise self.refusal("prm", "expected it, or a `policy` with its `reference`.")
         return make_score_stage(str(self.prm or self.policy), self)
 
 

@@ -13,28 +13,20 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from fsdpo_data.engines import sharing
-from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.tokens import padded
 from fsdpo_data.engines.scorers.encoded import NetScorer, by_length
 from fsdpo_data.engines.sharing import LONGEST, N_PROMPT, N_SOLUTION
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded
-from fsdpo_data.models.resolve import Weights
 
 #: Prompts whose keys and values are held at a time.
 SHARED_PROMPTS = 32
 
 
 class PrmScorer(NetScorer):
-    """Scores with ``AutoModelForTokenClassification``; solutions of one prompt share it if told."""
+    """Scores with ``AutoModelForTokenClassification``; solutions of one prompt share it."""
 
     auto_class = "AutoModelForTokenClassification"
     expected = "a directory that `fsdpo-train prm` wrote"
-
-    def __init__(
-        self, weights: Weights, options: ScorerOptions, *, share_prompts: bool = True
-    ) -> None:
-        super().__init__(weights, options)
-        self._may_share = share_prompts
 
     def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
         for batch, logits in self._batches(encoded):
@@ -52,8 +44,7 @@ class PrmScorer(NetScorer):
     @cached_property
     def _share(self) -> bool:
         # Keys that a window has already dropped cannot be shared.
-        windowed = sharing.attention_window(self._net.config)
-        return self._may_share and not windowed and self._can_share()
+        return not sharing.attention_window(self._net.config) and self._can_share()
 
     def _can_share(self) -> bool:
         """Try it on two solutions of one prompt, each token of theirs a step."""

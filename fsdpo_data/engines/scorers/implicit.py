@@ -37,15 +37,13 @@ class ImplicitScorer(LikelihoodScorer):
                 field="reference",
                 value=weights.reference.path,
             )
+        self._context = min(self._context, self._reference._context)
         # Solutions of the policy's own are encoded as they were when it was trained.
         asks = self._convention.asks
         self._asked = ConventionTokenizer(self._convention, self._tokenizer) if asks else None
 
     def _encoded(self, item: SteppedText) -> Encoded:
-        context = min(self._context, self._reference._context)
-        if self._asked is None:
-            return self._encoder.encode(item.prompt, item.steps, end=False, max_length=context)
-        return self._asked.encode(item, context)
+        return self._asked.encode(item, self._context) if self._asked else super()._encoded(item)
 
     def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
         reference, beta = dict(self._reference.step_logprobs(encoded)), self._convention.beta

@@ -35,10 +35,8 @@ class PublishedScorer(PrmScorer):
     auto_class = "AutoModel"
     expected = "a decoder that transformers has, with the head of its convention"
 
-    def __init__(
-        self, weights: Published, options: ScorerOptions, *, share_prompts: bool = True
-    ) -> None:
-        super().__init__(weights, options, share_prompts=share_prompts)
+    def __init__(self, weights: Published, options: ScorerOptions) -> None:
+        super().__init__(weights, options)
         self._convention = weights.convention
         self._asked = ConventionTokenizer(weights.convention, self._tokenizer)
         place = {"device": self._net.device, "dtype": self._net.dtype}

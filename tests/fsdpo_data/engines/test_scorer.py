@@ -49,7 +49,10 @@ def model(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> Path:
 def scorer_of(path: Path, *, share_prompts: bool = True, **options: Any) -> PrmScorer:
     """Load the model at ``path``."""
     weights = Weights(REF, str(path))
-    return PrmScorer(weights, ScorerOptions(**options), share_prompts=share_prompts)
+    scorer = PrmScorer(weights, ScorerOptions(**options))
+    if not share_prompts:
+        scorer._share = False
+    return scorer
 
 
 def reference(path: Path, items: list[SteppedText]) -> list[list[float]]:
