@@ -48,7 +48,11 @@ def run_app(app: Callable[[], object]) -> NoReturn:
     # Before torch is imported. Its threads spin where they wait by default, so two jobs that
     # share the cores slow each other ten times and more; asleep, they take turns.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    _speak_on_stderr()
+    # What our packages log; it goes to the log of a library's caller otherwise.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Told())
+    for name in ("fsdpo_data", "fsdpo_train", "fsdpo_bench"):
+        logging.getLogger(name).handlers = [handler]
     try:
         app()
     except FsdpoError as error:
@@ -66,11 +70,3 @@ class _Told(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         told = super().format(record)
         return f"warning: {told}" if record.levelno >= logging.WARNING else told
-
-
-def _speak_on_stderr() -> None:
-    """Show what our packages log; it goes to the log of a library's caller otherwise."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Told())
-    for name in ("fsdpo_data", "fsdpo_train", "fsdpo_bench"):
-        logging.getLogger(name).handlers = [handler]

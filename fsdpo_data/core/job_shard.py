@@ -30,11 +30,6 @@ class JobShard:
         size = len(items)
         return items[size * (self.index - 1) // self.count : size * self.index // self.count]
 
-    @property
-    def whole(self) -> bool:
-        """Whether there is no other shard."""
-        return self.count == 1
-
     def __str__(self) -> str:
         return f"{self.index}/{self.count}"
 

@@ -22,11 +22,7 @@ _SHOWN = 400
 
 
 def dataset_card(
-    root: Path,
-    manifest: Manifest,
-    *,
-    name: str = "PATH_OR_NAME",
-    revision: str | None = None,
+    root: Path, manifest: Manifest, *, name: str = "PATH_OR_NAME", revision: str | None = None
 ) -> str:
     """Return the README of the dataset in ``root``; see :func:`fsdpo_cards.dataset_card`."""
     facts = DatasetFacts(

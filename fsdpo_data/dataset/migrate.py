@@ -17,25 +17,21 @@ MIGRATIONS: Mapping[int, Callable[[Path], None]] = {}
 
 
 def migrate(
-    root: Path,
-    out: Path,
-    *,
-    migrations: Mapping[int, Callable[[Path], None]] = MIGRATIONS,
-    target: int = SCHEMA_VERSION,
+    root: Path, out: Path, *, migrations: Mapping[int, Callable[[Path], None]] = MIGRATIONS
 ) -> int:
-    """Write the dataset in ``root`` to ``out`` in the schema ``target``; return what it was of.
+    """Write the dataset in ``root`` to ``out`` in this release's schema; return what it was of.
 
     Raises:
         InputError: if it is of that version already, or ``out`` is taken.
         SchemaError: if it is no dataset, of a newer version, or not valid after all.
     """
     version = schema_version(root)
-    if version == target:
+    if version == SCHEMA_VERSION:
         raise InputError(f"{root} is of schema {version} already: there is nothing to migrate.")
-    missing = [step for step in range(version, target) if step not in migrations]
-    if version > target or missing:
+    missing = [step for step in range(version, SCHEMA_VERSION) if step not in migrations]
+    if version > SCHEMA_VERSION or missing:
         raise SchemaError(
-            f"{root} is of schema {version}, which this release cannot bring to {target}. "
+            f"{root} is of schema {version}, which this release cannot bring to {SCHEMA_VERSION}. "
             "Install the newest release of fsdpo."
         )
     if out.exists():
@@ -45,7 +41,7 @@ def migrate(
         shutil.rmtree(draft, ignore_errors=True)
     for file in sorted(each for each in root.rglob("*") if each.is_file()):
         copy_file(file, draft / file.relative_to(root))
-    for step in range(version, target):
+    for step in range(version, SCHEMA_VERSION):
         migrations[step](draft)
     validate(draft)
     with explained(out):

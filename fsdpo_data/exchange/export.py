@@ -83,14 +83,11 @@ def _left(file: Path, form: Format, extra: Mapping[str, bytes]) -> bool:
 
 
 def _converted(rows: Iterable[Row], form: Format, left_out: Counter[str]) -> Iterator[Row]:
-    for row in rows:
+    for row in filter(form.means, rows):
         try:
-            converted = form.convert(row)
+            yield form.convert(row)
         except NotExpressible as reason:
             left_out[str(reason)] += 1
-            continue
-        if converted is not None:
-            yield converted
 
 
 def _rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any]]:

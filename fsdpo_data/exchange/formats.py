@@ -1,11 +1,11 @@
 """Other people's formats, row by row: what each says of a pair or a solution, and what it loses."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fsdpo_data.core.nouns import GRADED
+from fsdpo_data.core.nouns import OUTCOMES
 from fsdpo_data.core.tables import Table
 from fsdpo_data.pairs.statistics import differing
 
@@ -25,13 +25,22 @@ class Format:
 
     config: Literal["pairs", "solutions"]  #: The config whose rows it is made of.
     #: Takes a row of that config, with ``question``, ``gold``, ``source`` and ``model`` beside it,
-    #: and returns the row of the format; None to leave it out as not meant.
-    convert: Callable[[Row], Row | None]
+    #: and returns the row of the format.
+    convert: Callable[[Row], Row]
     file: str  #: Name of the file; ``.json`` is one list, ``.jsonl`` a row a line.
     reader: str  #: Who reads it, and how.
     loses: str  #: What does not come back.
+    labelled: bool = False  #: Whether only solutions with labels of their steps are meant.
+    outcomes: Sequence[str] = OUTCOMES  #: Those of the solutions that are meant.
     #: Further files, as JSON values by name.
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def means(self, row: Row) -> bool:
+        """Whether a row is one of those to convert."""
+        if self.config == "pairs":
+            return True
+        labelled = row["labels"] is not None and bool(row["completions"])
+        return row["outcome"] in self.outcomes and (labelled or not self.labelled)
 
 
 def trl_preference(row: Row) -> Row:
@@ -39,25 +48,18 @@ def trl_preference(row: Row) -> Row:
     return {name: row[name] for name in ("prompt", "chosen", "rejected")}
 
 
-def trl_stepwise(row: Row) -> Row | None:
+def trl_stepwise(row: Row) -> Row:
     """TRL's stepwise supervision, as it was while TRL trained reward models of steps."""
-    if row["labels"] is None or not row["completions"]:
-        return None
     return {name: row[name] for name in ("prompt", "completions", "labels")}
 
 
-def trl_unpaired(row: Row) -> Row | None:
+def trl_unpaired(row: Row) -> Row:
     """TRL's unpaired preference: one solution, good or not."""
-    if row["outcome"] not in GRADED:
-        return None
-    text = "".join(row["completions"])
-    return {"prompt": row["prompt"], "completion": text, "label": row["outcome"] == "correct"}
+    return {**trl_sft(row), "label": row["outcome"] == "correct"}
 
 
-def trl_sft(row: Row) -> Row | None:
-    """TRL's prompt and completion: correct solutions only."""
-    if row["outcome"] != "correct":
-        return None
+def trl_sft(row: Row) -> Row:
+    """TRL's prompt and completion."""
     return {"prompt": row["prompt"], "completion": "".join(row["completions"])}
 
 
@@ -81,16 +83,13 @@ def llama_factory_sharegpt(row: Row) -> Row:
     return {"conversations": [{"from": "human", "value": row["question"]}], **sides}
 
 
-def math_shepherd(row: Row) -> Row | None:
+def math_shepherd(row: Row) -> Row:
     """Math-Shepherd's two aligned texts: a mark after each step, and there a sign."""
-    steps = _labelled_steps(row)
-    if steps is None:
-        return None
     if any(TAG in text for text in (row["question"], *row["completions"])):
         raise NotExpressible(f"the text holds {TAG}, the mark between steps")
     numbered = [
         (step if step.startswith(f"Step {k}:") else f"Step {k}: {step}", label)
-        for k, (step, label) in enumerate(steps, start=1)
+        for k, (step, label) in enumerate(_labelled_steps(row), start=1)
     ]
     marked = "\n".join(f"{step} {TAG}" for step, _ in numbered)
     signed = "\n".join(f"{step} {'+' if label else '-'}" for step, label in numbered)
@@ -98,18 +97,15 @@ def math_shepherd(row: Row) -> Row | None:
     return {"input": head + marked, "label": head + signed, "task": row["source"]}
 
 
-def prm800k(row: Row) -> Row | None:
+def prm800k(row: Row) -> Row:
     """PRM800K's rows: one completion per step, rated 1 or -1."""
-    steps = _labelled_steps(row)
-    if steps is None:
-        return None
     rated = [
         {
             "completions": [{"text": step, "rating": 1 if label else -1, "flagged": False}],
             "human_completion": None,
             "chosen_completion": 0,
         }
-        for step, label in steps
+        for step, label in _labelled_steps(row)
     ]
     return {
         "labeler": row["model"],
@@ -126,25 +122,20 @@ def prm800k(row: Row) -> Row | None:
     }
 
 
-def processbench(row: Row) -> Row | None:
+def processbench(row: Row) -> Row:
     """ProcessBench's rows: the index of the first wrong step, -1 for none."""
-    steps = _labelled_steps(row)
-    if steps is None:
-        return None
     return {
         "id": row["solution_id"],
         "generator": row["model"],
         "problem": row["question"],
-        "steps": [step for step, _ in steps],
+        "steps": [step for step, _ in _labelled_steps(row)],
         "final_answer_correct": row["outcome"] == "correct",
-        "label": next((k for k, (_, label) in enumerate(steps) if not label), -1),
+        "label": next((k for k, label in enumerate(row["labels"]) if not label), -1),
     }
 
 
-def _labelled_steps(row: Row) -> list[tuple[str, bool]] | None:
-    """Return (step without the space around it, label); None if there are no labels."""
-    if row["labels"] is None or not row["completions"]:
-        return None
+def _labelled_steps(row: Row) -> list[tuple[str, bool]]:
+    """Return (step without the space around it, label)."""
     steps = [step.strip() for step in row["completions"]]
     return list(zip(steps, row["labels"], strict=True))
 

@@ -136,9 +136,7 @@ def context_length(config: Any) -> int:
 
 def _unloadable(weights: Weights, error: Exception, expected: str) -> FsdpoError:
     return Unavailable(
-        f"it cannot be loaded: {load_error(error)} {expected}",
-        field="model",
-        value=weights.path,
+        f"it cannot be loaded: {load_error(error)} {expected}", field="model", value=weights.path
     )
 
 

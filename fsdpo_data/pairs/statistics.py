@@ -36,8 +36,8 @@ def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
         problems=pl.len(),
         too_easy=((right > 0) & (wrong == 0)).sum(),
         too_hard=(right == 0).sum(),
-    ).collect(engine="streaming")
-    return {name: int(value) for name, value in counted.row(0, named=True).items()}
+    )
+    return counted.collect(engine="streaming").row(0, named=True)
 
 
 def pair_statistics(

@@ -132,12 +132,10 @@ class _Replay(StreamingSampler):
         return max(map(len, self._places.values()), default=1)
 
     def add(self, prompt: str, completion: Completion) -> None:
-        """Take one more completion of a prompt."""
         place = self.write(asdict(completion))
         self._places.setdefault(text_key(prompt), array("Q")).append(place)
 
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
-        """Yield all completions of each prompt."""
         for place, prompt in enumerate(prompts):
             yield place, [Completion(**self.read(each)) for each in self._places[text_key(prompt)]]
 

@@ -43,11 +43,9 @@ class PrmScorer(NetScorer):
 
     @cached_property
     def _share(self) -> bool:
-        # Keys that a window has already dropped cannot be shared.
-        return not sharing.attention_window(self._net.config) and self._can_share()
-
-    def _can_share(self) -> bool:
         """Try it on two solutions of one prompt, each token of theirs a step."""
+        if sharing.attention_window(self._net.config):
+            return False  # keys that a window has already dropped cannot be shared
         ends = range(N_PROMPT, N_PROMPT + N_SOLUTION)
         steps = [*[PROMPT] * N_PROMPT, *range(N_SOLUTION)]
         both = [Encoded(ids, steps, list(ends), N_SOLUTION) for ids in sharing.probe_ids(self._net)]

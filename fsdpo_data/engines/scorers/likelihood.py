@@ -1,14 +1,21 @@
-"""A policy's own confidence in its steps: the baseline that a process reward model has to beat."""
+"""Rewards that a policy holds itself: its confidence in its steps, alone or against a reference.
+
+Alone, it is the baseline that a process reward model has to beat.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from torch import Tensor
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.logprobs import check_architecture, token_logprobs
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.tokens import padded
+from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers.convention_tokens import ConventionTokenizer
+from fsdpo_data.engines.scorers.conventions import Published
 from fsdpo_data.engines.scorers.encoded import NetScorer, by_length
 from fsdpo_data.engines.sharing import decoder_of
 from fsdpo_data.engines.step_tokens import Encoded
@@ -56,3 +63,43 @@ class LikelihoodScorer(NetScorer):
         head = self._net.get_output_embeddings()
         flat = token_logprobs(hidden[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), head)
         return flat.view(len(batch), -1).double()
+
+
+class ImplicitScorer(LikelihoodScorer):
+    """Rewards a step against a reference: β·log π/π_ref of its tokens, or of all up to its end.
+
+    A policy that was trained on outcomes alone, as the log-ratio of two (Yuan et al. 2024), or by
+    DPO, holds a reward for each of its steps. Two models read each solution.
+
+    Raises:
+        InputError: if the two models do not have one vocabulary.
+    """
+
+    field = "prm"
+
+    def __init__(self, weights: Published, options: ScorerOptions) -> None:
+        assert weights.reference is not None, "the resolver finds it"
+        super().__init__(weights, options)
+        self._reference = LikelihoodScorer(weights.reference, options)
+        self._convention = weights.convention
+        if self._tokenizer.get_vocab() != self._reference._tokenizer.get_vocab():
+            raise InputError(
+                "it has another vocabulary than the policy. Give the model that the policy was "
+                "trained from.",
+                field="reference",
+                value=weights.reference.path,
+            )
+        self._context = min(self._context, self._reference._context)
+        # Solutions of the policy's own are encoded as they were when it was trained.
+        asks = self._convention.asks
+        self._asked = ConventionTokenizer(self._convention, self._tokenizer) if asks else None
+
+    def _encoded(self, item: SteppedText) -> Encoded:
+        return self._asked.encode(item, self._context) if self._asked else super()._encoded(item)
+
+    def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
+        reference, beta = dict(self._reference.step_logprobs(encoded)), self._convention.beta
+        for index, own in self.step_logprobs(encoded):
+            ratios = [beta * (a - b) for a, b in zip(own, reference[index], strict=True)]
+            cumulative = self._convention.link == "log-ratio-so-far"
+            yield index, list(accumulate(ratios)) if cumulative else ratios

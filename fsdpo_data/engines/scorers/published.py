@@ -19,7 +19,7 @@ from fsdpo_data.engines.scorers.convention_tokens import ConventionTokenizer
 from fsdpo_data.engines.scorers.conventions import Convention, Published
 from fsdpo_data.engines.scorers.encoded import NetScorer
 from fsdpo_data.engines.scorers.heads import PrmScorer, at_steps
-from fsdpo_data.engines.scorers.implicit import ImplicitScorer
+from fsdpo_data.engines.scorers.likelihood import ImplicitScorer
 from fsdpo_data.engines.step_tokens import Encoded
 from fsdpo_data.models.checkpoints import read_tensors
 from fsdpo_data.models.resolve import Weights
