@@ -230,16 +230,11 @@ def open_dataset(path: StrPath) -> Dataset:
     return Dataset(Path(path), read_manifest(Path(path)))
 
 
-def build_dataset(options: BuildOptions, progress: Progress = SILENT) -> Dataset:
-    """Sample, segment, grade, label and seal; with a PRM, score and pair too."""
-    _refuse_shard(options)
-    return Dataset(*run_build(options, progress))
-
-
 @keywords(BuildOptions)
 def build(options: BuildOptions) -> Dataset:
     """Sample solutions, cut them into steps, grade and label them, and seal the dataset."""
-    return build_dataset(options)
+    _refuse_shard(options)
+    return Dataset(*run_build(options, SILENT))
 
 
 def run_stage(options: StageOptions, progress: Progress = SILENT) -> Dataset:

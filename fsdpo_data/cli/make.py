@@ -17,7 +17,7 @@ from fsdpo_data.stages.label import LabelOptions, cost_line
 from fsdpo_data.stages.merge import MergeOptions, ShardedOptions, run_shard
 from fsdpo_data.stages.merge import merge as bring_together
 from fsdpo_data.stages.pair import PairOptions
-from fsdpo_data.stages.pipeline import BuildOptions
+from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
 
 
@@ -26,7 +26,7 @@ def build(options: BuildOptions) -> None:
     if options.shard:
         return _shard(options)
     with progress() as shown:
-        data = api.build_dataset(options, shown)
+        data = api.Dataset(*run_build(options, shown))
     _next(_sealed(data))
 
 

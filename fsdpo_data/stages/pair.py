@@ -118,12 +118,10 @@ class PairOptions(ContinueOptions):
 
     def stage(self) -> PairStage | StepPairStage:
         """Return the stage of the style; options of the other one are refused."""
-        of_style = {"full": _FULL, "step-dpo": _STEPS}
+        styles, declared = {_FULL: "full", _STEPS: "step-dpo"}, declared_fields(PairOptions)
         for each in fields(self):
-            panel = declared_fields(PairOptions)[each.name][1].panel
-            changed = getattr(self, each.name) != each.default
-            if changed and panel in of_style.values() and panel != of_style[self.style]:
-                style = next(name for name, its in of_style.items() if its == panel)
+            style = styles.get(declared[each.name][1].panel, self.style)
+            if style != self.style and getattr(self, each.name) != each.default:
                 raise self.refusal(each.name, f"it goes with `style={style}`.")
         if self.style == "step-dpo":
             choice = StepPairSpec(self.threshold, self.max_pairs)
