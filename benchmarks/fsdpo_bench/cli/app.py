@@ -241,7 +241,7 @@ def validate(options: take.ValidateOptions) -> None:
 @command(app, take.RecipeOptions, examples=_EXAMPLES["recipe"])
 def recipe(options: take.RecipeOptions) -> None:
     """Run a recipe."""
-    from fsdpo_bench.cli.show import print_plan, print_recipes
+    from fsdpo_bench.cli.show import print_costs, print_plan, print_recipes
     from fsdpo_bench.recipes.recipe import GPUS, load_recipe, recipe_names, run_stages
 
     if options.name is None:
@@ -255,6 +255,7 @@ def recipe(options: take.RecipeOptions) -> None:
         print_plan(found, stages, GPUS[options.gpu], options.price)
     else:
         run_stages(stages, typer.echo)
+        print_costs(stages, GPUS[options.gpu], options.price)
 
 
 # The names that commands had before still work, unseen in `--help`.

@@ -294,25 +294,27 @@ def print_recipes(recipes: Sequence[Recipe]) -> None:
     print_table(("recipe", "stages>", "GPU-hours>", "what it makes"), rows)
 
 
+def print_costs(stages: Sequence[Stage], gpu: Gpu, price: float | None = None) -> None:
+    """Print what stages are estimated to cost, beside what they have cost."""
+    rows, total = [], 0.0
+    for stage in stages:
+        tokens, hours = estimate(stage.work, gpu)
+        total += hours
+        each = (hours, hours / stage.gpus if stage.gpus else 0.0, price and hours * price)
+        real = spent(stage) or (None, None)
+        costs = (_tokens(tokens), *map(_hours, each), _tokens(real[0]), _hours(real[1]))
+        rows.append((stage.name, str(stage.gpus), *costs))
+    columns = ("stage", "GPUs>", "tokens>", "GPU-hours>", "hours>", "price>")
+    last = ("all", "", "", _hours(total), "", _hours(price and total * price), "", "")
+    print_table((*columns, "tokens spent>", "GPU-hours spent>"), [*rows, last])
+
+
 def print_plan(
     recipe: Recipe, stages: Sequence[Stage], gpu: Gpu, price: float | None = None
 ) -> None:
     """Print what the stages do, cost and have cost, then their commands."""
     say(f"{recipe.title}\n{recipe.about}\n")
-    rows = []
-    total = sum(estimate(stage.work, gpu).gpu_hours for stage in stages)
-    for stage in stages:
-        planned, real = estimate(stage.work, gpu), spent(stage) or (None, None)
-        hours = planned.gpu_hours
-        wall = hours / stage.gpus if stage.gpus else 0.0
-        money = "–" if price is None else f"{hours * price:,.2f}"
-        row = (_tokens(planned.tokens), f"{hours:,.1f}", f"{wall:,.1f}", money, _tokens(real[0]))
-        taken = "–" if real[1] is None else f"{real[1]:,.2f}"
-        rows.append((stage.name, str(stage.gpus), *row, taken))
-    columns = ("stage", "GPUs>", "tokens>", "GPU-hours>", "hours>", "price>")
-    money = "–" if price is None else f"{total * price:,.2f}"
-    last = ("all", "", "", f"{total:,.1f}", "", money, "", "")
-    print_table((*columns, "tokens spent>", "GPU-hours spent>"), [*rows, last])
+    print_costs(stages, gpu, price)
     say(f"\n{gpu.assumptions}\n")
     for stage in stages:
         say(f"# {stage.name}: {stage.does}\n{stage.run}\n")
@@ -324,6 +326,10 @@ def _tokens(count: float | None) -> str:
     if count is None:
         return "–"
     return f"{count / 1e6:,.0f} M" if count >= 1e6 else f"{count:,.0f}"
+
+
+def _hours(count: float | None) -> str:
+    return "–" if count is None else f"{count:,.2f}"
 
 
 _INDENT = "    "  #: Before each line of a solution.
