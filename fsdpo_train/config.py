@@ -3,7 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 from fsdpo_data.core.options import Option, Options
 
@@ -14,8 +14,6 @@ NOT_IDENTITY = frozenset(("out", "resume", "reference_cache", *_WATCHED))
 DEEPSPEED_PRESETS = ("zero2", "zero3")
 
 Loss = Literal["full-step", "full-step-scaled", "dpo", "step-dpo", "release"]
-#: The preference losses by name.
-LOSSES: tuple[str, ...] = get_args(Loss)
 #: Those that read no step rewards.
 WITHOUT_REWARDS = ("dpo", "step-dpo")
 

@@ -76,7 +76,6 @@ def make(out: Path, seed: int = 0) -> None:
 def _write_rows(
     file: Path, stage: Mapping[str, Any], problems: Iterator[Problem], rng: random.Random
 ) -> None:
-    """Write the prompt/completion rows of a stage."""
     with file.open("w") as opened:
         for problem in islice(problems, stage["rows"]):
             prompt = PROMPT.format(question=problem.question)
@@ -184,7 +183,6 @@ def _measure(sampler: Sampler, temperature: float, count: int, n: int) -> dict[s
 
 
 def _card(seed: int, minutes: float, measured: list[dict[str, float]]) -> str:
-    """Return the model card, its numbers as measured."""
     import torch
     import transformers
 

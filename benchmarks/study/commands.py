@@ -95,7 +95,6 @@ class Commands:
         return Measured.read(sampled, greedy)
 
     def _sealed(self, name: str, *words: object, threads: int | None = None) -> Path:
-        """Make a sealed dataset with ``fsdpo-data``."""
         return made(self.out / name, "manifest.json", "fsdpo_data", words, threads)
 
     def _model(self, name: str, *words: object) -> Path:

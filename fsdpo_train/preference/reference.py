@@ -86,7 +86,6 @@ def _compute(
     arguments: Any,
     share_prompt: bool,
 ) -> None:
-    """Fill the store with the log-probabilities of ``missing``."""
     with whole_weights(arguments):
         model, tokenizer = load_model(config.model, "AutoModelForCausalLM")
     model = model.to(arguments.device).eval()

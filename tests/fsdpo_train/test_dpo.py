@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from preference_data import preference_rows
@@ -18,7 +18,7 @@ import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError, StoreError  # noqa: E402
 from fsdpo_data.engines.logprobs import check_architecture  # noqa: E402
-from fsdpo_train.config import LOSSES, DpoConfig  # noqa: E402
+from fsdpo_train.config import DpoConfig, Loss  # noqa: E402
 from fsdpo_train.preference import reference  # noqa: E402
 from fsdpo_train.preference import train as dpo  # noqa: E402
 from fsdpo_train.preference.data import prepare  # noqa: E402
@@ -56,7 +56,7 @@ def largest_difference(one: Path, other: Path) -> float:
     return max(float((ours[name] - theirs[name]).abs().max()) for name in theirs)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", get_args(Loss))
 def test_every_loss_learns_to_prefer(loss: str, policy: Path, data: Path, tmp_path: Path) -> None:
     report = dpo.train_dpo(config(policy, data, tmp_path / "out", loss=loss, epochs=4))
     assert report.loss < 0.4 < math.log(2)
@@ -248,7 +248,7 @@ def test_every_loss_reads_one_reference(
     for loss in ("full-step", "step-dpo"):  # whose solutions are cut, so they are added
         dpo.train_dpo(config(policy, data, tmp_path / loss, loss=loss, **same))
     monkeypatch.setattr(reference, "load_model", no_model)
-    for loss in LOSSES:
+    for loss in get_args(Loss):
         dpo.train_dpo(config(policy, data, tmp_path / f"{loss}-again", loss=loss, **same))
 
 

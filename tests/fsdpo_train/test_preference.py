@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -10,7 +12,7 @@ from fsdpo_data.core.errors import InputError  # noqa: E402
 from fsdpo_data.engines.logprobs import token_logprobs  # noqa: E402
 from fsdpo_data.engines.sharing import use_tree_attention  # noqa: E402
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded  # noqa: E402
-from fsdpo_train.config import LOSSES, PreferenceSpec  # noqa: E402
+from fsdpo_train.config import Loss, PreferenceSpec  # noqa: E402
 from fsdpo_train.preference.groups import Group, collate_groups, to_table  # noqa: E402
 from fsdpo_train.preference.loss import Solutions, preference_loss, step_weights  # noqa: E402
 
@@ -153,7 +155,7 @@ def gradients(model: torch.nn.Module, loss: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("share_prompt", [True, False], ids=["tree", "rows"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", get_args(Loss))
 def test_grouped_batches_equal_the_pairs_one_by_one(loss, architecture, share_prompt):
     model, reference = policy(architecture, 0), policy(architecture, 1)
     spec = PreferenceSpec(loss, beta=0.3, gamma=1.7)

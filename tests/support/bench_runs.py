@@ -97,8 +97,11 @@ def config(tasks: Mapping[str, int], model: str = "Qwen2-7B-SFT") -> dict[str, A
         "version": 1,
         "model": {"name": model, "revision": "a" * 40},
         "template": {"name": "alpaca@1", "digest": "feedbeef"},
-        "sampling": {"n": 4, "temperature": 0.8, "top_p": 1.0, "max_tokens": 1024, "seed": 0},
-        "engine": {"name": "scripted"},
+        "sampling": {
+            **{"n": 4, "temperature": 0.8, "top_p": 1.0, "max_tokens": 1024, "seed": 0},
+            "stop": [],
+        },
+        "engine": {"name": "scripted", "dtype": "auto"},
         "segmenter": "auto@1",
         "grader": "math@2",
         "prm": {"name": "prm", "revision": "sha256:" + "b" * 64},

@@ -71,8 +71,8 @@ def plain(text: str, style: str = "") -> Text:
 
 
 def _visible(character: str) -> str:
-    """Return a character, or a picture of one that steers terminals or the direction of text."""
-    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf"):
+    """Return a character, or a picture of one that steers terminals or text or is a surrogate."""
+    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs"):
         return character
     return chr(0x2400 + ord(character)) if character < " " else "\ufffd"
 

@@ -15,7 +15,7 @@ from fsdpo_bench.tasks.table import shelf
 from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.log import LineFile, Span, indexed, read_spans
 from fsdpo_data.core.nouns import Outcome
-from fsdpo_data.dataset.parts import Ref, TemplateRef, Unknown
+from fsdpo_data.dataset.parts import Engine, Ref, Sampling, TemplateRef
 from fsdpo_data.dataset.run import CONFIG
 
 RECORDS = "records"  #: Folder of the records in a run directory, one file per benchmark.
@@ -106,20 +106,6 @@ class _TaskConfig(_Model):
     source: _Source
 
 
-class _Engine(_Model):
-    name: str
-    dtype: str = "auto"
-
-
-class _Sampling(_Model):
-    n: Count
-    temperature: Seconds | Unknown
-    top_p: Seconds | Unknown
-    max_tokens: Count | Unknown
-    seed: Count | Unknown
-    stop: list[str] = []
-
-
 class _Beam(_Model):
     first_keep: str
     aggregate: str
@@ -134,8 +120,8 @@ class _Config(_Model):
     config_digest: str
     model: Ref
     template: TemplateRef
-    sampling: _Sampling
-    engine: _Engine
+    sampling: Sampling
+    engine: Engine
     segmenter: str
     grader: str
     prm: Ref | None
