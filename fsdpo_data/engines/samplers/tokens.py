@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.rows import well_formed
-from fsdpo_data.models.thinking import find_thought
+from fsdpo_data.models.thinking import FAMILIES, find_thought
 
 if TYPE_CHECKING:
     import torch
@@ -91,10 +91,19 @@ def _without_space(part: Any) -> Any:
 
 
 class CompletionDecoder:
-    """Turns generated ids into the text that goes on where the prompt ended."""
+    """Turns generated ids into the text that goes on where the prompt ended.
+
+    Attributes:
+        hidden: Special tokens that are left out of it where others mark thinking, and stay in it.
+    """
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        added = getattr(tokenizer, "added_tokens_decoder", {}).items()
+        special = {str(token): at for at, token in added if token.special}
+        families = [each.tokens for each in FAMILIES.values() if special.keys() >= {*each.tokens}]
+        shown = {special[token] for tokens in families for token in tokens}
+        self.hidden = {*special.values()} - shown if shown else set()
         self._before: list[int] = tokenizer(_BEFORE, add_special_tokens=False)["input_ids"]
         self._width = {skip: len(self._decode([], skip)) for skip in (False, True)}
 
@@ -118,9 +127,11 @@ class CompletionDecoder:
         return first + fits if answer else len(ids)
 
     def _decode(self, ids: Sequence[int], skip_special: bool) -> str:
+        if skip_special and self.hidden:
+            ids = [each for each in ids if each not in self.hidden]
         text: str = self._tokenizer.decode(
             [*self._before, *ids],
-            skip_special_tokens=skip_special,
+            skip_special_tokens=skip_special and not self.hidden,
             clean_up_tokenization_spaces=False,
         )
         return text

@@ -84,6 +84,7 @@ class VllmSampler(StreamingSampler):
             stop=list(spec.stop) or None,
             seed=None if spec.temperature == 0 else spec.prompt_seed(prompt),
             output_kind=self._final_only,
+            skip_special_tokens=not self._decoder.hidden,
         )
 
     def _completion(self, prompt: str, output: Any, seconds: float) -> Completion:

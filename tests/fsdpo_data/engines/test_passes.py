@@ -20,6 +20,7 @@ from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.samplers import Finished, StreamingSampler, stream
 from fsdpo_data.engines.samplers.tokens import CompletionDecoder, cut_at_stop
 from fsdpo_data.models.prompts import load_tokenizer
+from fsdpo_data.models.thinking import FAMILIES
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 
 THOUGHT = "Hm.\n\nLet me see.\n\nIt is 4."
@@ -212,3 +213,18 @@ def test_tokens_of_thinking_are_counted(policy: Path) -> None:
     assert count("2+2?", "It is 4.") == (None, len(tokenizer("It is 4.")["input_ids"]))
     counted, length = count("<think>\n", "It is 4, 4")
     assert counted == length + 1
+
+
+@pytest.mark.parametrize("name", ["magistral", "harmony"])
+def test_special_tokens_that_mark_thinking_stay_in_the_text(policy: Path, name: str) -> None:
+    tokenizer, marks = load_tokenizer(str(policy)), FAMILIES[name]
+    plain = CompletionDecoder(tokenizer)
+    tokenizer.add_special_tokens({"additional_special_tokens": [*marks.tokens, "<|other|>"]})
+    said = f"{marks.opens}Hm.{marks.closes}It is 4."
+    text = f"<|other|>{said}{tokenizer.eos_token}"
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    decoder = CompletionDecoder(tokenizer)
+    assert decoder(ids, skip_special=True) == said and decoder(ids) == text
+    answer = tokenizer("It is 4.", add_special_tokens=False)["input_ids"]
+    assert decoder.thinking_tokens("", ids, said) == len(ids) - len(answer) - 1
+    assert not plain.hidden  # before it had them, and for most models: as the tokenizer does it
