@@ -190,7 +190,7 @@ class ExportOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexOptions(Options):
-    """Write a page of all runs under a directory, to sort and to compare.
+    """Write a page of all runs under a directory, those that still go on among them.
 
     Attributes:
         data: A directory with runs.
