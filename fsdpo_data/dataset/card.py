@@ -17,8 +17,7 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import CONFIGS
 from fsdpo_data.steps.rewards import aggregated
 
-#: Characters of one text shown in an example.
-_SHOWN = 400
+_SHOWN = 400  #: Characters of one text shown in an example.
 
 
 def dataset_card(

@@ -8,11 +8,9 @@ import pydantic
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.dataset.schema import CONFIGS
 
-#: A whole number stays one: 1 and 1.0 have different digests.
-Number = int | float
+Number = int | float  #: A whole number stays one: 1 and 1.0 have different digests.
 Interval = list[Number] | None
-#: What a recording may not say.
-Unknown = Literal["unknown"]
+Unknown = Literal["unknown"]  #: What a recording may not say.
 
 
 class Part(pydantic.BaseModel):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from fsdpo_data.core.errors import Unavailable, install
 
-#: What an engine may be asked to do.
-Role = Literal["sampler", "scorer"]
+Role = Literal["sampler", "scorer"]  #: What an engine may be asked to do.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

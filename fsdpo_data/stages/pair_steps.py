@@ -35,8 +35,7 @@ from fsdpo_data.stages.continuations import Beginning, Continuer, beginning_id, 
 from fsdpo_data.stages.grade import WHOLE, gold_answers
 from fsdpo_data.steps.segment import cut, get_segmenter
 
-#: Folder of the continuations inside the new dataset's directory.
-FOLDER = "resampled"
+FOLDER = "resampled"  #: Folder of the continuations inside the new dataset's directory.
 
 
 @dataclass(frozen=True)

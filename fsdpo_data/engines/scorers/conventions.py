@@ -45,8 +45,7 @@ class Convention(Options):
     form: Literal["text", "chat", "turns"] = "text"
     #: Whether prompt, steps and marks are tokenised each by itself; else all together.
     pieces: bool = False
-    #: System message of the chat; None leaves it to the chat template.
-    system: str | None = None
+    system: str | None = None  #: System message of the chat; None leaves it to the chat template.
     #: What comes before the first step: ``{question}``, ``{prompt}`` (the policy's), ``{bos}`` (the
     #: token, where the tokenizer has one); of a critique all of it, with ``{steps}``.
     prompt: str = "{question}"
@@ -162,8 +161,7 @@ def _row(name: str, like: str = "", **told: Any) -> Convention:
     return Convention(**fields)
 
 
-#: By name.
-CONVENTIONS: Table[Convention] = Table(__file__, _row)
+CONVENTIONS: Table[Convention] = Table(__file__, _row)  #: By name.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

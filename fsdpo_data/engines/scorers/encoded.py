@@ -16,8 +16,7 @@ from fsdpo_data.models.resolve import Weights
 class EncodedScorer:
     """A scorer of token ids that reads at most ``context`` of them."""
 
-    #: What names the model, for messages.
-    field = "prm"
+    field = "prm"  #: What names the model, for messages.
 
     def __init__(self, weights: Weights, tokenizer: Any, context: int) -> None:
         self.model = weights.ref

@@ -18,8 +18,7 @@ from fsdpo_data.engines.scorers.encoded import NetScorer, by_length
 from fsdpo_data.engines.sharing import LONGEST, N_PROMPT, N_SOLUTION
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded
 
-#: Prompts whose keys and values are held at a time.
-SHARED_PROMPTS = 32
+SHARED_PROMPTS = 32  #: Prompts whose keys and values are held at a time.
 
 
 class PrmScorer(NetScorer):
