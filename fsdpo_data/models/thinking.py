@@ -29,11 +29,6 @@ class Marks:
     tokens: tuple[str, ...] = ()  #: Special tokens that the marks are made of.
     both: bool = False  #: Whether one mark says nothing without the other.
 
-    @property
-    def cut_short(self) -> str:
-        """What ends a thought that has had its tokens."""
-        return self.ending or f"\n{self.closes}\n\n"
-
     def find(self, before: str, begin: str, text: str) -> Thought | None:
         """Find thinking that ``before``, the end of the prompt, or ``begin``, the text's, opens."""
         begun, closed = begin.startswith(self.opens), self.closes in text

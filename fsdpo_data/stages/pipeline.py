@@ -52,9 +52,9 @@ class BuildOptions(ReplayOptions):
         top_p: Nucleus mass.
         max_tokens: Tokens per solution at most.
         max_think_tokens: Tokens of thinking, after which it is closed and the answer asked for.
-        segmenter: `auto`, `step-marker`, `newline` or `blank-line`; of thinking the first step, or
-            `thinking` and `both`, which cut it by paragraphs, the last the answer too.
-        grade_thinking: Thinking that never ends holds the answer that it marks; without this none.
+        segmenter: `auto`, `step-marker`, `newline` or `blank-line`, with thinking as one step;
+            `thinking` cuts that alone, by paragraphs, and `both` the answer too.
+        grade_thinking: Thinking that never ends holds the answer that it marks; else it has none.
         tensor_parallel_size: GPUs that share one copy of the model (vLLM).
         data_parallel_size: Copies of the model, each on its own GPUs (vLLM).
         shard: Sample one of N shares of the problems; `fsdpo-data merge` puts the shards together.

@@ -56,9 +56,10 @@ class _Draft:
         if new.stop_string and (inside or thinks):
             more = new.stop_string
         elif new.finish_reason == "length" and self.capped and new.text:
-            spent = thinks and most and (n_tokens is None or n_tokens >= most)
-            more = thought.marks.cut_short if spent and thought.marks else ""
-            if n_tokens is None and not more:
+            more = ""
+            if thinks and thought.marks and most and (n_tokens is None or n_tokens >= most):
+                more = thought.marks.ending or f"\n{thought.marks.closes}\n\n"
+            elif n_tokens is None:
                 return True  # nobody knows how much is left
         else:
             return True
