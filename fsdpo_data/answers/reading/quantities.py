@@ -21,7 +21,20 @@ from fsdpo_data.answers.lexicon.words import is_number_word, part_named
 from fsdpo_data.answers.reading.expressions import ExpressionParser, remainder
 from fsdpo_data.answers.reading.lex import Unreadable
 from fsdpo_data.answers.reading.names import as_node
-from fsdpo_data.answers.tree import Call, Node, Num, Quantity, Unit, Value, add, is_node, multiply
+from fsdpo_data.answers.tree import (
+    MINUS_ONE,
+    Call,
+    Mul,
+    Node,
+    Num,
+    Quantity,
+    Unit,
+    Value,
+    add,
+    is_node,
+    multiply,
+    negate,
+)
 
 MAX_WORDS = 8  #: Most words that may name what was counted.
 _SQUARES = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
@@ -40,8 +53,11 @@ class QuantityParser(ExpressionParser):
         if not is_node(value):
             return value
         node = as_node(value)
-        if isinstance(node, Call) and node.name == "deg" and self.peek().text in ("C", "F"):
-            return Quantity(node.args[0], self._degrees())
+        # A minus stands before all of "10^\circ".
+        below = isinstance(node, Mul) and node.factors[0] == MINUS_ONE
+        size = node.factors[-1] if isinstance(node, Mul) and below else node
+        if isinstance(size, Call) and size.name == "deg" and self.peek().text in ("C", "F"):
+            return Quantity(negate(size.args[0]) if below else size.args[0], self._degrees())
         unit = self._unit(node)
         if currency is not None and unit is not None:
             unit = qualified(currency, unit.words)
