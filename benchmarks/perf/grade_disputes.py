@@ -10,8 +10,6 @@ With `--sympy`, answers that are expressions, of these and of the typed pairs of
 `tests/support/typed_pairs.py`, are also given to sympy, whatever our cheap tiers say of them.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections import defaultdict

@@ -6,8 +6,6 @@ seconds by the clock, verdicts, and the processor seconds of them all. Golds are
 as a careful user would do.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -8,8 +8,6 @@ are made up at no cost by the stage that scores, and a push stops before it send
 solutions are one million several times over, which nobody builds.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

@@ -7,12 +7,12 @@ The prompts are those that ``--template alpaca`` makes when the model is asked.
 
 import argparse
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from fsdpo_data.core.files import whole
 from fsdpo_data.models.prompts import get_template
 
 #: Repository, and the columns that hold question and solution.
@@ -41,10 +41,8 @@ def main() -> None:
     mmiqc = load_dataset(MMIQC[0], split="train", streaming=True)
     lines = chain(rows(metamath, *METAMATH[1:]), islice(rows(mmiqc, *MMIQC[1:]), options.mmiqc))
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    part = options.out.with_name(options.out.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.writelines(lines)
-    os.replace(part, options.out)
+    with whole(options.out) as file:
+        file.writelines(line.encode() for line in lines)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from measure import Measured
@@ -62,11 +62,7 @@ class Commands:
         """Train a policy with ``fsdpo-train dpo``; all of them read one reference."""
         options = {
             "model": SFT,
-            "loss": policy.loss,
-            "lr": policy.lr,
-            "beta": policy.beta,
-            "gamma": policy.gamma,
-            "seed": policy.seed,
+            **asdict(policy),
             "reference-cache": self.out / "reference",
             "save-every": 0,
             "log-every": 50,

@@ -22,15 +22,7 @@ def benchmark_card(results: Results) -> str:
         for name, found in task["decoders"].items()
         if found["accuracy"] is not None
     ]
-    body = render(
-        "benchmark.md",
-        run=results["run"],
-        tasks=results["tasks"],
-        suites=results["suites"],
-        cost=results["cost"],
-        plot=bars(measured),
-        command=measure(results["run"]),
-    )
+    body = render("benchmark.md", **results, plot=bars(measured), command=measure(results["run"]))
     metadata = hub_metadata(
         language="en",
         tags=["math", "evaluation", "fsdpo"],

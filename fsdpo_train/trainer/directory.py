@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import InputError, RunMismatch, StoreError
-from fsdpo_data.core.files import LOCK, explained, held, write_atomic
+from fsdpo_data.core.files import LOCK, held, write_text
 from fsdpo_train.config import TrainConfig
 
 _OWN = {LOCK, "reference"}  #: What a start that ended before its first step may leave.
@@ -70,6 +70,4 @@ def _read_state(state: Path) -> dict[str, Any]:
 
 def write_state(config: TrainConfig, identity: Mapping[str, str]) -> None:
     """Make the directory this run's."""
-    body = json.dumps(dict(identity), indent=2) + "\n"
-    with explained(config.out):
-        write_atomic(config.out / f"{config.stage}.json", body.encode())
+    write_text(config.out / f"{config.stage}.json", json.dumps(dict(identity), indent=2) + "\n")

@@ -15,7 +15,7 @@ from fsdpo_cards.commands import pinned
 from fsdpo_cards.model import Run
 
 import fsdpo_data
-from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.files import write_text
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import MANIFEST
 from fsdpo_data.models.resolve import resolve_weights
@@ -98,8 +98,7 @@ def _write_card(config: TrainConfig, identity: Mapping[str, str], report: Report
         manifest=read_manifest(config.data).plain() if sealed else None,
         processes=(world, local),
     )
-    with explained(config.out):
-        write_atomic(config.out / "README.md", model_card(run).encode())
+    write_text(config.out / "README.md", model_card(run))
 
 
 def _nameless(options: Mapping[str, Any]) -> dict[str, Any]:

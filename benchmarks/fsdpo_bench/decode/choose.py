@@ -7,6 +7,7 @@ its model.
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from fsdpo_bench.decode.plan import Plan, sampled_name
@@ -91,15 +92,8 @@ VERDICT = ("answer", "correct", "status", "rule", "strict")
 
 def solution_row(solution: Solution) -> Row:
     """Return a solution as it is kept, its verdict aside."""
-    return {
-        "text": solution.text,
-        "steps": list(solution.steps),
-        "finish_reason": solution.finish_reason,
-        "n_tokens": solution.n_tokens,
-        "seconds": round(solution.seconds, 6),
-        "rewards": None if solution.rewards is None else list(solution.rewards),
-        "scoring_seconds": round(solution.scoring_seconds, 6),
-    }
+    spent = {name: round(getattr(solution, name), 6) for name in ("seconds", "scoring_seconds")}
+    return asdict(solution) | spent
 
 
 def verdict_row(task: Task, judged: Judged) -> Row:

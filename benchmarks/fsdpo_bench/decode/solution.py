@@ -1,10 +1,9 @@
 """Solutions as decoders see them: drawn from a sampler, rewarded by a scorer, at a cost."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 from fsdpo_data.core.sampling import FinishReason, SamplingSpec, add_tokens
 from fsdpo_data.engines.samplers import Sampler, stream
@@ -38,8 +37,8 @@ class Cost:
     prm_calls: int = 0  #: Solutions, or beginnings of one, that the reward model was asked about.
     seconds: float = 0.0
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
             add_tokens(self.tokens, other.tokens),
             self.prm_calls + other.prm_calls,
             self.seconds + other.seconds,
