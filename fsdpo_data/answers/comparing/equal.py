@@ -1,7 +1,9 @@
 """Whether two answers agree: equal text, then plain numbers, then all that can be read."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice, product
 
 from fsdpo_data.answers import Verdict, tree
 from fsdpo_data.answers.budget import Budget, OutOfBudget, TooLarge
@@ -77,16 +79,21 @@ def _compare(gold: Answer, answer: Answer, options: Options) -> tuple[bool, str]
     if all(are_text):
         return same_spelling(gold.cleaned, answer.cleaned), "words"
     comparison = Comparison(Budget(BUDGET), options.tolerance)
-    for left in gold.alternatives:
-        for right in answer.alternatives:
-            if comparison.same(left, right):
-                tier = comparison.budget.decided_by
-                return True, rule_of(left) + (f"+{tier}" if tier else "")
+    for left, right in _readings(gold, answer):
+        if comparison.same(left, right):
+            tier = comparison.budget.decided_by
+            return True, rule_of(left) + (f"+{tier}" if tier else "")
     if _with_units(gold, answer, comparison):
         return True, "unit"
     if isinstance(gold.value, Num) and answer.with_decimal_comma is not None:
         return comparison.same(gold.value, answer.with_decimal_comma), "decimal-comma"
     return False, rule_of(gold.value)
+
+
+def _readings(gold: Answer, answer: Answer) -> Iterator[tuple[Value, Value]]:
+    """Yield the values of both sides, then what else their texts may mean."""
+    yield gold.value, answer.value
+    yield from islice(product(gold.alternatives, answer.alternatives), 1, None)
 
 
 def _with_units(gold: Answer, answer: Answer, comparison: Comparison) -> bool:
