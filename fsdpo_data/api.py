@@ -222,11 +222,7 @@ class Dataset:
 
 
 def open_dataset(path: StrPath) -> Dataset:
-    """Open a sealed dataset.
-
-    Raises:
-        SchemaError: if there is none, or it is of another schema.
-    """
+    """Open a sealed dataset; SchemaError if there is none, or it is of another schema."""
     return Dataset(Path(path), read_manifest(Path(path)))
 
 

@@ -234,7 +234,7 @@ def _finish(draft: Draft, parent: Manifest, specs: Mapping[str, Any]) -> None:
     if (draft.source / QUARANTINE).exists():
         copy_file(draft.source / QUARANTINE, root / QUARANTINE)
     spec = manifest.spec.decided() | dict(specs)
-    manifest.spec = Spec.of({"digest": digest(spec), **spec})
+    manifest.spec = Spec.model_validate({"digest": digest(spec), **spec})
     manifest.digest, manifest.parent, manifest.files = files_digest(files), parent.digest, files
     draft.progress.phase("validate", 1)
     seal(root, manifest)

@@ -80,7 +80,7 @@ def make_manifest(
         digest=files_digest(files),
         parent=digest(spec["sources"]),
         made_by=f"fsdpo {__version__}",
-        spec=parts.Spec.of({"digest": digest(spec), **spec}),
+        spec=parts.Spec.model_validate({"digest": digest(spec), **spec}),
         rows=parts.Rows(problems=files[0].rows, solutions=tally.solutions, pairs=0),
         quarantined=dict(sorted(quarantined.items())),
         **tally.counts(),

@@ -31,11 +31,6 @@ class Part(pydantic.BaseModel):
             object.__setattr__(made, "__dict__", {name: fields[name] for name in names})
         return made
 
-    @classmethod
-    def of(cls, plain: Any) -> Self:
-        """Make a part of plain values."""
-        return cls.model_validate(plain)
-
     def plain(self) -> dict[str, Any]:
         """Return the part as JSON values; what was never said is left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)

@@ -69,11 +69,7 @@ class EngineOptions(Options):
 
     @property
     def engine_args(self) -> dict[str, Any]:
-        """What vLLM is asked for.
-
-        Raises:
-            InputError: for an argument that is not KEY=VALUE.
-        """
+        """What vLLM is asked for; InputError for an argument that is not KEY=VALUE."""
         asked: dict[str, Any] = {}
         for pair in self.engine_arg:
             key, equals, value = pair.partition("=")

@@ -81,11 +81,7 @@ def _unreported() -> Iterator[None]:
 
 
 def load_config(weights: Weights) -> Any:
-    """Load the config of a checkpoint.
-
-    Raises:
-        Unavailable: if it cannot be loaded.
-    """
+    """Load the config of a checkpoint; Unavailable if it cannot be loaded."""
     from transformers import AutoConfig
 
     try:
@@ -141,11 +137,7 @@ def _unloadable(weights: Weights, error: Exception, expected: str) -> FsdpoError
 
 
 def pick_device(device: str) -> str:
-    """Return ``cuda`` or ``cpu``.
-
-    Raises:
-        Unavailable: if a GPU is asked for and torch sees none.
-    """
+    """Return ``cuda`` or ``cpu``; Unavailable if a GPU is asked for and torch sees none."""
     import torch
 
     has_gpu = torch.cuda.is_available()

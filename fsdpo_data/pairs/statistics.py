@@ -28,14 +28,11 @@ def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
     """
     outcome = pl.col("outcome")
     by_problem = solutions.group_by("problem_id").agg(
-        right=(outcome == "correct").sum(),
-        wrong=outcome.is_in(FAILED).sum(),
+        right=(outcome == "correct").sum(), wrong=outcome.is_in(FAILED).sum()
     )
     right, wrong = pl.col("right"), pl.col("wrong")
     counted = by_problem.select(
-        problems=pl.len(),
-        too_easy=((right > 0) & (wrong == 0)).sum(),
-        too_hard=(right == 0).sum(),
+        problems=pl.len(), too_easy=((right > 0) & (wrong == 0)).sum(), too_hard=(right == 0).sum()
     )
     return counted.collect(engine="streaming").row(0, named=True)
 

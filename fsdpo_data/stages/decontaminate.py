@@ -115,7 +115,7 @@ class DecontaminateStage(Stage):
 
     def run(self, draft: Draft) -> None:
         """Record the result; no row changes."""
-        draft.manifest.contamination = parts.Contamination.of(self.found.summary())
+        draft.manifest.contamination = parts.Contamination.model_validate(self.found.summary())
 
 
 def sealed_problems(root: Path) -> list[Problem]:

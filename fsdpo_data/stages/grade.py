@@ -106,7 +106,7 @@ class GradeStage(Stage):
         changed = sum(n for (was, now), n in changes.items() if was != now)
         counts = [[was, now, n] for (was, now), n in sorted(changes.items())]
         told = {"from": old, "to": self._version, "changed": changed, "outcomes": counts}
-        manifest.regraded = Regraded.of(told)
+        manifest.regraded = Regraded.model_validate(told)
 
 
 def gold_answers(files: list[Path]) -> dict[str, str]:

@@ -69,7 +69,9 @@ class JudgeStage(Stage):
             for file in _parents(draft):
                 for row, votes in self._judged(draft, run, pq.read_table(file)):
                     tally.update({} if votes is None else self._told(row, votes))
-            manifest.judged = Judged.of(self.continuer.bill(run, manifest).plain() | tally)
+            manifest.judged = Judged.model_validate(
+                self.continuer.bill(run, manifest).plain() | tally
+            )
             manifest.rollouts = None
 
     def _wanted(self, draft: Draft) -> Iterator[Beginning]:

@@ -105,9 +105,7 @@ def _agreement(files: list[Path]) -> dict[str, Any]:
     counts = pl.col("rollouts").struct
     share = counts.field("n_correct") / counts.field("n")
     found = steps.select(
-        steps=pl.len(),
-        mean=share.mean(),
-        disagree=((share >= 0.5) != pl.col("labels")).sum(),
+        steps=pl.len(), mean=share.mean(), disagree=((share >= 0.5) != pl.col("labels")).sum()
     ).collect()
     row = found.row(0, named=True)
     return {**row, "mean": None if row["mean"] is None else round(row["mean"], 4)}

@@ -258,11 +258,7 @@ class _Reading:
         return str(self.replay.read(self._asked[problem.id][1])["prompt"])
 
     def model(self) -> str:
-        """Return the model that the rows name.
-
-        Raises:
-            InputError: if they name several.
-        """
+        """Return the model that the rows name; InputError if they name several."""
         if len(self._models) > 1:
             raise InputError(
                 f"several models: choose one by `series={next(filter(None, self._models))}`.",

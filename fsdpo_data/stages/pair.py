@@ -47,7 +47,7 @@ class PairStage(PairingStage):
         counts = pair_statistics(draft.files("pairs"), files, self.choice.aggregate)
         if not counts["pairs"]:
             raise InputError(_why_none(scan(files), draft.source, self.choice))
-        draft.describe_pairs(PairCounts.of(counts))
+        draft.describe_pairs(PairCounts.model_validate(counts))
 
 
 def _why_none(solutions: pl.LazyFrame, name: Path, spec: PairSpec) -> str:

@@ -114,7 +114,7 @@ class StepPairStage(PairingStage):
                 draft.add_pairs(table)
             spent = self.continuer.bill(run, draft.manifest)
         counts = step_pair_statistics(draft.files("pairs"), files, self.choice)
-        draft.describe_pairs(PairCounts.of({**counts, "resampled": spent}))
+        draft.describe_pairs(PairCounts.model_validate({**counts, "resampled": spent}))
         if not counts["pairs"]:
             raise InputError(
                 f"{draft.source}: none of {spent.continuations} continuations of "

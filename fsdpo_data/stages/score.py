@@ -53,11 +53,7 @@ class ScoreStage(Stage):
         return {"prm": asdict(self.prm), "engine": dict(self.engine), **self.asked}
 
     def run_shard(self, draft: Draft, shard: JobShard) -> None:
-        """Score some of the files of solutions.
-
-        Raises:
-            InputError: if there are fewer files than shards.
-        """
+        """Score some of the files of solutions; InputError if there are fewer files than shards."""
         files = len(draft.files("solutions"))
         if shard.count > files:
             raise InputError(

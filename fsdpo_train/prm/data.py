@@ -135,11 +135,7 @@ def _step_row(place: str, row: Row) -> StepRow:
 def prepare(
     rows: Iterable[StepRow], tokenizer: Any, max_length: int, config: PrmConfig
 ) -> Prepared:
-    """Tokenise rows and split them by problem.
-
-    Raises:
-        InputError: if nothing is left to learn from.
-    """
+    """Tokenise rows and split them by problem; InputError if nothing is left to learn from."""
     encoded, counts = _encode(rows, StepTokenizer(tokenizer), max_length)
     if not encoded:
         raise _unusable(

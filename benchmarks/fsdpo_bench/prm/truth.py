@@ -53,11 +53,7 @@ class StepTruth:
 
 
 def load_scored(root: Path) -> list[ScoredSolution]:
-    """Read the scored, graded solutions of a sealed dataset.
-
-    Raises:
-        InputError: if it has no rewards.
-    """
+    """Read the scored, graded solutions of a sealed dataset; InputError if it has no rewards."""
     solutions = [each for each in load_unscored(root) if each.rewards]
     if not solutions:
         raise InputError(

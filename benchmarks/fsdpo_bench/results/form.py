@@ -8,6 +8,14 @@ from fsdpo_bench.results.outcomes import Amount
 Costs = dict[str, Amount]  #: By what was spent: tokens, calls of the reward model, seconds.
 
 
+class Drop(TypedDict):
+    """How much lower accuracy is than on the problems that these were made from."""
+
+    drop: float
+    n: int
+    ci95: list[float]
+
+
 class Accuracy(TypedDict):
     """A share of right answers."""
 
@@ -18,30 +26,19 @@ class Accuracy(TypedDict):
     clusters: int | None  #: Base problems, where problems share one.
 
 
+class SuiteResults(TypedDict):
+    """The mean of benchmarks, each counting the same."""
+
+    tasks: list[str]
+    decoders: dict[str, Accuracy]
+
+
 class DecoderResults(Accuracy):
     """What a decoder reached on a benchmark."""
 
     strict: NotRequired[Accuracy]  #: Without the tolerance of the benchmark, where it has one.
     outcomes: dict[str, int]
     cost: Costs
-
-
-class Spread(TypedDict):
-    """How accuracy differs between the parts of a group."""
-
-    parts: int
-    mean: float
-    deviation: float
-    lowest: float
-    highest: float
-
-
-class Drop(TypedDict):
-    """How much lower accuracy is than on the problems that these were made from."""
-
-    drop: float
-    n: int
-    ci95: list[float]
 
 
 class TaskResults(TypedDict):
@@ -52,29 +49,11 @@ class TaskResults(TypedDict):
     of: int  #: Problems that the whole benchmark has.
     decoders: dict[str, DecoderResults]
     groups: dict[str, dict[str, dict[str, Accuracy]]]
-    spread: dict[str, Spread]
+    spread: dict[str, dict[str, float]]  #: How accuracy differs between the parts of a group.
     drops: dict[str, dict[str, dict[str, Drop]]]
     avg_at_k: dict[str, Accuracy]
     pass_at_k: dict[str, Accuracy]
     maj_at_k: dict[str, Accuracy]
-
-
-class SuiteResults(TypedDict):
-    """The mean of benchmarks, each counting the same."""
-
-    tasks: list[str]
-    decoders: dict[str, Accuracy]
-
-
-class RewardResults(TypedDict):
-    """What the rewards of a run's samples are like."""
-
-    solutions: int
-    correct: int
-    calibration: dict[str, Any]
-    distribution: dict[str, Any]
-    by_step: dict[str, list[dict[str, float] | None]]
-    ranking_auc: dict[str, dict[str, Any]]
 
 
 class Results(TypedDict):
@@ -85,4 +64,4 @@ class Results(TypedDict):
     tasks: dict[str, TaskResults]
     suites: dict[str, SuiteResults]
     cost: dict[str, Costs]  #: By decoder, over all benchmarks.
-    rewards: RewardResults | None
+    rewards: dict[str, Any] | None  #: What the rewards of the samples are like.

@@ -121,9 +121,9 @@ def _group(facts: Sequence[Facts], group: str) -> dict[str, dict[str, Accuracy]]
     }
 
 
-def _spread(facts: Sequence[Facts], group: str) -> dict[str, form.Spread]:
+def _spread(facts: Sequence[Facts], group: str) -> dict[str, dict[str, float]]:
     """Return mean, standard deviation and range of the accuracies of a group's parts."""
-    found: dict[str, form.Spread] = {}
+    found: dict[str, dict[str, float]] = {}
     for name in facts[0].decoded:
         shares = [decoder_share(part, name).value for part in _members(facts, group).values()]
         values = [each for each in shares if each is not None]
@@ -221,7 +221,7 @@ def watch(records: Iterable[Record], rewarded: list[Rewarded]) -> Iterator[Recor
         yield record
 
 
-def _rewards(rewarded: Sequence[Rewarded]) -> form.RewardResults | None:
+def _rewards(rewarded: Sequence[Rewarded]) -> dict[str, Any] | None:
     """Return what the rewards of samples are like; None if there are none."""
     if not rewarded:
         return None

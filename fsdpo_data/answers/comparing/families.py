@@ -103,9 +103,7 @@ def same_family(gold: Value, answer: Value, same: Same) -> bool:
     if left.head is not None and right.head is not None and left.head != right.head:
         return False
     return same_members(
-        left.bodies,
-        right.bodies,
-        lambda body, other: _same_values(body, left, other, right, same),
+        left.bodies, right.bodies, lambda body, other: _same_values(body, left, other, right, same)
     )
 
 
