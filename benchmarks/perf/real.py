@@ -69,13 +69,16 @@ def convert(file: Path, target: Path) -> None:
     import torch
     from transformers import AutoTokenizer, GgufConfig, LlamaForCausalLM
 
-    found, whole = {"gguf_file": file.name}, GgufConfig(dequantize=True)
-    net = LlamaForCausalLM.from_pretrained(file.parent, **found, quantization_config=whole)
+    whole, name = GgufConfig(dequantize=True), file.name
+    net = LlamaForCausalLM.from_pretrained(
+        file.parent, gguf_file=name, quantization_config=whole, trust_remote_code=False
+    )
     fresh = LlamaForCausalLM(net.config)
     fresh.load_state_dict(net.state_dict())
     part = target.with_name("part")
     fresh.to(torch.bfloat16).save_pretrained(part)
-    AutoTokenizer.from_pretrained(file.parent, **found).save_pretrained(part)
+    tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=name, trust_remote_code=False)
+    tokenizer.save_pretrained(part)
     part.rename(target)
 
 
