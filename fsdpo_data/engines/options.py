@@ -24,7 +24,6 @@ Workers = Annotated[int | None, Option(min=1, panel=_RUN, default="the cores at 
 Seed = Annotated[int, Option(min=0, max=2**63 - 1, panel=_RUN)]
 Shard = Annotated[str | None, Option(panel=_RUN, metavar="I/N", default="all of it")]
 PrmFormat = Annotated[str | None, Option(panel=_ENGINE, default="what it is recognised as")]
-GradeThinking = Annotated[bool, Option(panel="Asking")]
 Resume = Annotated[bool, Option(panel=_RUN)]
 
 

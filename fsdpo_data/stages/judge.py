@@ -21,6 +21,7 @@ from fsdpo_data.dataset.derive import Draft, Stage
 from fsdpo_data.dataset.parts import Judged
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.schema import with_column
+from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.conventions import Convention
 from fsdpo_data.engines.scorers.critiques import (
     NO_ERROR,
@@ -85,9 +86,9 @@ class JudgeStage(Stage):
         questions = questions_of(draft.files("problems"), table["problem_id"])
         names = ["problem_id", "completions", "outcome", "rollouts"]
         for row in table.select(names).to_pylist():
-            asked = (self.convention, self.template, questions[row["problem_id"]])
+            item = SteppedText("", row["completions"], questions[row["problem_id"]])
             owed = row["completions"] and (self.consensus is None or row["rollouts"] is not None)
-            yield row, critique_prompt(*asked, row["completions"]) if owed else ""
+            yield row, critique_prompt(self.convention, self.template, item) if owed else ""
 
     def _judged(
         self, draft: Draft, run: RunDir, table: pa.Table

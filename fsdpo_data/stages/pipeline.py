@@ -18,7 +18,7 @@ from fsdpo_data.dataset.derive import Stage, plain_specs
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.engines.load import Host, resolve_model
-from fsdpo_data.engines.options import GradeThinking, PrmFormat, ReplayOptions, ScorerOptions, Shard
+from fsdpo_data.engines.options import PrmFormat, ReplayOptions, ScorerOptions, Shard
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
@@ -75,7 +75,7 @@ class BuildOptions(ReplayOptions):
     max_tokens: Annotated[int | None, Option(panel="Asking", default="1024")] = None
     max_think_tokens: Annotated[int | None, Option(panel="Asking", default="no limit")] = None
     segmenter: Annotated[str, Option(panel="Asking")] = "auto"
-    grade_thinking: GradeThinking = False
+    grade_thinking: Annotated[bool, Option(panel="Asking")] = False
     tensor_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
     data_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
     shard: Shard = None

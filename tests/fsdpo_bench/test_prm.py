@@ -248,7 +248,8 @@ def test_a_judge_finds_what_it_names(shared: Path) -> None:
     rows = read_judged(shared / "data/stepwise/processbench/gsm8k.json")[150:250]
     form = replace(CONVENTIONS["processbench"], template="problem")
     asked = {
-        critique_prompt(form, get_template("problem"), row.problem, row.steps): row for row in rows
+        critique_prompt(form, get_template("problem"), SteppedText("", row.steps, row.problem)): row
+        for row in rows
     }
     said = {text: [f"So \\boxed{{{row.first_error}}}."] for text, row in asked.items()}
     judge = Published(ModelRef("judge", "0"), "", convention=form)

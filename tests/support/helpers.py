@@ -7,10 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from fsdpo_data.core.identity import ModelRef, SourceRef, digest
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.dataset.derive import Stage, derive
+from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.samplers.scripted import FixedSampler
 from fsdpo_data.models.prompts import get_template
@@ -68,3 +72,14 @@ def small_build(
     make = make_sampler or (lambda: fixed_sampler(source))
     job = Build(spec or build_spec(), source, make, **options)
     return build(job, out, resume=resume, progress=LineProgress()).plain()
+
+
+def derived(source: Path, out: Path, stage: Stage, **options: Any) -> dict[str, Any]:
+    """Run a stage; return the manifest that it seals, of a dataset that is valid."""
+    made = derive(source, out, [stage], progress=LineProgress(), **options)
+    assert validate(out) == made
+    return made.plain()
+
+
+def rollouts(out: Path) -> list[Any]:
+    return pl.read_parquet(out / "solutions/*.parquet")["rollouts"].to_list()

@@ -45,13 +45,14 @@ def get_critique(name: str) -> Convention:
     return found
 
 
-def critique_prompt(
-    convention: Convention, template: Template, question: str, steps: Sequence[str]
-) -> str:
-    """Return what a judge is asked of a solution."""
-    written = (convention.written(k, step) for k, step in enumerate(steps, 1))
-    told = filled(convention.prompt, question=question, steps=convention.between.join(written))
-    return template.render(told) + convention.reply
+def critique_prompt(convention: Convention, template: Template, item: SteppedText) -> str:
+    """Return what a judge is asked of a solution; InputError if its question is not known."""
+    written = (convention.written(k, step) for k, step in enumerate(item.steps, 1))
+    question, steps = convention.question_of(item), convention.between.join(written)
+    return (
+        template.render(filled(convention.prompt, question=question, steps=steps))
+        + convention.reply
+    )
 
 
 def critique_sampling(convention: Convention, template: Template, votes: int) -> SamplingSpec:
@@ -111,8 +112,7 @@ class CritiqueScorer:
         Raises:
             InputError: if a question is not known.
         """
-        how = (self._convention, self._template)
-        prompts = [critique_prompt(*how, how[0].question_of(item), item.steps) for item in items]
+        prompts = [critique_prompt(self._convention, self._template, item) for item in items]
         written = self._sampler.sample(prompts, self._sampling)
         return [self._shares(*each) for each in zip(items, written, strict=True)]
 

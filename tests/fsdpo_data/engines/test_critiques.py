@@ -54,21 +54,25 @@ def test_the_critique_is_asked_for_as_processbench_does(shared: Path) -> None:
         expected = VENDOR.format(problem=row["problem"], tagged_response=tagged.strip())
         steps = [f"{step}\n\n" for step in row["steps"]]
         # Our steps have their line ends: the benchmark's were split off, but for the last one's.
-        asked = critique_prompt(PROCESSBENCH, RECORDED, row["problem"], steps)
+        asked = critique_prompt(PROCESSBENCH, RECORDED, SteppedText("", steps, row["problem"]))
         assert asked.split() == expected.split()
         if not any(step != step.strip("\r\n") for step in row["steps"]):
             assert asked == expected
 
 
 def test_fields_in_a_question_or_a_step_stay_as_they_are() -> None:
-    asked = critique_prompt(PROCESSBENCH, RECORDED, "{steps} {i}", ["{question}", "{step}"])
+    asked = critique_prompt(
+        PROCESSBENCH, RECORDED, SteppedText("", ["{question}", "{step}"], "{steps} {i}")
+    )
     assert "\n\n{steps} {i}\n\n" in asked
     assert "<paragraph_0>\n{question}\n</paragraph_0>\n\n<paragraph_1>\n{step}\n" in asked
 
 
 def test_thinkprm_is_asked_as_its_script_does() -> None:
     chat = Template("chat", "<user>{question}<assistant>")
-    asked = critique_prompt(THINKPRM, chat, "1 + 1?", ["Step 1: It is 2.\n", "So 2."])
+    asked = critique_prompt(
+        THINKPRM, chat, SteppedText("", ["Step 1: It is 2.\n", "So 2."], "1 + 1?")
+    )
     assert asked == (
         "<user>You are given a math problem and a proposed step-by-step solution:\n\n"
         "[Math Problem]\n\n1 + 1?\n\n[Solution]\n\nStep 1: It is 2.\nStep 2: So 2.\n\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from helpers import build_spec, problem_set, small_build
+from helpers import build_spec, derived, problem_set, rollouts, small_build
 
 from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.core.identity import ModelRef, SourceRef
@@ -21,6 +21,7 @@ from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.samplers.scripted import FixedSampler
+from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.critiques import (
     critique_prompt,
     critique_sampling,
@@ -71,13 +72,7 @@ def judged(
     batch = options.pop("batch", 2)
     asking = Continuer(chosen.model, sampling, engine, lambda: chosen, batch=batch)
     stage = JudgeStage(asking, FORM, RECORDED, agreed)
-    made = derive(source, out, [stage], progress=LineProgress(), **options)
-    assert validate(out) == made
-    return made.plain()
-
-
-def rollouts(out: Path) -> list[Any]:
-    return pl.read_parquet(out / "solutions/*.parquet")["rollouts"].to_list()
+    return derived(source, out, stage, **options)
 
 
 def test_the_first_wrong_step_becomes_labels(tmp_path: Path) -> None:
@@ -196,7 +191,7 @@ def test_processbench_rows_and_hostile_critiques_through_the_command_line(
         for k, row in enumerate(rows):
             said = [f"Well, \\boxed{{{row['label']}}}.", HOSTILE[k % len(HOSTILE)]]
             made = [{"text": text, "finish_reason": "stop"} for text in said]
-            prompt = critique_prompt(FORM, RECORDED, row["problem"], row["steps"])
+            prompt = critique_prompt(FORM, RECORDED, SteppedText("", row["steps"], row["problem"]))
             file.write(json.dumps({"prompt": prompt, "completions": made}) + "\n")
     line = ["label", str(tmp_path / "run"), "--judge", "gpt", "--votes", "2", "--api", "chat"]
     line += ["--engine", "scripted", "--replay", str(tmp_path / "said.jsonl")]

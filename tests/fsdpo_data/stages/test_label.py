@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from helpers import RIGHT, WRONG, problem_set, resealed, small_build
+from helpers import RIGHT, WRONG, derived, problem_set, resealed, rollouts, small_build
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError, SchemaError, Unavailable
@@ -65,13 +65,7 @@ def labelled(
         batch=options.pop("batch", 2),
     )
     stage = LabelStage(continuer)
-    made = derive(source, out, [stage], progress=LineProgress(), **options)
-    assert validate(out) == made
-    return made.plain()
-
-
-def rollouts(out: Path) -> list[Any]:
-    return pl.read_parquet(out / "solutions/*.parquet")["rollouts"].to_list()
+    return derived(source, out, stage, **options)
 
 
 def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
