@@ -41,8 +41,10 @@ def ending(text: str, size: int) -> str:
 
 def end_of(text: str) -> str:
     """Return the end of a text, or the part from its last box on if that is further away."""
+    if len(text) <= TAIL:
+        return text
     end = ending(text, TAIL)
-    if len(text) == len(end) or "box" in end:
+    if "box" in end:
         return end
     far = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
     return text[far : far + TAIL] if far >= 0 else end
@@ -50,6 +52,8 @@ def end_of(text: str) -> str:
 
 def find_boxes(text: str) -> list[Box]:
     """List the closed boxes at the end of ``text``; a box in a box counts once, as the outer."""
+    if "\\" not in text and "\b" not in text and "\f" not in text:
+        return []
     return _Scan(end_of(text)).closed if "ox" in text else []
 
 

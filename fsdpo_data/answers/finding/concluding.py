@@ -1,13 +1,18 @@
 """What a response concludes: what it takes back, whether it gives up, whether it ends at all."""
 
 import re
+from collections.abc import Iterable
 
 from fsdpo_data.answers.finding.phrases import phrases
+from fsdpo_data.answers.lexicon.vocabulary import names
 
 _SAID = phrases("concluding")
 
 _LAST = 400  #: Characters at the end in which a response may give up.
 _TAKES_BACK = _SAID["takes_back"]
+#: Of these, what takes something back holds one, and what gives up one of those; quick to find.
+_ERRORS = names("right correct true wrong mis error slip forgot overlook wait scratch disregard")
+_LOST = names("give not n't idea unable stuck")
 _SHORTEST = 8  #: Fewer characters take nothing back and suppose nothing.
 _INSTEAD = _SAID["instead"]
 _GIVES_UP = _SAID["gives_up"]
@@ -21,13 +26,19 @@ _CHINESE = re.compile("[\u4e00-\u9fff]")
 
 def taken_back(rest: str) -> int | None:
     """Return where ``rest``, the text after an answer, is done with taking it back, or None."""
-    match = _TAKES_BACK.search(rest) if len(rest) > _SHORTEST else None
+    owed = len(rest) > _SHORTEST and _holds(rest, _ERRORS)
+    match = _TAKES_BACK.search(rest) if owed else None
     return match.end() if match else None
+
+
+def _holds(text: str, words: Iterable[str]) -> bool:
+    text = text.lower()
+    return any(word in text for word in words)
 
 
 def standing(text: str) -> str:
     """Return what stands of a text: the part after the last place that takes something back."""
-    back = list(_TAKES_BACK.finditer(text))
+    back = list(_TAKES_BACK.finditer(text)) if _holds(text, _ERRORS) else []
     return text[back[-1].end() :].lstrip(" ,.;:*…-—") if back else text
 
 
@@ -39,7 +50,8 @@ def instead(rest: str) -> str | None:
 
 def gives_up(text: str) -> bool:
     """Whether a response ends without an answer of its own."""
-    return _GIVES_UP.search(text, max(len(text) - _LAST, 0)) is not None
+    end = text[-_LAST:]
+    return _holds(end, _LOST) and _GIVES_UP.search(end) is not None
 
 
 def goes_on(text: str, sentence: str) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fsdpo_data.answers.finding.boxes import Box, end_of, find_boxes, truncated_box
 from fsdpo_data.answers.finding.concluding import gives_up, goes_on, instead, standing, taken_back
 from fsdpo_data.answers.finding.phrases import phrases
-from fsdpo_data.answers.finding.spoken import first_announced, last_announced
+from fsdpo_data.answers.finding.spoken import last_announced
 from fsdpo_data.answers.finding.unmarked import (
     CONJUNCTION,
     JOINT,
@@ -38,6 +38,7 @@ _END_TOKENS = (
     *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
     "<｜end▁of▁sentence｜>",
 )
+_TAG = re.compile("<[/|｜]")  #: What a token of the sampler and the end of a thought begin with.
 #: Zero-width characters and marks of writing direction.
 _UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 _ONE_MORE = _SAID["one_more"]
@@ -48,6 +49,7 @@ _VALUE = re.compile(r"^(?!.*box).*?[\d$\\]|^\W*[A-K]\W*$", re.S)
 _WOULD_BE = re.compile(r"\bwould\s+(?:be|have\s+been)\W*$")
 _END_OF_PROOF = re.compile(r"\s*(?:\$?\\(?:blacksquare|square|qed)\$?|[∎■□])\Z")
 _PROOF_ENDS = frozenset("ed$∎■□")  #: The last character of such a sign.
+_IS_NONE = _SAID["is_none"]
 _OFFER = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|could|might|may|also)\b", re.I)
 
 
@@ -108,7 +110,7 @@ def is_marked(rule: str) -> bool:
 def own_part(response: str) -> str:
     """Return the end of a response, without what follows a finished answer as another problem."""
     text = end_of(response)
-    if "<" in text:
+    if _TAG.search(text):
         text = _first_turn(text)
         thought = text.rfind("</think>")
         if thought >= 0 and text[thought + 8 :].strip():
@@ -125,15 +127,13 @@ def own_part(response: str) -> str:
         before = text[: heading.start()]
         part = heading["number"] and _NUMBERED_PART.search(before)
         # "Question 2:" after "Question 1:" goes on with the parts of the same problem.
-        if not part and (find_boxes(before) or first_announced(before)):
+        if not part and (find_boxes(before) or last_announced(before)):
             return before
     return text
 
 
 def _first_turn(text: str) -> str:
     """Cut a text where its first turn ends, unless nothing comes before that."""
-    if "</s>" not in text and "<|" not in text and "<｜" not in text:
-        return text
     ends = [text.find(token) for token in _END_TOKENS]
     return text[: min((end for end in ends if text[: max(end, 0)].strip()), default=None)]
 
@@ -156,11 +156,12 @@ def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:
 
 def _denied(answer: str, rest: str) -> bool:
     """Whether a text says of an answer that it is none: "so 18 is not a solution"."""
-    return (
-        " not " in rest
-        and len(answer) < _APART
-        and bool(re.search(rf"(?<!\w){re.escape(answer)}{_SAID['is_none'].pattern}", rest))
-    )
+    answer = answer.rstrip("$) ")
+    for denial in _IS_NONE.finditer(rest) if " not " in rest and answer else ():
+        before = rest[: denial.start()].rstrip("$) \n")
+        if before.endswith(answer) and not before[: -len(answer)][-1:].isalnum():
+            return True
+    return False
 
 
 def _corrected(rest: str) -> Extraction:

@@ -1,7 +1,7 @@
 """Answers that a response announces: "The answer is …", "#### …", "Answer: …", "A: …"."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fsdpo_data.answers.finding.boxes import MAX_ANSWER
@@ -12,8 +12,6 @@ _SAID = phrases("spoken")
 
 #: Markers looked at, from the end; a text of nothing but markers costs no more.
 _MARKERS_TRIED = 8
-#: Markers looked at where the first one is wanted.
-_TRIED_FROM_START = 200
 #: A line with more words is a sentence of the reasoning, unless it is the last one.
 _ANSWER_WORDS = 8
 
@@ -23,7 +21,7 @@ _CHOICE = _SAID["choice"]
 _ENDS_ON_CHOICE = _SAID["ends_on_choice"]
 _LAST_OF_CHOICE = frozenset("ABCDEFGHIJK项項确的意求件")
 #: What every marker holds: quick to find, and only then looked at more closely.
-_TRIGGERS = ("nswer", "NSWER", "####", "A:")
+_TRIGGERS = ("A:", "####", "nswer", "NSWER")
 _CHOICES = ("ption is", "hoice is", *_CHOSEN)
 _ANSWER = _SAID["answer"]
 _CHINESE = re.compile(r"答案(?:[是为]\s*[:：]?|\s*[:：])")
@@ -60,33 +58,7 @@ def last_announced(text: str) -> Announced | None:
     choice = _ENDS_ON_CHOICE.search(text, max(len(text) - 60, 0)) if letter else None
     if choice:
         return Announced(choice.group(1), "choice", choice.start())
-    return _first_usable(text, _triggers(text, _MARKERS_TRIED))
-
-
-def first_announced(text: str) -> Announced | None:
-    """Return the first answer that ``text`` announces."""
-    return _first_usable(text, reversed(list(_triggers(text, _TRIED_FROM_START))))
-
-
-def _triggers(text: str, tried: int) -> Iterator[tuple[int, str]]:
-    """Yield the last triggers of a text, the last one first."""
-    triggers: tuple[str, ...] = _TRIGGERS if text.isascii() else (*_TRIGGERS, "答案")
-    if "orrect" in text or "right" in text or "is the answer" in text:
-        triggers += _CHOICES
-    owed = [(at, trigger) for trigger in triggers if (at := text.rfind(trigger)) >= 0]
-    for _ in range(tried if owed else 0):
-        last = at, trigger = max(owed)
-        yield last
-        owed.remove(last)
-        at = text.rfind(trigger, 0, at)
-        if at >= 0:
-            owed.append((at, trigger))
-        elif not owed:
-            return
-
-
-def _first_usable(text: str, triggers: Iterable[tuple[int, str]]) -> Announced | None:
-    for at, trigger in triggers:
+    for at, trigger in _triggers(text):
         if trigger in _CHOSEN:
             chosen = _CHOICE.search(text[max(at - _BEFORE, 0) : at])
             found = Announced(chosen.group(1), "choice", at) if chosen else None
@@ -96,6 +68,32 @@ def _first_usable(text: str, triggers: Iterable[tuple[int, str]]) -> Announced |
         if found is not None:
             return found
     return None
+
+
+def _triggers(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the last triggers of a text, the last one first."""
+    triggers: tuple[str, ...] = _TRIGGERS if text.isascii() else (*_TRIGGERS, "答案")
+    last, end = "", len(text)
+    for _ in range(_MARKERS_TRIED):
+        at, found = _last_of(triggers, text, end, last)
+        after = text[max(at, 0) :]
+        if "orrect" in after or "right" in after or "is the answer" in after:
+            at, found = max((at, found), _last_of(_CHOICES, text, end, last))
+        if at < 0:
+            return
+        yield at, found
+        last, end = found, at
+
+
+def _last_of(triggers: tuple[str, ...], text: str, end: int, last: str) -> tuple[int, str]:
+    """Return where the last trigger stands that begins before ``end``, where ``last`` begins."""
+    at, found = -1, ""
+    for trigger in triggers:  # each is looked for only behind those before it
+        stop = end if trigger == last else end + len(trigger) - 1
+        there = text.rfind(trigger, at + 1, stop)
+        if there >= 0:
+            at, found = there, trigger
+    return at, found
 
 
 def _marker(text: str, at: int, trigger: str) -> tuple[str, int] | None:
