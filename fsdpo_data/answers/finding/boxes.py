@@ -14,7 +14,8 @@ _TOKEN = re.compile(
     r"|(?P<open>\{)|(?P<close>\})|\\.",
     re.S,
 )
-_COMMANDS = ("\\box", "\\fbox", "\\framebox", "\x08oxed", "\x0cbox")
+#: Where the first box may start; braces before it are of no account.
+_FIRST = re.compile(r"[\\\x08\x0c](?:f?box|oxed|framebox)")
 #: What a box without braces can hold: ``\boxed 2``, ``\boxed\frac{1}{2}``.
 _BARE = re.compile(r"[ \t]*((?:[^$\n{}\\]|\\[^()\[\]\n]|\{[^{}$\n]{0,100}\}){1,200})")
 _HAS_WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
@@ -41,10 +42,8 @@ def ending(text: str, size: int) -> str:
 
 def end_of(text: str) -> str:
     """Return the end of a text, or the part from its last box on if that is further away."""
-    if len(text) <= TAIL:
-        return text
-    end = ending(text, TAIL)
-    if "box" in end:
+    end = text if len(text) <= TAIL else ending(text, TAIL)
+    if len(text) == len(end) or "box" in end:
         return end
     far = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
     return text[far : far + TAIL] if far >= 0 else end
@@ -52,9 +51,8 @@ def end_of(text: str) -> str:
 
 def find_boxes(text: str) -> list[Box]:
     """List the closed boxes at the end of ``text``; a box in a box counts once, as the outer."""
-    if "\\" not in text and "\b" not in text and "\f" not in text:
-        return []
-    return _Scan(end_of(text)).closed if "ox" in text else []
+    marked = "\\" in text or "\b" in text or "\f" in text
+    return _Scan(end_of(text)).closed if marked and "ox" in text else []
 
 
 def last_boxed(text: str) -> str | None:
@@ -81,11 +79,13 @@ class _Scan:
         self._depth = 0
         self._open: list[tuple[int, int, int]] = []  # (depth, start, start of the content)
         self._pending: int | None = None
-        first = _first_box(text)
+        first = _FIRST.search(text)
         if first is None:
             return
-        end = 0
-        for match in _TOKEN.finditer(text, first):
+        start, end = first.start(), 0
+        while start and text[start - 1] == "\\":
+            start -= 1  # whether a backslash is escaped depends on all those before it
+        for match in _TOKEN.finditer(text, start):
             if match.start() >= end:
                 end = self._take(match)
 
@@ -137,15 +137,6 @@ class _Scan:
     def _keep(self, span: _Span) -> None:
         if span[3] - span[2] <= MAX_ANSWER:
             self._closed.append(span)
-
-
-def _first_box(text: str) -> int | None:
-    """Return where the first box may start; braces before it are of no account."""
-    starts = [text.find(command) for command in _COMMANDS]
-    first = min((start for start in starts if start >= 0), default=None)
-    while first and text[first - 1] == "\\":
-        first -= 1  # whether a backslash is escaped depends on all those before it
-    return first
 
 
 def _unwrapped(content: str) -> str:

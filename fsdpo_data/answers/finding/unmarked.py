@@ -109,11 +109,8 @@ def opening_word(text: str) -> str | None:
 def _values(statement: str) -> list[re.Match[str]]:
     """List formulas, and numbers outside of formulas, in order."""
     formulas = list(_MATHS.finditer(statement))
-    if formulas:
-        others = _MATHS.sub(lambda formula: "\0" * len(formula[0]), statement)
-        values = sorted([*formulas, *_NUMBER.finditer(others)], key=re.Match.start)
-    else:
-        values = list(_NUMBER.finditer(statement))
+    others = _MATHS.sub(lambda found: "\0" * len(found[0]), statement) if formulas else statement
+    values = sorted([*formulas, *_NUMBER.finditer(others)], key=re.Match.start)
     # "3 possible values of $n$" does not end on n; "therefore it is $n$" does.
     return [
         each

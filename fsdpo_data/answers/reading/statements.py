@@ -129,8 +129,9 @@ class AnswerParser(QuantityParser):
                 and not tree.is_node(value)
             ):
                 op = "union"
-            if op is None and self.sign() == "-" and _is_set(value):
-                op = "minus"
+            if op is None and self.sign() == "-":
+                sets = tree.Items | tree.Builder | tree.Join
+                op = "minus" if isinstance(value, sets) or is_number_set(value) else None
             if op is None:
                 self.depth -= joined
                 return value
@@ -335,7 +336,3 @@ def _distributed(items: tuple[Value, ...]) -> tuple[Value, ...]:
         return items
     heads = (*items[:names], middle.parts[0])
     return tuple(tree.Relation(pair, ("=",)) for pair in zip(heads, values, strict=True))
-
-
-def _is_set(value: Value) -> bool:
-    return isinstance(value, tree.Items | tree.Builder | tree.Join) or is_number_set(value)
