@@ -1,24 +1,26 @@
 """Solutions and steps per second of the PRM scorer, against the ways others score.
 
     python benchmarks/perf/score.py [--problems 24] [--samples 16] [--rounds 3] [--threads 1] \
-        [--published]
+        [--published] [--model DIR] [--engine vllm]
 
 Everything runs on the same solutions of the embedded world, with the same random head on the
-embedded model, in one process, in an order that turns from round to round:
+embedded model or that in DIR, in one process, in an order that turns from round to round:
 
 - `scorer`: what `fsdpo-data score` runs: batches of like length, a prompt computed once;
 - `no sharing`: the same, the prompt computed for every solution;
 - `no grouping`: batches in the order of the data, padded to the longest, as many solutions in each
   as `no sharing` has on average;
-- `step by step`: one forward pass per step, each of the solution up to there.
+- `step by step`: one forward pass per step, each of the solution up to there;
+- `vllm`: the engine of that name, where it is asked for.
 
 `--published` scores as TRL's models are, with two classes and a mark behind each step, in place of
 a model of our own.
 
 Solutions are different from each other, so that repeated texts give no advantage. The times are
-process times; the ratios are what counts. The rewards of all four must agree.
+process times; the ratios are what counts. The rewards of all must agree.
 """
 
+import os
 import random
 import statistics
 import sys
@@ -50,17 +52,21 @@ def main(
     rounds: int = 3,
     threads: int = 1,
     published: bool = False,
+    model: Path = CHECKPOINT,
+    engine: str = "",
 ) -> None:
     """Time the ways of scoring, in turns."""
     import torch
 
+    # In a process of its own vLLM would add nothing to the time of this one.
+    os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": str(threads)}
     torch.set_num_threads(threads)
     items = solutions(problems, samples)
     steps = sum(len(item.steps) for item in items)
     print(f"{len(items)} solutions, {steps} steps")
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         labels = 2 if published else 1
-        ways = make_ways(save_random_prm(Path(folder), CHECKPOINT, labels=labels))
+        ways = make_ways(save_random_prm(Path(folder), model, labels=labels), engine)
         agree({name: score(items) for name, score in ways.items()})  # warms up, too
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(rounds):
@@ -87,8 +93,9 @@ def solutions(problems: int, samples: int) -> list[SteppedText]:
     return items
 
 
-def make_ways(folder: Path) -> dict[str, Callable[[Sequence[SteppedText]], Rewards]]:
+def make_ways(folder: Path, engine: str) -> dict[str, Callable[[Sequence[SteppedText]], Rewards]]:
     shared, apart = (load_scorer(str(folder), ScorerOptions(device="cpu")) for _ in range(2))
+    engines = {engine: load_scorer(str(folder), ScorerOptions(engine=engine))} if engine else {}
     assert isinstance(shared, PrmScorer) and isinstance(apart, PrmScorer)
     apart._share = False
     return {
@@ -96,6 +103,7 @@ def make_ways(folder: Path) -> dict[str, Callable[[Sequence[SteppedText]], Rewar
         "no sharing": apart.score,
         "no grouping": lambda items: ungrouped(apart, items),
         "step by step": lambda items: step_by_step(apart, items),
+        **{name: scorer.score for name, scorer in engines.items()},
     }
 
 

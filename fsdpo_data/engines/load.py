@@ -29,7 +29,7 @@ class Host:
     placement: Placement | None = None  #: Where copies stand on a Ray cluster; None: just here.
 
     @classmethod
-    def pick(cls, options: EngineOptions, models: int = 1) -> Self:
+    def pick(cls, options: EngineOptions, models: int = 1, role: Role = "sampler") -> Self:
         """Pick engine and place for one of ``models`` that share the cluster.
 
         Raises:
@@ -38,7 +38,7 @@ class Host:
         asked = options.engine_args
         copies = asked.get("data_parallel_size", 1)
         if not options.on_cluster and copies == 1:
-            return cls(pick_engine(options.engine, options.device), options)
+            return cls(pick_engine(options.engine, options.device, role), options)
         sizes = ("tensor_parallel_size", "pipeline_parallel_size")
         gpus: int | None = math.prod(asked.get(size, 1) for size in sizes)
         if options.device == "cpu":
@@ -46,9 +46,9 @@ class Host:
         elif gpus == 1:
             gpus = None  # one, or none where the cluster has none
         if options.on_cluster:
-            engine, copies = pick_there(pick_engine, options.device), options.actors
+            engine, copies = pick_there(pick_engine, options.device, role), options.actors
         else:
-            engine = pick_engine(options.engine, options.device)
+            engine = pick_engine(options.engine, options.device, role)
         return cls(engine, options, Placement(copies, gpus, models))
 
     @classmethod
@@ -59,8 +59,9 @@ class Host:
             InputError: if one of others was asked of vLLM.
             Unavailable: if the engine is not installed, or there is no cluster.
         """
-        host = cls.pick(options, models)
-        if not isinstance(weights, Published) or weights.convention.judge or host.engine != "vllm":
+        judge = isinstance(weights, Published) and weights.convention.judge
+        host = cls.pick(options, models, "sampler" if judge else "scorer")
+        if not isinstance(weights, Published) or judge or host.engine != "vllm":
             return host
         if options.engine == "vllm":
             raise InputError(
@@ -101,8 +102,10 @@ class Host:
         return Copies(weights.ref, load, self.placement)
 
 
-def pick_engine(name: str, device: str = "auto") -> str:
+def pick_engine(name: str, device: str, role: Role) -> str:
     """Resolve ``auto``: vLLM where it can run, else transformers, which alone takes ``cpu``.
+
+    Scorers on CPUs run on transformers too, which computes a prompt once for all its solutions.
 
     Raises:
         Unavailable: if the engine asked for is not installed.
@@ -110,7 +113,8 @@ def pick_engine(name: str, device: str = "auto") -> str:
     if name == "auto":
         from fsdpo_data.engines.samplers.vllm import can_run
 
-        name = "vllm" if device != "cpu" and can_run() else "transformers"
+        runs = device != "cpu" and can_run(on_cpu=role == "sampler")
+        name = "vllm" if runs else "transformers"
     engine = ENGINES[name]
     missing = [package for package in engine.needs if find_spec(package) is None]
     if missing:

@@ -32,8 +32,9 @@ class EngineOptions(Options):
     """How a model runs, whatever it does.
 
     Attributes:
-        engine: What runs the model: `auto` takes vLLM where it can run, else transformers; `ray`
-            is `auto` on every GPU of a Ray cluster (`RAY_ADDRESS`, else this machine).
+        engine: What runs the model: `auto` takes vLLM where it can run, but to score on CPUs, else
+            transformers; `ray` is `auto` on every GPU of a Ray cluster (`RAY_ADDRESS`, else this
+            machine).
         actors: Copies of the model for `ray`.
         device: For `transformers`; `auto` takes a GPU where there is one.
         dtype: Precision of the weights; `auto` is the checkpoint's own.

@@ -186,7 +186,7 @@ def start_ray() -> Any:
     return ray
 
 
-def pick_there(pick: Callable[[str, str], str], device: str) -> str:
+def pick_there(pick: Callable[..., str], device: str, role: str) -> str:
     """Return the engine that a copy would ``pick`` for itself: the head may be without a GPU.
 
     Raises:
@@ -195,7 +195,7 @@ def pick_there(pick: Callable[[str, str], str], device: str) -> str:
     ray = start_ray()
     _, resources = Placement(actors=1, gpus=0 if device == "cpu" else None).resources(ray.nodes())
     probe = ray.remote(**resources | {"num_cpus": 0})(pick)
-    picked: str = _gather([probe.remote("auto", device)])[0]
+    picked: str = _gather([probe.remote("auto", device, role)])[0]
     return picked
 
 

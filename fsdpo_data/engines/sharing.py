@@ -73,7 +73,8 @@ def gives_the_same(model: Any, alone: Callable[[], Tensor], shared: Callable[[],
             reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         else:
             gap = float((found - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
-            if gap <= _ROUNDING[min(4, expected.element_size())]:
+            # Rewards come in float32, whatever they were computed in.
+            if gap <= _ROUNDING[min(4, model.dtype.itemsize)]:
                 return True
             reason = f"off by {gap:.1%}"
     said = "%s cannot share prompts (%s): each is computed anew for every solution"

@@ -69,6 +69,25 @@ def test_prm_gradients_are_of_the_mean_over_the_steps_solutions(
     assert torch.allclose(found, expected, atol=1e-6 * float(expected.abs().max()))
 
 
+@pytest.mark.parametrize("loss", ["bce", "pqm", "implicit"])
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(
+    loss: Any, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write_rows(tmp_path / "rows.jsonl", stepwise_rows(problems=4)[:5])
+    same: dict[str, Any] = dict(data=data, model=str(policy), held_out=0, max_grad_norm=1e9)
+    same |= dict(max_steps=1, save_every=0, batch_size=5, grad_accum=1, loss=loss)
+    expected = prm_gradient(PrmConfig(out=tmp_path / "whole", **same), monkeypatch)
+    passes = []
+    prepare = CountingTrainer._prepare_inputs
+    monkeypatch.setattr(
+        CountingTrainer, "_prepare_inputs", lambda self, x: passes.append(x) or prepare(self, x)
+    )
+    monkeypatch.setattr("fsdpo_train.trainer.trainer.PASS_TOKENS", 1)
+    found = prm_gradient(PrmConfig(out=tmp_path / "parts", **same), monkeypatch)
+    assert len(passes) == 5
+    assert torch.allclose(found, expected, atol=1e-6 * float(expected.abs().max()))
+
+
 def old_training_step(
     self: Any, model: Any, inputs: Any, num_items_in_batch: Any = None
 ) -> torch.Tensor:

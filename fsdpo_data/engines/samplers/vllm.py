@@ -159,11 +159,11 @@ def start_engine(weights: Weights, options: EngineOptions, **arguments: Any) -> 
         ) from error
 
 
-def can_run() -> bool:
-    """Say whether vLLM is installed and finds a device that it supports."""
+def can_run(*, on_cpu: bool) -> bool:
+    """Say whether vLLM is installed and finds a device that it supports, be it a CPU or not."""
     try:
         import_vllm()
         from vllm.platforms import current_platform
     except Exception:  # none, or one that cannot even be imported
         return False
-    return not current_platform.is_unspecified()
+    return not current_platform.is_unspecified() and (on_cpu or not current_platform.is_cpu())

@@ -435,7 +435,7 @@ def test_the_ducks_of_the_card() -> None:
 
 
 def test_vllm_is_for_heads_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsdpo_data.engines.load.pick_engine", lambda name, device: "vllm")
+    monkeypatch.setattr("fsdpo_data.engines.load.pick_engine", lambda *_: "vllm")
     own = Weights(ModelRef("mine", "0"), "mine")
     theirs = Published(ModelRef("theirs", "0"), "theirs", convention=CONVENTIONS["qwen"])
     assert Host.of_scorer(ScorerOptions(), own).engine == "vllm"

@@ -22,7 +22,7 @@ from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable  # noqa: 
 from fsdpo_data.core.progress import LineProgress  # noqa: E402
 from fsdpo_data.dataset.derive import derive  # noqa: E402
 from fsdpo_data.dataset.validate import validate  # noqa: E402
-from fsdpo_data.engines.load import resolve_prm  # noqa: E402
+from fsdpo_data.engines.load import pick_engine, resolve_prm  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import SteppedText, TableScorer  # noqa: E402
 from fsdpo_data.engines.scorers.encoded import by_length  # noqa: E402
@@ -92,6 +92,17 @@ def test_bfloat16_is_close(model: Path) -> None:
     items = solutions()
     scorer = scorer_of(model, dtype="bfloat16")
     assert worst(scorer.score(items), reference(model, items)) < 0.1
+    assert scorer._share, "what rounding explains is no reason to compute prompts again"
+
+
+def test_on_cpus_scorers_share_prompts_whatever_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fsdpo_data.engines.samplers.vllm.can_run", lambda *, on_cpu: on_cpu)
+    monkeypatch.setattr("fsdpo_data.engines.load.find_spec", lambda _: "there")
+    assert pick_engine("auto", "auto", "scorer") == "transformers"
+    assert pick_engine("auto", "auto", "sampler") == "vllm"
+    assert pick_engine("vllm", "auto", "scorer") == "vllm"
 
 
 @pytest.mark.parametrize("family", ["Llama", "Mistral"])
