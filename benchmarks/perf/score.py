@@ -8,8 +8,6 @@ embedded model or that in DIR, in one process, in an order that turns from round
 
 - `scorer`: what `fsdpo-data score` runs: batches of like length, a prompt computed once;
 - `no sharing`: the same, the prompt computed for every solution;
-- `no grouping`: batches in the order of the data, padded to the longest, as many solutions in each
-  as `no sharing` has on average;
 - `step by step`: one forward pass per step, each of the solution up to there;
 - `vllm`: the engine of that name, where it is asked for.
 
@@ -94,32 +92,17 @@ def solutions(problems: int, samples: int) -> list[SteppedText]:
 
 
 def make_ways(folder: Path, engine: str) -> dict[str, Callable[[Sequence[SteppedText]], Rewards]]:
-    shared, apart = (load_scorer(str(folder), ScorerOptions(device="cpu")) for _ in range(2))
-    engines = {engine: load_scorer(str(folder), ScorerOptions(engine=engine))} if engine else {}
+    names = ("transformers", "transformers", *([engine] if engine else []))
+    how = [ScorerOptions(engine=name, dtype="float32") for name in names]
+    shared, apart, *others = (load_scorer(str(folder), each) for each in how)
     assert isinstance(shared, PrmScorer) and isinstance(apart, PrmScorer)
     apart._share = False
     return {
         "scorer": shared.score,
         "no sharing": apart.score,
-        "no grouping": lambda items: ungrouped(apart, items),
         "step by step": lambda items: step_by_step(apart, items),
-        **{name: scorer.score for name, scorer in engines.items()},
+        **{engine: other.score for other in others},
     }
-
-
-def ungrouped(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
-    encoded = [scorer._encoded(item) for item in items]
-    mean = statistics.fmean(len(each.ids) for each in encoded)
-    size = max(1, int(scorer._batch_tokens / mean))
-    order = list(range(len(encoded)))
-    random.Random(0).shuffle(order)  # as a data loader gives them
-    results: Rewards = [None] * len(encoded)
-    for start in range(0, len(order), size):
-        batch = order[start : start + size]
-        rows = scorer._link(scorer._logits([encoded[index] for index in batch])).tolist()
-        for index, row in zip(batch, rows, strict=True):
-            results[index] = row[: len(encoded[index].readouts)]
-    return results
 
 
 def step_by_step(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:

@@ -1,7 +1,7 @@
 """Change bytes and values in every kind of file that is read: is it refused, or read, or fatal?
 
-    python benchmarks/perf/fuzz.py --mutations 2000 --seed 0
-    python benchmarks/perf/fuzz.py --mutations 50 --only manifest
+    python tests/support/fuzz_harness.py --mutations 2000 --seed 0
+    python tests/support/fuzz_harness.py --mutations 50 --only manifest
 
 A file of a dataset, a manifest, JSON lines, a run, a checkpoint, a tokenizer or a template is
 copied, changed, and given to a command that reads it. A command may refuse it, with a message and
@@ -279,3 +279,7 @@ def main() -> None:
     faults = ", ".join(f"{total[name]} {name}" for name in FAULTS)
     print(f"{total.total()} mutations: {total['refused']} refused, {faults}")
     sys.exit(any(total[name] for name in FAULTS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,7 @@
 """Kill every command that writes, fill its disk, start it again: is anything lost?
 
-    python benchmarks/perf/kills.py --kills 200 --seed 0
-    python benchmarks/perf/kills.py --kills 6 --only build --only 'train dpo'
+    python tests/support/kill_harness.py --kills 200 --seed 0
+    python tests/support/kill_harness.py --kills 6 --only build --only 'train dpo'
 
 Each command is run once undisturbed, which gives the result to compare with and the seconds that
 its phases take. Then it is killed, by SIGKILL or SIGTERM, some moments into one of them: a third of
@@ -313,3 +313,7 @@ def carried_out(
             with log.open("a") as file:
                 file.write(json.dumps(asdict(found)) + "\n")
     return kills
+
+
+if __name__ == "__main__":
+    main()

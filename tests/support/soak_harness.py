@@ -1,6 +1,6 @@
 """Build, kill, go on, validate, over and over: does anything wear out?
 
-    python benchmarks/perf/soak.py --minutes 30
+    python tests/support/soak_harness.py --minutes 30
 
 Two workers annotate. In every cycle one build is killed once to three times, by SIGKILL or SIGTERM,
 at any moment of the seconds that it takes undisturbed; then it goes on to its end, is validated and
@@ -89,3 +89,7 @@ def main() -> None:
     counts = {"cycles": 0, "kills": 0, **dict.fromkeys(FAULTS, 0), **total}
     print(", ".join(f"{count} {name}" for name, count in counts.items()))
     sys.exit(any(total[name] for name in FAULTS))
+
+
+if __name__ == "__main__":
+    main()
