@@ -92,16 +92,18 @@ def solutions(problems: int, samples: int) -> list[SteppedText]:
 
 
 def make_ways(folder: Path, engine: str) -> dict[str, Callable[[Sequence[SteppedText]], Rewards]]:
-    names = ("transformers", "transformers", *([engine] if engine else []))
-    how = [ScorerOptions(engine=name, dtype="float32") for name in names]
-    shared, apart, *others = (load_scorer(str(folder), each) for each in how)
-    assert isinstance(shared, PrmScorer) and isinstance(apart, PrmScorer)
+    engines = {"scorer": "transformers", "no sharing": "transformers"}
+    engines |= {engine: engine} if engine else {}
+    loaded = {
+        name: load_scorer(str(folder), ScorerOptions(engine=how, dtype="float32"))
+        for name, how in engines.items()
+    }
+    apart = loaded["no sharing"]
+    assert isinstance(apart, PrmScorer)
     apart._share = False
     return {
-        "scorer": shared.score,
-        "no sharing": apart.score,
+        **{name: scorer.score for name, scorer in loaded.items()},
         "step by step": lambda items: step_by_step(apart, items),
-        **{engine: other.score for other in others},
     }
 
 
