@@ -11,21 +11,21 @@ import pytest
 
 pytestmark = pytest.mark.proof
 
-PERF = Path(__file__).parents[2] / "benchmarks" / "perf"
+SUPPORT = Path(__file__).parents[1] / "support"
 KILLS, SOAK_MINUTES = 8, 1
-#: A sample that fits the time; `kills.py` without `--only` takes every command that writes.
+#: A sample that fits the time; `kill_harness.py` without `--only` takes every command that writes.
 SAMPLE = ("build", "score", "pair", "merge", "train dpo")
 
 
 def run(script: str, *options: object) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, str(PERF / script), *map(str, options)]
+    line = [sys.executable, str(SUPPORT / script), *map(str, options)]
     return subprocess.run(line, capture_output=True, text=True)
 
 
 def test_killed_and_troubled_every_command_ends_in_the_same_bytes() -> None:
     pytest.importorskip("torch")
     only = [word for name in SAMPLE for word in ("--only", name)]
-    ran = run("kills.py", "--kills", KILLS, "--problems", 1500, *only)
+    ran = run("kill_harness.py", "--kills", KILLS, "--problems", 1500, *only)
     if "run as root" in ran.stderr:
         pytest.skip("needs the right to mount a tmpfs")
     assert ran.returncode == 0, ran.stdout + ran.stderr[-6000:]
@@ -35,7 +35,7 @@ def test_killed_and_troubled_every_command_ends_in_the_same_bytes() -> None:
 
 
 def test_cycles_of_kills_leave_nothing_behind() -> None:
-    ran = run("soak.py", "--minutes", SOAK_MINUTES, "--cycles", 2)
+    ran = run("soak_harness.py", "--minutes", SOAK_MINUTES, "--cycles", 2)
     assert ran.returncode == 0, ran.stdout + ran.stderr[-6000:]
     counts = {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", ran.stdout)}
     assert counts["cycles"] >= 2 and counts["kills"] >= 1

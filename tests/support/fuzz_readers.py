@@ -1,4 +1,4 @@
-"""The commands that `fuzz.py` gives changed files to, by what they read."""
+"""The commands that `fuzz_harness.py` gives changed files to, by what they read."""
 
 from __future__ import annotations
 

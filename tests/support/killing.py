@@ -1,8 +1,8 @@
 """Start a command, see what it is at, kill it, and count what it leaves behind.
 
-Shared by `kills.py` and `soak.py`. A command is killed alone, not with its process group: whatever
-lives on is found by a mark in its environment. Full and read-only disks are file systems in memory,
-which takes the right to mount them.
+Shared by `kill_harness.py` and `soak_harness.py`. A command is killed alone, not with its process
+group: whatever lives on is found by a mark in its environment. Full and read-only disks are file
+systems in memory, which takes the right to mount them.
 """
 
 from __future__ import annotations

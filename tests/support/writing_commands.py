@@ -111,7 +111,7 @@ class Inputs:
         self.run(*_bench_run(self), "--out", self.path("bench"))
 
     def make_more(self) -> None:
-        """Make what only `fuzz.py` reads, after :meth:`make`."""
+        """Make what only `fuzz_harness.py` reads, after :meth:`make`."""
         for form in ("trl-stepwise", "trl-preference", "math-shepherd", "processbench"):
             export = ["export", self.path("pairs"), "--to", form]
             self.run("fsdpo_data", *export, "--out", self.path(form))
