@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from fsdpo_data.answers import Item, Verdict
+from fsdpo_data.answers import Item, Verdict, tree
 from fsdpo_data.answers.comparing.equal import STRICT, Options, equivalent, is_words
+from fsdpo_data.answers.finding import unmarked
 from fsdpo_data.answers.finding.extract import Extraction, extract, own_part
-from fsdpo_data.answers.finding.unmarked import clause_values, opening_word
 from fsdpo_data.answers.lexicon.units import unit_named
 from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.lexicon.words import find_dates
@@ -34,6 +34,8 @@ _DOUBT = names(
 #: Words after which the end of a sentence is its answer.
 _BEFORE = names("is are was were be been in on during called named chose picked becomes")
 
+#: What a sentence may say in more than a value: lists, relations, sets.
+_SEVERAL = (Items, tree.Relation, tree.Member, tree.Join, tree.Builder)
 #: The unit after a number; "in" begins "in all".
 _UNIT = re.compile(r"\s*(?!in\b)([A-Za-z]{2,})(?:\^?[23]|[²³])?")
 
@@ -67,8 +69,9 @@ def grade(gold: Gold, response: str, options: Options = STRICT, cut_off: bool = 
     if verdict.status == "correct" and found.rule == "last-number":
         verdict = equivalent(gold, _with_unit(gold, found), options)
     for meant in _also_meant(gold, found, response) if verdict.status == "incorrect" else ():
-        verdict = equivalent(gold, meant, options)
-        if verdict.status != "incorrect":
+        other = equivalent(gold, meant, options)
+        if other.status != "incorrect":
+            verdict = other
             break
     if verdict.status == "incorrect" and found.sentence and _states(gold, found.sentence):
         rule = f"{found.rule}/sentence"
@@ -112,10 +115,13 @@ def _also_meant(gold: Answer, found: Extraction, response: str) -> Iterator[str]
     answer = found.answer or ""
     if found.value is not None and not found.rule.startswith("boxed") and is_words(answer):
         yield found.value
-    if isinstance(gold.value, Text) and (word := opening_word(own_part(response))):
+    if isinstance(gold.value, Text) and (word := unmarked.opening_word(own_part(response))):
         yield word
-    if isinstance(gold.value, Items) and (listed := clause_values(found.sentence or answer)):
-        yield listed
+    if isinstance(gold.value, _SEVERAL):
+        yield unmarked.clause_values(found.sentence or answer) or answer
+        yield unmarked.conclusion(found.sentence) or answer
+        if not found.rule.startswith("boxed"):
+            yield unmarked.closing_equations(own_part(response)) or answer
     if response.rstrip(" *$\n").endswith(f"{answer}!"):
         yield f"{answer}!"  # "So there are 26!" may mean the factorial
 

@@ -6,13 +6,14 @@ from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparing import families, reals, relations
 from fsdpo_data.answers.comparing.agree import constant_ratio, parameter_ratio, same_node, within
-from fsdpo_data.answers.comparing.moments import same_digits, same_moment
 from fsdpo_data.answers.comparing.reals import NotASet, real_set
 from fsdpo_data.answers.lexicon import units
+from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import Node, Value
 
 MAX_ITEMS = 200  #: Longest lists that are compared.
 _ORDERED = ("()", "[]", "(]", "[)")
+_HALF_DAY = 12 * 3600
 _STATEMENTS = (tree.Relation, tree.Member, tree.Join, tree.Builder)
 
 
@@ -36,7 +37,7 @@ class Comparison:
         if gold == answer:
             return True
         if isinstance(gold, tree.Moment) or isinstance(answer, tree.Moment):
-            return same_moment(gold, answer)
+            return _same_moment(gold, answer)
         gold, answer = relations.unrestricted(gold), relations.unrestricted(answer)
         if _is_statement(gold) or _is_statement(answer):
             return self._statements(gold, answer)
@@ -75,7 +76,7 @@ class Comparison:
 
     def _scalars(self, gold: Value, answer: Value) -> bool:
         if isinstance(gold, tree.Based) or isinstance(answer, tree.Based):
-            return same_digits(gold, answer)
+            return _same_digits(gold, answer)
         if isinstance(gold, tree.Ratio) or isinstance(answer, tree.Ratio):
             return self._ratios(gold, answer)
         if isinstance(gold, tree.Quantity) and isinstance(answer, tree.Quantity):
@@ -112,8 +113,8 @@ class Comparison:
             return False
         if quantity.unit.dims == units.PERCENT.dims:
             return self._percentage(quantity, other, quantity is gold)
-        if quantity.unit.dims == units.PLACE and quantity.unit.label != "th":
-            return False  # "seventh grade" is not 7
+        if quantity.unit.dims == units.PLACE and quantity.unit.label not in units.RANKS:
+            return False  # "seventh grade" is not 7, "seventh place" is
         if quantity.unit.dims == units.PART:
             whole = tree.multiply([_exactly(quantity.node), tree.Num(quantity.unit.factor)])
             return self._nodes(whole, other)
@@ -165,7 +166,8 @@ class Comparison:
         if names[0] and names[1] and names[0].keys() == names[1].keys():
             return all(self.same(value, names[1][name]) for name, value in names[0].items())
         if names[0]:
-            if relations.are_roots(names[0]):
+            # Roots, called x_1 and x_2, come in no order.
+            if all(name[:2] in ("x_", "t_", "z_") and name[2:].isdigit() for name in names[0]):
                 return self._unordered(tuple(names[0].values()), _values(answer))
             if any(isinstance(item, tree.Relation) for item in answer.items):
                 return False
@@ -333,3 +335,40 @@ def _values(items: tree.Items) -> tuple[Value, ...]:
         said = relations.assigned(item)
         found.extend(tree.both_values(item if said is None else said[-1]))
     return tuple(found)
+
+
+def _same_moment(gold: Value, answer: Value) -> bool:
+    """Whether two clock times or dates agree in everything both state."""
+    if isinstance(answer, tree.Num) and isinstance(gold, tree.Moment):
+        if gold.seconds is None or gold.day is not None or gold.half not in ("am", "pm"):
+            return False
+        return gold.seconds % 3600 == 0 and answer.value % 12 == gold.seconds // 3600 % 12
+    if not (isinstance(gold, tree.Moment) and isinstance(answer, tree.Moment)):
+        return False
+    for left, right in ((gold.day, answer.day), (gold.month, answer.month)):
+        if left != right and (gold.seconds is None or (left is not None and right is not None)):
+            return False
+    if gold.year is not None and answer.year is not None and gold.year != answer.year:
+        return False
+    if gold.seconds is None or answer.seconds is None:
+        return gold.seconds == answer.seconds
+    if gold.seconds == answer.seconds:
+        return True
+    # "3:30" without a.m. or p.m. may be either.
+    return abs(gold.seconds - answer.seconds) == _HALF_DAY and (
+        (gold.half == "" and gold.seconds < _HALF_DAY + 3600 and answer.half in ("am", "pm"))
+        or (answer.half == "" and answer.seconds < _HALF_DAY + 3600 and gold.half in ("am", "pm"))
+    )
+
+
+def _same_digits(gold: Value, answer: Value) -> bool:
+    """Compare numbers in a base; the answer may leave out the gold's base."""
+    if isinstance(gold, tree.Based) and isinstance(answer, tree.Based):
+        written = [each.digits.lstrip("0") for each in (gold, answer)]
+        return gold.base == answer.base and written[0] == written[1]
+    for based, other in ((gold, answer), (answer, gold)):
+        if isinstance(based, tree.Based) and based.base == 10 and isinstance(other, tree.Num):
+            return Fraction(based.digits) == other.value
+    if isinstance(gold, tree.Based) and isinstance(answer, tree.Num):
+        return gold.digits.lstrip("0") == show(answer).lstrip("0")
+    return False

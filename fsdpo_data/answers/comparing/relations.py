@@ -136,11 +136,6 @@ def assignments(value: Items) -> dict[str, Value]:
     return named if len(named) == len(value.items) > 1 else {}
 
 
-def are_roots(named: dict[str, Value]) -> bool:
-    """Whether values are called ``x_1`` and ``x_2``: roots, which come in no order."""
-    return all(name[:2] in ("x_", "t_", "z_") and name[2:].isdigit() for name in named)
-
-
 def _letters(value: Value) -> frozenset[str]:
     """Return the symbols of an expression or a quantity; of anything else, one of ours."""
     return symbols(value) if is_node(value) or isinstance(value, Quantity) else frozenset("?")

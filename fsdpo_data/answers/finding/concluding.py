@@ -50,8 +50,7 @@ def instead(rest: str) -> str | None:
 
 def gives_up(text: str) -> bool:
     """Whether a response ends without an answer of its own."""
-    end = text[-_LAST:]
-    return _holds(end, _LOST) and _GIVES_UP.search(end) is not None
+    return _holds(text[-_LAST:], _LOST) and _GIVES_UP.search(text[-_LAST:]) is not None
 
 
 def goes_on(text: str, sentence: str) -> bool:

@@ -111,7 +111,9 @@ def own_part(response: str) -> str:
     """Return the end of a response, without what follows a finished answer as another problem."""
     text = end_of(response)
     if _TAG.search(text):
-        text = _first_turn(text)
+        # A text is cut where its first turn ends, unless nothing comes before that.
+        ends = [text.find(token) for token in _END_TOKENS]
+        text = text[: min((end for end in ends if text[: max(end, 0)].strip()), default=None)]
         thought = text.rfind("</think>")
         if thought >= 0 and text[thought + 8 :].strip():
             text = text[thought + 8 :]
@@ -130,12 +132,6 @@ def own_part(response: str) -> str:
         if not part and (find_boxes(before) or last_announced(before)):
             return before
     return text
-
-
-def _first_turn(text: str) -> str:
-    """Cut a text where its first turn ends, unless nothing comes before that."""
-    ends = [text.find(token) for token in _END_TOKENS]
-    return text[: min((end for end in ends if text[: max(end, 0)].strip()), default=None)]
 
 
 def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:

@@ -24,7 +24,7 @@ _LAST_OF_CHOICE = frozenset("ABCDEFGHIJK项項确的意求件")
 _TRIGGERS = ("A:", "####", "nswer", "NSWER")
 _CHOICES = ("ption is", "hoice is", *_CHOSEN)
 _ANSWER = _SAID["answer"]
-_CHINESE = re.compile(r"答案(?:[是为]\s*[:：]?|\s*[:：])")
+_CHINESE = re.compile(r"答(?:案(?:[是为]\s*[:：]?|\s*[:：])|[:：](?:[^，。,\n\d$]{0,20}[是为])?)")
 _HEADS_LINE = _SAID["heads_line"]
 #: Characters before a trigger that decide what it is.
 _BEFORE = 24
@@ -72,7 +72,7 @@ def last_announced(text: str) -> Announced | None:
 
 def _triggers(text: str) -> Iterator[tuple[int, str]]:
     """Yield the last triggers of a text, the last one first."""
-    triggers: tuple[str, ...] = _TRIGGERS if text.isascii() else (*_TRIGGERS, "答案")
+    triggers: tuple[str, ...] = _TRIGGERS if text.isascii() else (*_TRIGGERS, "答")
     last, end = "", len(text)
     for _ in range(_MARKERS_TRIED):
         at, found = _last_of(triggers, text, end, last)
@@ -105,7 +105,7 @@ def _marker(text: str, at: int, trigger: str) -> tuple[str, int] | None:
         line = before[before.rfind("\n") + 1 :]
         starts = not line.strip(" \t*") and ("\n" in before or len(before) < _BEFORE)
         return ("label", at + 2) if starts else None
-    if trigger == "答案":
+    if trigger == "答":
         chinese = _CHINESE.match(text, at)
         return ("label", chinese.end()) if chinese else None
     if trigger in ("ption is", "hoice is"):

@@ -38,7 +38,7 @@ _AGAIN = re.compile(
 #: What comes before the words that a sentence ends on: "so the fastest of them is Evelyn".
 _VERBS = frozenset(("is", "are", "was", "were"))
 _POLAR = _SAID["polar"]
-_POLAR_WORD = re.compile(r"\b(?:yes|no)\b", re.I)
+_POLAR_WORD = re.compile(r"\b(?:yes|no)\b(?=\W*(?:[,.;:!]|$))", re.I)
 #: Most words that can be an answer at the end of a sentence.
 _NAME_WORDS = 5
 _NUMBERED = re.compile(r"\s*(?:\**(?:step|part|case)\s*\d+\s*\**\s*[:.]|\d+[.)]\s|[-*]\s)", re.I)
@@ -48,13 +48,27 @@ _SENTENCE = _SAID["sentence"]
 _PLEASANTRY = _SAID["pleasantry"]
 
 
+_EQUATION = re.compile(
+    r"[\s*•$-]*(?:\\[\[(])?\s*(([A-Za-z]\w?)\s*=[^=\n]{1,40}?)\s*(?:\\[\])])?[\s.,;$*]*"
+)
+
+
+def closing_equations(text: str) -> str | None:
+    """Return the equations of two or more names, on lines of their own, that end a text."""
+    lines = [line for line in ending(text, _NEAR).splitlines() if line.strip(" $[]\\")]
+    named: dict[str, str] = {}
+    while lines and (found := _EQUATION.fullmatch(lines.pop())) and found[2] not in named:
+        named[found[2]] = found[1]
+    return " , ".join(reversed(named.values())) if len(named) > 1 else None
+
+
 def settled_value(statement: str) -> str | None:
     """Return the formula or number that a statement in words ends on, or the words after "is".
 
     None for a statement without words, which is a value as it stands, and for one that offers
     several values, or only bounds one.
     """
-    if not _HAS_WORD.search(statement):
+    if not (_HAS_WORD.search(statement) or is_chinese(statement)):
         return None
     statement = _main(statement)
     values = _values(statement)
@@ -64,6 +78,7 @@ def settled_value(statement: str) -> str | None:
 
 
 _MORE = _SAID["more"]
+_COUNTED = _SAID["counted"]
 _CONCLUDING = _SAID["concluding"]
 #: A conclusion without digits: "so he pays twenty dollars", "so it does not exist".
 _IN_WORDS = re.compile(f"{_SAID['predicate'].pattern}|\\b(?:{'|'.join(list(SMALL)[2:])})\\b")
@@ -74,13 +89,19 @@ _GIVEN = re.compile(r"\b(?:the|these|those|his|her|their|its|all)\s+$", re.I)
 _ENDS_IN_WORDS = re.compile(rf"\b(?:{'|'.join(list(SMALL)[2:])})(?:\s+[a-z]+)?[.!*\s]*$")
 
 
-def _main(statement: str) -> str:
-    """Return the clause that a statement comes to, without what is only added to its value."""
-    statement = _AGAIN.split(statement, maxsplit=1)[0]
+def conclusion(statement: str) -> str:
+    """Return the clause that a statement draws: "2x > 6, so x > 3" comes to "x > 3"."""
     for start in reversed([each.end() for each in _CONCLUDING.finditer(statement)]):
         if _values(statement[start:]) or _IN_WORDS.search(statement, start):
-            statement = statement[start:]
-            break
+            return statement[start:]
+    return statement
+
+
+def _main(statement: str) -> str:
+    """Return the clause that a statement comes to, without what is only added to its value."""
+    statement = conclusion(_AGAIN.split(statement, maxsplit=1)[0])
+    if (counted := _COUNTED.fullmatch(statement)) and not _SENTENCE.search(statement):
+        return counted[1]
     for more in _MORE.finditer(statement):
         said = statement[: more.start()]
         values = _values(said)
@@ -92,9 +113,8 @@ def _main(statement: str) -> str:
 
 def _named(statement: str) -> str | None:
     """Return the "yes" or "no" that a statement opens with, or the words after its last "is"."""
-    polar = _POLAR.match(statement)
-    if polar and not _POLAR_WORD.search(statement, polar.end()):
-        return polar.group(1)
+    if polar := opening_word(statement):
+        return polar
     words = statement[-200:].rstrip(".!* ").split()[-_NAME_WORDS - 1 :]
     verbs = [at for at, word in enumerate(words[:-1]) if word in _VERBS]
     return " ".join(words[verbs[-1] + 1 :]).strip("*") if verbs else None
@@ -243,7 +263,9 @@ def _sentences(text: str, lines: int = 40) -> Iterator[str]:
 def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     """Return the answer that a text without markers gives, and by which rule."""
     stripped = text.strip()
-    if _NOTHING.fullmatch(stripped):
+    first, last = _POLAR.match(stripped), _POLAR.match(sentence)
+    denied = first and last and first[1].lower() != last[1].lower()  # "**No.** Yes, it is."
+    if denied or _NOTHING.fullmatch(stripped):
         return None, "none"
     listed = closing_list(stripped)
     if listed is not None:

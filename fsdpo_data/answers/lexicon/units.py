@@ -77,6 +77,7 @@ def noun(words: str) -> Unit:
 
 
 PLACE = (("place", 1),)  #: Dimension of places in an order.
+RANKS = frozenset(("th", "place", "position", "rank", "spot"))  #: Places that are their number.
 PART = (("part", 1),)  #: Dimension of parts of a whole: "5 thirds".
 #: Words that exclude each other.
 _OPPOSITES = tuple(

@@ -39,6 +39,7 @@ from fsdpo_data.answers.tree import (
 )
 
 #: Commands that begin a factor.
+_VECTORS = ("vec", "overrightarrow")  #: The order of a product of them matters.
 _OPENERS = frozenset(("frac", "sqrt", "surd", "cbrt", "qdrt", "binom", "lfloor", "lceil", "mathbb"))
 MAX_POSTFIX = 20  #: Most exponents, factorials and primes behind one operand.
 
@@ -82,7 +83,7 @@ class ExpressionParser(CommandParser):
         divisors: list[Node] = []
         while not self.ends():
             sign = self.sign()
-            if sign == "times" and self._has_vectors():
+            if sign == "times" and any(each.text in _VECTORS for each in self.tokens):
                 self.at += 1
                 factors = [Call("cross", (multiply(factors), as_node(self.factor())))]
             elif self.accept("*", "times", "cdot") or (not sign and self._accept_cross()):
@@ -102,10 +103,6 @@ class ExpressionParser(CommandParser):
                 break
         product = multiply(factors)
         return divide(product, multiply(divisors)) if divisors else product
-
-    def _has_vectors(self) -> bool:
-        """Whether a product may be one of vectors: its order matters."""
-        return any(token.text in ("vec", "overrightarrow") for token in self.tokens)
 
     def _accept_mod(self) -> bool:
         """Step over the word of "5 mod 3", a remainder; in a congruence it names the modulus."""
