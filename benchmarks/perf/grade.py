@@ -86,7 +86,8 @@ def main(
     script = str(Path(__file__).with_name("grade_peer.py"))
     others = {"before": [sys.executable, script, str(before)]} if before else {}
     others |= {"math-verify": [str(peer), script]} if peer else {}
-    cases = hard_set(limit)
+    lines = (TESTS / "data/grader_cases.jsonl").read_text(encoding="utf-8").splitlines()
+    cases = sample([json.loads(line) for line in lines], limit)
     pairs, labels = boxed(cases), [case["correct"] for case in cases]
     timings = compare("hard set", pairs, labels, others)
     by_kind(cases, {name: timing.correct for name, timing in timings.items()})
@@ -95,12 +96,6 @@ def main(
         pairs = sample([(each.gold, each.response) for each in real], limit)
         compare("real model outputs", pairs, None, others)
     hostile()
-
-
-def hard_set(limit: int) -> list[dict[str, Any]]:
-    """Return labelled cases."""
-    lines = (TESTS / "data/grader_cases.jsonl").read_text(encoding="utf-8").splitlines()
-    return sample([json.loads(line) for line in lines], limit)
 
 
 def boxed(cases: Sequence[dict[str, Any]]) -> list[Pair]:
@@ -135,9 +130,8 @@ def compare(
 ) -> dict[str, Timing]:
     """Print our timing and others' on the same pairs, and the ratios of their rates."""
     print(f"{name}: {len(pairs):,} pairs, one process")
-    timings = {"fsdpo": timed(pairs)}
-    for other, command in others.items():
-        timings[other] = timed_peer(command, pairs)
+    peers = {other: timed_peer(command, pairs) for other, command in others.items()}
+    timings = {"fsdpo": timed(pairs), **peers}
     for grader, timing in timings.items():
         print(timing.line(grader, labels))
     for other in others:

@@ -46,8 +46,7 @@ _NUMBERED = re.compile(r"\s*(?:\**(?:step|part|case)\s*\d+\s*\**\s*[:.]|\d+[.)]\
 _NOTHING = re.compile(r"(?:[^\w∞∅]|_|\b(?:f?box(?:ed)?|so|the|final|answers?|is|are)\b)*", re.I)
 _SENTENCE = _SAID["sentence"]
 _PLEASANTRY = _SAID["pleasantry"]
-
-
+#: A line that gives a name its value.
 _EQUATION = re.compile(
     r"[\s*•$-]*(?:\\[\[(])?\s*(([A-Za-z]\w?)\s*=[^=\n]{1,40}?)\s*(?:\\[\])])?[\s.,;$*]*"
 )
@@ -263,9 +262,10 @@ def _sentences(text: str, lines: int = 40) -> Iterator[str]:
 def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     """Return the answer that a text without markers gives, and by which rule."""
     stripped = text.strip()
-    first, last = _POLAR.match(stripped), _POLAR.match(sentence)
-    denied = first and last and first[1].lower() != last[1].lower()  # "**No.** Yes, it is."
-    if denied or _NOTHING.fullmatch(stripped):
+    polar = [_POLAR.match(each) for each in (stripped, sentence)]
+    if len({each[1].lower() for each in polar if each}) > 1 or _NOTHING.fullmatch(
+        stripped
+    ):  # "**No.** Yes, it is."
         return None, "none"
     listed = closing_list(stripped)
     if listed is not None:
