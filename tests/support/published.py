@@ -66,7 +66,8 @@ def save_published(path: Path, family: str, shared: Path, *, context: int = 2048
     decoder = {"qwen2": "Qwen2", "mistral": "Mistral"}.get(name, "Llama")
     config = getattr(transformers, f"{decoder}Config")(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=context,
+        # vLLM's attention on CPUs takes heads of 32 and more.
+        num_attention_heads=1, num_key_value_heads=1, max_position_embeddings=context,
         initializer_range=0.3, tie_word_embeddings=False, num_labels=2, bos_token_id=None,
         eos_token_id=None, **({"sliding_window": None} if decoder == "Mistral" else {}),
     )  # fmt: skip

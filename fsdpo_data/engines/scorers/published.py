@@ -37,23 +37,47 @@ class PublishedScorer(PrmScorer):
 
     def __init__(self, weights: Published, options: ScorerOptions) -> None:
         super().__init__(weights, options)
-        self._convention = weights.convention
         self._asked = ConventionTokenizer(weights.convention, self._tokenizer)
-        place = {"device": self._net.device, "dtype": self._net.dtype}
-        layers = _layers(weights, self._tokenizer, self._net)
-        self._layers = [[each.to(**place) for each in layer] for layer in layers]
+        self._head = Head(weights, self._tokenizer, self._net.device, self._net.dtype)
 
     def _encoded(self, item: SteppedText) -> Encoded:
         return self._asked.encode(item, self._context)
 
     def _read(self, readouts: Sequence[Sequence[int]], **inputs: Any) -> Tensor:
-        value = at_steps(self._net(**inputs).last_hidden_state, readouts)
+        return self._head.logits(at_steps(self._net(**inputs).last_hidden_state, readouts))
+
+    def _link(self, logits: Tensor) -> Tensor:
+        return self._head.rewards(logits)
+
+
+class Head:
+    """What a published reward model reads hidden states with.
+
+    Raises:
+        InputError: if the checkpoint has none that its convention reads.
+    """
+
+    def __init__(
+        self,
+        weights: Published,
+        tokenizer: Any,
+        device: torch.device | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self._convention = weights.convention
+        layers = _layers(weights, tokenizer)
+        self._layers = [[each.to(device, dtype) for each in layer] for layer in layers]
+
+    def logits(self, hidden_BKD: Tensor) -> Tensor:
+        """Return the logits [B, K, C] of hidden states."""
+        value = hidden_BKD
         for place, layer in enumerate(self._layers):
             value = _applied(layer, value.relu() if place else value)
         return value.flatten(2).float()
 
-    def _link(self, logits: Tensor) -> Tensor:
-        return linked(self._convention, logits)
+    def rewards(self, logits_BKC: Tensor) -> Tensor:
+        """Return the numbers [B, K] that logits stand for."""
+        return linked(self._convention, logits_BKC)
 
 
 def linked(convention: Convention, logits: Tensor) -> Tensor:
@@ -76,12 +100,12 @@ def _applied(layer: Sequence[Tensor], value: Tensor) -> Tensor:
     return made + layer[1] if len(layer) > 1 else made
 
 
-def _layers(weights: Published, tokenizer: Any, net: Any) -> list[list[Tensor]]:
+def _layers(weights: Published, tokenizer: Any) -> list[list[Tensor]]:
     """Return (weight, bias) of each layer of the head, between which there is a ReLU."""
     convention = weights.convention
     if convention.head == "vocabulary":
-        own = read_tensors(weights, "lm_head.").get("weight")
-        rows = net.get_input_embeddings().weight if own is None else own
+        head = read_tensors(weights, "lm_head.") or read_tensors(weights, "model.embed_tokens.")
+        rows = head["weight"]
         ids = [tokenizer.encode(word, add_special_tokens=False)[-1] for word in convention.words]
         # The mean of all logits is one logit: that of the mean row.
         return [[rows[ids] if ids else rows.float().mean(0, keepdim=True)]]

@@ -1,12 +1,19 @@
 """Scoring with a process reward model through vLLM's pooling runner."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
-from fsdpo_data.engines.options import EngineOptions
+from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.vllm import alive, start_engine
-from fsdpo_data.engines.scorers.encoded import EncodedScorer
+from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers.conventions import Published
+from fsdpo_data.engines.scorers.encoded import EncodedScorer, by_length
 from fsdpo_data.engines.step_tokens import Encoded
+from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import Weights
+
+DECODER_ONLY = "fsdpo-decoder"  #: The load format of :func:`register_decoder_only`.
 
 
 class VllmPrmScorer(EncodedScorer):
@@ -18,17 +25,84 @@ class VllmPrmScorer(EncodedScorer):
         Unavailable: if vLLM is missing or cannot start here.
     """
 
-    def __init__(self, weights: Weights, options: EngineOptions) -> None:
-        self._llm = start_engine(weights, options, runner="pooling")
+    def __init__(self, weights: Weights, options: ScorerOptions, **arguments: Any) -> None:
+        self._llm = start_engine(weights, options, runner="pooling", **arguments)
         context = self._llm.model_config.max_model_len
         super().__init__(weights, self._llm.get_tokenizer(), context)
 
     def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
+        for index, rewards in self._outputs(encoded, "token_classify"):
+            yield index, rewards[encoded[index].readouts].flatten().tolist()
+
+    def _outputs(self, encoded: Mapping[int, Encoded], task: str) -> Iterator[tuple[int, Any]]:
+        """Yield what vLLM gives for the tokens of each, [T, …]."""
         if not encoded:
             return
         tokens = [{"prompt_token_ids": each.ids} for each in encoded.values()]
         with alive("scoring"):
-            outputs = self._llm.encode(tokens, pooling_task="token_classify", use_tqdm=False)
-        for (index, each), output in zip(encoded.items(), outputs, strict=True):
-            rewards = output.outputs.data.flatten().tolist()
-            yield index, [rewards[position] for position in each.readouts]
+            outputs = self._llm.encode(tokens, pooling_task=task, use_tqdm=False)
+        for index, output in zip(encoded, outputs, strict=True):
+            yield index, output.outputs.data
+
+
+class VllmPublishedScorer(VllmPrmScorer):
+    """Scores as a convention says: vLLM runs the decoder, its hidden states are read here.
+
+    Raises:
+        InputError: if the checkpoint has no such head.
+        Unavailable: if vLLM is missing, cannot start here, or has no such decoder.
+    """
+
+    def __init__(self, weights: Published, options: ScorerOptions) -> None:
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+        from fsdpo_data.engines.scorers.convention_tokens import ConventionTokenizer
+        from fsdpo_data.engines.scorers.published import Head
+
+        config = load_config(weights)
+        decoder = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type, config.model_type)
+        super().__init__(
+            weights,
+            options,
+            convert="embed",
+            load_format=DECODER_ONLY,
+            hf_overrides={"architectures": [decoder]},
+            pooler_config={"task": "token_embed", "use_activation": False},
+        )
+        tokenizer = self._llm.get_tokenizer()
+        self._asked = ConventionTokenizer(weights.convention, tokenizer)
+        self._head = Head(weights, tokenizer)
+        self._batch_tokens = options.batch_tokens
+
+    def _encoded(self, item: SteppedText) -> Encoded:
+        return self._asked.encode(item, self._context)
+
+    def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
+        # A hidden state is thousands of numbers: those of a batch are held at a time.
+        lengths = {index: len(each.ids) for index, each in encoded.items()}
+        for batch in by_length(lengths, self._batch_tokens):
+            some = {index: encoded[index] for index in batch}
+            for index, hidden in self._outputs(some, "token_embed"):
+                logits = self._head.logits(hidden[None, encoded[index].readouts].float())
+                yield index, self._head.rewards(logits)[0].tolist()
+
+
+def load_prm(weights: Weights, options: ScorerOptions) -> VllmPrmScorer:
+    """Load a reward model of our own kind, or a published one."""
+    if isinstance(weights, Published):
+        return VllmPublishedScorer(weights, options)
+    return VllmPrmScorer(weights, options)
+
+
+def register_decoder_only() -> None:
+    """Teach vLLM to leave a head alone; every process of its own calls this, as a plugin's."""
+    from vllm.model_executor.model_loader import DefaultModelLoader, register_model_loader
+
+    @register_model_loader(DECODER_ONLY)
+    class DecoderOnly(DefaultModelLoader):  # type: ignore[misc]
+        def __init__(self, load_config: Any) -> None:
+            super().__init__(replace(load_config, load_format="auto"))
+
+        def get_all_weights(self, *args: Any) -> Iterable[tuple[str, Any]]:
+            every = super().get_all_weights(*args)
+            return (named for named in every if named[0].startswith("model."))

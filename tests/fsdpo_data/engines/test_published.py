@@ -6,9 +6,10 @@ one forward pass at a time, and shares nothing with the scorer.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -271,14 +272,19 @@ def vendor_pqm(v: Vendor, question: str, steps: list[str]) -> list[float]:
 VENDORS = {family: globals()[f"vendor_{family.replace('-', '_')}"] for family in FAMILIES}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_rewards_are_the_vendors(family: str, made: Made, shared: Path) -> None:
-    path, given = made(family), items(shared)
+def of_vendor(family: str, path: Path, given: Sequence[SteppedText]) -> list[list[float]]:
+    """Rewards by the vendor's procedure."""
     vendor = Vendor(path)
-    expected = [
+    return [
         VENDORS[family](vendor, item.question, [step.strip("\n") for step in item.steps])
         for item in given
     ]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rewards_are_the_vendors(family: str, made: Made, shared: Path) -> None:
+    path, given = made(family), items(shared)
+    expected = of_vendor(family, path, given)
     options = ScorerOptions(device="cpu", batch_tokens=2000, prm_format=family)
     scorer = load_prm(resolve_prm(str(path), options), options)
     found = scorer.score(given)
@@ -291,6 +297,16 @@ def test_rewards_are_the_vendors(family: str, made: Made, shared: Path) -> None:
     assert scorer._share, "prompts are computed once"
     scorer._batch_tokens, scorer._share = 1, False  # one by one, each from its beginning
     assert worst(scorer.score(given), expected) < 1e-4
+
+
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("default")  # vLLM's own imports warn
+@pytest.mark.parametrize("family", FAMILIES)
+def test_vllm_gives_the_rewards_of_the_vendors(family: str, made: Made, shared: Path) -> None:
+    path, given = made(family), items(shared)
+    options = ScorerOptions(engine="vllm", batch_tokens=2000, prm_format=family)
+    scorer = load_scorer(str(path), options)
+    assert worst(scorer.score(given), of_vendor(family, path, given)) < 1e-4
 
 
 def test_every_convention_has_a_vendor() -> None:
@@ -434,14 +450,17 @@ def test_the_ducks_of_the_card() -> None:
         assert found == pytest.approx(expected, abs=0.01)
 
 
-def test_vllm_is_for_heads_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heads_of_others_want_vllm_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsdpo_data.engines.load.pick_engine", lambda *_: "vllm")
     own = Weights(ModelRef("mine", "0"), "mine")
     theirs = Published(ModelRef("theirs", "0"), "theirs", convention=CONVENTIONS["qwen"])
     assert Host.of_scorer(ScorerOptions(), own).engine == "vllm"
     assert Host.of_scorer(ScorerOptions(), theirs).engine == "transformers"
-    with pytest.raises(InputError, match="qwen wants `engine=transformers`"):
-        Host.of_scorer(ScorerOptions(engine="vllm"), theirs)
+    asked = ScorerOptions(engine="vllm")
+    assert Host.of_scorer(asked, theirs).engine == "vllm"
+    ratio = dataclasses.replace(theirs, convention=CONVENTIONS["implicit"], reference=own)
+    with pytest.raises(InputError, match="implicit wants `engine=transformers`"):
+        Host.of_scorer(asked, ratio)
 
 
 def test_every_convention_stands_on_the_page() -> None:
