@@ -161,14 +161,6 @@ def _work(pipe: Connection, make: Callable[[], Grader]) -> None:
             pipe.send(grader.grade(pipe.recv()))
 
 
-def grade_all(
-    make: Callable[[], Grader], items: Sequence[Item], workers: int | None = None
-) -> list[Verdict]:
-    """Grade (gold, response) pairs, in order; on all cores if they are many."""
-    with pooled(make, len(items), workers) as grader:
-        return grader.grade(items)
-
-
 @contextlib.contextmanager
 def pooled(make: Callable[[], Grader], pairs: int, workers: int | None = None) -> Iterator[Grader]:
     """Give a grader for so many pairs: in this process if they are few, else in several.

@@ -53,6 +53,14 @@ def judge(grader: Grader, responses: Sequence[Response], *, whole: bool) -> list
     ]
 
 
+def judge_all(
+    make: Callable[[], Grader], responses: Sequence[Response], workers: int | None = None
+) -> list[Verdict]:
+    """Grade responses by what stands behind their thinking; on all cores if they are many."""
+    with pooled(make, len(responses), workers) as grader:
+        return judge(grader, responses, whole=False)
+
+
 def _answer_part(gold: str, thought: Thought, text: str, ended: str, *, whole: bool) -> Item:
     if whole and thought.end and not text[thought.end :].strip():
         # Whatever it ended by, what stands last in it is not what it would have concluded.

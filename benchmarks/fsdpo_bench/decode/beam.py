@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
-from fsdpo_bench.decode.solution import Cost, Finished, Solution, timed_scores, value
+from fsdpo_bench.decode.solution import Cost, Finished, Solution, steps_of, timed_scores, value
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec, add_tokens
 from fsdpo_data.engines.samplers import Sampler
@@ -138,7 +138,7 @@ class _Rounds:
                     found[-1].append(each)
                     continue
                 completions = itertools.islice(drawn[number, each.text], self.spec.b1)
-                found[-1] += [self._grown(each, completion) for completion in completions]
+                found[-1] += [self._grown(searches[number].prompt, each, it) for it in completions]
         return found
 
     def _draw(self, searches: Sequence[_Search]) -> dict[tuple[int, str], Iterator[Completion]]:
@@ -165,14 +165,14 @@ class _Rounds:
                     searches[key[0]].cost += Cost(completion.n_tokens, 0, completion.seconds)
         return drawn
 
-    def _grown(self, partial: Partial, completion: Completion) -> Partial:
+    def _grown(self, prompt: str, partial: Partial, completion: Completion) -> Partial:
         """Return the solution with the step that the model wrote, as the segmenter cuts it."""
         text = partial.text + completion.text
         stop = completion.stop_string
         paused = stop is not None and stop not in self.sampling.stop
         if stop is not None and paused:
             text += kept_of(stop)
-        steps = get_segmenter(self.segmenter)[1](text)
+        steps = steps_of(prompt, text, self.segmenter)
         finished = completion.finish_reason == "stop" and not paused
         most = len(partial.steps) + 1
         if len(steps) > most:  # it ran on into steps that are not to be made yet

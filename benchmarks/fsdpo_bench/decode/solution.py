@@ -8,8 +8,9 @@ from typing import Self
 from fsdpo_data.core.sampling import FinishReason, SamplingSpec, add_tokens
 from fsdpo_data.engines.samplers import Sampler, stream
 from fsdpo_data.engines.scorers import Scorer, SteppedText
+from fsdpo_data.models.thinking import find_thought
 from fsdpo_data.steps.rewards import aggregate
-from fsdpo_data.steps.segment import Segmenter
+from fsdpo_data.steps.segment import cut
 
 #: Is told how many prompts a decoder has finished since it last said so, and their tokens.
 Finished = Callable[[int, int], None]
@@ -50,18 +51,29 @@ def value(rewards: Sequence[float] | None, how: str) -> float | None:
     return aggregate(rewards, how) if rewards else None
 
 
+def steps_of(prompt: str, text: str, segmenter: str) -> tuple[str, ...]:
+    """Return the steps of a solution, whose thinking is one where the segmenter leaves it whole."""
+    return tuple(cut(text, find_thought(prompt, text).end, segmenter))
+
+
 def draw(
     prompts: Sequence[str],
     sampler: Sampler,
     sampling: SamplingSpec,
-    segment: Segmenter,
+    segmenter: str,
     finished: Finished = lambda prompts, tokens: None,
 ) -> list[list[Solution]]:
     """Sample ``sampling.n`` solutions for each prompt, and cut them into steps."""
     found = {}
     for place, completions in stream(sampler, prompts, sampling):
         found[place] = [
-            Solution(e.text, tuple(segment(e.text)), e.finish_reason, e.n_tokens, e.seconds)
+            Solution(
+                e.text,
+                steps_of(prompts[place], e.text, segmenter),
+                e.finish_reason,
+                e.n_tokens,
+                e.seconds,
+            )
             for e in completions
         ]
         finished(1, sum(each.n_tokens or 0 for each in completions))
@@ -72,12 +84,12 @@ def greedy(
     prompts: Sequence[str],
     sampler: Sampler,
     sampling: SamplingSpec,
-    segment: Segmenter,
+    segmenter: str,
     finished: Finished = lambda prompts, tokens: None,
 ) -> list[Solution]:
     """Return the most likely solution of each prompt, token by token."""
     once = replace(sampling, n=1, temperature=0.0)
-    return [solution for [solution] in draw(prompts, sampler, once, segment, finished)]
+    return [solution for [solution] in draw(prompts, sampler, once, segmenter, finished)]
 
 
 def with_rewards(

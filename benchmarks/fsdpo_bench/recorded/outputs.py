@@ -10,12 +10,13 @@ from typing import Any
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.finding.extract import is_marked
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.pool import grade_all
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.rows import read_records
 from fsdpo_data.core.statistics import wilson_interval
+from fsdpo_data.models.thinking import find_thought
 from fsdpo_data.problems.forms import NotAProblem
 from fsdpo_data.problems.outputs import FORMS, OutputForm, Recorded, form_of
+from fsdpo_data.stages.grade import judge_all
 
 
 def read_outputs(file: Path) -> list[Recorded]:
@@ -87,9 +88,12 @@ def score(
     recorded: Sequence[Recorded], tolerance: float | None = None, workers: int | None = None
 ) -> list[Scored]:
     """Grade recorded responses, in order; ``timed_out`` counts as wrong."""
-    pairs = [(each.gold, each.response, each.finish_reason) for each in recorded]
-    exact = grade_all(MathGrader, pairs, workers)
-    counted = grade_all(partial(MathGrader, tolerance), pairs, workers) if tolerance else exact
+    pairs = [
+        (each.gold, find_thought("", each.response), each.response, each.finish_reason)
+        for each in recorded
+    ]
+    exact = judge_all(MathGrader, pairs, workers)
+    counted = judge_all(partial(MathGrader, tolerance), pairs, workers) if tolerance else exact
     return [Scored(*each) for each in zip(recorded, counted, exact, strict=True)]
 
 

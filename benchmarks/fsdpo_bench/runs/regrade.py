@@ -115,8 +115,8 @@ def graded(
         for each in records
     ]
     items = [
-        (problem, row["text"], row["finish_reason"])
-        for problem, found in zip(problems, solutions, strict=True)
+        (problem, row["text"], row["finish_reason"], record["prompt"])
+        for problem, record, found in zip(problems, records, solutions, strict=True)
         for row in found
     ]
     regraded, judged = [], iter(judge(task, items, workers))

@@ -29,7 +29,6 @@ from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import drawn, problems_digest
-from fsdpo_data.steps.segment import get_segmenter
 
 RUN_VERSION = 1  #: Raised when the meaning of a run's config or records changes.
 
@@ -189,10 +188,10 @@ class _Decoding:
 
     def _samples(self, prompts: Sequence[str], questions: Sequence[str]) -> list[list[Solution]]:
         """Draw the samples that several decoders share, with rewards if any of them needs them."""
-        spec, (_, segment) = self.job.spec, get_segmenter(self.job.spec.segmenter)
+        spec = self.job.spec
         if not spec.plan.samples:
             return [[] for _ in prompts]
-        drawn = draw(prompts, self.job.make_sampler(), spec.sampling, segment, self.finished)
+        drawn = draw(prompts, self.job.make_sampler(), spec.sampling, spec.segmenter, self.finished)
         if not {"weighted", "bon"} & set(spec.plan.decoders):
             return drawn
         return with_rewards(prompts, drawn, self.job.make_scorer(), questions)
@@ -201,10 +200,12 @@ class _Decoding:
         self, prompts: Sequence[str], questions: Sequence[str]
     ) -> dict[str, list[tuple[Solution, Cost]]]:
         """Return the solutions of decoders that make their own, by the name of the result."""
-        spec, (_, segment) = self.job.spec, get_segmenter(self.job.spec.segmenter)
+        spec = self.job.spec
         found = {}
         if "greedy" in spec.plan.decoders:
-            alone = greedy(prompts, self.job.make_sampler(), spec.sampling, segment, self.finished)
+            alone = greedy(
+                prompts, self.job.make_sampler(), spec.sampling, spec.segmenter, self.finished
+            )
             costs = [Cost(each.n_tokens, 0, each.seconds) for each in alone]
             if spec.prm is not None:  # for readers; it decides nothing, so nothing is charged
                 scored = with_rewards(

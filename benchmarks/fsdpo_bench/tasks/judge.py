@@ -8,11 +8,12 @@ from typing import TypeAlias
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.pool import grade_all
 from fsdpo_data.core.nouns import Problem
+from fsdpo_data.models.thinking import find_thought
+from fsdpo_data.stages.grade import Response, judge_all
 
-#: Problems, a response to each and, where it is known, why the response ended.
-Items: TypeAlias = Sequence[tuple[Problem, str] | tuple[Problem, str, str]]
+#: Problems, a response to each and, where they are known, why the response ended and the prompt.
+Items: TypeAlias = Sequence[tuple[Problem, str] | tuple[Problem, str, str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,17 @@ def judge(task: Task, items: Items, workers: int | None = None) -> list[Judged]:
 def _grade(make: Callable[[], Grader], items: Items, workers: int | None) -> list[Verdict]:
     """Grade with a problem's gold and with what also counts: one of them is enough."""
     pairs = [
-        (index, (gold, *response))
+        (index, _response(gold, *response))
         for index, (problem, *response) in enumerate(items)
         for gold in (problem.answer, *problem.metadata.get("also", ()))
     ]
     verdicts: dict[int, Verdict] = {}
-    graded = grade_all(make, [pair for _, pair in pairs], workers)
+    graded = judge_all(make, [pair for _, pair in pairs], workers)
     for (index, _), verdict in zip(pairs, graded, strict=True):
         if index not in verdicts or verdict.status == "correct":
             verdicts[index] = verdict
     return list(verdicts.values())
+
+
+def _response(gold: str, text: str, ended: str = "stop", prompt: str = "") -> Response:
+    return gold, find_thought(prompt, text), text, ended

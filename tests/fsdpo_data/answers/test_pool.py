@@ -13,7 +13,7 @@ from helpers import problem_set, small_build
 
 from fsdpo_data.answers import Item, Verdict
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.pool import CHUNK, LOST, GraderPool, grade_all
+from fsdpo_data.answers.pool import CHUNK, LOST, GraderPool, pooled
 from fsdpo_data.core.errors import Unavailable
 
 
@@ -93,9 +93,11 @@ def test_leaving_the_pool_ends_its_processes() -> None:
 
 def test_few_pairs_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     items = pairs(5)
-    assert grade_all(Fragile, items, workers=2) == Fragile().grade(items)
+    with pooled(Fragile, len(items), workers=2) as grader:
+        assert isinstance(grader, Fragile)
     monkeypatch.setattr("fsdpo_data.answers.pool.WORTH_A_POOL", 0)
-    assert grade_all(Fragile, [*items, ("5", "kill")], workers=2)[-1] == LOST
+    with pooled(Fragile, len(items), workers=2) as grader:
+        assert grader.grade([*items, ("5", "kill")])[-1] == LOST
 
 
 def test_one_large_shard_is_graded_by_all_workers(
