@@ -12,17 +12,19 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from fakes import Judge, Writer
+from fakes import FixedSampler, Judge, TableScorer, Writer
 from fsdpo_bench.decode.beam import BeamSpec, beam_search
 from fsdpo_bench.decode.choose import answer_classes, best, majority, weighted_majority
 from fsdpo_bench.decode.solution import Cost, draw, greedy, value, with_rewards
+from fsdpo_bench.tasks.judge import judge
+from fsdpo_bench.tasks.table import shelf
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.samplers.scripted import FixedSampler
 from fsdpo_data.engines.samplers.tokens import cut_at_stop
-from fsdpo_data.engines.scorers import SteppedText, TableScorer
+from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.steps.rewards import AGGREGATES
 from fsdpo_data.steps.segment import SEGMENTERS, kept_of, newline, step_stops
 
@@ -119,12 +121,25 @@ def test_best_of_n_is_the_first_of_the_highest(how: str) -> None:
 def test_best_of_n_takes_the_solution_whose_worst_step_is_best() -> None:
     sampler = FixedSampler({"2+2?": ["a\nb", "c\nd"]})
     scorer = TableScorer({"a\nb": [0.9, 0.1], "c\nd": [0.5, 0.6]})
-    drawn = draw(["2+2?"], sampler, SamplingSpec(n=2), newline)
+    drawn = draw(["2+2?"], sampler, SamplingSpec(n=2), "newline@1")
     [solutions] = with_rewards(["2+2?"], drawn, scorer)
     assert [each.rewards for each in solutions] == [(0.9, 0.1), (0.5, 0.6)]
     assert best([value(each.rewards, "min") for each in solutions]) == 1
     assert best([value(each.rewards, "mean") for each in solutions]) == 1
     assert best([max(each.rewards or ()) for each in solutions]) == 0
+
+
+def test_thinking_is_one_step_and_only_what_follows_it_is_judged() -> None:
+    closed, open_ = "so 5?\nno\n</think>\nIt is\n\\boxed{4}", "first\n\\boxed{4}\nwait"
+    texts = {"2+2?<think>\n": [closed, open_], "2+2?": [f"[THINK]{open_}", "It is\n\\boxed{4}"]}
+    drawn = draw([*texts], FixedSampler(texts), SamplingSpec(n=2), "newline@1")
+    steps = [[each.steps for each in solutions] for solutions in drawn]
+    assert [[len(each) for each in both] for both in steps] == [[3, 1], [1, 2]]
+    problem = Problem("2+2?", "4", "embedded", "test", {})
+    items = [(problem, text, "stop", prompt) for prompt, both in texts.items() for text in both]
+    found = [each.verdict for each in judge(shelf()["embedded"], items)]
+    assert [each.status for each in found] == ["correct", "no_answer", "no_answer", "correct"]
+    assert {found[1].rule, found[2].rule} == {"unclosed-thinking"}
 
 
 def test_greedy_asks_for_one_sample_without_temperature() -> None:
@@ -135,7 +150,7 @@ def test_greedy_asks_for_one_sample_without_temperature() -> None:
             asked.append(spec)
             return super().sample(prompts, spec)
 
-    [found] = greedy(["p"], Recorder(0), SamplingSpec(n=5, temperature=0.8, seed=3), newline)
+    [found] = greedy(["p"], Recorder(0), SamplingSpec(n=5, temperature=0.8, seed=3), "newline@1")
     assert asked == [SamplingSpec(n=1, temperature=0.0, seed=3)]
     assert "".join(found.steps) == found.text
 
@@ -204,7 +219,7 @@ def test_beam_search_is_the_algorithm_on_thousands_of_random_cases() -> None:
         writer, judge = Writer(case), Judge(case, unread=draw.choice([0.0, 0.2]))
         prompts = [f"p{i}\n" for i in range(draw.randint(1, 3))]
         sampling = SamplingSpec(n=1, temperature=0.8)
-        found = beam_search(prompts, writer, judge, sampling, "newline", spec)
+        found = beam_search(prompts, writer, judge, sampling, "newline@1", spec)
         for prompt, (solution, _) in zip(prompts, found, strict=True):
             text, steps, done = reference_search(prompt, writer, judge, sampling, spec)
             assert (solution.text, solution.steps) == (text, steps)
@@ -259,7 +274,7 @@ class ByLastStep:
 def search(tree: Tree, rewards: dict[str, float], **spec: Any) -> tuple[Any, Cost, ByLastStep]:
     scorer = ByLastStep(rewards)
     sampling = SamplingSpec(n=1)
-    [(found, cost)] = beam_search(["q:"], tree, scorer, sampling, "newline", BeamSpec(**spec))
+    [(found, cost)] = beam_search(["q:"], tree, scorer, sampling, "newline@1", BeamSpec(**spec))
     return found, cost, scorer
 
 

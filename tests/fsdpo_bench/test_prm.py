@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import FixedSampler, TableScorer
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.prm.first_error import (
     Judged,
@@ -36,8 +37,7 @@ from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.identity import ModelRef, SourceRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive
-from fsdpo_data.engines.samplers.scripted import FixedSampler
-from fsdpo_data.engines.scorers import SteppedText, TableScorer
+from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.conventions import CONVENTIONS, Published
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer, critique_prompt
 from fsdpo_data.models.prompts import get_template

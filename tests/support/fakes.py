@@ -1,14 +1,51 @@
-"""Fakes of engines for decoders."""
+"""Fakes of engines."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers.tokens import cut_at_stop
 from fsdpo_data.engines.scorers import SteppedText
+
+
+class FixedSampler:
+    """Completes prompts from a table of their completions."""
+
+    model = ModelRef("fixed", "0")
+
+    def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
+        self._texts = texts
+
+    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        """Return the first ``spec.n`` texts of each prompt, a token per word."""
+        cut = [
+            [cut_at_stop(text, spec.stop) for text in self._texts[prompt][: spec.n]]
+            for prompt in prompts
+        ]
+        return [
+            [Completion(text, "stop", len(text.split()), stop_string=stop) for text, stop in each]
+            for each in cut
+        ]
+
+
+class TableScorer:
+    """Rewards solutions from a table of texts, one per step."""
+
+    model = ModelRef("table", "0")
+
+    def __init__(self, rewards: Mapping[str, Sequence[float] | None]) -> None:
+        self._rewards = rewards
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        """Return the first rewards of the item's text, as many as it has steps."""
+        results: list[list[float] | None] = []
+        for item in items:
+            rewards = self._rewards["".join(item.steps)]
+            results.append(None if rewards is None else list(rewards[: len(item.steps)]))
+        return results
 
 
 class Writer:

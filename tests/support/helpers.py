@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from fakes import FixedSampler
 
 from fsdpo_data.core.identity import ModelRef, SourceRef, digest
 from fsdpo_data.core.nouns import Problem
@@ -16,7 +17,6 @@ from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.derive import Stage, derive
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.samplers.scripted import FixedSampler
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.sample import Build, BuildSpec, build

@@ -1,18 +1,17 @@
-"""A sampler that replays recorded completions: the fake of the seam, and a way to rerun a build."""
+"""A sampler that replays recorded completions: a way to rerun a build."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import ModelRef, text_key
+from fsdpo_data.core.identity import text_key
 from fsdpo_data.core.sampling import Completion, SamplingSpec, is_completion
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Finished, StreamingSampler
-from fsdpo_data.engines.samplers.tokens import cut_at_stop
 from fsdpo_data.models.resolve import Weights
 
 
@@ -64,26 +63,6 @@ class ScriptedSampler(StreamingSampler):
         if len(made) < n or not all(map(is_completion, made)):
             raise _unusable(self._file, f"what was {asked} is not whole. Record it again.")
         return [Completion(**each) for each in made]
-
-
-class FixedSampler:
-    """Completes prompts from a table of their completions; for tests and examples."""
-
-    model = ModelRef("fixed", "0")
-
-    def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
-        self._texts = texts
-
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        """Return the first ``spec.n`` texts of each prompt, a token per word."""
-        cut = [
-            [cut_at_stop(text, spec.stop) for text in self._texts[prompt][: spec.n]]
-            for prompt in prompts
-        ]
-        return [
-            [Completion(text, "stop", len(text.split()), stop_string=stop) for text, stop in each]
-            for each in cut
-        ]
 
 
 def _index(path: Path) -> dict[bytes, tuple[int, int]]:

@@ -1,6 +1,6 @@
 """The Scorer seam: solutions in, one reward per step out; synchronous, batched, order-keeping."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,20 +29,3 @@ class Scorer(Protocol):
         None where it is longer than the model reads: a step that was not read has no reward.
         """
         ...
-
-
-class TableScorer:
-    """Rewards solutions from a table of texts, one per step; for tests and examples."""
-
-    model = ModelRef("table", "0")
-
-    def __init__(self, rewards: Mapping[str, Sequence[float] | None]) -> None:
-        self._rewards = rewards
-
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
-        """Return the first rewards of the item's text, as many as it has steps."""
-        results: list[list[float] | None] = []
-        for item in items:
-            rewards = self._rewards["".join(item.steps)]
-            results.append(None if rewards is None else list(rewards[: len(item.steps)]))
-        return results

@@ -16,6 +16,7 @@ from random_model import save_random_model, save_random_prm
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
+from fakes import TableScorer  # noqa: E402
 from scored import REF, solutions, worst  # noqa: E402
 
 from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable  # noqa: E402
@@ -24,7 +25,7 @@ from fsdpo_data.dataset.derive import derive  # noqa: E402
 from fsdpo_data.dataset.validate import validate  # noqa: E402
 from fsdpo_data.engines.load import pick_engine, resolve_prm  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
-from fsdpo_data.engines.scorers import SteppedText, TableScorer  # noqa: E402
+from fsdpo_data.engines.scorers import SteppedText  # noqa: E402
 from fsdpo_data.engines.scorers.encoded import by_length  # noqa: E402
 from fsdpo_data.engines.scorers.heads import PrmScorer  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from fakes import FixedSampler
 from helpers import build_spec, derived, problem_set, rollouts, small_build
 
 from fsdpo_data.core.errors import InputError, Unavailable
@@ -20,7 +21,6 @@ from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.samplers.scripted import FixedSampler
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.critiques import (
     critique_prompt,

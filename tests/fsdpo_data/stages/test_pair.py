@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from fakes import FixedSampler
 from helpers import build_spec, fixed_sampler, problem_set, small_build
 from pair_files import Rewards, rewrite
 
@@ -21,7 +22,6 @@ from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.samplers.scripted import FixedSampler
 from fsdpo_data.pairs.best_worst import PairSpec, choose
 from fsdpo_data.pairs.statistics import with_solutions
 from fsdpo_data.stages.pair import PairStage

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import TableScorer
 from helpers import RIGHT, TEXTS, WRONG, build_spec, fixed_sampler, problem_set, small_build
 
 from fsdpo_data.core.errors import RunMismatch, Unavailable
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.scorers import TableScorer
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import Build, build
