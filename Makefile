@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEMO := runs/demo
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo study test proof real docs lint embedded perf clean
+.PHONY: demo study test proof real gpu docs lint embedded perf clean
 
 demo: $(VENV)/.train  ## the whole story on the embedded model: samples to policies, measured
 	rm -rf $(DEMO)
@@ -28,6 +28,9 @@ proof: $(VENV)/.dev $(VLLM_VENV)/.vllm $(DEEPSPEED_VENV)/.deepspeed  ## the long
 
 real: $(VLLM_VENV)/.vllm  ## a pretrained model through every stage; PROBLEMS= for a file of your own
 	$(VLLM_VENV)/bin/python benchmarks/perf/real.py $(if $(PROBLEMS),--problems $(PROBLEMS))
+
+gpu: $(VENV)/.train  ## on whatever GPU there is: throughput, memory and MFU in ten minutes, offline
+	$(BIN)/python benchmarks/perf/gpu.py
 
 docs: $(VENV)/.docs  ## the site, in runs/site; a warning or a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q --strict

@@ -192,7 +192,7 @@ class ScorerOptions(EngineOptions):
     """How a scorer runs.
 
     Attributes:
-        batch_tokens: Tokens of a batch, padding included.
+        batch_tokens: Tokens of a batch, padding included; on CPUs at most 1024.
         prm_format: Convention of a published process reward model, or a TOML file that says one.
         reference: Model whose log-probabilities those of a policy are held against: a reward is
             `beta`·log π/π_ref of the step (`--prm-format implicit-so-far`: up to its end).

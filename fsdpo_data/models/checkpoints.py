@@ -12,6 +12,9 @@ from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
 from fsdpo_data.models.resolve import Weights
 from fsdpo_data.models.untrusted import load_error, tried
 
+#: Tokens that a CPU computes at a time: more are slower, leave its caches and are padded more.
+CPU_TOKENS = 1024
+
 
 def load_checkpoint(
     auto_class: str,

@@ -94,8 +94,9 @@ def _compute(
     rows: list[tuple[ReferenceKey, list[float]]] = []
     with progress() as shown:
         shown.phase("reference", sum(len(keys) for _, keys in missing))
-        for start in range(0, len(missing), config.batch_size):
-            groups, wanted = zip(*missing[start : start + config.batch_size], strict=True)
+        size = 1 if model.device.type == "cpu" else config.batch_size
+        for start in range(0, len(missing), size):
+            groups, wanted = zip(*missing[start : start + size], strict=True)
             values = _values(model, groups, tokenizer, config.dtype, share_prompt)
             rows.extend(zip(chain(*wanted), values, strict=True))
             if len(rows) >= _PER_FILE:

@@ -9,6 +9,7 @@ import torch
 import transformers
 from accelerate.utils import broadcast_object_list
 
+from fsdpo_data.models.checkpoints import CPU_TOKENS
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.batching import grouped_order
 from fsdpo_train.trainer.checkpoints import WRITING, last_whole, settle, settle_model, writing
@@ -17,8 +18,6 @@ from fsdpo_train.trainer.directory import write_state
 log = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"  #: Folder of the checkpoints in that of a run.
-#: Tokens of a pass on a CPU, whose matrix products are no faster with more of them.
-PASS_TOKENS = 1024
 
 
 class Order(torch.utils.data.Sampler):  # type: ignore[misc]
@@ -93,7 +92,7 @@ class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
         # The solutions of prompt groups belong together, and have another name.
         if distributed or self.args.device.type != "cpu" or "input_ids" not in inputs:
             return [inputs]
-        rows = max(1, PASS_TOKENS // inputs["input_ids"].shape[1])
+        rows = max(1, CPU_TOKENS // inputs["input_ids"].shape[1])
         parts = zip(*(each.split(rows) for each in inputs.values()), strict=True)
         return [dict(zip(inputs, part, strict=True)) for part in parts]
 

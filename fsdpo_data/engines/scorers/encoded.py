@@ -9,7 +9,12 @@ from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.step_tokens import Encoded, StepTokenizer
-from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
+from fsdpo_data.models.checkpoints import (
+    CPU_TOKENS,
+    context_length,
+    load_checkpoint,
+    pick_device,
+)
 from fsdpo_data.models.resolve import Weights
 
 
@@ -73,7 +78,8 @@ class NetScorer(EncodedScorer):
 
     def __init__(self, weights: Weights, options: ScorerOptions) -> None:
         self._device = pick_device(options.device)
-        self._batch_tokens = options.batch_tokens
+        most = CPU_TOKENS if self._device == "cpu" else options.batch_tokens
+        self._batch_tokens = min(most, options.batch_tokens)
         tokenizer, net = load_checkpoint(
             self.auto_class, weights, dtype=options.dtype, expected=self.expected, field=self.field
         )
