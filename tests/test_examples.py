@@ -1,4 +1,4 @@
-"""The scripts in examples/ run as they stand, on the embedded model."""
+"""The notebook runs as it stands, on the embedded model."""
 
 from __future__ import annotations
 
@@ -19,22 +19,6 @@ def example(name: str, *arguments: object, cwd: Path) -> str:
     done = subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def test_grade_answers(tmp_path: Path) -> None:
-    shown = example("grade_answers.py", cwd=tmp_path)
-    assert "{'correct': 2, 'incorrect': 1, 'no_answer': 1}" in shown
-    file = tmp_path / "answers.jsonl"
-    file.write_text('{"gold": "3", "response": "So the answer is 3."}\n')
-    assert "{'correct': 1}" in example("grade_answers.py", file, cwd=tmp_path)
-
-
-def test_from_problems_to_policy_and_the_rewards_of_steps(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    shown = example("from_problems_to_policy.py", tmp_path / "run", cwd=tmp_path)
-    assert (tmp_path / "run/policy/config.json").exists() and "after" in shown
-    rewards = example("score_steps.py", tmp_path / "run/prm", cwd=tmp_path).splitlines()
-    assert len(rewards) == 3 and all(0 <= float(line.split()[0]) <= 1 for line in rewards)
 
 
 @pytest.mark.proof

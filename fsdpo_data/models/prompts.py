@@ -53,25 +53,21 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class ChatFormat:
-    """A tokenizer's own chat template, with an optional system message."""
+    """A tokenizer's own chat template, with the system message that it brings, if any."""
 
     tokenizer: Any  #: The loaded tokenizer.
-    system: str | None = None  #: System message; None: that of the chat template, if it has one.
 
     @property
-    def source(self) -> tuple[str, dict[str, str], str | None]:
-        """Return everything a rendering depends on: template, special tokens, system message."""
+    def source(self) -> tuple[str, dict[str, str]]:
+        """Return everything a rendering depends on: template and special tokens."""
         special = {name: str(token) for name, token in self.tokenizer.special_tokens_map.items()}
-        return str(self.tokenizer.get_chat_template()), special, self.system
+        return str(self.tokenizer.get_chat_template()), special
 
     def render(self, user: str) -> str:
         """Return the conversation up to the point where the assistant starts to write."""
-        messages = [{"role": "user", "content": user}]
-        if self.system is not None:
-            messages.insert(0, {"role": "system", "content": self.system})
         with budget("the chat template"):
             text: str = self.tokenizer.apply_chat_template(
-                messages,
+                [{"role": "user", "content": user}],
                 tokenize=False,
                 add_generation_prompt=True,
                 # Llama 3.1 and later print today's date unless given one; a prompt must be the
@@ -96,16 +92,12 @@ CHAT = ("chat@1", "chat-boxed@1")  #: Rendered through the tokenizer's own chat 
 
 
 def get_template(
-    name: str,
-    tokenizer_path: str | None = None,
-    *,
-    revision: str | None = None,
-    system: str | None = None,
+    name: str, tokenizer_path: str | None = None, *, revision: str | None = None
 ) -> Template:
     """Return the template called ``name``.
 
     ``alpaca`` is the latest of ``alpaca@1`` and its like. The chat templates, and they alone, need
-    the directory or Hub repository of a tokenizer, and may take a system message.
+    the directory or Hub repository of a tokenizer.
 
     Raises:
         InputError: if there is no such template, or the chat templates lack a tokenizer that has
@@ -113,25 +105,20 @@ def get_template(
     """
     template = TEMPLATES[full_name(name)]
     if template.name not in CHAT:
-        if system is not None:
-            raise InputError(
-                f"template {name} takes no system message: its text is fixed. "
-                "Use the template chat, or drop the system message."
-            )
         return template
     if tokenizer_path is None:
         raise InputError(
             f"template {template.name} is the model's own chat template, so it needs a model: "
             "name one whose tokenizer has a chat template, or choose another template."
         )
-    chat = ChatFormat(load_tokenizer(tokenizer_path, revision), system)
+    chat = ChatFormat(load_tokenizer(tokenizer_path, revision))
     try:
         if not chat.render("?"):
             raise ValueError("it renders nothing")
     except Exception as error:  # Jinja and its templates raise whatever they like
         raise InputError(
             f"the chat template of {tokenizer_path} cannot be used: {error}. Choose another "
-            "template" + (", or drop the system message." if system is not None else ".")
+            "template."
         ) from None
     return dataclasses.replace(template, chat=chat)
 

@@ -109,11 +109,6 @@ def test_an_unknown_name_gets_the_nearest_ones() -> None:
         get_template("alpaca@9")
 
 
-def test_a_fixed_text_takes_no_system_message() -> None:
-    with pytest.raises(InputError, match="takes no system message"):
-        get_template("alpaca", system="Be brief.")
-
-
 def test_digest_is_of_the_text_not_the_name() -> None:
     assert Template("a@1", "x {question}").digest == Template("b@7", "x {question}").digest
     assert Template("a@1", "x {question}").digest != Template("a@1", "y {question}").digest
@@ -122,8 +117,6 @@ def test_digest_is_of_the_text_not_the_name() -> None:
 def test_chat_renders_up_to_the_assistants_turn(tmp_path: Path) -> None:
     path = save_tokenizer(tmp_path)
     assert get_template("chat", path).render("2+2? {x}") == "<user>2+2? {x}<assistant>"
-    with_system = get_template("chat", path, system="Be brief.")
-    assert with_system.render("2+2?") == "<system>Be brief.<user>2+2?<assistant>"
     boxed = get_template("chat-boxed", path).render("2+2?")
     assert boxed.endswith(
         "2+2?\nPlease reason step by step, and put your final answer within \\boxed{}.<assistant>"
@@ -147,10 +140,9 @@ def test_chat_digest_follows_everything_that_is_rendered(tmp_path: Path) -> None
     digests = {
         get_template("chat", path).digest,
         get_template("chat-boxed", path).digest,
-        get_template("chat", path, system="Be brief.").digest,
         get_template("chat", other).digest,
     }
-    assert len(digests) == 4
+    assert len(digests) == 3
     assert get_template("chat", path).digest in digests
 
 
@@ -171,11 +163,9 @@ def test_chat_without_a_usable_chat_template_is_refused(tmp_path: Path) -> None:
     path = save_tokenizer(tmp_path / "empty", chat="{{ nothing }}")
     with pytest.raises(InputError, match="cannot be used: it renders nothing"):
         get_template("chat", path)
-    refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('no system!') }}{% endif %}"
-    path = save_tokenizer(tmp_path / "refuses", chat=refuses + CHAT)
-    assert get_template("chat", path).render("x")
-    with pytest.raises(InputError, match=r"no system!.*drop the system message"):
-        get_template("chat", path, system="Be brief.")
+    path = save_tokenizer(tmp_path / "refuses", chat="{{ raise_exception('not a word!') }}" + CHAT)
+    with pytest.raises(InputError, match="not a word!"):
+        get_template("chat", path)
 
 
 def test_chat_templates_of_public_models(shared: Path) -> None:
