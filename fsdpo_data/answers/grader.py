@@ -37,7 +37,7 @@ _BEFORE = names("is are was were be been in on during called named chose picked 
 #: What a sentence may say in more than a value: lists, relations, sets.
 _SEVERAL = (Items, tree.Relation, tree.Member, tree.Join, tree.Builder)
 #: The unit after a number; "in" begins "in all".
-_UNIT = re.compile(r"\s*(?!in\b)([A-Za-z]{2,})(?:\^?[23]|[²³])?")
+_UNIT = re.compile(r"\s*(?!in\b)([A-Za-z]{2,})(?:\^?[23]|[²³])?(?:/[A-Za-z]+)?")
 
 #: A gold answer, read once and then graded against as often as there are responses.
 Gold: TypeAlias = Answer
@@ -115,6 +115,8 @@ def _also_meant(gold: Answer, found: Extraction, response: str) -> Iterator[str]
     answer = found.answer or ""
     if found.value is not None and not found.rule.startswith("boxed") and is_words(answer):
         yield found.value
+    if found.rule == "last-number":
+        yield _with_unit(gold, found)
     if isinstance(gold.value, Text) and (word := unmarked.opening_word(own_part(response))):
         yield word
     if isinstance(gold.value, _SEVERAL):

@@ -92,7 +92,11 @@ def _is_head(value: Value) -> bool:
     if isinstance(value, Call) and value.name == "abs":
         return isinstance(value.args[0], Mul) or value.args[0] not in (Sym("x"), Sym("y"))
     if isinstance(value, Call):
-        return is_function(value.name) or (value.name in TRIG and bool(symbols(value)))
+        return (
+            value.name == "int"
+            or is_function(value.name)
+            or (value.name in TRIG and bool(symbols(value)))
+        )
     return isinstance(value, Sym)
 
 

@@ -11,7 +11,7 @@ _SAID = phrases("concluding")
 _LAST = 400  #: Characters at the end in which a response may give up.
 _TAKES_BACK = _SAID["takes_back"]
 #: Of these, what takes something back holds one, and what gives up one of those; quick to find.
-_ERRORS = names("right correct true wrong mis error slip forgot overlook wait scratch disregard")
+_ERRORS = names("right correct true wrong mis error slip forgot overlook wait scratch regard count")
 _LOST = names("give not n't idea unable stuck")
 _SHORTEST = 8  #: Fewer characters take nothing back and suppose nothing.
 _INSTEAD = _SAID["instead"]
@@ -32,8 +32,7 @@ def taken_back(rest: str) -> int | None:
 
 
 def _holds(text: str, words: Iterable[str]) -> bool:
-    text = text.lower()
-    return any(word in text for word in words)
+    return any(map(text.lower().__contains__, words))
 
 
 def standing(text: str) -> str:

@@ -54,7 +54,7 @@ class Announced(NamedTuple):
 
 def last_announced(text: str) -> Announced | None:
     """Return the last answer that ``text`` announces."""
-    letter = text[-8:].rstrip(" .。!！$*)")[-1:] in _LAST_OF_CHOICE
+    letter = text[-8:].rstrip(" .。．!！$*)")[-1:] in _LAST_OF_CHOICE
     choice = _ENDS_ON_CHOICE.search(text, max(len(text) - 60, 0)) if letter else None
     if choice:
         return Announced(choice.group(1), "choice", choice.start())
@@ -180,6 +180,8 @@ def _without_explanation(line: str) -> str:
     stop = _STOP.search(line, max(line.rfind("\\end{"), 0))
     if stop:
         line = line[: stop.start()]
+        if line.count("(") + line.count("[") > line.count(")") + line.count("]"):
+            line = line[: line.rfind("(")]  # "148 (149 if …)"
     sentence = SENTENCE_END.search(line)
     if sentence and not _OR_ELSE.match(line, sentence.end()):
         line = line[: sentence.start()] + "$" * ("$" in sentence.group())

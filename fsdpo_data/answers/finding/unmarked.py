@@ -28,7 +28,7 @@ _LETTER = re.compile(r"\\?[A-Za-z]")
 JOINT = _SAID["joint"]
 CONJUNCTION = re.compile(r"\b(?:and|or)\b|[,;&或和与、]")
 _OR = re.compile(r"([^\d]*?),?\s*\bor\b\s*[^\d]*")
-_PERHAPS = re.compile(r"\b(?:could|might|may|maybe|perhaps|possibly)\b", re.I)
+_PERHAPS = re.compile(r"\b(?:could|might|may|maybe|perhaps|possibly|otherwise)\b", re.I)
 _AFTER = re.compile(r"\s*([A-Za-z]+)")
 _BOUND = _SAID["bound"]
 #: The same value, said again.
@@ -202,8 +202,11 @@ def _settled_number(statement: str, values: list[re.Match[str]]) -> str | None:
         return None
     if len(values) > 1:
         between = statement[values[-2].end() : last.start()]
-        if _joined(between) or _PERHAPS.search(between):
+        listed = "=" not in between or statement[: values[-2].start()].rstrip(" $*").endswith("=")
+        if (listed and _joined(between)) or _PERHAPS.search(between):
             return None
+        if between.strip() == "to" and not re.search(r"\bfrom\b", statement):
+            return None  # "4 to 5 hours"
         if _either(between, statement[last.end() :]):
             return None
     return _content(last)
