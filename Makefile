@@ -9,13 +9,13 @@ PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo study test proof real gpu docs lint embedded perf clean
 
-demo: $(VENV)/.train  ## the whole story on the embedded model: samples to policies, measured
+demo: $(VENV)/.train  ## the study in small on the embedded model: samples to policies, measured
 	rm -rf $(DEMO)
 	$(BIN)/python benchmarks/study/study.py --size demo --out $(DEMO)
 	$(BIN)/fsdpo-data validate $(DEMO)/pairs
 	$(BIN)/fsdpo-data inspect $(DEMO)/pairs --count 1 --samples 2
 
-study: $(VENV)/.train  ## DPO, Step-DPO and Full-Step-DPO on the embedded world, swept and measured
+study: $(VENV)/.train  ## what step rewards buy: losses, temperatures and sources of rewards, swept and measured
 	$(BIN)/python benchmarks/study/study.py --out runs/study --publish benchmarks/study
 
 test: $(VENV)/.dev lint  ## everything that is checked on every change

@@ -22,9 +22,9 @@ _ENTRY = re.compile(r"^    (\w+): ", re.M)
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Take in the figure of the study from where the study writes it."""
-    figure = str(ROOT / "benchmarks/study/figure.svg")
-    files.append(File.generated(config, "study.svg", abs_src_path=figure))
+    """Take in the figures of the study from where the study writes them."""
+    for figure in sorted(ROOT.glob("benchmarks/study/*.svg")):
+        files.append(File.generated(config, f"study-{figure.name}", abs_src_path=str(figure)))
     return files
 
 

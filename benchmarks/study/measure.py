@@ -1,141 +1,113 @@
-"""Accuracies of policies on the same problems, intervals of what separates them, and the tables."""
+"""What was measured, with intervals: of policies, and of what separates them problem by problem."""
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
 
 import numpy as np
-import polars as pl
-from plan import METHODS, Policy
+from plan import Policy, Question
 
-from fsdpo_data.core.rows import scan
-from fsdpo_data.dataset.manifest import read_manifest
+from runs import Found
 
 RESAMPLES = 10_000
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One policy on one split, a value for each problem, in the order of their ids."""
-
-    sampled: np.ndarray  #: Share of the samples that are correct.
-    greedy: np.ndarray | None = None  #: Whether the greedy solution is; None if not asked.
-
-    @classmethod
-    def read(cls, sampled: Path, greedy: Path | None = None) -> Self:
-        """Read the datasets that a policy's samples and greedy solutions were sealed in."""
-        return cls(_shares(sampled), None if greedy is None else _shares(greedy))
-
-
-def _shares(dataset: Path) -> np.ndarray:
-    solutions = scan(read_manifest(dataset).paths(dataset, "solutions"))
-    correct = (pl.col("outcome") == "correct").mean()
-    by_problem = solutions.group_by("problem_id").agg(correct=correct).sort("problem_id")
-    return by_problem.collect()["correct"].to_numpy()
+#: By arm: what its runs found, a run for each seed.
+Results = Mapping[str, Sequence[Found]]
+Rows = list[dict[str, object]]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its 95 % interval."""
+    """A mean with its 95 % interval, and the chance of a mean as far from 0 were there nothing."""
 
     value: float
     low: float
     high: float
+    p: float
 
 
 def estimate(value_SP: np.ndarray, seed: int = 0) -> Estimate:
-    """Return the mean over training seeds and problems, in points, with a bootstrap interval.
+    """Return the mean over training seeds and problems with a bootstrap interval.
 
-    Seeds and problems are drawn anew independently of each other (Owen 2007, *The pigeonhole
-    bootstrap*), since every seed met the same problems; that is on the wide side. One seed says
-    nothing about others: the interval is then over problems alone.
+    Seeds are drawn anew and, within each, its problems; that is on the wide side, as the problems
+    make a part of what separates seeds.
 
     ``value_SP`` has a value for each seed and problem; ``seed`` is that of the draws.
     """
     rng = np.random.default_rng(seed)
     seeds, problems = value_SP.shape
-    drawn_RP = rng.multinomial(problems, np.full(problems, 1 / problems), size=RESAMPLES) / problems
-    drawn_RS = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=RESAMPLES) / seeds
-    means_R = ((drawn_RP @ value_SP.T) * drawn_RS).sum(-1)
+    drawn_RSP = rng.integers(problems, size=(RESAMPLES, seeds, problems))
+    means_RS = np.take_along_axis(value_SP[None], drawn_RSP, axis=2).mean(-1)
+    drawn_RS = rng.integers(seeds, size=(RESAMPLES, seeds))
+    means_R = np.take_along_axis(means_RS, drawn_RS, axis=1).mean(-1)
     low, high = np.quantile(means_R, (0.025, 0.975))
-    return Estimate(100 * float(value_SP.mean()), 100 * float(low), 100 * float(high))
+    tail = min((means_R <= 0).mean(), (means_R >= 0).mean())
+    p = min(1.0, 2 * max(float(tail), 1 / RESAMPLES))
+    return Estimate(float(value_SP.mean()), float(low), float(high), p)
 
 
-def stacked(runs: Sequence[Measured], what: str) -> np.ndarray:
-    """Return a value for each run and problem; ``what`` is ``sampled`` or ``greedy``."""
-    return np.stack([getattr(run, what) for run in runs])
+def holm(ps: Sequence[float]) -> list[float]:
+    """Return p-values corrected for how many there are (Holm 1979), in their order."""
+    corrected, most = [0.0] * len(ps), 0.0
+    for rank, at in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        most = max(most, min(1.0, (len(ps) - rank) * ps[at]))
+        corrected[at] = most
+    return corrected
 
 
-def against(runs: Sequence[Measured], base: Measured, what: str) -> Estimate:
-    """Return by how many points runs are ahead of ``base``, problem by problem."""
-    return estimate(stacked(runs, what) - getattr(base, what))
+def stacked(runs: Sequence[Found], kind: str, what: str) -> np.ndarray:
+    """Return a value for each run and problem: shares in percent, ``kl`` in nats."""
+    scale = 1 if what == "kl" else 100
+    return scale * np.array([run[kind][what] for run in runs])
 
 
-Swept = Mapping[Policy, Measured]
-Final = Mapping[str, Sequence[Measured]]
-Rows = list[dict[str, object]]
-
-
-def sweep_rows(swept: Swept, base: Measured, chosen: Sequence[Policy]) -> Rows:
-    """Return a row for each setting, in the order tried; the SFT policy comes first."""
-    return [
-        {"loss": "sft", "lr": "", "beta": "", "gamma": "", **_columns([base]), "chosen": ""},
-        *(
-            {
-                "loss": policy.loss,
-                "lr": f"{policy.lr:g}",
-                "beta": f"{policy.beta:g}",
-                "gamma": f"{policy.gamma:g}" if policy.loss == "full-step" else "",
-                **_columns([found]),
-                "chosen": "yes" if policy in chosen else "",
-            }
-            for policy, found in swept.items()
-        ),
-    ]
-
-
-def final_rows(final: Final, base: Measured) -> Rows:
-    """Return a row for each method, the SFT policy first, with its distance from it."""
-    rows: Rows = [{"method": "SFT", "seeds": "", **_columns([base]), **_columns([base], base)}]
-    for loss, runs in final.items():
-        row = {"method": METHODS[loss], "seeds": len(runs)}
-        rows.append({**row, **_columns(runs), **_columns(runs, base)})
+def final_rows(results: Results, lrs: Mapping[str, float]) -> Rows:
+    """Return a row for each arm and measure, with its distance from the SFT policy."""
+    rows: Rows = []
+    base = results["SFT"]
+    for arm, runs in results.items():
+        for kind, found in runs[0].items():
+            for what in found:
+                value, before = (stacked(each, kind, what) for each in (runs, base))
+                row = {"arm": arm, "lr": f"{lrs[arm]:g}" if arm in lrs else "", "problems": kind}
+                told = _columns(estimate(value)) | _columns(estimate(value - before), "gain")
+                rows.append({**row, "measure": what, "seeds": len(runs), **told})
     return rows
 
 
-def _columns(runs: Sequence[Measured], base: Measured | None = None) -> dict[str, object]:
-    """Return accuracies with their intervals; with ``base``, the distances from it."""
-    found: dict[str, object] = {}
-    for what, name in (("sampled", "avg@k"), ("greedy", "greedy")):
-        if getattr(runs[0], what) is None:
-            continue
-        value = estimate(stacked(runs, what)) if base is None else against(runs, base, what)
-        title = name if base is None else f"{name} gain"
-        for end, number in (("", value.value), (" low", value.low), (" high", value.high)):
-            found[f"{title}{end}"] = f"{number:.2f}"
-    return found
+def contrast_rows(results: Results, questions: Sequence[Question]) -> Rows:
+    """Return by how many points of avg@k arms are ahead of the first arm of each question.
+
+    Their p-values are corrected for all comparisons of all questions.
+    """
+    rows: Rows = []
+    ps: list[float] = []
+    for question in questions:
+        first, *others = question.arms
+        for arm in others if first in results else ():
+            if arm in results:
+                values = (stacked(results[name], "solve", "sampled") for name in (arm, first))
+                found = estimate(np.subtract(*values))
+                row = {"question": question.name, "arm": arm, "against": first}
+                rows.append({**row, **_columns(found, "ahead"), "p": f"{found.p:.4f}"})
+                ps.append(found.p)
+    for row, p in zip(rows, holm(ps), strict=True):
+        row["p (Holm)"] = f"{p:.4f}"
+    return rows
 
 
-def write_rows(file: Path, rows: Rows) -> None:
-    """Write rows as CSV; accuracies and gains are in points, with 95 % intervals."""
-    with file.open("w", newline="") as out:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def print_rows(rows: Rows, title: str) -> None:
-    """Print rows as a table, each number with its interval."""
-    numbers = [name for name in rows[0] if f"{name} low" in rows[0]]
-    plain = [name for name in rows[0] if not any(name.startswith(n) for n in numbers)]
-    table = [[*plain, *numbers]]
+def sweep_rows(swept: Mapping[Policy, Found], base: Found, lrs: Mapping[str, float]) -> Rows:
+    """Return a row for each setting; it collapsed if it ended below the SFT policy."""
+    level = stacked([base], "solve", "sampled")
+    rows: Rows = [{"arm": "SFT", "lr": "", **_columns(estimate(level)), "collapsed": ""}]
+    for policy, found in swept.items():
+        value = stacked([found], "solve", "sampled")
+        row = {"arm": policy.arm.name, "lr": f"{policy.lr:g}", **_columns(estimate(value))}
+        collapsed = "yes" if value.mean() < level.mean() else ""
+        rows.append({**row, "collapsed": collapsed})
     for row in rows:
-        triples = ([float(str(row[n + end])) for end in ("", " low", " high")] for n in numbers)
-        told = (f"{value:.1f} [{low:.1f}, {high:.1f}]" for value, low, high in triples)
-        table.append([*(str(row[name]) for name in plain), *told])
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    print(f"\n{title}\n")
-    for line in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))
+        row["chosen"] = "yes" if row["lr"] == f"{lrs.get(str(row['arm']), 0):g}" else ""
+    return rows
+
+
+def _columns(found: Estimate, name: str = "value") -> dict[str, object]:
+    ends = (("", found.value), (" low", found.low), (" high", found.high))
+    return {f"{name}{end}": f"{number:.2f}" for end, number in ends}

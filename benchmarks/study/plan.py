@@ -1,56 +1,78 @@
-"""What the study trains: how much data, which settings, which seeds."""
+"""What the study trains and asks, from the table beside this module."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fsdpo_data.core.tables import read_table
+from fsdpo_data.problems.embedded.world import Kind
 
-#: The methods beside the SFT policy, by their losses.
-METHODS = {"dpo": "DPO", "step-dpo": "Step-DPO", "full-step": "Full-Step-DPO"}
 
-BETA, GAMMA = 0.05, 0.5
+@dataclass(frozen=True)
+class Arm:
+    """A way to give credit."""
+
+    name: str  #: What tables and figures call it.
+    loss: str
+    gamma: float = 0.0  #: Temperature of step rewards.
+    rewards: str = "prm"  #: Where step rewards come from; see :mod:`data`.
+
+
+#: No credit at all: the policy that all others start from.
+SFT = Arm("SFT", "sft")
 
 
 @dataclass(frozen=True)
 class Policy:
     """One training run."""
 
-    loss: str
+    arm: Arm
     lr: float
-    beta: float = BETA  #: Pull towards the SFT policy.
-    gamma: float = GAMMA  #: Temperature of step rewards; only ``full-step`` reads it.
-    seed: int = 0
+    seed: int
 
     @property
     def name(self) -> str:
         """The name of its directory."""
-        gamma = f"-gamma{self.gamma:g}" if self.loss == "full-step" else ""
-        return f"{self.loss}-lr{self.lr:g}-beta{self.beta:g}{gamma}-seed{self.seed}"
+        arm = self.arm
+        return f"{arm.loss}-gamma{arm.gamma:g}-{arm.rewards}-lr{self.lr:g}-seed{self.seed}"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class Question:
+    """What is asked of the results: how arms compare with the first one."""
+
+    name: str
+    asks: str
+    arms: Sequence[str]
+
+
+#: Of each kind of problems: how many, and how many solutions of each are sampled.
+Measures = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Size:
     """How large a study is."""
 
-    problems: int  #: Training problems.
+    demonstrations: int  #: Solutions of long problems that the SFT policy is fine-tuned on.
+    problems: int  #: Problems that pairs are made of.
     samples: int  #: Solutions sampled of each.
     prm_epochs: float  #: Passes over them of the process reward model.
-    validation: Sequence[int]  #: Problems that settings are chosen on, and samples of each.
-    test: Sequence[int]  #: Problems of the final numbers, and samples of each.
-    lrs: Sequence[float]
-    betas: Sequence[float]
-    gammas: Sequence[float]  #: γ tried for Full-Step-DPO, at its best learning rate and β.
-    seeds: Sequence[int]  #: Training runs of what was chosen.
+    steps: int  #: Optimizer steps of every policy.
+    lrs: Sequence[float]  #: Tried for every arm alike, with the first seed.
+    validation: Measures  #: What the learning rate is chosen on.
+    test: Measures  #: What is reported; every seed has problems of its own.
+    seeds: Sequence[int]
+    arms: int = 99  #: Only so many arms, the first ones.
 
-    def settings(self) -> Iterator[Policy]:
-        """Yield every learning rate with every β, the same for every loss."""
-        for loss in METHODS:
-            for beta in self.betas:
-                for lr in self.lrs:
-                    yield Policy(loss, lr, beta)
+
+def _kind(told: Mapping[str, Any]) -> Kind:
+    return Kind(**{**told, "lengths": {int(k): often for k, often in told["lengths"].items()}})
 
 
 _TOLD = read_table(__file__)
-#: What the study chose on validation problems; `make demo` trains just that.
-CHOSEN = tuple(Policy(**policy) for policy in _TOLD["chosen"])
-STUDY, DEMO = (Sizes(**_TOLD[name]) for name in ("study", "demo"))
+KINDS = {name: _kind(told) for name, told in _TOLD["kinds"].items()}
+ARMS = [Arm(**told) for told in _TOLD["arms"]]
+COMMANDS: Mapping[str, str] = _TOLD["commands"]
+QUESTIONS = [Question(**told) for told in _TOLD["questions"]]
+SIZES = {name: Size(**told) for name, told in _TOLD["sizes"].items()}

@@ -69,6 +69,7 @@ def test_there_is_one_recipe_for_each_row_of_the_tables() -> None:
     assert set(RECIPES) - {name for name in RECIPES if RECIPES[name].backbone} == {
         "demo",
         "embedded",
+        "prm-curve",
     }
 
 

@@ -1,91 +1,240 @@
-"""The study's statistics, choices and pictures, without its training."""
+"""The study's rewards, statistics, tables and pictures, without its training."""
 
 from __future__ import annotations
 
+import csv
+import json
+import random
+import re
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("matplotlib")
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "study"))
+pytest.importorskip("torch")
+ROOT = Path(__file__).parents[2]
+STUDY = ROOT / "benchmarks" / "study"
+sys.path.insert(0, str(STUDY))
 
-from figure import Panel, write_figure  # noqa: E402
-from measure import Estimate, Measured, against, estimate, final_rows, sweep_rows, write_rows  # noqa: E402  # noqa: E402
-from plan import CHOSEN, METHODS, STUDY, Policy  # noqa: E402
-from study import best  # noqa: E402
+import data  # noqa: E402
+from figure import write_contrasts, write_rates  # noqa: E402
+from measure import contrast_rows, estimate, final_rows, holm, sweep_rows  # noqa: E402
+from plan import ARMS, COMMANDS, KINDS, QUESTIONS, SFT, SIZES, Arm, Policy, Question  # noqa: E402
+
+import runs  # noqa: E402
+from fsdpo_data.problems.embedded import PROMPT  # noqa: E402
+from fsdpo_data.problems.embedded.solutions import demonstration  # noqa: E402
+from fsdpo_data.problems.embedded.world import make_problems  # noqa: E402
+
+DPO, PAPER = (next(arm for arm in ARMS if arm.name == name) for name in ("DPO", "Full-Step-DPO"))
 
 
-def random_runs(seeds: int, problems: int, spread: float) -> list[Measured]:
-    rng = np.random.default_rng(0)
-    levels = rng.normal(0.5, spread, size=seeds)
-    return [Measured(rng.normal(level, 0.3, size=problems)) for level in levels]
+def found(share: float, seed: int = 0, problems: int = 200) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {"solve": {"sampled": list((rng.random(problems) < share).astype(float)), "kl": [2.0]}}
 
 
 def test_one_seed_has_the_interval_of_its_problems() -> None:
-    (run,) = random_runs(1, 400, 0)
-    found = estimate(run.sampled[None])
-    error = 100 * run.sampled.std() / 20
-    assert found.value == pytest.approx(100 * run.sampled.mean())
-    assert (found.high - found.low) / 2 == pytest.approx(1.96 * error, rel=0.05)
+    value_P = np.random.default_rng(0).normal(50, 30, size=400)
+    told = estimate(value_P[None])
+    assert told.value == pytest.approx(value_P.mean())
+    assert (told.high - told.low) / 2 == pytest.approx(1.96 * value_P.std() / 20, rel=0.05)
 
 
 def test_seeds_that_disagree_widen_the_interval() -> None:
-    alike, apart = (random_runs(3, 400, spread) for spread in (0.0, 0.2))
-    widths = []
-    for runs in (alike, apart):
-        found = estimate(np.stack([run.sampled for run in runs]))
-        widths.append(found.high - found.low)
-    assert widths[1] > 3 * widths[0]
+    rng = np.random.default_rng(0)
+    alike, apart = (
+        rng.normal(rng.normal(50, spread, size=(5, 1)), 30, size=(5, 200)) for spread in (0, 20)
+    )
+    widths = [(told.high - told.low) for told in (estimate(alike), estimate(apart))]
+    assert widths[1] > 2 * widths[0]
 
 
-def test_differences_are_taken_problem_by_problem() -> None:
+def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(2)
+    told = [estimate(rng.normal(3, size=(5, 1)) + rng.normal(size=(5, 12))) for _ in range(60)]
+    assert sum(each.low <= 3 <= each.high for each in told) >= 0.8 * len(told)
+
+
+def test_p_is_small_where_the_interval_leaves_nothing_out() -> None:
     rng = np.random.default_rng(1)
-    base = Measured(rng.random(300))
-    ahead = Measured(base.sampled + 0.05)
-    found = against([ahead, ahead], base, "sampled")
-    assert (found.value, found.low, found.high) == pytest.approx((5, 5, 5))
+    assert estimate(rng.normal(1, 1, size=(5, 50))).p < 0.01
+    assert estimate(rng.normal(0, 1, size=(5, 50)) - 0.0).p > 0.05
+    assert estimate(np.zeros((2, 3))).p == 1
 
 
-def test_each_loss_gets_its_best_setting_and_the_papers_gamma() -> None:
-    swept = {policy: Measured(np.array([0.1])) for policy in STUDY.settings()}
-    winners = [Policy(loss, STUDY.lrs[-1], STUDY.betas[-1]) for loss in METHODS]
-    swept |= {policy: Measured(np.array([0.5])) for policy in winners}
-    swept[Policy("full-step", 3e-5, gamma=8.0)] = Measured(np.array([0.9]))
-    assert best(swept) == winners
-    assert best({}) == []
-    assert [policy.loss for policy in CHOSEN] == list(METHODS)
+def test_holm_corrects_the_smallest_most() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.6, 0.5]) == [1.0, 1.0]
+    assert holm([]) == []
 
 
-def test_every_setting_has_a_name_of_its_own() -> None:
-    names = [policy.name for policy in STUDY.settings()]
-    assert len(set(names)) == len(names) == 3 * len(STUDY.lrs) * len(STUDY.betas)
+def test_the_plan_names_what_there_is() -> None:
+    names = [arm.name for arm in ARMS]
+    assert len(set(names)) == len(names)
+    assert all({*question.arms} <= {*names} for question in QUESTIONS)
+    assert {arm.rewards for arm in ARMS} <= data.SOURCES.keys()
+    assert len(SIZES["study"].seeds) >= 5
+    policies = {Policy(arm, lr, 0).name for arm in ARMS for lr in (1e-3, 3e-3)}
+    assert len(policies) == 2 * len(ARMS)
+    place = {"out": "OUT", **asdict(SIZES["demo"])}
+    assert all(told.format(**place).strip().startswith("fsdpo-") for told in COMMANDS.values())
 
 
-def test_tables_hold_what_was_measured(tmp_path: Path) -> None:
-    base = Measured(np.array([0.0, 0.5]), np.array([0.0, 1.0]))
-    runs = [Measured(np.array([0.5, 1.0]), np.array([1.0, 1.0]))] * 3
-    rows = final_rows({"full-step": runs}, base)
-    assert rows[0]["avg@k"] == "25.00" and rows[0]["avg@k gain"] == "0.00"
-    assert rows[1]["method"] == "Full-Step-DPO" and rows[1]["seeds"] == 3
-    assert rows[1]["avg@k gain"] == rows[1]["avg@k gain low"] == "50.00"
-    assert rows[1]["greedy gain"] == "50.00"
-    chosen = Policy("full-step", 3e-5)
-    swept = sweep_rows({chosen: Measured(base.sampled)}, Measured(base.sampled), [chosen])
-    assert [row["chosen"] for row in swept] == ["", "yes"] and "greedy" not in swept[0]
-    write_rows(tmp_path / "rows.csv", rows)
-    assert (tmp_path / "rows.csv").read_text().splitlines()[0].startswith("method,seeds,avg@k,")
+def pairs(run: Any) -> list[dict[str, Any]]:
+    (problem,) = run.problems()
+    rows = []
+    for seed in range(3):
+        rng = random.Random(seed)
+        sides = (demonstration(problem, rng), demonstration(problem, rng, error_rate=0.6))
+        row: dict[str, Any] = {"prompt": PROMPT.format(question=problem.question)}
+        for name, side in zip(("chosen", "rejected"), sides, strict=True):
+            steps = list(side.steps)
+            given = [(at + 1) / 10 for at in range(len(steps))]
+            row |= {name: side.text, f"{name}_steps": steps, f"{name}_rewards": given}
+        rows.append(row)
+    return rows
 
 
-def test_the_figure_is_a_picture(tmp_path: Path) -> None:
-    points = {name: Estimate(50, 45, 55) for name in ("SFT", "DPO")}
-    panels = [
-        Panel("bars", "", {"": points}, joined=False),
-        Panel("lines <β>", "lr", {"DPO": points, "Step-DPO": points}, joined=True),
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = make_problems("train", 1, 7, KINDS["solve"])
+    run = SimpleNamespace(out=tmp_path, problems=lambda: made)
+    monkeypatch.setattr(data, "_pairs", pairs)
+    return run
+
+
+def source(name: str) -> Arm:
+    return Arm(name, "full-step", rewards=name)
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_the_truth_is_one_before_the_first_wrong_step(run: Any) -> None:
+    (problem,) = run.problems()
+    for row in read(data.pairs_of(run, source("truth"))):
+        assert row["chosen_rewards"] == [1.0] * len(row["chosen_steps"])
+        told = data.first_wrong_step(problem, row["rejected_steps"])
+        assert row["rejected_rewards"].count(1.0) == told
+        assert sorted(row["rejected_rewards"], reverse=True) == row["rejected_rewards"]
+    assert data.agreement(run, source("truth")) == 1.0
+
+
+def test_shuffling_keeps_the_rewards_of_a_solution_and_not_their_order(run: Any) -> None:
+    by_prm, mixed = (read(data.pairs_of(run, source(name))) for name in ("prm", "shuffled"))
+    told = [row[f"{side}_rewards"] for row in by_prm for side in ("chosen", "rejected")]
+    after = [row[f"{side}_rewards"] for row in mixed for side in ("chosen", "rejected")]
+    assert [sorted(each) for each in after] == told
+    assert after != told
+
+
+def test_rewards_are_made_once(run: Any) -> None:
+    first = data.pairs_of(run, source("truth"))
+    first.write_text(first.read_text() + "\n")
+    assert data.pairs_of(run, source("truth")).read_text().endswith("\n\n")
+
+
+def test_progress_is_the_share_of_steps_before_the_first_error() -> None:
+    (problem,) = make_problems("train", 1, 7, KINDS["solve"])
+    steps = pairs(SimpleNamespace(problems=lambda: [problem]))[0]["chosen_steps"]
+    half = "".join(steps[:3]) + "Step 4: nothing."
+    assert runs._progress(problem, ["".join(steps), half]) == [1.0, 3 / len(steps)]
+
+
+def test_tables_hold_what_was_measured() -> None:
+    results = {"SFT": [found(0.3, s) for s in range(3)], "DPO": [found(0.9, s) for s in range(3)]}
+    results["Full-Step-DPO"] = results["DPO"]
+    rows = final_rows(results, {"DPO": 1e-3, "Full-Step-DPO": 1e-3})
+    assert [(row["arm"], row["measure"]) for row in rows][:3] == [
+        ("SFT", "sampled"),
+        ("SFT", "kl"),
+        ("DPO", "sampled"),
     ]
-    write_figure(tmp_path / "figure.svg", panels)
-    root = ElementTree.parse(tmp_path / "figure.svg").getroot()
-    texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"bars", "lines <β>", "SFT", "DPO", "50.0"} <= set(texts)
+    assert 50 < float(rows[2]["gain"]) < 70 and rows[2]["lr"] == "0.001"
+    assert rows[3]["value"] == "2.00"  # nats, not percent
+    asked = [Question("q", "?", ["DPO", "Full-Step-DPO", "DPO/K"])]
+    (row,) = contrast_rows(results, asked)
+    assert (row["arm"], row["against"], row["ahead"]) == ("Full-Step-DPO", "DPO", "0.00")
+    assert row["p (Holm)"] == "1.0000"
+    assert contrast_rows({"SFT": results["SFT"]}, asked) == []
+    swept = {Policy(DPO, 1e-3, 0): found(0.6), Policy(DPO, 3e-3, 0): found(0.1)}
+    told = sweep_rows(swept, found(0.3), {"DPO": 1e-3})
+    assert [row["collapsed"] for row in told] == ["", "", "yes"]
+    assert [row["chosen"] for row in told] == ["", "yes", ""]
+
+
+def test_the_figures_are_pictures(tmp_path: Path) -> None:
+    results = {name: [found(share)] for name, share in (("SFT", 0.3), ("DPO", 0.5), ("b <c>", 0.8))}
+    final = final_rows(results, {})
+    asked = contrast_rows(results, [Question("q", "?", ["DPO", "b <c>"])])
+    write_contrasts(tmp_path / "a.svg", "Why?", ["DPO", "b <c>"], final, asked)
+    swept = {Policy(Arm("DPO", "dpo"), lr, 0): found(0.6) for lr in (1e-3, 3e-3)}
+    write_rates(tmp_path / "b.svg", ["DPO"], sweep_rows(swept, found(0.3), {}))
+    seen = []
+    for name in ("a", "b"):
+        root = ElementTree.parse(tmp_path / f"{name}.svg").getroot()
+        seen += [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"Why?", "DPO", "b <c>", "SFT", "peak learning rate"} <= set(seen)
+    assert Policy(SFT, 0, 1).name != Policy(SFT, 0, 2).name
+
+
+ROWS = ("final", "value"), ("final", "gain"), ("contrasts", "ahead")
+INTERVAL = re.compile(r"-?\d+\.\d \[-?\d+\.\d, -?\d+\.\d\]")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/study.md"])
+def test_a_page_says_what_the_result_files_say(page: str) -> None:
+    """Every interval of the study is that of a row that is committed, in a row of its arm."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    if page == "README.md":
+        text = text.partition("## Does it work?")[2].partition("\n## ")[0]
+    by_arm: dict[str, set[str]] = {}
+    for name, column in ROWS:
+        for row in table(name):
+            by_arm.setdefault(row["arm"], set()).add(interval(row, column))
+    every = set().union(*by_arm.values())
+    assert set(INTERVAL.findall(text)) <= every
+    shown = [line.strip("| ").split(" | ") for line in text.splitlines() if INTERVAL.search(line)]
+    rows = [cells for cells in shown if cells[0] in by_arm]
+    assert all({*INTERVAL.findall(" ".join(cells))} <= by_arm[cells[0]] for cells in rows)
+    assert len(rows) > 4
+
+
+def test_the_page_says_what_the_sweep_and_the_rewards_were() -> None:
+    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
+    swept: dict[str, list[dict[str, str]]] = {}
+    for row in table("sweep"):
+        swept.setdefault(row["arm"], []).append(row)
+    sft = swept.pop("SFT")[0]["value"]
+    assert f"| SFT | {float(sft):.1f} |" in text
+    for arm, rows in swept.items():
+        collapsed = sum(row["collapsed"] == "yes" for row in rows)
+        told = " | ".join(f"{float(row['value']):.1f}" for row in rows)
+        assert f"| {arm} | {told} | {collapsed} of {len(rows)} |" in text
+    for row in table("sources"):
+        assert f"| {row['rewards']} | {float(row['AUC']):.3f} |" in text
+
+
+def test_the_page_names_the_arms_that_it_does_not_have() -> None:
+    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
+    missing = text.partition("## What is not here")[2]
+    there = {row["arm"] for row in table("final")}
+    assert all(arm.name in there or arm.name in missing for arm in ARMS)
+
+
+def table(name: str) -> list[dict[str, str]]:
+    with (STUDY / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def interval(row: dict[str, str], name: str) -> str:
+    value, low, high = (f"{float(row[f'{name}{end}']):.1f}" for end in ("", " low", " high"))
+    return f"{value} [{low}, {high}]".replace("-0.0", "0.0")

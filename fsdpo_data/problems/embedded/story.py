@@ -49,6 +49,7 @@ class Story:
     """A story being told."""
 
     rng: random.Random  #: Every choice comes from here.
+    wording: str = ""  #: Table of words that it is told with, too.
     who: str = ""  #: The person the current amount belongs to.
     friend: str = ""  #: Gives and takes.
     stranger: str = ""  #: Appears in distractor sentences only.
@@ -61,10 +62,10 @@ class Story:
     values: list[int] = field(default_factory=list)  #: What each node is worth.
 
     @classmethod
-    def begin(cls, rng: random.Random) -> Self:
+    def begin(cls, rng: random.Random, wording: str) -> Self:
         """Cast a new story."""
         who, friend, stranger, *others = rng.sample(words()["names"], 9)
-        return cls(rng, who, friend, stranger, others, rng.choice(words()["things"]))
+        return cls(rng, wording, who, friend, stranger, others, rng.choice(words()["things"]))
 
     @property
     def amount(self) -> int:
@@ -73,7 +74,9 @@ class Story:
 
     def tell(self, relation: str, **slots: object) -> None:
         """Add the sentence of ``relation`` to the question."""
-        template = self.rng.choice(words()["tell"][relation])
+        told = words()
+        others = told[self.wording].get(relation, []) if self.wording else []
+        template = self.rng.choice(told["tell"][relation] + others)
         self.sentences.append(template.format(**self.words(), **slots))
 
     def words(self) -> dict[str, str]:

@@ -3,7 +3,8 @@
 import hashlib
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,14 +16,24 @@ Event = Callable[[Story], None]  #: Tells a part of a story, and works it out.
 
 SPLITS = ("train", "validation", "test")
 
-#: Stories drawn of each length, two steps to six; long ones run out of room more often.
-_LENGTHS = {2: 20, 3: 30, 4: 30, 5: 17, 6: 10}
-_DISTRACTOR_RATE = 0.5
 #: Largest number added or taken away at once: carries are what a small model learns last.
 _SMALL = 20
 
 
-def make_problems(split: str, count: int, seed: int = 0) -> list[Problem]:
+@dataclass(frozen=True)
+class Kind:
+    """Which stories are told; the embedded model learnt from those of the defaults."""
+
+    #: Stories drawn of each number of steps; long ones run out of room more often.
+    lengths: Mapping[int, int] = field(default_factory={2: 20, 3: 30, 4: 30, 5: 17, 6: 10}.copy)
+    distractors: float = 0.5  #: Numbers that do not matter in a story; 0.5: one in every other.
+    wording: str = ""  #: Table of words that questions are told with beside the usual ones.
+
+
+EMBEDDED = Kind()
+
+
+def make_problems(split: str, count: int, seed: int = 0, kind: Kind = EMBEDDED) -> list[Problem]:
     """Make ``count`` different problems of ``split``.
 
     The same arguments give the same problems anywhere, and the first k do not depend on
@@ -39,7 +50,7 @@ def make_problems(split: str, count: int, seed: int = 0) -> list[Problem]:
     rng = random.Random(f"{WORLD_VERSION}/{split}/{seed}")
     made: dict[str, Problem] = {}
     while len(made) < count:
-        problem = _draw(rng)
+        problem = _draw(rng, kind)
         if problem is not None and problem.split == split:
             made.setdefault(problem.question, problem)
     return list(made.values())
@@ -55,25 +66,25 @@ def split_of(question: str) -> str:
     return {0: "test", 1: "validation"}.get(bucket, "train")
 
 
-def _draw(rng: random.Random) -> Problem | None:
+def _draw(rng: random.Random, kind: Kind) -> Problem | None:
     """Tell one story, or None where its numbers did not work out."""
-    plan = _plan(rng)
-    story = Story.begin(rng)
+    plan = _plan(rng, kind.lengths)
+    story = Story.begin(rng, kind.wording)
     try:
         for event in plan:
             event(story)
     except NoFitError:
         return None
-    distractor = _distract(story)
+    distractor = _distract(story, kind.distractors)
     question = " ".join(story.sentences)
     told: dict[str, Any] = {"world": WORLD_VERSION, "thing": story.thing, "nodes": story.nodes}
     told["distractor"] = distractor
     return Problem(question, str(story.amount), "embedded", split_of(question), told)
 
 
-def _plan(rng: random.Random) -> list[Event]:
+def _plan(rng: random.Random, lengths: Mapping[int, int]) -> list[Event]:
     """Draw a start, some middles and an end that need as many steps as the length drawn."""
-    length = rng.choices(list(_LENGTHS), weights=list(_LENGTHS.values()))[0]
+    length = rng.choices(list(lengths), weights=list(lengths.values()))[0]
     while True:
         start, end = rng.choice(_STARTS), rng.choice(_ENDS)
         left = length - start[1] - end[1]
@@ -86,13 +97,13 @@ def _plan(rng: random.Random) -> list[Event]:
             return [start[0], *middles, end[0]]
 
 
-def _distract(story: Story) -> int | None:
-    """Slip in a sentence with a number that does not matter, after the first sentence."""
-    if story.rng.random() >= _DISTRACTOR_RATE:
-        return None
-    n = story.rng.randint(2, 30)
-    sentence = story.rng.choice(words()["distractors"]).format(**story.words(), n=n)
-    story.sentences.insert(story.rng.randint(1, len(story.sentences) - 1), sentence)
+def _distract(story: Story, rate: float) -> int | None:
+    """Slip in sentences with a number that does not matter; return the last one's."""
+    n = None
+    for _ in range(int(rate) + (story.rng.random() < rate % 1)):
+        n = story.rng.randint(2, 30)
+        sentence = story.rng.choice(words()["distractors"]).format(**story.words(), n=n)
+        story.sentences.insert(story.rng.randint(1, len(story.sentences) - 1), sentence)
     return n
 
 
@@ -149,6 +160,8 @@ def _compare(story: Story) -> None:
     n = story.rng.choice(list(words()["times"])) if op == "*" else story.number(2, _SMALL)
     story.tell(relation, n=n, times=words()["times"].get(n))
     story.who = story.others.pop(0)
+    if not story.others:  # the next sentence may need one more
+        raise NoFitError
     story.work("compare", op, story.at, n)
 
 

@@ -16,7 +16,8 @@ from fsdpo_data.core.identity import digest
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.problems.embedded import CHECKPOINT
 from fsdpo_data.problems.embedded.solutions import demonstration, final_answer, first_wrong_step
-from fsdpo_data.problems.embedded.world import SPLITS, make_problems, split_of
+from fsdpo_data.problems.embedded.story import words
+from fsdpo_data.problems.embedded.world import SPLITS, Kind, make_problems, split_of
 
 PROBLEMS = make_problems("train", 400)
 
@@ -242,3 +243,21 @@ def test_the_model_is_often_right_and_often_wrong():
     assert greedy["accuracy"] > 0.7
     assert 0.35 < sampled["accuracy"] < 0.7
     assert sampled["mixed"] > 0.5
+
+
+def test_other_kinds_of_stories_differ_in_what_is_said():
+    long = make_problems("test", 30, kind=Kind({10: 1, 11: 1}))
+    assert {len(p.metadata["nodes"]) for p in long} == {10, 11}
+    distracted = make_problems("test", 30, kind=Kind(distractors=2))
+    assert all(p.metadata["distractor"] is not None for p in distracted)
+    numbers = [len(re.findall(r"\d+", p.question)) for p in make_problems("test", 200)]
+    more = [len(re.findall(r"\d+", p.question)) for p in distracted]
+    assert sum(more) / 30 > sum(numbers) / 200 + 1
+    reworded = make_problems("test", 30, kind=Kind({9: 1}, wording="retell"))
+    told = {sentence for kind in words()["retell"].values() for sentence in kind}
+    pattern = re.compile("|".join(re.sub(r"\\{\w+\\}", r"[\\w ]+", re.escape(t)) for t in told))
+    assert sum(bool(pattern.search(p.question)) for p in reworded) > 15
+    assert not any(pattern.search(p.question) for p in make_problems("test", 30))
+    rng = random.Random(0)
+    for p in [*long, *distracted, *reworded]:
+        assert first_wrong_step(p, demonstration(p, rng).steps) is None

@@ -1,0 +1,179 @@
+"""What policies are trained on: made by commands, and the same pairs with rewards of each source.
+
+A source of rewards is data. ``prm`` is what the pairs were chosen by, ``shuffled`` the same in
+another order within each solution; ``truth`` is 1 before the first wrong step and 0 from it on;
+``rollouts`` is the share of continuations of a step that end correct; ``likelihood`` is the
+probability that the policy gives a step.
+"""
+
+import os
+import random
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+
+import polars as pl
+from plan import COMMANDS, KINDS, Arm, Size
+
+from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.statistics import auc
+from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.engines.load import load_likelihood, load_sampler
+from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
+from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.problems.embedded import PROMPT
+from fsdpo_data.problems.embedded.solutions import demonstration, final_answer, first_wrong_step
+from fsdpo_data.problems.embedded.world import make_problems
+
+MAX_TOKENS, TEMPERATURE = 400, 0.8  #: The longest solutions have some 220 tokens.
+#: Seeds of problems: no stage meets those of another one. Those of tests follow the last.
+DEMONSTRATIONS, PAIRS, VALIDATION, TEST = range(1, 5)
+#: Of the demonstrations' steps, those that go wrong: the policy is to be unsure of each step.
+ERROR_RATE = 0.1
+ROLLOUTS = 4  #: Continuations of each step.
+SIDES = ("chosen", "rejected")
+
+#: Rewards by prompt and steps.
+Rewards = dict[tuple[str, tuple[str, ...]], list[float]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory in which a study of a size is made."""
+
+    out: Path
+    size: Size
+
+    def problems(self) -> list[Problem]:
+        """Return the problems that pairs are made of."""
+        return make_problems("train", self.size.problems, PAIRS, KINDS["solve"])
+
+    def made(self, name: str) -> Path:
+        """Return what a command of the plan makes; it goes on where it was."""
+        out = self.out / name
+        words = shlex.split(COMMANDS[name].format(out=self.out, **asdict(self.size)))
+        last = {"fsdpo-train": "README.md"}.get(words[0], "manifest.json")
+        if (out / last).exists():
+            return out
+        start, log = time.monotonic(), self.out / f"{name}.log"
+        given = [*words[1:], "--out", str(out), *(["--resume"] if out.exists() else [])]
+        command = [sys.executable, "-m", words[0].replace("-", "_"), *given]
+        with log.open("w") as file:
+            env = {**os.environ, "OMP_NUM_THREADS": "1"}
+            ran = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, env=env)
+        told = f"$ {words[0]} {shlex.join(given)}"
+        if ran.returncode:
+            sys.exit(f"{told}\n{log.read_text()[-2000:]}\nAll that it wrote is in {log}.")
+        print(f"{told}\n  {time.monotonic() - start:.0f} s", flush=True)
+        return out
+
+
+def make_data(place: Place) -> None:
+    """Make the SFT policy, its samples, a PRM trained on their outcomes, and the pairs."""
+    rng, solve = random.Random(0), KINDS["solve"]
+    demonstrated = make_problems("train", place.size.demonstrations, DEMONSTRATIONS, solve)
+    shown = [
+        {"prompt": prompt_of(each), "completion": demonstration(each, rng, ERROR_RATE).text}
+        for each in demonstrated
+    ]
+    asked = [{"question": each.question, "answer": each.answer} for each in place.problems()]
+    place.out.mkdir(parents=True, exist_ok=True)
+    pl.DataFrame(shown).write_ndjson(place.out / "demonstrations.jsonl")
+    pl.DataFrame(asked).write_ndjson(place.out / "problems.jsonl")
+    for name in ("sft", "sampled", "prm", "scored", "pairs"):
+        place.made(name)
+
+
+def prompt_of(problem: Problem) -> str:
+    """Return how policies are asked."""
+    return PROMPT.format(question=problem.question)
+
+
+def pairs_of(place: Place, arm: Arm) -> Path:
+    """Return what an arm is trained on; it is made if it is not there."""
+    if arm.loss == "step-dpo":
+        return place.made("steps")
+    file = place.out / "rewards" / f"{arm.rewards}.jsonl"
+    if not file.exists():
+        pairs = _pairs(place)
+        found = SOURCES[arm.rewards](place, _by_prm(pairs))
+        for pair in pairs:
+            for side in SIDES:
+                key = pair["prompt"], tuple(pair[f"{side}_steps"])
+                pair[f"{side}_rewards"] = found[key]
+        file.parent.mkdir(exist_ok=True)
+        pl.DataFrame(pairs).write_ndjson(file)
+    return file
+
+
+def agreement(place: Place, arm: Arm) -> float:
+    """Return the chance that rewards rank a right step above one from the first error on."""
+    rewards = _by_prm(pl.read_ndjson(pairs_of(place, arm)).to_dicts())
+    right = [each == 1 for truth in _true(place, rewards).values() for each in truth]
+    return auc([each for some in rewards.values() for each in some], right) or 0.5
+
+
+def _pairs(place: Place) -> list[dict[str, object]]:
+    columns = [
+        "prompt",
+        *(f"{side}{what}" for side in SIDES for what in ("", "_steps", "_rewards")),
+    ]
+    files = read_manifest(place.out / "pairs").paths(place.out / "pairs", "pairs")
+    return pl.read_parquet(files, columns=columns).to_dicts()
+
+
+def _by_prm(pairs: Sequence[dict[str, object]]) -> Rewards:
+    return {
+        (pair["prompt"], tuple(pair[f"{side}_steps"])): pair[f"{side}_rewards"]
+        for pair in pairs
+        for side in SIDES
+    }
+
+
+def _shuffled(_: Place, by_prm: Rewards) -> Rewards:
+    rng = random.Random(0)
+    return {key: rng.sample(rewards, len(rewards)) for key, rewards in by_prm.items()}
+
+
+def _true(place: Place, by_prm: Rewards) -> Rewards:
+    problems, found = {prompt_of(each): each for each in place.problems()}, {}
+    for prompt, steps in by_prm:
+        wrong = first_wrong_step(problems[prompt], steps)
+        found[prompt, steps] = [float(wrong is None or at < wrong) for at in range(len(steps))]
+    return found
+
+
+def _likelihood(place: Place, by_prm: Rewards) -> Rewards:
+    scorer = load_likelihood(str(place.out / "sft"), ScorerOptions(engine="transformers"))
+    scores = scorer.score([SteppedText(*key) for key in by_prm])
+    return {key: score or [] for key, score in zip(by_prm, scores, strict=True)}
+
+
+def _rollouts(place: Place, by_prm: Rewards) -> Rewards:
+    """Continue every step; after the last, whose answer is there, nothing is left to say."""
+    golds = {prompt_of(each): each.answer for each in place.problems()}
+    begun = [(key, "".join(key[1][: at + 1])) for key in by_prm for at in range(len(key[1]) - 1)]
+    sampler = load_sampler(str(place.out / "sft"), SamplerOptions(engine="transformers"))
+    spec = SamplingSpec(n=ROLLOUTS, temperature=TEMPERATURE, max_tokens=MAX_TOKENS, seed=3)
+    ends = sampler.sample([key[0] + text for key, text in begun], spec)
+    found: Rewards = {key: [] for key in by_prm}
+    for (key, text), samples in zip(begun, ends, strict=True):
+        found[key].append(fmean(final_answer(text + s.text) == golds[key[0]] for s in samples))
+    for prompt, steps in by_prm:
+        found[prompt, steps].append(float(final_answer("".join(steps)) == golds[prompt]))
+    return found
+
+
+SOURCES: dict[str, Callable[[Place, Rewards], Rewards]] = {
+    "prm": lambda _, by_prm: by_prm,
+    "shuffled": _shuffled,
+    "truth": _true,
+    "rollouts": _rollouts,
+    "likelihood": _likelihood,
+}

@@ -1,0 +1,129 @@
+"""One policy: trained, then measured by its samples and its greedy solutions."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import torch
+from data import MAX_TOKENS, TEMPERATURE, TEST, VALIDATION, Place, pairs_of, prompt_of
+from plan import KINDS, SFT, Policy
+
+from fsdpo_data.core.files import write_text
+from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.load import load_likelihood, load_sampler
+from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
+from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step
+from fsdpo_data.problems.embedded.world import make_problems
+from fsdpo_data.steps.segment import step_marker
+from fsdpo_train import DpoConfig, train_dpo
+
+#: Chosen for every loss when DPO, Step-DPO and Full-Step-DPO were swept over 0.05 and 1.
+BETA = 1.0
+#: What was measured: of each kind of problems a list for each number, one value a problem; and
+#: ``kl``, the nats per solution by which the policy is more confident in its samples than before.
+Found = Mapping[str, Mapping[str, list[float]]]
+
+
+def trained(place: Place, policy: Policy) -> Path:
+    """Train a policy; all arms have the same reference, optimizer steps and prompts a step."""
+    out, arm = place.out / "policies" / policy.name, policy.arm
+    if arm == SFT or (out / "README.md").exists():
+        return place.made("sft") if arm == SFT else out
+    data = pairs_of(place, arm)
+    train_dpo(
+        DpoConfig(
+            data=data,
+            out=out,
+            model=str(place.made("sft")),
+            loss=arm.loss,
+            gamma=arm.gamma,
+            beta=BETA,
+            lr=policy.lr,
+            seed=policy.seed,
+            batch_size=2,
+            max_steps=place.size.steps,
+            reference_cache=place.out / f"reference-{data.stem}",
+            resume=out.exists(),
+            log_every=8,
+            save_every=0,
+        )
+    )
+    return out
+
+
+def measured(place: Place, split: str, policy: Policy) -> Found:
+    """Measure a policy on validation problems, or the test problems of its seed.
+
+    What is there is read.
+    """
+    file = place.out / split / f"{policy.name}.json"
+    if not file.exists():
+        torch.set_num_threads(1)
+        write_text(file, json.dumps(_measure(trained(place, policy), place, split, policy.seed)))
+    found: Found = json.loads(file.read_text())
+    return found
+
+
+def _measure(model: Path, place: Place, split: str, seed: int) -> Found:
+    test = split == "test"
+    asked, first = (place.size.test, TEST) if test else (place.size.validation, VALIDATION)
+    sampler = load_sampler(str(model), SamplerOptions(engine="transformers"))
+    found: dict[str, Mapping[str, list[float]]] = {}
+    for kind, (count, n) in asked.items():
+        problems = make_problems(split, count, first + seed, KINDS[kind])
+        texts = _solutions(sampler, problems, n, TEMPERATURE)
+        each = list(zip(problems, texts, strict=True))
+        found[kind] = {
+            "sampled": [fmean(_correct(problem, some)) for problem, some in each],
+            "progress": [fmean(_progress(problem, some)) for problem, some in each],
+        }
+        if test and kind == "solve":
+            greedy = _solutions(sampler, problems, 1, 0)
+            found[kind] |= {
+                "greedy": [_correct(*one)[0] for one in zip(problems, greedy, strict=True)],
+                "kl": _spent(model, place.made("sft"), each),
+            }
+    return found
+
+
+def _solutions(
+    sampler: Sampler, problems: Sequence[Problem], n: int, temperature: float
+) -> list[list[str]]:
+    # Every policy draws with the same random numbers, so that what separates two is the policies.
+    spec = SamplingSpec(n=n, temperature=temperature, max_tokens=MAX_TOKENS, seed=1)
+    prompts = [prompt_of(each) for each in problems]
+    return [[sample.text for sample in some] for some in sampler.sample(prompts, spec)]
+
+
+def _correct(problem: Problem, texts: Sequence[str]) -> list[float]:
+    return [float(final_answer(text) == problem.answer) for text in texts]
+
+
+def _progress(problem: Problem, texts: Sequence[str]) -> list[float]:
+    """Return the share of a problem's steps that each solution has right before its first error."""
+    needed = len(problem.metadata["nodes"])
+    wrong = (first_wrong_step(problem, step_marker(text)) for text in texts)
+    return [1.0 if at is None else min(1.0, at / needed) for at in wrong]
+
+
+def _spent(model: Path, sft: Path, each: Sequence[tuple[Problem, list[str]]]) -> list[float]:
+    """Return log π − log π_SFT of two samples of each problem, their mean."""
+    items = [
+        SteppedText(prompt_of(problem), step_marker(text))
+        for problem, some in each
+        for text in some[:2]
+    ]
+    ratios = np.subtract(_logprobs(model, items), _logprobs(sft, items))
+    spent: list[float] = ratios.reshape(-1, 2).mean(-1).tolist()
+    return spent
+
+
+def _logprobs(policy: Path, items: Sequence[SteppedText]) -> list[float]:
+    scores = load_likelihood(str(policy), ScorerOptions(engine="transformers")).score(items)
+    return [sum(math.log(max(each, 1e-30)) for each in score or ()) for score in scores]
