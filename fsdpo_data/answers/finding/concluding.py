@@ -32,7 +32,8 @@ def taken_back(rest: str) -> int | None:
 
 
 def _holds(text: str, words: Iterable[str]) -> bool:
-    return any(map(text.lower().__contains__, words))
+    text = text.lower()
+    return bool([word for word in words if word in text])
 
 
 def standing(text: str) -> str:
