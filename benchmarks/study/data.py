@@ -120,12 +120,8 @@ def agreement(place: Place, arm: Arm) -> float:
 
 
 def _pairs(place: Place) -> list[dict[str, object]]:
-    columns = [
-        "prompt",
-        *(f"{side}{what}" for side in SIDES for what in ("", "_steps", "_rewards")),
-    ]
-    files = read_manifest(place.out / "pairs").paths(place.out / "pairs", "pairs")
-    return pl.read_parquet(files, columns=columns).to_dicts()
+    sealed = place.out / "pairs"
+    return pl.read_parquet(read_manifest(sealed).paths(sealed, "pairs")).to_dicts()
 
 
 def _by_prm(pairs: Sequence[dict[str, object]]) -> Rewards:

@@ -74,5 +74,6 @@ _TOLD = read_table(__file__)
 KINDS = {name: _kind(told) for name, told in _TOLD["kinds"].items()}
 ARMS = [Arm(**told) for told in _TOLD["arms"]]
 COMMANDS: Mapping[str, str] = _TOLD["commands"]
+TRAINING: Mapping[str, Any] = _TOLD["training"]
 QUESTIONS = [Question(**told) for told in _TOLD["questions"]]
 SIZES = {name: Size(**told) for name, told in _TOLD["sizes"].items()}

@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 import torch
 from data import MAX_TOKENS, TEMPERATURE, TEST, VALIDATION, Place, pairs_of, prompt_of
-from plan import KINDS, SFT, Policy
+from plan import KINDS, SFT, TRAINING, Policy
 
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.nouns import Problem
@@ -23,8 +23,6 @@ from fsdpo_data.problems.embedded.world import make_problems
 from fsdpo_data.steps.segment import step_marker
 from fsdpo_train import DpoConfig, train_dpo
 
-#: Chosen for every loss when DPO, Step-DPO and Full-Step-DPO were swept over 0.05 and 1.
-BETA = 1.0
 #: What was measured: of each kind of problems a list for each number, one value a problem; and
 #: ``kl``, the nats per solution by which the policy is more confident in its samples than before.
 Found = Mapping[str, Mapping[str, list[float]]]
@@ -43,25 +41,19 @@ def trained(place: Place, policy: Policy) -> Path:
             model=str(place.made("sft")),
             loss=arm.loss,
             gamma=arm.gamma,
-            beta=BETA,
             lr=policy.lr,
             seed=policy.seed,
-            batch_size=2,
             max_steps=place.size.steps,
             reference_cache=place.out / f"reference-{data.stem}",
             resume=out.exists(),
-            log_every=8,
-            save_every=0,
+            **TRAINING,
         )
     )
     return out
 
 
 def measured(place: Place, split: str, policy: Policy) -> Found:
-    """Measure a policy on validation problems, or the test problems of its seed.
-
-    What is there is read.
-    """
+    """Measure a policy on the problems of a split, in tests those of its seed; or read it again."""
     file = place.out / split / f"{policy.name}.json"
     if not file.exists():
         torch.set_num_threads(1)

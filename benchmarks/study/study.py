@@ -9,9 +9,8 @@ seeds, each measured on test problems of its own. Arms, commands, sizes and ques
 `plan.toml`. What is in `--out` is not made again, so a stopped study goes on; what is told is of
 the arms that are whole.
 
-Written to `--out`: `sweep.csv` (every rate tried), `final.csv` (every measure of every arm),
-`contrasts.csv` (the questions), `sources.csv` (how right each source of rewards is) and a figure
-for each question; `--publish DIR` copies them there.
+Written to `--out`: `sweep.csv` (every rate tried), `final.csv` (every measure), `contrasts.csv`
+(the questions), `sources.csv` (how right rewards are) and figures, which `--publish DIR` copies.
 """
 
 import argparse
