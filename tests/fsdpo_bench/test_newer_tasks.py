@@ -9,6 +9,7 @@ from fsdpo_bench.tasks.judge import judge
 from fsdpo_bench.tasks.load import Loaded, load_task
 from fsdpo_bench.tasks.table import get_task, shelf, suites
 from fsdpo_bench.tasks.validate import validate_task
+from hub_only import OMNI, save_hub_only
 
 NEWER = [name for name, task in shelf().items() if task.files]
 
@@ -104,6 +105,15 @@ def test_what_a_program_can_score_of_omni_math() -> None:
         is None
     )
     assert row({"problem": "p", "answer": ""}) is None
+
+
+def test_what_only_the_hub_has_is_read_from_files_too(tmp_path: Path) -> None:
+    folder = save_hub_only(tmp_path)
+    symbolic, omni = (load_task(shelf()[name], folder) for name in ("gsm_symbolic", "omni_math"))
+    assert len(symbolic.problems) == 5000 and symbolic.problems[-1].answer == "148"
+    assert [problem.answer for problem in omni.problems] == OMNI[:3] * 10
+    for whole in (symbolic, omni):
+        assert validate_task(whole.task, folder).passed
 
 
 def test_few_problems_are_reported_by_several_samples() -> None:

@@ -123,7 +123,9 @@ def read_task(file: Path) -> Task:
         told = {"name": file.stem, **told}
         if not re.fullmatch(r"\w[\w.-]*", name := told["name"]):
             raise ValueError(f"name {name!r}: expected letters, digits, dots, hyphens, underscores")
-        made = {key: hook[key] for key in _HOOKS if key in hook}
+        # What it defines, not what it imports.
+        own = {k for k, v in hook.items() if getattr(v, "__module__", "") == hook["__name__"]}
+        made = {key: hook[key] for key in _HOOKS if key in own}
         return Task(**{"title": name, "form": forms or PLAIN, **told, **made}, notes=notes)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
