@@ -117,8 +117,7 @@ def own_part(response: str) -> str:
         thought = text.rfind("</think>")
         if thought >= 0 and text[thought + 8 :].strip():
             text = text[thought + 8 :]
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.isascii():
         text = _UNSEEN.sub("", text)
     text = text.rstrip()
@@ -153,11 +152,9 @@ def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:
 def _denied(answer: str, rest: str) -> bool:
     """Whether a text says of an answer that it is none: "so 18 is not a solution"."""
     answer = answer.rstrip("$) ")
-    for denial in _IS_NONE.finditer(rest) if " not " in rest and answer else ():
-        before = rest[: denial.start()].rstrip("$) \n")
-        if before.endswith(answer) and not before[: -len(answer)][-1:].isalnum():
-            return True
-    return False
+    denials = _IS_NONE.finditer(rest) if " not " in rest and answer else ()
+    before = [rest[: each.start()].rstrip("$) \n") for each in denials]
+    return any(x.endswith(answer) and not x[: -len(answer)][-1:].isalnum() for x in before)
 
 
 def _corrected(rest: str) -> Extraction:
