@@ -1,7 +1,6 @@
-"""The study as pictures, one a question: of every arm what it reaches, and what a larger rate does.
+"""The study as pictures, one a question.
 
-They are drawn on white, with shapes and line styles beside colours, so that they read alike on a
-light page, on a dark one, and in print.
+On white, with shapes and line styles beside colours, they read alike on any page and in print.
 """
 
 from collections.abc import Sequence

@@ -97,14 +97,15 @@ def contrast_rows(results: Results, questions: Sequence[Question]) -> Rows:
 def sweep_rows(swept: Mapping[Policy, Found], base: Found, lrs: Mapping[str, float]) -> Rows:
     """Return a row for each setting; it collapsed if it ended below the SFT policy."""
     level = stacked([base], "solve", "sampled")
-    rows: Rows = [{"arm": "SFT", "lr": "", **_columns(estimate(level)), "collapsed": ""}]
+    rows: Rows = [
+        {"arm": "SFT", "lr": "", **_columns(estimate(level)), "collapsed": "", "chosen": ""}
+    ]
     for policy, found in swept.items():
         value = stacked([found], "solve", "sampled")
         row = {"arm": policy.arm.name, "lr": f"{policy.lr:g}", **_columns(estimate(value))}
         collapsed = "yes" if value.mean() < level.mean() else ""
-        rows.append({**row, "collapsed": collapsed})
-    for row in rows:
-        row["chosen"] = "yes" if row["lr"] == f"{lrs.get(str(row['arm']), 0):g}" else ""
+        chosen = "yes" if lrs.get(policy.arm.name) == policy.lr else ""
+        rows.append({**row, "collapsed": collapsed, "chosen": chosen})
     return rows
 
 

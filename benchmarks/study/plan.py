@@ -46,10 +46,6 @@ class Question:
     arms: Sequence[str]
 
 
-#: Of each kind of problems: how many, and how many solutions of each are sampled.
-Measures = Mapping[str, Sequence[int]]
-
-
 @dataclass(frozen=True)
 class Size:
     """How large a study is."""
@@ -60,8 +56,9 @@ class Size:
     prm_epochs: float  #: Passes over them of the process reward model.
     steps: int  #: Optimizer steps of every policy.
     lrs: Sequence[float]  #: Tried for every arm alike, with the first seed.
-    validation: Measures  #: What the learning rate is chosen on.
-    test: Measures  #: What is reported; every seed has problems of its own.
+    #: Of each kind: problems, and solutions sampled of each, that learning rates are chosen on.
+    validation: Mapping[str, Sequence[int]]
+    test: Mapping[str, Sequence[int]]  #: What is reported; every seed has problems of its own.
     seeds: Sequence[int]
     arms: int = 99  #: Only so many arms, the first ones.
 

@@ -30,10 +30,7 @@ class Kind:
     wording: str = ""  #: Table of words that questions are told with beside the usual ones.
 
 
-EMBEDDED = Kind()
-
-
-def make_problems(split: str, count: int, seed: int = 0, kind: Kind = EMBEDDED) -> list[Problem]:
+def make_problems(split: str, count: int, seed: int = 0, kind: Kind | None = None) -> list[Problem]:
     """Make ``count`` different problems of ``split``.
 
     The same arguments give the same problems anywhere, and the first k do not depend on
@@ -50,7 +47,7 @@ def make_problems(split: str, count: int, seed: int = 0, kind: Kind = EMBEDDED) 
     rng = random.Random(f"{WORLD_VERSION}/{split}/{seed}")
     made: dict[str, Problem] = {}
     while len(made) < count:
-        problem = _draw(rng, kind)
+        problem = _draw(rng, kind or Kind())
         if problem is not None and problem.split == split:
             made.setdefault(problem.question, problem)
     return list(made.values())
