@@ -44,7 +44,7 @@ def main(
     how, made = ("--engine", "vllm", "--dtype", "bfloat16"), limit * samples
     run(made, built, "fsdpo_data", "build", "--model", model, *asked, *how)
     few = ("--model", model, "--max-steps", 2, "--grad-accum", 1, "--log-every", 1)
-    run(0, out / "sft", "fsdpo_train", "sft", rows, *few, "--batch-size", 2)
+    run(0, out / "sft", "fsdpo_train", "sft", rows, *few, "--batch-size", 8, "--dtype", "bfloat16")
     run(8, out / "prm", "fsdpo_train", "prm", built, *few, "--batch-size", 4)
     run(made, scored, "fsdpo_data", "score", built, "--prm", out / "prm", "--device", "cpu")
     run(made, pairs, "fsdpo_data", "pair", scored, "--top", 2, "--no-require-outcome")
