@@ -69,7 +69,7 @@ def grade(gold: Gold, response: str, options: Options = STRICT, cut_off: bool = 
     if verdict.status == "correct" and found.rule == "last-number":
         verdict = equivalent(gold, _with_unit(gold, found), options)
     for meant in _also_meant(gold, found, response) if verdict.status == "incorrect" else ():
-        other = equivalent(gold, meant, options)
+        other = verdict if meant == found.answer else equivalent(gold, meant, options)
         if other.status != "incorrect":
             verdict = other
             break

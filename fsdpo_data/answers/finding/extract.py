@@ -117,7 +117,8 @@ def own_part(response: str) -> str:
         thought = text.rfind("</think>")
         if thought >= 0 and text[thought + 8 :].strip():
             text = text[thought + 8 :]
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.isascii():
         text = _UNSEEN.sub("", text)
     text = text.rstrip()

@@ -227,12 +227,8 @@ def _either(between: str, after: str) -> bool:
 
 def clause_values(sentence: str) -> str | None:
     """Return the values of "the least is 1 and the greatest is 3"; None if it has no such form."""
-    values = _values(sentence)
-    if (
-        len(values) < 2
-        or not _HAS_WORD.search(sentence)
-        or _CONCLUDING.search(sentence, values[0].end())
-    ):
+    values = _values(sentence) if _HAS_WORD.search(sentence) else []
+    if len(values) < 2 or _CONCLUDING.search(sentence, values[0].end()):
         return None
     if not all(_SAYS.search(sentence, 0, each.start()) for each in values):
         return None
