@@ -6,31 +6,27 @@ but the measuring goes through the code of ``fsdpo-train sft``.
 """
 
 import json
-import math
 import random
 import shutil
-import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 from fsdpo_cards.render import render
 
+from fsdpo_data.api import build
 from fsdpo_data.cli.console import run_app
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.nouns import Problem
-from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.core.tables import read_table
-from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.problems.embedded import PROMPT
-from fsdpo_data.problems.embedded.solutions import demonstration, final_answer, first_wrong_step
+from fsdpo_data.problems.embedded.solutions import demonstration, first_wrong_step
 from fsdpo_data.problems.embedded.story import WORLD_VERSION
 from fsdpo_data.problems.embedded.world import make_problems
-from fsdpo_data.steps.segment import step_marker
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.train import train_sft
 
@@ -148,37 +144,30 @@ def measure(
         For each temperature the numbers that the card shows; ``half_width`` is half the 95 %
         interval of ``accuracy``, in which problems are the independent units.
     """
-    from fsdpo_data.engines.options import SamplerOptions
-    from fsdpo_data.engines.samplers.transformers import TransformersSampler
-    from fsdpo_data.models.resolve import Weights
-
-    weights = Weights(ModelRef("embedded", "in the making"), str(folder))
-    sampler = TransformersSampler(weights, SamplerOptions())
     plans = ((0.0, greedy, 1), (0.8, sampled, n), (1.0, sampled, n))
-    return [_measure(sampler, *plan) for plan in plans]
+    return [_measure(folder, *plan) for plan in plans]
 
 
-def _measure(sampler: Sampler, temperature: float, count: int, n: int) -> dict[str, float]:
-    started = time.monotonic()
-    problems = make_problems("test", count)
-    prompts = [PROMPT.format(question=problem.question) for problem in problems]
-    spec = SamplingSpec(n=n, temperature=temperature, max_tokens=256)
-    texts = [[each.text for each in samples] for samples in sampler.sample(prompts, spec)]
-    pairs = list(zip(problems, texts, strict=True))
-    shares, wrong = [], []
-    for problem, group in pairs:
-        shares.append(statistics.fmean(final_answer(text) == problem.answer for text in group))
-        wrong += [first_wrong_step(problem, step_marker(text)) is not None for text in group]
+def _measure(folder: Path, temperature: float, count: int, n: int) -> dict[str, float]:
+    asked: dict[str, Any] = {"template": "problem", "split": "test", "engine": "transformers"}
+    asked |= {"samples": n, "temperature": temperature, "max_tokens": 256, "limit": count}
+    problems = {each.id: each for each in make_problems("test", count)}
+    with TemporaryDirectory() as out:
+        data = build(model=str(folder), out=Path(out) / "data", **asked)
+        rows = data.solutions().select("problem_id", "completions").collect().rows()
+    wrong = [first_wrong_step(problems[key], steps) is not None for key, steps in rows]
+    told, solutions = data.manifest.statistics, count * n
+    low, high = told.accuracy.ci95 or (0.0, 1.0)
     return {
         "temperature": temperature,
         "problems": count,
         "samples": n,
-        "accuracy": statistics.fmean(shares),
-        "half_width": 1.96 * statistics.stdev(shares) / math.sqrt(count),
-        "wrong_steps": statistics.fmean(wrong),
-        "distinct": statistics.fmean(len(set(group)) / n for group in texts),
-        "mixed": statistics.fmean(0 < share < 1 for share in shares),
-        "seconds": time.monotonic() - started,
+        "accuracy": told.accuracy.correct / solutions,
+        "half_width": (high - low) / 2,
+        "wrong_steps": sum(wrong) / solutions,
+        "distinct": told.unique_solutions / solutions,
+        "mixed": told.mixed_problems / count,
+        "seconds": data.manifest.cost.seconds,
     }
 
 

@@ -15,18 +15,9 @@ from fsdpo_data.problems.embedded import CHECKPOINT
 SERVED = "served"  #: The revision of a model that a server runs.
 #: Files that decide what a local model says. Optimizer state, logs and READMEs do not.
 _MODEL_FILES = (
-    "config.json",
-    "generation_config.json",
-    "*token*.json",
-    "*token*.model",
-    "chat_template*",
-    "vocab.*",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece*.model",
-    "*.safetensors",
-    "*.safetensors.index.json",
-    "pytorch_model*.bin",
+    *("config.json", "generation_config.json", "*token*.json", "*token*.model", "chat_template*"),
+    *("vocab.*", "merges.txt", "spiece.model", "sentencepiece*.model", "*.safetensors"),
+    *("*.safetensors.index.json", "pytorch_model*.bin"),
 )
 
 
