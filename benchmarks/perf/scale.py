@@ -12,11 +12,10 @@ import argparse
 import math
 import sys
 import tempfile
-from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
-from scaling import Measured, measured
+from scaling import measured
 
 
 def main() -> None:
@@ -25,33 +24,17 @@ def main() -> None:
     arguments.add_argument("--folder", type=Path, help="Where datasets are made, and kept.")
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = options.folder or Path(temporary)
-        table = {size: told(folder, size) for size in options.solutions}
-    print(f"{'stage':<12}" + "".join(f"{size:>24,}" for size in table) + "   exponents")
-    for stage in table[options.solutions[0]]:
-        found = {size: took[stage] for size, took in table.items() if stage in took}
-        cells = "".join(
-            cell(size, found[size]) if size in found else f"{'-':>21}   " for size in table
-        )
-        growth = [
-            math.log(after.peak / before.peak) / math.log(large / small)
-            for (small, before), (large, after) in pairwise(found.items())
-        ]
-        print(f"{stage:<12}{cells}  {', '.join(f'{each:.2f}' for each in growth)}", flush=True)
-
-
-def told(folder: Path, size: int) -> dict[str, Measured]:
-    """Run every stage at a size; tell stderr of each."""
-    took = {}
-    for stage, found in measured(folder / str(size), size):
-        print(f"{size:,} {stage}: {cell(size, found)}", file=sys.stderr, flush=True)
-        took[stage] = found
-    return took
-
-
-def cell(size: int, found: Measured) -> str:
-    """Say how fast a stage was, and what it took."""
-    return f"{size / found.seconds:>10,.0f}/s {found.peak / 1e9:>6.2f} GB   "
+        folder, before = options.folder or Path(temporary), {}
+        for size in options.solutions:
+            for stage, found in measured(folder / str(size), size):
+                told = f"{size:>12,}  {stage:<12}{size / found.seconds:>10,.0f}/s"
+                told += f"{found.peak / 1e9:>8.2f} GB"
+                if stage in before:
+                    small, least = before[stage]
+                    growth = math.log(found.peak / least) / math.log(size / small)
+                    told += f"  memory grows with exponent {growth:.2f}"
+                print(told, flush=True)
+                before[stage] = size, found.peak
 
 
 if __name__ == "__main__":

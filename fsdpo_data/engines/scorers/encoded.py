@@ -8,6 +8,8 @@ from typing import Any
 from fsdpo_data.core.errors import Unavailable
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers.convention_tokens import ConventionTokenizer
+from fsdpo_data.engines.scorers.conventions import Published
 from fsdpo_data.engines.step_tokens import Encoded, StepTokenizer
 from fsdpo_data.models.checkpoints import (
     CPU_TOKENS,
@@ -26,6 +28,10 @@ class EncodedScorer:
     def __init__(self, weights: Weights, tokenizer: Any, context: int) -> None:
         self.model = weights.ref
         self._encoder = StepTokenizer(tokenizer)
+        # What a policy holds itself is encoded as it was when the policy was trained.
+        self._asked: ConventionTokenizer | None = None
+        if isinstance(weights, Published) and weights.convention.asks:
+            self._asked = ConventionTokenizer(weights.convention, tokenizer)
         self._context = context
 
     def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
@@ -58,6 +64,8 @@ class EncodedScorer:
 
     def _encoded(self, item: SteppedText) -> Encoded:
         """Return the ids that are read; steps are lost where they are more than the context."""
+        if self._asked:
+            return self._asked.encode(item, self._context)
         return self._encoder.encode(item.prompt, item.steps, end=False, max_length=self._context)
 
     def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:

@@ -13,8 +13,6 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.logprobs import check_architecture, token_logprobs
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.tokens import padded
-from fsdpo_data.engines.scorers import SteppedText
-from fsdpo_data.engines.scorers.convention_tokens import ConventionTokenizer
 from fsdpo_data.engines.scorers.conventions import Published
 from fsdpo_data.engines.scorers.encoded import NetScorer, by_length
 from fsdpo_data.engines.sharing import decoder_of
@@ -90,12 +88,6 @@ class ImplicitScorer(LikelihoodScorer):
                 value=weights.reference.path,
             )
         self._context = min(self._context, self._reference._context)
-        # Solutions of the policy's own are encoded as they were when it was trained.
-        asks = self._convention.asks
-        self._asked = ConventionTokenizer(self._convention, self._tokenizer) if asks else None
-
-    def _encoded(self, item: SteppedText) -> Encoded:
-        return self._asked.encode(item, self._context) if self._asked else super()._encoded(item)
 
     def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
         reference, beta = dict(self._reference.step_logprobs(encoded)), self._convention.beta

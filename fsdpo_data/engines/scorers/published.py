@@ -14,13 +14,10 @@ from torch.nn.functional import linear
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.scorers import SteppedText
-from fsdpo_data.engines.scorers.convention_tokens import ConventionTokenizer
-from fsdpo_data.engines.scorers.conventions import Convention, Published
+from fsdpo_data.engines.scorers.conventions import Published
 from fsdpo_data.engines.scorers.encoded import NetScorer
 from fsdpo_data.engines.scorers.heads import PrmScorer, at_steps
 from fsdpo_data.engines.scorers.likelihood import ImplicitScorer
-from fsdpo_data.engines.step_tokens import Encoded
 from fsdpo_data.models.checkpoints import read_tensors
 from fsdpo_data.models.resolve import Weights
 
@@ -37,11 +34,7 @@ class PublishedScorer(PrmScorer):
 
     def __init__(self, weights: Published, options: ScorerOptions) -> None:
         super().__init__(weights, options)
-        self._asked = ConventionTokenizer(weights.convention, self._tokenizer)
         self._head = Head(weights, self._tokenizer, self._net.device, self._net.dtype)
-
-    def _encoded(self, item: SteppedText) -> Encoded:
-        return self._asked.encode(item, self._context)
 
     def _read(self, readouts: Sequence[Sequence[int]], **inputs: Any) -> Tensor:
         return self._head.logits(at_steps(self._net(**inputs).last_hidden_state, readouts))
@@ -77,17 +70,13 @@ class Head:
 
     def rewards(self, logits_BKC: Tensor) -> Tensor:
         """Return the numbers [B, K] that logits stand for."""
-        return linked(self._convention, logits_BKC)
-
-
-def linked(convention: Convention, logits: Tensor) -> Tensor:
-    """Return the numbers that logits [..., C] stand for under a convention."""
-    if convention.link == "value":
-        return logits[..., list(convention.positive)].sum(-1)
-    if convention.link == "sigmoid":  # of a committee, if there are more than one
-        return logits.sigmoid().mean(-1)
-    share = logits.softmax(-1)[..., list(convention.positive)].sum(-1)
-    return 2 * share - 1 if convention.link == "difference" else share
+        positive, link = list(self._convention.positive), self._convention.link
+        if link == "value":
+            return logits_BKC[..., positive].sum(-1)
+        if link == "sigmoid":  # of a committee, if there are more than one
+            return logits_BKC.sigmoid().mean(-1)
+        share = logits_BKC.softmax(-1)[..., positive].sum(-1)
+        return 2 * share - 1 if link == "difference" else share
 
 
 def _applied(layer: Sequence[Tensor], value: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ from typing import Any
 
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.vllm import alive, start_engine
-from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.conventions import Published
 from fsdpo_data.engines.scorers.encoded import EncodedScorer, by_length
 from fsdpo_data.engines.step_tokens import Encoded
@@ -56,7 +55,6 @@ class VllmPublishedScorer(VllmPrmScorer):
     def __init__(self, weights: Published, options: ScorerOptions) -> None:
         from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-        from fsdpo_data.engines.scorers.convention_tokens import ConventionTokenizer
         from fsdpo_data.engines.scorers.published import Head
 
         config = load_config(weights)
@@ -69,13 +67,8 @@ class VllmPublishedScorer(VllmPrmScorer):
             hf_overrides={"architectures": [decoder]},
             pooler_config={"task": "token_embed", "use_activation": False},
         )
-        tokenizer = self._llm.get_tokenizer()
-        self._asked = ConventionTokenizer(weights.convention, tokenizer)
-        self._head = Head(weights, tokenizer)
+        self._head = Head(weights, self._llm.get_tokenizer())
         self._batch_tokens = options.batch_tokens
-
-    def _encoded(self, item: SteppedText) -> Encoded:
-        return self._asked.encode(item, self._context)
 
     def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
         # A hidden state is thousands of numbers: those of a batch are held at a time.
