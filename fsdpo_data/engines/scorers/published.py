@@ -44,22 +44,16 @@ class PublishedScorer(PrmScorer):
 
 
 class Head:
-    """What a published reward model reads hidden states with.
+    """What a published reward model reads hidden states with, at a device or of a dtype.
 
     Raises:
         InputError: if the checkpoint has none that its convention reads.
     """
 
-    def __init__(
-        self,
-        weights: Published,
-        tokenizer: Any,
-        device: torch.device | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
+    def __init__(self, weights: Published, tokenizer: Any, *place: Any) -> None:
         self._convention = weights.convention
         layers = _layers(weights, tokenizer)
-        self._layers = [[each.to(device, dtype) for each in layer] for layer in layers]
+        self._layers = [[each.to(*place) for each in layer] for layer in layers]
 
     def logits(self, hidden_BKD: Tensor) -> Tensor:
         """Return the logits [B, K, C] of hidden states."""

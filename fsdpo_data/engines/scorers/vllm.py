@@ -53,21 +53,21 @@ class VllmPublishedScorer(VllmPrmScorer):
     """
 
     def __init__(self, weights: Published, options: ScorerOptions) -> None:
+        import torch
         from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
         from fsdpo_data.engines.scorers.published import Head
 
-        config = load_config(weights)
-        decoder = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type, config.model_type)
+        kind = load_config(weights).model_type
         super().__init__(
             weights,
             options,
             convert="embed",
             load_format=DECODER_ONLY,
-            hf_overrides={"architectures": [decoder]},
+            hf_overrides={"architectures": [MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind, kind)]},
             pooler_config={"task": "token_embed", "use_activation": False},
         )
-        self._head = Head(weights, self._llm.get_tokenizer())
+        self._head = Head(weights, self._llm.get_tokenizer(), torch.float32)
         self._batch_tokens = options.batch_tokens
 
     def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
