@@ -4,14 +4,14 @@ VENV := .venv
 VLLM_VENV := .venv-vllm
 DEEPSPEED_VENV := .venv-deepspeed
 BIN := $(VENV)/bin
-DEMO := runs/demo
+DEMO := runs/fsdpo-demo
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo study test proof real gpu docs lint embedded perf clean
 
-demo: $(VENV)/.train  ## the study in small on the embedded model: samples to policies, measured
+demo: $(VENV)/.train  ## the whole way on the embedded model: samples to a policy, measured before and after
 	rm -rf $(DEMO)
-	$(BIN)/python benchmarks/study/study.py --size demo --out $(DEMO)
+	$(BIN)/fsdpo-data demo
 	$(BIN)/fsdpo-data validate $(DEMO)/pairs
 	$(BIN)/fsdpo-data inspect $(DEMO)/pairs --count 1 --samples 2
 
