@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from plan import Policy, Question
-
-from runs import Found
+from policies import Found
 
 RESAMPLES = 10_000
 #: By arm: what its runs found, a run for each seed.

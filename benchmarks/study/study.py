@@ -1,7 +1,7 @@
 """The credit study: what step rewards buy, arm by arm, on long problems of the embedded world.
 
     python benchmarks/study/study.py --out runs/study              # what `make study` runs
-    python benchmarks/study/study.py --out runs/demo --size demo   # what ends `make demo`
+    python benchmarks/study/study.py --out runs/small --size demo   # it in small
 
 One policy, one set of samples and pairs, as many optimizer steps, the same learning rates for
 every arm, of which the best on validation problems is taken; then training runs from several
@@ -25,8 +25,7 @@ from data import Place, agreement, make_data, pairs_of
 from figure import write_contrasts, write_rates
 from measure import contrast_rows, final_rows, sweep_rows
 from plan import ARMS, QUESTIONS, SFT, SIZES, Arm, Policy
-
-from runs import Found, measured
+from policies import Found, measured
 
 
 class Study:

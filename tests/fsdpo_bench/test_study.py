@@ -23,11 +23,11 @@ STUDY = ROOT / "benchmarks" / "study"
 sys.path.insert(0, str(STUDY))
 
 import data  # noqa: E402
+import policies  # noqa: E402
 from figure import write_contrasts, write_rates  # noqa: E402
 from measure import contrast_rows, estimate, final_rows, holm, sweep_rows  # noqa: E402
 from plan import ARMS, COMMANDS, KINDS, QUESTIONS, SFT, SIZES, Arm, Policy, Question  # noqa: E402
 
-import runs  # noqa: E402
 from fsdpo_data.problems.embedded import PROMPT  # noqa: E402
 from fsdpo_data.problems.embedded.solutions import demonstration  # noqa: E402
 from fsdpo_data.problems.embedded.world import make_problems  # noqa: E402
@@ -146,7 +146,7 @@ def test_progress_is_the_share_of_steps_before_the_first_error() -> None:
     (problem,) = make_problems("train", 1, 7, KINDS["solve"])
     steps = pairs(SimpleNamespace(problems=lambda: [problem]))[0]["chosen_steps"]
     half = "".join(steps[:3]) + "Step 4: nothing."
-    assert runs._progress(problem, ["".join(steps), half]) == [1.0, 3 / len(steps)]
+    assert policies._progress(problem, ["".join(steps), half]) == [1.0, 3 / len(steps)]
 
 
 def test_tables_hold_what_was_measured() -> None:

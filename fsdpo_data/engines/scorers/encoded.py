@@ -86,8 +86,8 @@ class NetScorer(EncodedScorer):
 
     def __init__(self, weights: Weights, options: ScorerOptions) -> None:
         self._device = pick_device(options.device)
-        most = CPU_TOKENS if self._device == "cpu" else options.batch_tokens
-        self._batch_tokens = min(most, options.batch_tokens)
+        asked = options.batch_tokens
+        self._batch_tokens = min(asked, CPU_TOKENS) if self._device == "cpu" else asked
         tokenizer, net = load_checkpoint(
             self.auto_class, weights, dtype=options.dtype, expected=self.expected, field=self.field
         )

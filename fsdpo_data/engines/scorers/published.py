@@ -86,21 +86,22 @@ def _applied(layer: Sequence[Tensor], value: Tensor) -> Tensor:
 def _layers(weights: Published, tokenizer: Any) -> list[list[Tensor]]:
     """Return (weight, bias) of each layer of the head, between which there is a ReLU."""
     convention = weights.convention
-    if convention.head == "vocabulary":
-        head = read_tensors(weights, "lm_head.") or read_tensors(weights, "model.embed_tokens.")
-        rows = head["weight"]
-        ids = [tokenizer.encode(word, add_special_tokens=False)[-1] for word in convention.words]
-        # The mean of all logits is one logit: that of the mean row.
-        return [[rows[ids] if ids else rows.float().mean(0, keepdim=True)]]
-    found = read_tensors(weights, f"{convention.head}.")
+    of_words = convention.head == "vocabulary"
+    called = ("lm_head", "model.embed_tokens") if of_words else (convention.head,)
+    found = next(filter(None, (read_tensors(weights, f"{name}.") for name in called)), {})
     names = sorted(name.removesuffix("weight") for name in found if name.endswith("weight"))
     if not names:
         raise InputError(
-            f"the checkpoint has no weights called {convention.head}, which {convention.name} "
+            f"the checkpoint has no weights called {' or '.join(called)}, which {convention.name} "
             "reads. Choose its convention by `prm_format`.",
             field="prm",
             value=weights.ref.name,
         )
+    if of_words:
+        rows = found["weight"]
+        ids = [tokenizer.encode(word, add_special_tokens=False)[-1] for word in convention.words]
+        # The mean of all logits is one logit: that of the mean row.
+        return [[rows[ids] if ids else rows.float().mean(0, keepdim=True)]]
     parts = [[f"{name}weight", f"{name}bias"] for name in names]
     return [[found[part] for part in layer if part in found] for layer in parts]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 from published import FAMILIES, save_published  # noqa: E402
-from safetensors.torch import load_file  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 from scored import worst  # noqa: E402
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
@@ -31,7 +32,7 @@ from fsdpo_data.engines.scorers.conventions import (  # noqa: E402
     Published,
     get_convention,
 )
-from fsdpo_data.engines.scorers.published import load_prm  # noqa: E402
+from fsdpo_data.engines.scorers.published import Head, load_prm  # noqa: E402
 from fsdpo_data.models.resolve import Weights  # noqa: E402
 
 #: ``made(family)`` is the checkpoint of a family.
@@ -448,6 +449,19 @@ def test_the_ducks_of_the_card() -> None:
         item = SteppedText("", [step.format(answer, answer) for step in steps], question)
         [found] = scorer.score([item])
         assert found == pytest.approx(expected, abs=0.01)
+
+
+def test_a_checkpoint_without_a_head_of_words_is_refused(made: Made, tmp_path: Path) -> None:
+    path = tmp_path / "bare"
+    shutil.copytree(made("math-shepherd"), path)
+    tensors = load_file(path / "model.safetensors")
+    del tensors["lm_head.weight"]
+    tensors["embed_tokens.weight"] = tensors.pop("model.embed_tokens.weight")
+    save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+    weights = resolve_prm(str(path), ScorerOptions(prm_format="math-shepherd"))
+    assert isinstance(weights, Published)
+    with pytest.raises(InputError, match=r"no weights called lm_head or model\.embed_tokens"):
+        Head(weights, None)
 
 
 def test_heads_of_others_want_vllm_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
