@@ -33,19 +33,23 @@ class TrainConfig(Options):
         epochs: Passes over the data.
         max_steps: Stop after so many optimizer steps; 0: ``epochs`` decides.
         batch_size: Sequences per device and pass.
+        batch_tokens: Instead of ``batch_size``: tokens per device and pass at most, padding aside;
+            a longer sequence makes a pass of its own. 0: off.
         grad_accum: Passes per optimizer step.
         lr: Peak learning rate.
         lora: Rank of LoRA adapters, merged into the weights at the end; 0 trains all weights.
         seed: Of new weights, the order of the data and dropout.
         resume: Continue the run in ``out`` from its last checkpoint.
         schedule: Learning-rate schedule, by its name in transformers.
+        optim: Optimizer, by its name in transformers; those of 8 bits and paged ones need
+            bitsandbytes.
         warmup: Share of the steps spent warming up (below 1), or their number.
         weight_decay: AdamW weight decay.
         adam_beta2: AdamW second-moment decay.
         max_grad_norm: Gradient clipping.
         max_length: Tokens of a sequence at most; 0: the model's context length.
         group_by_length: Batch sequences of like length, so that less is padding.
-        dtype: Precision of the computation; weights stay float32.
+        dtype: Precision of the computation; weights stay float32, except those that LoRA freezes.
         gradient_checkpointing: Recompute activations: less memory, more time.
         deepspeed: ``zero2``, ``zero3`` or a DeepSpeed config file.
         report_to: Tracker (``wandb``, ``tensorboard``, …) or ``none``.
@@ -63,12 +67,14 @@ class TrainConfig(Options):
     epochs: Annotated[float, Option(above=0)] = 1.0
     max_steps: Annotated[int, Option(min=0)] = 0
     batch_size: Annotated[int, Option(min=1)] = 16
+    batch_tokens: Annotated[int, Option(min=0, panel=_COMPUTE)] = 0
     grad_accum: Annotated[int, Option(min=1)] = 1
     lr: Annotated[float, Option(above=0)] = 1e-5
     lora: Annotated[int, Option(min=0)] = 0
     seed: Annotated[int, Option(min=0, max=2**32 - 1)] = 0
     resume: bool = False
     schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "cosine"
+    optim: Annotated[str, Option(panel=_OPTIMIZER)] = "adamw_torch_fused"
     warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.03
     weight_decay: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.0
     adam_beta2: Annotated[float, Option(min=0, below=1, panel=_OPTIMIZER)] = 0.999
@@ -95,6 +101,21 @@ class TrainConfig(Options):
                 "adapters cannot be merged into weights that zero3 spreads over processes. Use "
                 "zero2: LoRA leaves little for zero3 to save.",
             )
+
+    @property
+    def rows_per_pass(self) -> int:
+        """Return how many rows a device takes at a time: one where tokens are counted."""
+        return 1 if self.batch_tokens else self.batch_size
+
+    @property
+    def whole_groups(self) -> bool:
+        """Say whether all that has one prompt comes together."""
+        return getattr(self, "shuffle", None) == "groups"
+
+    @property
+    def weights_dtype(self) -> str:
+        """Return the precision of the weights that training starts from."""
+        return self.dtype if self.lora else "float32"
 
     def identity(self) -> dict[str, str]:
         """Return the options that decide the trained weights, as text; what resuming compares."""
@@ -152,6 +173,8 @@ class PrmConfig(TrainConfig):
         readouts: Where labels are learnt: at each ``step``'s end (the paper's), or at every
             ``token`` of the step, as Cobbe et al. (2021) train verifiers; scores are read at the
             steps' ends either way.
+        shuffle: ``solutions`` come in random order, as in other trainers; with ``groups`` those of
+            a prompt come in one batch, where it is computed once.
         samples: Solutions used of each problem, the first ones; 0: all.
         balance: Weigh steps so that right and wrong ones count the same in total.
         only_mixed: Use only problems that have right and wrong solutions.
@@ -173,6 +196,7 @@ class PrmConfig(TrainConfig):
     zeta: Annotated[float, Option(min=0, panel=_LOSS)] = 4.0
     reduce: Literal["sum", "mean"] = "sum"
     readouts: Literal["step", "token"] = "step"
+    shuffle: Annotated[Literal["solutions", "groups"], Option(panel=_COMPUTE)] = "solutions"
     samples: Annotated[int, Option(min=0)] = 0
     balance: bool = False
     only_mixed: bool = False
@@ -209,10 +233,14 @@ class DpoConfig(PreferenceSpec, TrainConfig):
             ``org/name[@revision]``.
         batch_size: Prompts per device and pass, each with all its pairs; with ``shuffle``
             ``pairs``, pairs.
+        batch_tokens: Instead of ``batch_size``: tokens of prompts and different solutions per
+            device and pass at most; a prompt with more makes a pass of its own. 0: off.
         shuffle: ``groups`` keeps the pairs of a prompt in one batch, where its solutions are
             computed once; ``pairs`` scatters them, as other trainers do.
         share_prompt: Compute a prompt once for its solutions, under a tree mask; otherwise each
             solution is a row of its own.
+        attention: Over shared prompts: ``flex`` (FlexAttention, GPUs only), ``sdpa``, or ``auto``:
+            flex where it can run.
         reference_cache: Directory of reference log-probabilities, shared between runs; else
             ``reference`` in ``out``.
     """
@@ -226,6 +254,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.05
     shuffle: Literal["groups", "pairs"] = "groups"
     share_prompt: Annotated[bool, Option(panel=_COMPUTE)] = True
+    attention: Annotated[Literal["auto", "flex", "sdpa"], Option(panel=_COMPUTE)] = "auto"
     reference_cache: Annotated[
         Path | None, Option(panel=_COMPUTE, default="reference in --out")
     ] = None

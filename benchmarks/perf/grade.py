@@ -50,11 +50,12 @@ GOLDS = ["5", "\\frac{1}{2}", "x^2+1", "[0,1)", "3, 5", "y=2x+3", "\\text{even}"
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of each pair, whether it was judged correct, and processor seconds of them all."""
+    """Seconds of each pair, whether it was judged correct, processor seconds of all, errors."""
 
     seconds: list[float]
     correct: list[bool]
     processor: float
+    raised: int
 
     @property
     def rate(self) -> float:
@@ -68,7 +69,7 @@ class Timing:
         text = (
             f"  {name:<12} {self.rate:9,.0f} pairs/s   p50 {cuts[49] * 1e3:7.3f} ms   "
             f"p99 {cuts[98] * 1e3:8.3f} ms   max {max(self.seconds) * 1e3:9.2f} ms   "
-            f"over 2 s {late}"
+            f"over 2 s {late}" + f"   raised {self.raised}" * bool(self.raised)
         )
         if labels:
             right = sum(a == b for a, b in zip(self.correct, labels, strict=True))

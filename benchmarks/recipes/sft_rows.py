@@ -5,12 +5,13 @@
 The prompts are those that ``--template alpaca`` makes when the model is asked.
 """
 
-import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from fsdpo_data.core.files import whole
 from fsdpo_data.models.prompts import get_template
@@ -29,21 +30,17 @@ def rows(source: Iterable[Mapping[str, Any]], question: str, solution: str) -> I
             yield json.dumps({"prompt": template.render(asked), "completion": solved}) + "\n"
 
 
-def main() -> None:
-    """Fetch both sets and write the file, whole or not at all."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--mmiqc", type=int, default=100_000, help="rows of MMIQC")
-    options = parser.parse_args()
+def main(out: Annotated[Path, typer.Option()], mmiqc: int = 100_000) -> None:
+    """Fetch both sets, so many rows of MMIQC, and write the file, whole or not at all."""
     from datasets import load_dataset
 
     metamath = load_dataset(METAMATH[0], split="train")
-    mmiqc = load_dataset(MMIQC[0], split="train", streaming=True)
-    lines = chain(rows(metamath, *METAMATH[1:]), islice(rows(mmiqc, *MMIQC[1:]), options.mmiqc))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    with whole(options.out) as file:
+    others = load_dataset(MMIQC[0], split="train", streaming=True)
+    lines = chain(rows(metamath, *METAMATH[1:]), islice(rows(others, *MMIQC[1:]), mmiqc))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with whole(out) as file:
         file.writelines(line.encode() for line in lines)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

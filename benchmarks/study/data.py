@@ -1,24 +1,21 @@
 """What policies are trained on: made by commands, and the same pairs with rewards of each source.
 
-A source of rewards is data. ``prm`` is what the pairs were chosen by, ``shuffled`` the same in
-another order within each solution; ``truth`` is 1 before the first wrong step and 0 from it on;
+A source of rewards is data. ``prm`` is what the pairs were chosen by; ``truth`` is 1 before the
+first wrong step and 0 from it on; ``shuffled`` is either in another order within each solution;
 ``rollouts`` is the share of continuations of a step that end correct; ``likelihood`` is the
 probability that the policy gives a step.
 """
 
-import os
 import random
-import shlex
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
 import polars as pl
-from plan import COMMANDS, KINDS, Arm, Size
+from fsdpo_bench.recipes.recipe import Stage, Work, owed, run_stages
+from plan import COMMANDS, KINDS, STAGES, Arm, Size
 
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import SamplingSpec
@@ -31,12 +28,10 @@ from fsdpo_data.problems.embedded import PROMPT
 from fsdpo_data.problems.embedded.solutions import demonstration, final_answer, first_wrong_step
 from fsdpo_data.problems.embedded.world import make_problems
 
-MAX_TOKENS, TEMPERATURE = 400, 0.8  #: The longest solutions have some 220 tokens.
+MAX_TOKENS, TEMPERATURE = 240, 0.8  #: The longest right solutions have some 210 tokens.
 #: Seeds of problems: no stage meets those of another one. Those of tests follow the last.
 DEMONSTRATIONS, PAIRS, VALIDATION, TEST = range(1, 5)
-#: Of the demonstrations' steps, those that go wrong: the policy is to be unsure of each step.
-ERROR_RATE = 0.1
-ROLLOUTS = 4  #: Continuations of each step.
+ROLLOUTS = 2  #: Continuations of each step.
 SIDES = ("chosen", "rejected")
 
 #: Rewards by prompt and steps.
@@ -56,37 +51,29 @@ class Place:
 
     def made(self, name: str) -> Path:
         """Return what a command of the plan makes; it goes on where it was."""
-        out = self.out / name
-        words = shlex.split(COMMANDS[name].format(out=self.out, **asdict(self.size)))
-        last = {"fsdpo-train": "README.md"}.get(words[0], "manifest.json")
-        if (out / last).exists():
-            return out
-        start, log = time.monotonic(), self.out / f"{name}.log"
-        given = [*words[1:], "--out", str(out), *(["--resume"] if out.exists() else [])]
-        command = [sys.executable, "-m", words[0].replace("-", "_"), *given]
-        with log.open("w") as file:
-            env = {**os.environ, "OMP_NUM_THREADS": "1"}
-            ran = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, env=env)
-        told = f"$ {words[0]} {shlex.join(given)}"
-        if ran.returncode:
-            sys.exit(f"{told}\n{log.read_text()[-2000:]}\nAll that it wrote is in {log}.")
-        print(f"{told}\n  {time.monotonic() - start:.0f} s", flush=True)
+        out, told = self.out / name, COMMANDS[name].format(out=self.out, **asdict(self.size))
+        done = "README.md" if told.split()[0] == "fsdpo-train" else "manifest.json"
+        stage = Stage(name, "", f"{told} --out {out}", str(out / done), 0, Work("none"))
+        if owed(stage):
+            run_stages([stage], print)
         return out
 
 
 def make_data(place: Place) -> None:
     """Make the SFT policy, its samples, a PRM trained on their outcomes, and the pairs."""
     rng, solve = random.Random(0), KINDS["solve"]
-    demonstrated = make_problems("train", place.size.demonstrations, DEMONSTRATIONS, solve)
-    shown = [
-        {"prompt": prompt_of(each), "completion": demonstration(each, rng, ERROR_RATE).text}
-        for each in demonstrated
-    ]
-    asked = [{"question": each.question, "answer": each.answer} for each in place.problems()]
     place.out.mkdir(parents=True, exist_ok=True)
-    pl.DataFrame(shown).write_ndjson(place.out / "demonstrations.jsonl")
+    counts = place.size.demonstrations
+    demonstrated = iter(make_problems("train", sum(counts.values()), DEMONSTRATIONS, solve))
+    for name, stage in STAGES.items():
+        shown = [
+            {"prompt": prompt_of(each), "completion": demonstration(each, rng, **stage).text}
+            for each in islice(demonstrated, counts[name])
+        ]
+        pl.DataFrame(shown).write_ndjson(place.out / f"{name}.jsonl")
+    asked = [{"question": each.question, "answer": each.answer} for each in place.problems()]
     pl.DataFrame(asked).write_ndjson(place.out / "problems.jsonl")
-    for name in ("sft", "sampled", "prm", "scored", "pairs"):
+    for name in (*STAGES, "sampled", "prm", "scored", "pairs"):
         place.made(name)
 
 
@@ -170,6 +157,7 @@ SOURCES: dict[str, Callable[[Place, Rewards], Rewards]] = {
     "prm": lambda _, by_prm: by_prm,
     "shuffled": _shuffled,
     "truth": _true,
+    "truth-shuffled": lambda place, by_prm: _shuffled(place, _true(place, by_prm)),
     "rollouts": _rollouts,
     "likelihood": _likelihood,
 }

@@ -1,20 +1,21 @@
 """The study as pictures, one a question.
 
-On white, with shapes and line styles beside colours, they read alike on any page and in print.
+On white, with shapes or numbers beside colours, they read alike on any page and in print.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from measure import Rows
 
 RATES = "Does it tolerate larger steps?"
-#: Colours that differ in lightness too (Okabe & Ito), each with a shape and a line of its own.
+#: Colours that differ in lightness too (Okabe & Ito), each with a shape of its own.
 COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777")
-SHAPES, LINES = "osD^vPX*", ("-", "--", ":")
+SHAPES = "osD^vPX*"
 #: Text stays text, and the same numbers give the same file.
 STYLE = {"svg.fonttype": "none", "svg.hashsalt": "study", "font.size": 9, "axes.axisbelow": True}
 
@@ -24,15 +25,15 @@ def write_contrasts(file: Path, title: str, arms: Sequence[str], final: Rows, fo
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 1.3 + 0.36 * len(arms)), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
-        for at, arm in enumerate(arms):
-            for row in final:
-                if (row["arm"], row["problems"], row["measure"]) == (arm, "solve", "sampled"):
-                    _interval(left, row, "value", at)
-            for row in found:
-                if row["arm"] == arm:
-                    _interval(right, row, "ahead", at)
+        level = [r for r in final if (r["problems"], r["measure"]) == ("solve", "sampled")]
+        for place, rows, name in ((left, level, "value"), (right, found, "ahead")):
+            for row in rows:
+                if row["arm"] in arms:
+                    _interval(place, row, name, arms.index(str(row["arm"])))
         left.set_yticks(range(len(arms)), arms)
-        left.set(xlabel="avg@k, test problems (%)", ylim=(len(arms) - 0.5, -0.5), xlim=(0, None))
+        left.axvline(float(str(level[0]["value"])), color="#555555", linewidth=1, linestyle=":")
+        left.set(xlabel="avg@k, test problems (%); dotted: SFT", xlim=(0, None))
+        left.set_ylim(len(arms) - 0.5, -0.5)
         right.axvline(0, color="#555555", linewidth=1, linestyle="--")
         right.set(xlabel=f"ahead of {arms[0]} (points)")
         figure.suptitle(title, fontweight="bold")
@@ -50,20 +51,22 @@ def _interval(place: Axes, row: dict[str, object], name: str, at: int) -> None:
 
 
 def write_rates(file: Path, arms: Sequence[str], swept: Rows) -> None:
-    """Draw what the learning rate does to every arm, beside the policy they start from."""
+    """Tell what every setting made of every arm; a cross is beside those that collapsed."""
+    rows = swept[1:]  # the first is the SFT policy
+    settings = list(dict.fromkeys(f"{row['lr']}\nβ {row['beta']}" for row in rows))
+    value_AS = np.array([float(str(row["value"])) for row in rows]).reshape(len(arms), -1)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8, 4), layout="constrained")
+        figure = Figure(figsize=(8, 1.5 + 0.3 * len(arms)), layout="constrained")
         place = figure.subplots()
-        for at, arm in enumerate(arms):
-            rows = [row for row in swept if row["arm"] == arm]
-            x, y = ([float(str(row[name])) for row in rows] for name in ("lr", "value"))
-            look = SHAPES[at % len(SHAPES)], LINES[at % len(LINES)], COLOURS[at % len(COLOURS)]
-            place.plot(x, y, marker=look[0], linestyle=look[1], color=look[2], label=arm)
-        level = float(str(swept[0]["value"]))
-        place.axhline(level, color="#555555", linewidth=1, label="SFT")
-        place.set(xscale="log", xlabel="peak learning rate", ylim=(0, None))
-        place.set(ylabel="avg@k, validation problems (%)")
-        place.grid(axis="y", color="#dddddd")
-        place.set_title(RATES, fontweight="bold")
-        figure.legend(loc="outside right upper", frameon=False)
+        image = place.imshow(value_AS, cmap="Greys", vmin=0, vmax=100, aspect="auto")
+        for at, row in enumerate(rows):
+            y, x = divmod(at, len(settings))
+            told = f"{value_AS[y, x]:.0f}{' ×' if row['collapsed'] else ''}"
+            colour = "white" if value_AS[y, x] > 55 else "black"
+            place.annotate(told, (x, y), color=colour, ha="center", va="center")
+        place.set_xticks(range(len(settings)), settings)
+        place.set_yticks(range(len(arms)), arms)
+        place.set_xlabel("peak learning rate and β (×: below the SFT policy)")
+        figure.colorbar(image, label="avg@k, validation problems (%)")
+        figure.suptitle(RATES, fontweight="bold")
         figure.savefig(file, metadata={"Date": None})

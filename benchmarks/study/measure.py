@@ -58,7 +58,7 @@ def stacked(runs: Sequence[Found], kind: str, what: str) -> np.ndarray:
     return scale * np.array([run[kind][what] for run in runs])
 
 
-def final_rows(results: Results, lrs: Mapping[str, float]) -> Rows:
+def final_rows(results: Results, chosen: Mapping[str, Policy]) -> Rows:
     """Return a row for each arm and measure, with its distance from the SFT policy."""
     rows: Rows = []
     base = results["SFT"]
@@ -66,7 +66,7 @@ def final_rows(results: Results, lrs: Mapping[str, float]) -> Rows:
         for kind, found in runs[0].items():
             for what in found:
                 value, before = (stacked(each, kind, what) for each in (runs, base))
-                row = {"arm": arm, "lr": f"{lrs[arm]:g}" if arm in lrs else "", "problems": kind}
+                row = {"arm": arm, **_setting(chosen[arm]), "problems": kind}
                 told = _columns(estimate(value)) | _columns(estimate(value - before), "gain")
                 rows.append({**row, "measure": what, "seeds": len(runs), **told})
     return rows
@@ -93,19 +93,22 @@ def contrast_rows(results: Results, questions: Sequence[Question]) -> Rows:
     return rows
 
 
-def sweep_rows(swept: Mapping[Policy, Found], base: Found, lrs: Mapping[str, float]) -> Rows:
-    """Return a row for each setting; it collapsed if it ended below the SFT policy."""
-    level = stacked([base], "solve", "sampled")
-    rows: Rows = [
-        {"arm": "SFT", "lr": "", **_columns(estimate(level)), "collapsed": "", "chosen": ""}
+def sweep_rows(swept: Mapping[Policy, Found], chosen: Mapping[str, Policy]) -> Rows:
+    """Return a row for each setting; it collapsed if it ended below the first one, SFT's."""
+    values = {policy: stacked([found], "solve", "sampled") for policy, found in swept.items()}
+    level = next(iter(values.values())).mean()
+    return [
+        {
+            **{"arm": policy.arm.name, **_setting(policy), **_columns(estimate(value))},
+            "collapsed": "yes" if value.mean() < level else "",
+            "chosen": "yes" if policy in chosen.values() else "",
+        }
+        for policy, value in values.items()
     ]
-    for policy, found in swept.items():
-        value = stacked([found], "solve", "sampled")
-        row = {"arm": policy.arm.name, "lr": f"{policy.lr:g}", **_columns(estimate(value))}
-        collapsed = "yes" if value.mean() < level.mean() else ""
-        chosen = "yes" if lrs.get(policy.arm.name) == policy.lr else ""
-        rows.append({**row, "collapsed": collapsed, "chosen": chosen})
-    return rows
+
+
+def _setting(policy: Policy) -> dict[str, object]:
+    return {"lr": f"{policy.lr:g}", "beta": f"{policy.beta:g}"}
 
 
 def _columns(found: Estimate, name: str = "value") -> dict[str, object]:

@@ -28,13 +28,15 @@ class Policy:
 
     arm: Arm
     lr: float
+    beta: float
     seed: int
 
     @property
     def name(self) -> str:
         """The name of its directory."""
         arm = self.arm
-        return f"{arm.loss}-gamma{arm.gamma:g}-{arm.rewards}-lr{self.lr:g}-seed{self.seed}"
+        credit = f"{arm.loss}-gamma{arm.gamma:g}-{arm.rewards}"
+        return f"{credit}-lr{self.lr:g}-beta{self.beta:g}-seed{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,13 @@ class Question:
 class Size:
     """How large a study is."""
 
-    demonstrations: int  #: Solutions of long problems that the SFT policy is fine-tuned on.
+    demonstrations: Mapping[str, int]  #: Solutions that the SFT policy learns from, by stage.
     problems: int  #: Problems that pairs are made of.
     samples: int  #: Solutions sampled of each.
     prm_epochs: float  #: Passes over them of the process reward model.
     steps: int  #: Optimizer steps of every policy.
-    lrs: Sequence[float]  #: Tried for every arm alike, with the first seed.
-    #: Of each kind: problems, and solutions sampled of each, that learning rates are chosen on.
+    settings: Sequence[Mapping[str, float]]  #: Tried for every arm alike, with the first seed.
+    #: Of each kind: problems, and solutions sampled of each, that settings are chosen on.
     validation: Mapping[str, Sequence[int]]
     test: Mapping[str, Sequence[int]]  #: What is reported; every seed has problems of its own.
     seeds: Sequence[int]
@@ -70,6 +72,7 @@ def _kind(told: Mapping[str, Any]) -> Kind:
 _TOLD = read_table(__file__)
 KINDS = {name: _kind(told) for name, told in _TOLD["kinds"].items()}
 ARMS = [Arm(**told) for told in _TOLD["arms"]]
+STAGES: Mapping[str, Any] = _TOLD["stages"]
 COMMANDS: Mapping[str, str] = _TOLD["commands"]
 TRAINING: Mapping[str, Any] = _TOLD["training"]
 QUESTIONS = [Question(**told) for told in _TOLD["questions"]]

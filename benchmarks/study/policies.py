@@ -7,7 +7,6 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-import torch
 from data import MAX_TOKENS, TEMPERATURE, TEST, VALIDATION, Place, pairs_of, prompt_of
 from plan import KINDS, SFT, TRAINING, Policy
 
@@ -42,6 +41,7 @@ def trained(place: Place, policy: Policy) -> Path:
             loss=arm.loss,
             gamma=arm.gamma,
             lr=policy.lr,
+            beta=policy.beta,
             seed=policy.seed,
             max_steps=place.size.steps,
             reference_cache=place.out / f"reference-{data.stem}",
@@ -56,7 +56,6 @@ def measured(place: Place, split: str, policy: Policy) -> Found:
     """Measure a policy on the problems of a split, in tests those of its seed; or read it again."""
     file = place.out / split / f"{policy.name}.json"
     if not file.exists():
-        torch.set_num_threads(1)
         write_text(file, json.dumps(_measure(trained(place, policy), place, split, policy.seed)))
     found: Found = json.loads(file.read_text())
     return found
@@ -105,14 +104,9 @@ def _progress(problem: Problem, texts: Sequence[str]) -> list[float]:
 
 
 def _spent(model: Path, sft: Path, each: Sequence[tuple[Problem, list[str]]]) -> list[float]:
-    """Return log π − log π_SFT of two samples of each problem, their mean."""
-    items = [
-        SteppedText(prompt_of(problem), step_marker(text))
-        for problem, some in each
-        for text in some[:2]
-    ]
-    ratios = np.subtract(_logprobs(model, items), _logprobs(sft, items))
-    spent: list[float] = ratios.reshape(-1, 2).mean(-1).tolist()
+    """Return log π − log π_SFT of a sample of each problem."""
+    items = [SteppedText(prompt_of(problem), step_marker(some[0])) for problem, some in each]
+    spent: list[float] = np.subtract(_logprobs(model, items), _logprobs(sft, items)).tolist()
     return spent
 
 

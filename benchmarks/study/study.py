@@ -3,19 +3,21 @@
     python benchmarks/study/study.py --out runs/study              # what `make study` runs
     python benchmarks/study/study.py --out runs/small --size demo   # it in small
 
-One policy, one set of samples and pairs, as many optimizer steps, the same learning rates for
-every arm, of which the best on validation problems is taken; then training runs from several
+One policy, one set of samples and pairs, as many optimizer steps, the same learning rates and βs
+for every arm, of which the best on validation problems are taken; then training runs from several
 seeds, each measured on test problems of its own. Arms, commands, sizes and questions are data:
 `plan.toml`. What is in `--out` is not made again, so a stopped study goes on; what is told is of
 the arms that are whole.
 
-Written to `--out`: `sweep.csv` (every rate tried), `final.csv` (every measure), `contrasts.csv`
+Written to `--out`: `sweep.csv` (every setting tried), `final.csv` (every measure), `contrasts.csv`
 (the questions), `sources.csv` (how right rewards are) and figures, which `--publish DIR` copies.
 """
 
 import argparse
+import os
 import shutil
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -34,35 +36,28 @@ class Study:
     def __init__(self, place: Place, jobs: int) -> None:
         self.place = place
         self.swept: dict[Policy, Found] = {}
-        self.lrs: dict[str, float] = {}
-        self.right: list[dict[str, object]] = []
+        self.chosen: dict[str, Policy] = {}
+        self.results: dict[str, list[Found]] = {}
         self._pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
-        self.results = {SFT.name: self._tested(SFT, 0)}
+        self._choose([Policy(SFT, 0, 0, place.size.seeds[0])])
 
     def add(self, arm: Arm) -> None:
-        """Choose the learning rate of an arm; train it from every seed, and measure that."""
+        """Choose the learning rate and β of an arm; train it from every seed, and measure that."""
         size = self.place.size
         pairs_of(self.place, arm)  # made once, before runs ask for them at the same time
-        if arm.gamma and arm.rewards not in [row["rewards"] for row in self.right]:
-            area = agreement(self.place, arm)
-            self.right.append({"rewards": arm.rewards, "AUC": f"{area:.3f}"})
-        tried = [Policy(arm, lr, size.seeds[0]) for lr in size.lrs]
-        if size.validation:
-            found = self._pool.map(partial(measured, self.place, "validation"), tried)
-            self.swept |= zip(tried, found, strict=True)
-            tried.sort(key=lambda policy: -sum(self.swept[policy]["solve"]["sampled"]))
-        self.lrs[arm.name] = tried[0].lr
-        self.results[arm.name] = self._tested(arm, tried[0].lr)
+        self._choose([Policy(arm, **setting, seed=size.seeds[0]) for setting in size.settings])
 
     def tell(self) -> list[Path]:
         """Write the tables and the figures of what is there; return their files."""
         out, arms = self.place.out, list(self.results)
-        final = final_rows(self.results, self.lrs)
+        final = final_rows(self.results, self.chosen)
         contrasts = contrast_rows(self.results, QUESTIONS)
-        tables = {"final": final, "contrasts": contrasts, "sources": self.right}
+        sources = {each.arm.rewards: each.arm for each in self.chosen.values() if each.arm.gamma}
+        right = {name: agreement(self.place, arm) for name, arm in sources.items()}
+        tables = {"final": final, "contrasts": contrasts}
+        tables["sources"] = [{"rewards": name, "AUC": f"{auc:.3f}"} for name, auc in right.items()]
         if self.swept:
-            base = measured(self.place, "validation", Policy(SFT, 0, 0))
-            tables["sweep"] = sweep_rows(self.swept, base, self.lrs)
+            tables["sweep"] = sweep_rows(self.swept, self.chosen)
             write_rates(out / "rates.svg", arms[1:], tables["sweep"])
         for name, rows in tables.items():
             pl.DataFrame(rows).write_csv(out / f"{name}.csv")
@@ -73,9 +68,15 @@ class Study:
                 write_contrasts(out / f"{question.name}.svg", question.asks, shown, final, asked)
         return sorted([*out.glob("*.csv"), *out.glob("*.svg")])
 
-    def _tested(self, arm: Arm, lr: float) -> list[Found]:
-        policies = [Policy(arm, lr, seed) for seed in self.place.size.seeds]
-        return list(self._pool.map(partial(measured, self.place, "test"), policies))
+    def _choose(self, tried: list[Policy]) -> None:
+        if self.place.size.validation:
+            found = self._pool.map(partial(measured, self.place, "validation"), tried)
+            self.swept |= zip(tried, found, strict=True)
+            tried.sort(key=lambda policy: -sum(self.swept[policy]["solve"]["sampled"]))
+        best, seeds = tried[0], self.place.size.seeds
+        runs = [replace(best, seed=seed) for seed in seeds]
+        self.chosen[best.arm.name] = best
+        self.results[best.arm.name] = [*self._pool.map(partial(measured, self.place, "test"), runs)]
 
 
 def main() -> None:
@@ -86,13 +87,14 @@ def main() -> None:
     parser.add_argument("--publish", type=Path, help="folder to copy tables and figures to")
     parser.add_argument("--jobs", type=int, default=2, help="policies at a time")
     options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"  # of every command and policy; `--jobs` is what uses cores
     place = Place(options.out, SIZES[options.size])
     make_data(place)
     study = Study(place, options.jobs)
     for arm in ARMS[: place.size.arms]:
         study.add(arm)
         written = study.tell()
-        print(f"{arm.name}: learning rate {study.lrs[arm.name]:g}", flush=True)
+        print(f"{arm.name}: {study.chosen[arm.name].name}", flush=True)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_hide_column_data_types=True):
         print(pl.read_csv(place.out / "final.csv").filter(problems="solve").drop("problems"))
     print(f"written: {', '.join(map(str, written))}")

@@ -8,6 +8,8 @@ from fsdpo_data.answers import Item, Verdict, tree
 from fsdpo_data.answers.comparing.equal import STRICT, Options, equivalent, is_words
 from fsdpo_data.answers.finding import unmarked
 from fsdpo_data.answers.finding.extract import Extraction, extract, own_part
+from fsdpo_data.answers.finding.phrases import phrases
+from fsdpo_data.answers.finding.several import closing_equations
 from fsdpo_data.answers.lexicon.units import unit_named
 from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.answers.lexicon.words import find_dates
@@ -21,23 +23,22 @@ from fsdpo_data.answers.tree import Items, Moment, Quantity, Text
 NAME = "math@2"
 #: Longest gold, in words, that is looked for.
 MAX_WORDS = 6
-_NO_VERDICT = re.compile(r"\W*(?:yes|no)\s+[a-z]", re.I)  #: "No other angle is right."
-#: A reason that comes before what it is for: "Since Al has more points, he won".
-_REASON = re.compile(r"^\W*(?:since|because|as)\b.*?,\s+", re.I)
+_SAID = phrases("grader")
+_REASON = _SAID["reason"]
 _WORD = re.compile(r"[A-Za-z0-9]+(?:'[a-z]+)?")
 _CONNECTIVES = names("so therefore thus hence then and finally clearly consequently overall")
 _ARTICLES = names("the a an")
 _DOUBT = names(
     """not no nor neither or either maybe might could perhaps but cannot unless if less fewer
-    lower smaller slower shorter worse whether"""
+    lower smaller slower shorter worse whether lost lose loses failed fails fail wrong incorrect
+    false excluded rejected eliminated except"""
 )
 #: Words after which the end of a sentence is its answer.
 _BEFORE = names("is are was were be been in on during called named chose picked becomes")
 
 #: What a sentence may say in more than a value: lists, relations, sets.
 _SEVERAL = (Items, tree.Relation, tree.Member, tree.Join, tree.Builder)
-#: The unit after a number; "in" begins "in all".
-_UNIT = re.compile(r"\s*(?!in\b)([A-Za-z]{2,})(?:\^?[23]|[²³])?(?:/[A-Za-z]+)?")
+_UNIT_LENGTH = 60  #: Characters after a number in which its unit is named.
 
 #: A gold answer, read once and then graded against as often as there are responses.
 Gold: TypeAlias = Answer
@@ -66,8 +67,9 @@ def grade(gold: Gold, response: str, options: Options = STRICT, cut_off: bool = 
     if found.answer is None:
         return Verdict("no_answer", None, found.rule)
     verdict = equivalent(gold, found.answer, options)
-    if verdict.status == "correct" and found.rule == "last-number":
-        verdict = equivalent(gold, _with_unit(gold, found), options)
+    if verdict.status == "correct" and found.rule in ("last-number", "last-maths"):
+        number = _with_unit(gold, found.answer, found.sentence)
+        verdict = equivalent(gold, number, options)
     for meant in _also_meant(gold, found, response) if verdict.status == "incorrect" else ():
         other = verdict if meant == found.answer else equivalent(gold, meant, options)
         if other.status != "incorrect":
@@ -100,30 +102,34 @@ class MathGrader:
         ]
 
 
-def _with_unit(gold: Answer, found: Extraction) -> str:
+def _with_unit(gold: Answer, number: str, sentence: str) -> str:
     """Return the last number of a sentence with its unit, where the gold has one to disagree."""
-    number = found.answer or ""
     if not (isinstance(gold.value, Quantity) and gold.value.unit.dims):
         return number
-    measured = _UNIT.match(found.sentence, found.sentence.rfind(number) + len(number))
-    unit = unit_named(measured[1]) if measured else None
-    return f"{number} {measured[0]}" if measured and unit and unit.dims else number
+    after = sentence.rpartition(number)[2][:_UNIT_LENGTH] if number in sentence else ""
+    measured = _SAID["unit"].match(clean("0" + after.lstrip(" $*\\)")))
+    unit = unit_named(measured["word"]) if measured else None
+    if not (measured and unit and unit.dims):
+        return number
+    rate = any(power < 0 for _, power in gold.value.unit.dims)
+    return f"{number} {measured['unit']}{measured['rate'] or '' if rate else ''}"
 
 
 def _also_meant(gold: Answer, found: Extraction, response: str) -> Iterator[str]:
     """Yield what an answer may mean that is not the gold as it stands."""
     answer = found.answer or ""
     if found.value is not None and not found.rule.startswith("boxed") and is_words(answer):
-        yield found.value
+        yield _with_unit(gold, found.value, answer)
     if found.rule == "last-number":
-        yield _with_unit(gold, found)
+        yield _with_unit(gold, answer, found.sentence)
     if isinstance(gold.value, Text) and (word := unmarked.opening_word(own_part(response))):
         yield word
     if isinstance(gold.value, _SEVERAL):
         yield unmarked.clause_values(found.sentence or answer) or answer
-        yield unmarked.conclusion(found.sentence) or answer
+        yield unmarked.conclusion(found.sentence or answer) or answer
+        yield unmarked.closing_cases(own_part(response), found.sentence) or answer
         if not found.rule.startswith("boxed"):
-            yield unmarked.closing_equations(own_part(response)) or answer
+            yield closing_equations(own_part(response)) or answer
     if response.rstrip(" *$\n").endswith(f"{answer}!"):
         yield f"{answer}!"  # "So there are 26!" may mean the factorial
 
@@ -145,7 +151,7 @@ def _states(gold: Answer, sentence: str) -> bool:
         words = words[1:]
     if not 0 < len(wanted) <= MAX_WORDS or not len(wanted) <= len(words):
         return False
-    if wanted in (["yes"], ["no"]) and _NO_VERDICT.match(sentence):
+    if wanted in (["yes"], ["no"]) and _SAID["no_verdict"].match(sentence):
         return False
     doubts = (set(words) & _DOUBT) - set(wanted)
     if doubts or any(word.endswith("n't") for word in words):

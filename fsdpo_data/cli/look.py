@@ -56,7 +56,7 @@ class InspectOptions(OnDataset):
         samples: Solutions to show of each, and pairs.
         problem: Id of one problem, or its start.
         outcome: Only solutions of this outcome.
-        gamma: Temperature of the rewards in the step weights α of pairs.
+        gamma: Temperature of the rewards in step weights α, as chosen if correct, else as rejected.
         seed: Draws the problems.
     """
 

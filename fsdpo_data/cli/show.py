@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.nouns import OUTCOMES
 from fsdpo_data.dataset.describe import summary_rows, warnings
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.page import alphas
 from fsdpo_data.dataset.parts import Regraded
 from fsdpo_data.pairs.statistics import SIDES
+from fsdpo_data.steps.rewards import step_weights
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,13 +68,11 @@ def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> Non
 
     console = Console()
     console.rule(f"[bold]{problem['problem_id']}[/]  {harmless(problem['source'])}", align="left")
-    question = textwrap.fill(problem["question"], console.width)
-    console.print(harmless(question), highlight=False)
+    console.print(harmless(textwrap.fill(problem["question"], console.width)), highlight=False)
     console.print(f"[bold]gold[/] {harmless(problem['answer'])}", highlight=False)
     for solution in problem["solutions"][:samples]:
-        _print_solution(console, solution)
-    hidden = len(problem["solutions"]) - samples
-    if hidden > 0:
+        _print_solution(console, solution, gamma)
+    if (hidden := len(problem["solutions"]) - samples) > 0:
         console.print(f"\n[dim]{hidden} more; --samples {len(problem['solutions'])} shows all[/]")
     for pair in problem["pairs"][:samples]:
         _print_pair(console, pair, gamma)
@@ -87,21 +85,23 @@ def _print_pair(console: Console, pair: Mapping[str, Any], gamma: float) -> None
 
     table = Table(title=f"\npair, α at γ = {gamma:g}", title_justify="left", box=None, expand=True)
     columns = []
-    for side, weights in zip(SIDES, alphas(pair, gamma), strict=True):
+    for side in SIDES:
         table.add_column(f"{side} {pair[f'{side}_id']}", ratio=1, overflow="fold")
-        rewards = pair[f"{side}_rewards"]
-        told = [
-            f"[dim]{reward:.2f} α {weight:.2f}[/]  "
-            for reward, weight in zip(rewards or (), weights or (), strict=True)
-        ]
+        told = _rewarded(pair[f"{side}_rewards"], gamma, side == "chosen")
         steps = map(harmless, map(str.rstrip, pair[f"{side}_steps"]))
-        columns.append(["".join(each) for each in zip_longest(told, steps, fillvalue="")])
+        columns.append([" ".join(each) for each in zip_longest(told, steps, fillvalue="")])
     for row in zip_longest(*columns, fillvalue=""):
         table.add_row(*row)
     console.print(table)
 
 
-def _print_solution(console: Console, solution: Mapping[str, Any]) -> None:
+def _rewarded(rewards: Sequence[float] | None, gamma: float, preferred: bool) -> list[str]:
+    """Write reward and α of every step, as of a preferred or of a dispreferred solution."""
+    weights = step_weights(rewards or (), gamma, 1 if preferred else -1)
+    return [f"[dim]{r:.2f} α {w:.2f}[/] " for r, w in zip(rewards or (), weights, strict=True)]
+
+
+def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float) -> None:
     colour = _COLOURS.get(solution["outcome"], "yellow")
     answer = harmless(solution["answer"]) if solution["answer"] is not None else "none"
     tokens = "tokens unknown" if solution["n_tokens"] is None else f"{solution['n_tokens']} tokens"
@@ -113,8 +113,8 @@ def _print_solution(console: Console, solution: Mapping[str, Any]) -> None:
     )
     steps = solution["completions"]
     labels = solution["labels"] or [None] * len(steps)
-    rewards = solution["step_rewards"] or [None] * len(steps)
-    for number, (step, label, reward) in enumerate(zip(steps, labels, rewards, strict=True), 1):
-        score = f" {reward:.2f}" if reward is not None else ""
+    told = _rewarded(solution["step_rewards"], gamma, solution["outcome"] == "correct")
+    each_step = enumerate(zip(steps, labels, told or [""] * len(steps), strict=True), start=1)
+    for number, (step, label, score) in each_step:
         body = harmless(step.rstrip()).replace("\n", "\n" + " " * 8)
-        console.print(f" {_SIGNS[label]} [dim]{number:>3}{score}[/]  {body}", highlight=False)
+        console.print(f" {_SIGNS[label]} [dim]{number:>3}[/] {score} {body}", highlight=False)

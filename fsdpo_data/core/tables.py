@@ -1,8 +1,9 @@
 """Tables that are data: TOML files beside the modules that give their rows a meaning."""
 
+import re
 import tomllib
 from collections import UserDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +14,12 @@ Row = TypeVar("Row")
 def read_table(module: str | Path) -> dict[str, Any]:
     """Return what the TOML file beside a module says, or one of another name beside it."""
     return tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def compiled(told: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
+    """Compile the patterns of a table; the lines of one are joined without the spaces around."""
+    joined = {name: "".join(map(str.strip, said.splitlines())) for name, said in told.items()}
+    return {name: re.compile(pattern) for name, pattern in joined.items()}
 
 
 class Table(UserDict[str, Row]):

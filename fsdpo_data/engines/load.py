@@ -45,11 +45,16 @@ class Host:
             gpus = 0
         elif gpus == 1:
             gpus = None  # one, or none where the cluster has none
+        elif options.actor_share < 1:
+            raise options.refusal("actor_share", f"a copy needs {gpus} whole GPUs.")
         if options.on_cluster:
             engine, copies = pick_there(pick_engine, options.device, role), options.actors
         else:
             engine = pick_engine(options.engine, options.device, role)
-        return cls(engine, options, Placement(copies, gpus, models))
+        if options.actor_share < 1 and engine == "vllm":
+            memory = f"gpu_memory_utilization={0.9 * options.actor_share:g}"
+            options = replace(options, engine_arg=(memory, *options.engine_arg))
+        return cls(engine, options, Placement(copies, gpus, models, options.actor_share))
 
     @classmethod
     def of_scorer(cls, options: ScorerOptions, weights: Weights, models: int = 1) -> Self:
@@ -83,12 +88,13 @@ class Host:
 
     @property
     def batch_size(self) -> int:
-        """Prompts sampled at a time, all copies together.
+        """Prompts sampled at a time, all copies together: enough for a slow one not to be last.
 
         Raises:
             InputError: if the cluster has no room for as many as are asked for.
         """
-        return ENGINES[self.engine].batch_size * (self.placement.copies if self.placement else 1)
+        rounds = 4 * self.placement.copies if self.placement else 1
+        return ENGINES[self.engine].batch_size * rounds
 
     def load(self, role: Role, weights: Weights) -> Any:
         """Load the model, here or as often as its placement says.
@@ -100,7 +106,7 @@ class Host:
         load = partial(_load, self.engine, role, weights, self.options)
         if self.placement is None:
             return load()
-        return Copies(weights.ref, load, self.placement)
+        return Copies(weights.ref, load, self.placement, ENGINES[self.engine].batch_size)
 
 
 def pick_engine(name: str, device: str, role: Role) -> str:
@@ -158,15 +164,15 @@ def load_sampler(model: str, options: SamplerOptions) -> Sampler:
     return sampler
 
 
-def load_scorer(prm: str, options: ScorerOptions | None = None) -> Scorer:
-    """Load a process reward model: a directory or ``org/name[@revision]``.
+def load_scorer(prm: str | Weights, options: ScorerOptions | None = None) -> Scorer:
+    """Load a process reward model: a directory, ``org/name[@revision]``, or what it resolved to.
 
     Raises:
         InputError: if it is no process reward model.
         Unavailable: if a library, a GPU or the weights are not here.
     """
     options = options or ScorerOptions()
-    weights = resolve_prm(prm, options)
+    weights = resolve_prm(prm, options) if isinstance(prm, str) else prm
     scorer: Scorer = Host.of_scorer(options, weights).load("scorer", weights)
     return scorer
 

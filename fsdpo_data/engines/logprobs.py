@@ -1,6 +1,6 @@
 """Log-probabilities of given tokens without a [tokens × vocabulary] tensor, and models of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.sharing import decoder_of, use_tree_attention
+from fsdpo_data.engines.sharing import TreeAttention, decoder_of, tree_inputs, use_tree_attention
 
 #: Tokens that a model is tried on, and the error that rounding may explain.
 _PROBE, _ROUNDING = 8, 1e-3
@@ -86,18 +86,20 @@ def check_architecture(model: Any) -> None:
         )
 
 
-def return_logprobs(model: Any, *, share_prompts: bool = True, plain_head: bool = True) -> Any:
+def return_logprobs(
+    model: Any, *, attention: TreeAttention | None = None, plain_head: bool = True
+) -> Any:
     """Make ``model(**batch)`` return log π of the batch's completion tokens, shape [N].
 
     The forward pass is replaced, rather than walked around, because DistributedDataParallel,
     DeepSpeed and autocast act on calls of the whole model. The model is changed, and returned.
 
-    ``share_prompts``: batches may hold prompts once for several solutions. Without a
+    With an ``attention``, batches may hold prompts once for several solutions. Without a
     ``plain_head``, for a model with a :func:`head_error`, all logits are computed.
     """
     model.forward = MethodType(_logprobs if plain_head else _logprobs_of_logits, model)
-    if share_prompts:
-        use_tree_attention(model)
+    if attention is not None:
+        use_tree_attention(model, attention)
     return model
 
 
@@ -107,18 +109,7 @@ def _logprobs_of_logits(self: Any, source_N: Tensor, target_N: Tensor, **inputs:
 
 
 def _logprobs(self: Any, source_N: Tensor, target_N: Tensor, **inputs: Tensor) -> Tensor:
-    hidden_RLD = decoder_of(self)(**inputs, use_cache=False).last_hidden_state
+    read = tree_inputs(self, **inputs)
+    hidden_RLD = decoder_of(self)(**read, use_cache=False).last_hidden_state
     head = self.get_output_embeddings()
     return token_logprobs(hidden_RLD.flatten(0, 1)[source_N], target_N, head)
-
-
-def model_inputs(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what such a model reads of a batch of prompt groups."""
-    return {
-        "input_ids": batch["input_ids_RL"],
-        "position_ids": batch["position_ids_RL"],
-        "attention_mask": batch["attention_mask"],
-        "source_N": batch["source_N"],
-        "target_N": batch["target_N"],
-        **batch["tree"],
-    }

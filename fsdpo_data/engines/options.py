@@ -36,6 +36,8 @@ class EngineOptions(Options):
             transformers; `ray` is `auto` on every GPU of a Ray cluster (`RAY_ADDRESS`, else this
             machine).
         actors: Copies of the model for `ray`.
+        actor_share: Part of a GPU, without GPUs of a core, that each copy for `ray` needs; 0.5 lets
+            two share one, and its memory in vLLM.
         device: For `transformers`; `auto` takes a GPU where there is one.
         dtype: Precision of the weights; `auto` is the checkpoint's own.
         engine_arg: Passed on to `vllm.LLM`; may be given several times.
@@ -46,14 +48,16 @@ class EngineOptions(Options):
 
     engine: Annotated[EngineName, Option(panel=_ENGINE)] = "auto"
     actors: Annotated[int | None, Option(min=1, panel=_ENGINE, default="all that fit")] = None
+    actor_share: Annotated[float, Option(above=0, max=1, panel=_ENGINE)] = 1.0
     device: Annotated[Literal["auto", "cpu", "cuda"], Option(panel=_ENGINE)] = "auto"
     dtype: Annotated[_Dtype, Option(panel=_ENGINE)] = "auto"
     engine_arg: Annotated[Sequence[str], Option(panel=_ENGINE, metavar="KEY=JSON")] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.actors is not None and not self.on_cluster:
-            raise self.refusal("actors", f"it goes with `engine=ray`, not {self.engine}.")
+        for name, default in (("actors", None), ("actor_share", 1.0)):
+            if getattr(self, name) != default and not self.on_cluster:
+                raise self.refusal(name, f"it goes with `engine=ray`, not {self.engine}.")
         copies = self.engine_args.get("data_parallel_size", 1)
         if self.on_cluster and copies != 1:
             raise InputError(

@@ -11,7 +11,7 @@ import socket
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError, InputError, install
@@ -21,7 +21,9 @@ from fsdpo_data.engines.registry import engine_error
 from fsdpo_data.engines.samplers import Finished, StreamingSampler, release, stream
 from fsdpo_data.engines.scorers import SteppedText
 
-RETRIES = 3  #: Times a copy that died is started again, and the call it died in with it.
+RETRIES = 3  #: Copies in a row that may die before another is not started any more.
+LEAST = 8  #: Items of a run, unless there are fewer for each copy.
+PATIENCE = 60.0  #: Seconds for copies to give back what they hold.
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Placement:
     actors: int | None = None  #: How many; as many as there is room for if None.
     gpus: int | None = None  #: GPUs of each, 0 to run on CPUs; by what the cluster has if None.
     models: int = 1  #: Models that share the cluster: each gets its part of the room.
+    share: float = 1.0  #: Part of a GPU, or of a core, that a copy needs.
 
     @property
     def copies(self) -> int:
@@ -48,13 +51,14 @@ class Placement:
         if gpus is None:
             gpus = int(any(node.get("GPU", 0) for node in alive))
         if gpus:
-            room = sum(int(node.get("GPU", 0)) // gpus for node in alive)
-            count = self._count(room, room // self.models, f"place(s) with {gpus} GPU(s)")
-            return count, {"num_gpus": gpus, "num_cpus": 1}
+            need = gpus * self.share
+            room = sum(int(node.get("GPU", 0) / need) for node in alive)
+            count = self._count(room, room // self.models, f"place(s) with {need:g} GPU(s)")
+            return count, {"num_gpus": need, "num_cpus": self.share}
         cores = [int(node.get("CPU", 0)) for node in alive]
-        count = self._count(sum(cores), len(cores), "CPUs")
+        count = self._count(int(sum(cores) / self.share), len(cores), "CPUs")
         each = math.ceil(count * self.models / len(cores))  # copies on a node
-        return count, {"num_gpus": 0, "num_cpus": max(1, min(cores) // each)}
+        return count, {"num_gpus": 0, "num_cpus": min(cores) // each or self.share}
 
     def _count(self, room: int, default: int, unit: str) -> int:
         count = self.actors or default
@@ -74,62 +78,96 @@ class Copies(StreamingSampler):
     """A sampler or a scorer whose copies share every batch.
 
     Each copy is an actor that loads the engine when it is first called: ``load`` travels to it.
+    One that is done with a run of items takes the next, so the quick do what the slow leave. Runs
+    are the shorter the less is left (guided self-scheduling, Polychronopoulos & Kuck 1987). For one
+    that died another is started, and what it owed is done by whoever is free.
+
+    Args:
+        batch: Prompts of a run at most.
     """
 
-    def __init__(self, model: ModelRef, load: Callable[[], Any], placement: Placement) -> None:
-        self.model = model
+    def __init__(
+        self, model: ModelRef, load: Callable[[], Any], placement: Placement, batch: int
+    ) -> None:
+        self.model, self._batch = model, batch
         ray = start_ray()
         count, resources = placement.resources(ray.nodes())
-        actor = ray.remote(max_restarts=RETRIES, max_task_retries=RETRIES, **resources)(_Copy)
-        self._actors = [actor.remote(load) for _ in range(count)]
+        self._start = partial(ray.remote(**resources)(_Copy).remote, load)
+        self._actors = [self._start() for _ in range(count)]
         # At the end of the process as well: left to themselves, they take their time.
         self._kill = weakref.finalize(self, _kill, self._actors)
 
-    def spread(self, method: str, items: Sequence[Any], *more: Any) -> list[Any]:
-        """Call a method of every copy with its part of the items; return all results in order.
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+        """Yield ``spec.n`` completions of each prompt as its copy does; seconds are the copy's."""
+        return self._work("sample", self._batch, prompts, spec)
+
+    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+        """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
+        found = dict(self._work("score", len(items), items))
+        return [found[place] for place in range(len(items))]
+
+    def _work(
+        self, method: str, most: int, items: Sequence[Any], *more: Any
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the place and the result of every item as copies finish them.
 
         Neighbours stay together: solutions of one prompt share its computation.
 
         Raises:
             FsdpoError: that a copy raised.
-            Unavailable: if a copy died more often than it is started again.
+            Unavailable: if copies died, one after the other, and nothing was done in between.
         """
-        size = self._share(items)
-        parts = [items[start : start + size] for start in range(0, len(items), size)]
-        calls = [
-            actor.call.remote(method, part, *more)
-            for actor, part in zip(self._actors, parts, strict=False)
-        ]
-        return [result for part in _gather(calls) for result in part]
-
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
-        """Yield ``spec.n`` completions of each prompt as its copy does; seconds are the copy's."""
         import ray
 
-        size = self._share(prompts)
-        waiting = {}
-        for actor, start in zip(self._actors, range(0, len(prompts), size), strict=False):
-            part = prompts[start : start + size]
-            waiting[actor.stream.options(num_returns="streaming").remote(part, spec)] = start
-        while waiting:
-            for copy in ray.wait(list(waiting), fetch_local=False)[0]:
+        owed, self._deaths = list(range(len(items))), 0
+        free: list[Any] = []
+        least = min(LEAST, math.ceil(len(items) / len(self._actors)))
+        running: dict[Any, tuple[Any, dict[int, int]]] = {}
+
+        def run(actor: Any, places: Sequence[int]) -> None:
+            call = actor.run.options(num_returns="streaming")
+            part = [items[place] for place in places]
+            running[call.remote(method, part, *more)] = actor, dict(enumerate(places))
+
+        for actor in self._actors:
+            run(actor, ())  # it is over when there is room for the copy
+        while owed or any(places for _, places in running.values()):
+            while owed and free:
+                size = min(most, max(least, len(owed) // (2 * len(self._actors))))
+                run(free.pop(), owed[:size])
+                del owed[:size]
+            for call in ray.wait(list(running), fetch_local=False)[0]:
+                actor, places = running[call]
                 try:
-                    ((place, completions),) = _gather([next(copy)])
-                    yield waiting[copy] + place, completions
+                    place, result = _result(next(call))
+                    yield places.pop(place), result
+                    self._deaths = 0
                 except StopIteration:
-                    del waiting[copy]
+                    free.append(running.pop(call)[0])
+                except ray.exceptions.RayActorError as error:
+                    del running[call]
+                    run(self._another(actor, error), ())
+                    owed = sorted([*owed, *places.values()])
 
-    def _share(self, items: Sequence[Any]) -> int:
-        """Return how many of the items a copy gets."""
-        return math.ceil(len(items) / len(self._actors)) or 1
-
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
-        """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
-        return self.spread("score", items)
+    def _another(self, dead: Any, error: Exception) -> Any:
+        """Start a copy in the place of a dead one."""
+        self._deaths += 1
+        if self._deaths > RETRIES:
+            raise engine_error(
+                "ray",
+                f"a copy of the model died {self._deaths} times in a row "
+                f"({str(error).splitlines()[0]}). What was made before is safe: resume the run, if "
+                "memory was short with fewer actors or a smaller batch.",
+            ) from error
+        self._actors[self._actors.index(dead)] = another = self._start()
+        return another
 
     def close(self) -> None:
         """End the copies and give back what they hold."""
-        _gather([actor.close.remote() for actor in self._actors])
+        import ray
+
+        calls = [actor.close.remote() for actor in self._actors]
+        ray.wait(calls, num_returns=len(calls), timeout=PATIENCE)  # some may be gone, or stuck
         self._kill()
 
 
@@ -141,11 +179,12 @@ class _Copy:
     def _engine(self) -> Any:
         return self._load()
 
-    def call(self, method: str, *arguments: Any) -> Any:
-        return getattr(self._engine, method)(*arguments)
-
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
-        yield from stream(self._engine, prompts, spec)
+    def run(self, method: str, items: Sequence[Any], *more: Any) -> Iterator[tuple[int, Any]]:
+        if items and method == "sample":
+            found = stream(self._engine, items, *more)
+        else:
+            found = enumerate(self._engine.score(items)) if items else ()
+        yield from (each for each in found)  # Ray sends to it
 
     def close(self) -> None:
         if "_engine" in self.__dict__:
@@ -195,7 +234,7 @@ def pick_there(pick: Callable[..., str], device: str, role: str) -> str:
     ray = start_ray()
     _, resources = Placement(actors=1, gpus=0 if device == "cpu" else None).resources(ray.nodes())
     probe = ray.remote(**resources | {"num_cpus": 0})(pick)
-    picked: str = _gather([probe.remote("auto", device, role)])[0]
+    picked: str = _result(probe.remote("auto", device, role))
     return picked
 
 
@@ -206,20 +245,13 @@ def _kill(actors: Sequence[Any]) -> None:
         ray.kill(actor)
 
 
-def _gather(calls: Sequence[Any]) -> list[Any]:
-    """Return the results of calls, with errors of ours as they were raised."""
+def _result(call: Any) -> Any:
+    """Return the result of a call; an error of ours is raised as it was there."""
     import ray
 
     try:
-        return list(ray.get(list(calls)))
+        return ray.get(call)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, FsdpoError):
             raise error.cause from None
         raise
-    except ray.exceptions.RayError as error:
-        raise engine_error(
-            "ray",
-            f"a copy of the model died {RETRIES + 1} times ({str(error).splitlines()[0]}). What "
-            "was made before is safe: resume the run, if memory was short with fewer actors or a "
-            "smaller batch.",
-        ) from error

@@ -1,10 +1,11 @@
 """Prompt groups: a prompt computed once, its solutions behind it, none sees another.
 
-A row of L tokens holds a prompt and its solutions. A mask over L × L would say who sees whom, but
-most of the scores it lets a kernel compute are thrown away: T solutions cost T times as many as
-they need. So the tokens are regrouped within attention alone: the prompt on its own, and every
-solution with the prompt's keys before its own. All else in a model acts on single tokens and never
-notices.
+A row of L tokens holds prompts, each with its solutions behind it: the segments of a tree. A mask
+over L × L would say who sees whom, but most of the scores it lets a kernel compute are thrown away:
+T solutions cost T times as many as they need. On GPUs FlexAttention leaves out the blocks of such
+a mask in which nobody sees anybody. Elsewhere, uncompiled, it would hold all scores, and attention
+is computed segment by segment: a prompt on its own, a solution with the prompt's keys before its
+own. All else in a model acts on single tokens and never notices.
 
 Linear attention, convolutions and state space layers carry a state along the row, so what stands
 beside a solution may leak into it, by nats per token and without a word. No list of architectures
@@ -12,13 +13,15 @@ would stay complete: sharing is tried on the very model.
 """
 
 import logging
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from importlib.util import find_spec
+from types import MethodType
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from fsdpo_data.core.errors import InputError
 
@@ -27,13 +30,17 @@ log = logging.getLogger(__name__)
 #: Tokens of the prompt that a model is tried on, and of each of its two solutions. More than the
 #: convolutions in use are wide.
 N_PROMPT, N_SOLUTION = 9, 7
-#: Tokens of the longest solution that shares its prompt: their mask grows with the square of it,
-#: and of a long one the prompt is a small part.
+#: Tokens of the longest solution that shares its prompt by way of a mask: that grows with the
+#: square of it, and of a long one the prompt is a small part.
 LONGEST = 4096
 #: Differences that rounding may explain, relative to the largest value: of float32, and of halves.
 _ROUNDING = {4: 1e-3, 2: 0.1}
-NAME = "prompt_tree"  #: The name by which transformers knows it.
-_REPLACED = ("sdpa", NAME)  #: The implementations that it stands in for.
+#: How attention over a tree is computed: by FlexAttention or segment by segment; ``auto``: by what
+#: is there.
+TreeAttention = Literal["auto", "flex", "sdpa"]
+_NAMES = {"flex": "prompt_tree_flex", "sdpa": "prompt_tree"}  #: As transformers knows them.
+_REPLACED = ("sdpa", *_NAMES.values())  #: The implementations that they stand in for.
+_BLOCK = 128  #: Tokens of a block of FlexAttention: rows are filled up to a multiple.
 #: What some architectures' attention does besides; it is not computed here.
 _FOREIGN = ("softcap", "s_aux", "position_bias")
 
@@ -82,21 +89,20 @@ def gives_the_same(model: Any, alone: Callable[[], Tensor], shared: Callable[[],
     return False
 
 
-def can_share_prompts(model: Any, longest: int) -> bool:
+def can_share_prompts(model: Any, longest: int, attention: TreeAttention = "auto") -> bool:
     """Say whether a prompt can be computed once for all its solutions, of ``longest`` tokens.
 
-    Not where they are long, nor where a token does not see all before it, where transformers does
-    not let attention be chosen, or where the model itself gives something else with shared prompts:
-    it computes a few tokens, so all its weights have to be at hand.
+    Not where a mask would be too large, nor where a token does not see all before it, where
+    transformers does not let attention be chosen, or where the model itself gives something else
+    with shared prompts: it computes a few tokens, so all its weights have to be at hand.
     """
-    window = attention_window(model.config)
+    windows = [attention_window(model.config), None if _is_flex(attention) else LONGEST]
     implementation = model.config._attn_implementation
-    most = min(window or LONGEST, LONGEST)
-    if implementation not in _REPLACED or longest > most:
+    if implementation not in _REPLACED or any(each and longest > each for each in windows):
         return False
     training = model.training
     model.eval()
-    use_tree_attention(model)
+    use_tree_attention(model, "sdpa")  # the weights are not on the GPU yet
     try:
         return gives_the_same(model, *_probes(model))
     finally:
@@ -106,31 +112,23 @@ def can_share_prompts(model: Any, longest: int) -> bool:
 
 def _probes(model: Any) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
     """Return what computes the states of two solutions apart, and behind one prompt."""
+    ids_ST = torch.tensor(probe_ids(model), device=model.device)
+    own_T = torch.arange(ids_ST.shape[1], device=model.device) >= N_PROMPT
+    tree, place_ST = prompts_once(ids_ST, own_T.expand_as(ids_ST))
 
-    def hidden(ids: Tensor, **more: Any) -> Tensor:
-        inputs = {name: each.to(model.device) for name, each in more.items()}
-        outputs: Any = decoder_of(model)(input_ids=ids.to(model.device), use_cache=False, **inputs)
+    def hidden(**inputs: Any) -> Tensor:
+        outputs: Any = decoder_of(model)(**tree_inputs(model, **inputs), use_cache=False)
         return outputs.last_hidden_state
 
-    ids_SL = torch.tensor(probe_ids(model))
-    row_1L = torch.cat([ids_SL[0], ids_SL[1, N_PROMPT:]])[None]
-    branch_ST = torch.arange(N_PROMPT, row_1L.shape[1]).view(2, N_SOLUTION)
-    own_TT = torch.ones(N_SOLUTION, N_SOLUTION, dtype=torch.bool).tril()
-    seen_TL = torch.cat([torch.ones(N_SOLUTION, N_PROMPT, dtype=torch.bool), own_TT], dim=1)
-    least = torch.finfo(model.dtype).min
-    mask_S1TL = torch.zeros(seen_TL.shape, dtype=model.dtype).masked_fill(~seen_TL, least)
-    place_L = torch.arange(ids_SL.shape[1])
-    tree = {
-        "attention_mask": mask_S1TL.expand(2, 1, -1, -1),
-        "position_ids": torch.cat([place_L, place_L[N_PROMPT:]])[None],
-        "branch_ST": branch_ST,
-        "row_S": torch.zeros(2, dtype=torch.long),
-        "place_RL": torch.arange(row_1L.shape[1])[None],
-    }
-    return lambda: hidden(ids_SL)[:, N_PROMPT:], lambda: hidden(row_1L, **tree)[0][branch_ST]
+    return lambda: hidden(input_ids=ids_ST), lambda: hidden(**tree)[0, place_ST]
 
 
-def use_tree_attention(model: Any) -> None:
+def _is_flex(attention: TreeAttention) -> bool:
+    there = torch.cuda.is_available() and find_spec("triton") is not None
+    return attention == "flex" or (attention == "auto" and there)
+
+
+def use_tree_attention(model: Any, attention: TreeAttention = "auto") -> None:
     """Make ``model`` compute attention here, if it can share prompts.
 
     Batches without a tree are computed as before.
@@ -140,9 +138,110 @@ def use_tree_attention(model: Any) -> None:
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-    AttentionInterface.register(NAME, tree_attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    model.set_attn_implementation(NAME)
+    name = _NAMES["flex" if _is_flex(attention) else "sdpa"]
+    AttentionInterface.register(name, tree_attention)
+    AttentionMaskInterface.register(name, sdpa_mask)
+    model.set_attn_implementation(name)
+
+
+def read_trees(model: Any) -> None:
+    """Make ``model(**inputs)`` take what :func:`prompts_once` returns."""
+
+    def forward(self: Any, **inputs: Any) -> Any:
+        return type(self).forward(self, **tree_inputs(self, **inputs))
+
+    use_tree_attention(model)
+    model.forward = MethodType(forward, model)
+
+
+def prompts_once(ids_ST: Tensor, own_ST: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    """Put solutions, each a row behind its prompt, into one row: that of neighbours comes once.
+
+    ::
+
+        tokens    p p p | a a a a | b b b | q q ...   a token sees its prompt and its own solution
+        position  0 1 2 | 3 4 5 6 | 3 4 5 | 0 1 ...   each solution follows the prompt
+
+    ``own_ST`` says which tokens are a solution's own.
+
+    Returns:
+        What :func:`tree_inputs` reads, and where in the row each token is, [S, T].
+    """
+    prompt_ST = own_ST.cumsum(1) == 0
+    same_ST = ~prompt_ST[1:] | (ids_ST[1:] == ids_ST[:-1])
+    follows_S = (same_ST & (prompt_ST[1:] == prompt_ST[:-1])).all(1)
+    new_S = ~pad(follows_S, (1, 0))
+    alone_S = new_S & ~pad(follows_S, (0, 1))  # it needs no prompt besides itself
+    kept_ST = own_ST | (new_S[:, None] & prompt_ST)
+    row_ST = (kept_ST.flatten().cumsum(0) - 1).view_as(ids_ST)
+    leader_S = new_S.nonzero()[new_S.cumsum(0) - 1, 0]
+    there_S2 = torch.stack([new_S, ~alone_S], 1)
+    size_S2 = torch.stack([prompt_ST.sum(1) + alone_S * own_ST.sum(1), own_ST.sum(1)], 1)
+    number_S2 = (there_S2.flatten().cumsum(0) - 1).view(-1, 2)[leader_S, :1].expand(-1, 2)
+    inputs = {
+        "input_ids": ids_ST[kept_ST][None],
+        "position_ids": kept_ST.nonzero()[None, :, 1],
+        "tree_2N": torch.stack([size_S2[there_S2], number_S2[there_S2]]),
+    }
+    return inputs, row_ST[leader_S].where(prompt_ST, row_ST)
+
+
+def tree_inputs(model: Any, *, tree_2N: Tensor | None = None, **inputs: Tensor) -> dict[str, Any]:
+    """Return what a decoder reads, with the mask of a tree if there is one.
+
+    ``tree_2N`` has the tokens of each segment of the row, and the number of its prompt: a prompt
+    has its own. A segment sees the prompt and, of itself, what is not behind.
+    """
+    if tree_2N is None:
+        return inputs
+    kind, device = model.device.type, inputs["input_ids"].device
+    half = torch.is_autocast_enabled(kind)
+    dtype = torch.get_autocast_dtype(kind) if half else model.dtype
+    tree = list(zip(*tree_2N.tolist(), strict=True))
+    if model.config._attn_implementation == _NAMES["flex"]:
+        short = -sum(size for size, _ in tree) % _BLOCK
+        # peft names inputs that are not there.
+        given = {name: each for name, each in inputs.items() if isinstance(each, Tensor)}
+        inputs |= {name: pad(each, (0, short)) for name, each in given.items()}
+        tree.append((short, len(tree)))  # a prompt without solutions
+        mask: Any = _block_mask(tree, device)
+    else:
+        mask = _lower_right_mask(tree, dtype, device)
+    return {**inputs, "attention_mask": mask, "tree": tree}
+
+
+def _block_mask(tree: Sequence[tuple[int, int]], device: Any) -> Any:
+    """Return the mask of a tree as FlexAttention takes it."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    size_N, prompt_N = torch.tensor(tree, device=device).T
+    segment_L = torch.arange(len(tree), device=device).repeat_interleave(size_N)
+    prompt_L = prompt_N[segment_L]
+
+    def seen(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        own = segment_L[key] == segment_L[query]
+        return (own | (segment_L[key] == prompt_L[query])) & (key <= query)
+
+    make = _compiled(create_block_mask, segment_L.device.type)
+    return make(seen, None, None, len(segment_L), len(segment_L), device=device)
+
+
+def _lower_right_mask(tree: Sequence[tuple[int, int]], dtype: torch.dtype, device: Any) -> Tensor:
+    """Return the additive mask, [1, 1, T, P + T], of the longest solution and prompt.
+
+    Its part [t, p + t] to the right of P - p is that of any other.
+    """
+    width = max(tree[prompt][0] for _, prompt in tree)
+    own = (size for place, (size, prompt) in enumerate(tree) if place != prompt)
+    longest = max(own, default=0)
+    mask_TL = torch.full((longest, width + longest), -torch.inf, dtype=dtype, device=device)
+    return mask_TL.triu(width + 1)[None, None]
+
+
+@cache
+def _compiled(call: Any, device: str) -> Any:
+    """Compile a call of FlexAttention where that pays, once for all lengths."""
+    return torch.compile(call, dynamic=True) if device == "cuda" else call
 
 
 def tree_attention(
@@ -150,20 +249,15 @@ def tree_attention(
     query_RHLD: Tensor,
     key_RGLD: Tensor,
     value_RGLD: Tensor,
-    attention_mask: Tensor | None,
+    attention_mask: Any,
     *,
     scaling: float | None = None,
-    branch_ST: Tensor | None = None,
-    row_S: Tensor | None = None,
-    place_RL: Tensor | None = None,
+    tree: Sequence[tuple[int, int]] | None = None,
     **more: Any,
 ) -> tuple[Tensor, None]:
     """Attention over prompt groups, as transformers calls it; H, the heads, is a multiple of G.
 
-    ``attention_mask``, additive, [S, 1, T, P + T], says who sees whom among a solution's tokens
-    and, before them, its prompt's. ``branch_ST`` is the place of each token of each solution in the
-    flattened rows, ``row_S`` the row of each solution, ``place_RL`` where each token's output is
-    among those of all prompts, R × P, and then of all solutions, S × T.
+    ``tree`` and its ``attention_mask`` are those of :func:`tree_inputs`.
 
     Returns:
         The outputs, [R, L, H, D], and nothing.
@@ -171,9 +265,10 @@ def tree_attention(
     Raises:
         InputError: if the architecture does more in its attention than is done here.
     """
+    from torch.nn.attention.flex_attention import flex_attention
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    if branch_ST is None:
+    if tree is None:
         plain: tuple[Tensor, None] = sdpa_attention_forward(
             module, query_RHLD, key_RGLD, value_RGLD, attention_mask, scaling=scaling, **more
         )
@@ -184,21 +279,33 @@ def tree_attention(
             field="share_prompt",
             value=True,
         )
-    assert attention_mask is not None and row_S is not None and place_RL is not None
-    n_prompt = attention_mask.shape[-1] - branch_ST.shape[1]
-    grouped = query_RHLD.shape[1] != key_RGLD.shape[1]
-    attend: Any = partial(scaled_dot_product_attention, scale=scaling, enable_gqa=grouped)
-    trunks = [each[:, :, :n_prompt] for each in (query_RHLD, key_RGLD, value_RGLD)]
-    trunk_RHPD = attend(*trunks, is_causal=True)
-    key, value = (
-        torch.cat([trunk[row_S], _branches(each, branch_ST)], dim=2)
-        for trunk, each in zip(trunks[1:], (key_RGLD, value_RGLD), strict=True)
-    )
-    branch_SHTD = attend(_branches(query_RHLD, branch_ST), key, value, attn_mask=attention_mask)
-    outputs = [each.transpose(1, 2).flatten(0, 1) for each in (trunk_RHPD, branch_SHTD)]
-    return torch.cat(outputs)[place_RL], None
+    # Under autocast, norms of queries and keys leave them in float32.
+    states = [each.to(value_RGLD.dtype) for each in (query_RHLD, key_RGLD, value_RGLD)]
+    options = {"scale": scaling, "enable_gqa": query_RHLD.shape[1] != key_RGLD.shape[1]}
+    if isinstance(attention_mask, Tensor):
+        outputs_RHLD = _by_segment(states, attention_mask, tree, **options)
+    else:
+        flex = _compiled(flex_attention, query_RHLD.device.type)
+        outputs_RHLD = flex(*states, block_mask=attention_mask, **options)
+    return outputs_RHLD.transpose(1, 2), None
 
 
-def _branches(value_RHLD: Tensor, branch_ST: Tensor) -> Tensor:
-    """Return what belongs to the tokens of solutions, [S, H, T, D]."""
-    return value_RHLD.transpose(1, 2).flatten(0, 1)[branch_ST].transpose(1, 2)
+def _by_segment(
+    states: Sequence[Tensor], mask: Tensor, tree: Sequence[tuple[int, int]], **options: Any
+) -> Tensor:
+    """Attend in one segment after another; ``states`` are queries, keys and values."""
+    sizes = [size for size, _ in tree]
+    parts = list(zip(*(each.split(sizes, dim=2) for each in states), strict=True))
+    longest, width = mask.shape[2], mask.shape[3]
+    attend: Any = partial(scaled_dot_product_attention, **options)
+    outputs = []
+    for place, (size, prompt) in enumerate(tree):
+        if place == prompt:
+            outputs.append(attend(*parts[place], is_causal=True))
+            continue
+        query, *own = parts[place]
+        key, value = (torch.cat(both, dim=2) for both in zip(parts[prompt][1:], own, strict=True))
+        first = width - longest - sizes[prompt]
+        seen = mask[:, :, :size, first : width - longest + size]
+        outputs.append(attend(query, key, value, attn_mask=seen))
+    return torch.cat(outputs, dim=2)

@@ -24,12 +24,13 @@ class Format:
     """One format to export to."""
 
     config: Literal["pairs", "solutions"]  #: The config whose rows it is made of.
-    #: Takes a row of that config, with ``question``, ``gold``, ``source`` and ``model`` beside it,
-    #: and returns the row of the format.
-    convert: Callable[[Row], Row]
     file: str  #: Name of the file; ``.json`` is one list, ``.jsonl`` a row a line.
     reader: str  #: Who reads it, and how.
     loses: str  #: What does not come back.
+    #: Takes a row of that config, with ``question``, ``gold``, ``source`` and ``model`` beside it,
+    #: and returns the row of the format; None where ``row`` says it all.
+    code: Callable[[Row], Row] | None = None
+    row: Mapping[str, Any] = field(default_factory=dict)  #: The row, with ``{field}`` for values.
     labelled: bool = False  #: Whether only solutions with labels of their steps are meant.
     outcomes: Sequence[str] = OUTCOMES  #: Those of the solutions that are meant.
     #: Further files, as JSON values by name.
@@ -42,25 +43,23 @@ class Format:
         labelled = row["labels"] is not None and bool(row["completions"])
         return row["outcome"] in self.outcomes and (labelled or not self.labelled)
 
-
-def trl_preference(row: Row) -> Row:
-    """TRL's preference type, standard form."""
-    return {name: row[name] for name in ("prompt", "chosen", "rejected")}
-
-
-def trl_stepwise(row: Row) -> Row:
-    """TRL's stepwise supervision, as it was while TRL trained reward models of steps."""
-    return {name: row[name] for name in ("prompt", "completions", "labels")}
-
-
-def trl_unpaired(row: Row) -> Row:
-    """TRL's unpaired preference: one solution, good or not."""
-    return {**trl_sft(row), "label": row["outcome"] == "correct"}
+    def convert(self, row: Row) -> Row:
+        """Return the row of the format; NotExpressible if it has no words for it."""
+        if self.code is not None:
+            return self.code(row)
+        if self.config == "solutions":
+            text = "".join(row["completions"])
+            row = {**row, "text": text, "correct": row["outcome"] == "correct"}
+        filled: Row = _filled(self.row, row)
+        return filled
 
 
-def trl_sft(row: Row) -> Row:
-    """TRL's prompt and completion."""
-    return {"prompt": row["prompt"], "completion": "".join(row["completions"])}
+def _filled(told: Any, row: Row) -> Any:
+    if isinstance(told, str):
+        return row[told.strip("{}")] if told.startswith("{") else told
+    if isinstance(told, list):
+        return [_filled(each, row) for each in told]
+    return {name: _filled(each, row) for name, each in told.items()}
 
 
 def openrlhf(row: Row) -> Row:
@@ -68,19 +67,8 @@ def openrlhf(row: Row) -> Row:
     if row["chosen_rewards"] is None:
         raise NotExpressible("the chosen side has no rewards, so there is no margin")
     means = [sum(row[side]) / len(row[side]) for side in ("chosen_rewards", "rejected_rewards")]
-    return {**trl_preference(row), "margin": means[0] - means[1]}
-
-
-def llama_factory_alpaca(row: Row) -> Row:
-    """LLaMA-Factory's alpaca form: it applies a template itself, so the question goes in bare."""
-    sides = {side: row[side] for side in ("chosen", "rejected")}
-    return {"instruction": row["question"], "input": "", **sides}
-
-
-def llama_factory_sharegpt(row: Row) -> Row:
-    """LLaMA-Factory's sharegpt form."""
-    sides = {side: {"from": "gpt", "value": row[side]} for side in ("chosen", "rejected")}
-    return {"conversations": [{"from": "human", "value": row["question"]}], **sides}
+    sides = {name: row[name] for name in ("prompt", "chosen", "rejected")}
+    return {**sides, "margin": means[0] - means[1]}
 
 
 def math_shepherd(row: Row) -> Row:
@@ -175,14 +163,8 @@ def distinct(rows: Iterable[Row]) -> Iterator[Row]:
             yield row
 
 
-_CONVERTERS = {
-    "trl-preference": trl_preference,
-    "trl-stepwise": trl_stepwise,
-    "trl-unpaired": trl_unpaired,
-    "trl-sft": trl_sft,
+_CODE = {
     "openrlhf": openrlhf,
-    "llama-factory-alpaca": llama_factory_alpaca,
-    "llama-factory-sharegpt": llama_factory_sharegpt,
     "math-shepherd": math_shepherd,
     "prm800k": prm800k,
     "processbench": processbench,
@@ -190,4 +172,4 @@ _CONVERTERS = {
 }
 
 #: By the name that ``export --to`` takes.
-FORMATS = Table(__file__, lambda name, **told: Format(convert=_CONVERTERS[name], **told))
+FORMATS = Table(__file__, lambda name, **told: Format(code=_CODE.get(name), **told))

@@ -213,13 +213,6 @@ def from_versaprm(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
                 )
 
 
-def from_thinkprm(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
-    """ThinkPRM's solutions, a step a line, with the labels of the data they are from."""
-    steps = [line for line in fields["prefix"].split("\n") if line.strip()]
-    labels = [_label(each) for each in fields["traj_gt_labels"]]
-    yield _labelled(fields["problem"], *_known(steps, labels))
-
-
 def _known(steps: Sequence[str], labels: Sequence[float]) -> tuple[Sequence[str], Sequence[float]]:
     """Cut a solution after its first wrong step; a count that is off stays off."""
     end = labels.index(False) + 1 if False in labels else None
@@ -257,6 +250,8 @@ class Reader:
     wrong: str = ""  #: Field of the numbers of the wrong steps, from 1.
     marks: Sequence[str] = ()  #: What may stand after each step, where they are one text.
     frame: Sequence[str] = ()  #: Words before and after the problem in that text.
+    lines: bool = False  #: Whether its lines are the steps, but those that are empty.
+    first_wrong: bool = False  #: Whether nobody has judged what follows the first wrong step.
 
     def read(self, fields: Mapping[str, Any]) -> Iterator[Stepwise]:
         """Yield the solutions of a row.
@@ -273,9 +268,12 @@ class Reader:
         problem, steps = (fields[self.problem], steps) if self.problem else _parted(steps)
         before, after = self.frame or ("", "")
         problem = problem.strip().removeprefix(before).removesuffix(after).strip()
-        yield _labelled(problem, steps, self._labels(fields, len(steps)))
+        labels = self._labels(fields, len(steps))
+        yield _labelled(problem, *(_known(steps, labels) if self.first_wrong else (steps, labels)))
 
     def _cut(self, text: str) -> list[str]:
+        if self.lines:
+            return [line for line in text.split("\n") if line.strip()]
         mark = next((mark for mark in self.marks if mark in text), "")
         if not mark:
             raise NotStepwise("no mark after a step")
@@ -303,7 +301,6 @@ _CODE = {
     "math-aps": from_math_aps,
     "versaprm": from_versaprm,
     "genprm": from_genprm,
-    "thinkprm": from_thinkprm,
 }
 
 #: By the name of the format.

@@ -102,6 +102,7 @@ FORMS = (
     _QUESTION,
     Form(("prompt",), "answer", answer_text, "prompt + answer"),
     Form(("instruction",), "answer", answer_text, "instruction + answer"),
+    Form(("input",), "target", answer_text, "input + target"),
 )
 _OWN = {"problem_id", "source", "split", "question", "answer", "metadata"}
 

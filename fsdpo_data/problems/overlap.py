@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fsdpo_data.answers.comparing.equal import equivalent
+from fsdpo_data.answers.grader import read_gold
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.rows import well_formed
 
@@ -38,40 +40,37 @@ def overlaps(
 
     Returns:
         ``training`` and ``benchmark`` (places in the arguments), ``same`` (the questions are the
-        same), ``share`` (their overlap; 1 if they are), ``same_answer`` (the golds are the same,
-        and not empty), in the order of both.
+        same), ``share`` (their overlap; 1 if they are), ``same_answer`` (the golds are one
+        answer, and not empty), in the order of both.
     """
     old, new = _frame(training), _frame(benchmarks)
     exact = old.join(new, on="key", suffix="_new").select("id", "id_new", same=pl.lit(True))
     found = _shared_runs(_runs(old, n), _runs(new, n)).filter(pl.col("share") >= share)
     both = exact.join(found, on=["id", "id_new"], how="full", coalesce=True)
-    answers = both.join(old.select("id", "answer"), on="id").join(
-        new.select("id", "answer").rename({"id": "id_new", "answer": "answer_new"}), on="id_new"
-    )
     same = pl.col("same").fill_null(False)
-    return (
-        answers.with_columns(
-            same=same,
-            share=pl.when(same).then(1.0).otherwise(pl.col("share")),
-            same_answer=(pl.col("answer") == pl.col("answer_new")) & (pl.col("answer") != ""),
-        )
-        .select("same", "share", "same_answer", training="id", benchmark="id_new")
-        .sort("training", "benchmark")
-    )
+    pairs = both.select(
+        same=same,
+        share=pl.when(same).then(1.0).otherwise(pl.col("share")),
+        training="id",
+        benchmark="id_new",
+    ).sort("training", "benchmark")
+    places = pairs.select("training", "benchmark").iter_rows()
+    agree = [_agree(training[old].answer, benchmarks[new].answer) for old, new in places]
+    return pairs.with_columns(same_answer=pl.Series(agree, dtype=pl.Boolean))
+
+
+def _agree(gold: str, other: str) -> bool:
+    """Whether two golds are one answer; ASDiv's ``9 (apples)`` is 9 elsewhere."""
+    return bool(gold and other) and equivalent(read_gold(gold), other).status == "correct"
 
 
 def _frame(texts: Sequence[Text]) -> pl.DataFrame:
-    """Return ``id``, ``words``, and ``key`` and ``answer`` without case and white space."""
-
-    def bare(name: str) -> pl.Expr:
-        return pl.col(name).str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
-
-    data = [(well_formed(each.question), well_formed(each.answer)) for each in texts]
-    frame = pl.DataFrame(data, {"question": pl.String, "answer": pl.String}, orient="row")
-    words = pl.col("question").str.to_lowercase().str.extract_all(r"[\p{L}\p{N}]+")
-    return frame.with_row_index("id").select(
-        "id", words=words, key=bare("question"), answer=bare("answer")
-    )
+    """Return ``id``, ``words``, and ``key`` without case and white space."""
+    questions = [well_formed(each.question) for each in texts]
+    frame = pl.DataFrame({"question": questions}, {"question": pl.String}).with_row_index("id")
+    lower = pl.col("question").str.to_lowercase()
+    bare = pl.col("question").str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
+    return frame.select("id", words=lower.str.extract_all(r"[\p{L}\p{N}]+"), key=bare)
 
 
 def _runs(frame: pl.DataFrame, n: int) -> pl.DataFrame:

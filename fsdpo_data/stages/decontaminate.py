@@ -27,7 +27,7 @@ from fsdpo_data.problems.overlap import RUN, SHARE, Text, overlaps
 
 #: Fields that make up a question; also those of SVAMP and AddSub as first published.
 _QUESTIONS = (("Body", "Question"), ("sQuestion",), *(form.question for form in FORMS))
-_ANSWERS = ("answer", "gold_answer", "ground_truth_answer", "Answer", "lSolutions")
+_ANSWERS = ("answer", "gold_answer", "ground_truth_answer", "Answer", "lSolutions", "target")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +182,9 @@ def _texts(file: Path, name: str) -> Iterator[Text]:
         fields = record.fields
         if isinstance(fields.get("question"), dict):  # PRM800K
             fields = fields["question"]
-        texts = ([fields.get(each) for each in names] for names in _QUESTIONS)
-        asked: list[Any] = next(
-            (some for some in texts if all(isinstance(t, str) for t in some)), []
-        )
-        if question := " ".join(asked):
+        texts: Iterator[list[Any]] = ([fields.get(each) for each in some] for some in _QUESTIONS)
+        asked = (some for some in texts if all(isinstance(each, str) for each in some))
+        if question := " ".join(next(asked, [])):
             yield Text(name, record.row, question, _answer(fields))
 
 

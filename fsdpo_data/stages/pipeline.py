@@ -113,6 +113,7 @@ class BuildOptions(ReplayOptions):
             device=self.device,
             dtype=self.dtype,
             actors=self.actors,
+            actor_share=self.actor_share,
             prm_format=self.prm_format,
         )
         spec = PairSpec() if self.top is None else PairSpec(top=self.top)

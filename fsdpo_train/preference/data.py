@@ -117,10 +117,9 @@ class Collator:
     share_prompt: bool
     pad: int
     eos: int
-    dtype: torch.dtype  #: Dtype that attention scores are computed in.
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return a :class:`GroupBatch` as a dict, with ``reference_ST``."""
+        """Return what :func:`collate_groups` does, and ``reference_ST``."""
         pairs: dict[int, list[tuple[int, int]]] = {}
         for row in rows:
             pairs.setdefault(row["group"], []).extend(row["pairs"])
@@ -132,9 +131,6 @@ class Collator:
             group, kept = _only(self.groups[number], listed or self.groups[number].pairs[:1])
             batch.append(group if listed else replace(group, pairs=[]))
             values.extend(self.reference[number][index] for index in kept)
-        tensors = collate_groups(
-            batch, share_prompt=self.share_prompt, pad=self.pad, eos=self.eos, dtype=self.dtype
-        )
+        tensors = collate_groups(batch, share_prompt=self.share_prompt, pad=self.pad, eos=self.eos)
         reference_N = torch.from_numpy(np.concatenate(values))
-        reference_ST = to_table(reference_N, tensors.cell_N, tensors.step_ST.shape)
-        return {**tensors.as_dict(), "reference_ST": reference_ST}
+        return tensors | {"reference_ST": to_table(reference_N, tensors["step_ST"])}

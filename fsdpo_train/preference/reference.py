@@ -10,7 +10,7 @@ import torch
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import progress
-from fsdpo_data.engines.logprobs import check_architecture, model_inputs, return_logprobs
+from fsdpo_data.engines.logprobs import check_architecture, return_logprobs
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.preference.data import Prepared
 from fsdpo_train.preference.groups import Group, collate_groups
@@ -29,6 +29,7 @@ def made_by(config: DpoConfig, model: str, tokenizer: Any) -> dict[str, str]:
         "model": model,
         "tokenizer": digest(tokenizer.backend_tokenizer.to_str(), tokenizer.eos_token_id),
         "precision": config.dtype,
+        "weights": config.weights_dtype,
     }
 
 
@@ -87,10 +88,10 @@ def _compute(
     share_prompt: bool,
 ) -> None:
     with whole_weights(arguments):
-        model, tokenizer = load_model(config.model, "AutoModelForCausalLM")
+        model, tokenizer = load_model(config, "AutoModelForCausalLM")
     model = model.to(arguments.device).eval()
     check_architecture(model)
-    return_logprobs(model)
+    return_logprobs(model, attention=config.attention)
     rows: list[tuple[ReferenceKey, list[float]]] = []
     with progress() as shown:
         shown.phase("reference", sum(len(keys) for _, keys in missing))
@@ -112,10 +113,9 @@ def _values(
 ) -> list[list[float]]:
     """Return the log-probabilities of every completion token, a list for each solution."""
     tokens = {"pad": tokenizer.pad_token_id or 0, "eos": tokenizer.eos_token_id}
-    kind = getattr(torch, dtype)
-    batch = collate_groups(groups, share_prompt=share_prompt, **tokens, dtype=kind)
+    batch = collate_groups(groups, share_prompt=share_prompt, **tokens)
     device = model.device
-    inputs = {name: each.to(device) for name, each in model_inputs(batch.as_dict()).items()}
+    inputs = {name: each.to(device) for name, each in batch["read"].items()}
     half = dtype == "bfloat16"
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=half):
         logp_N = model(**inputs).float().cpu()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.logprobs import model_inputs, return_logprobs
+from fsdpo_data.engines.logprobs import return_logprobs
 from fsdpo_data.engines.sharing import can_share_prompts
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.preference.data import Collator, Prepared, prepare, training_rows
@@ -19,7 +19,7 @@ from fsdpo_train.preference.pairs import by_prompt, open_pairs
 from fsdpo_train.preference.reference import made_by, reference_logprobs
 from fsdpo_train.preference.reference_store import ReferenceStore
 from fsdpo_train.trainer.arguments import training_arguments
-from fsdpo_train.trainer.batching import filled
+from fsdpo_train.trainer.batching import filled, packed
 from fsdpo_train.trainer.deepspeed import gathered
 from fsdpo_train.trainer.models import context_length, load_model, with_adapters, without_dropout
 from fsdpo_train.trainer.run import Report, finish, started
@@ -49,22 +49,19 @@ def train_dpo(config: DpoConfig) -> DpoReport:
     """Train as ``config`` says and write model, tokenizer and card to ``config.out``.
 
     Raises:
-        InputError: if the data or an option cannot be used.
-        RunMismatch: if ``config.out`` or the reference cache belongs to something else.
-        StoreError: if a directory cannot be written, or another process trains there.
-        Unavailable: if a model, tracker or package is not here.
+        FsdpoError: as :func:`~fsdpo_train.sft.train.train_sft`, also of the reference cache.
     """
     source = open_pairs(config.data)
     with started(config, source) as identity:
         arguments = _arguments(config)
-        model, tokenizer = load_model(config.model, "AutoModelForCausalLM")
+        model, tokenizer = load_model(config, "AutoModelForCausalLM")
         # The reference has none, and a policy that starts apart from it has margins made of noise.
         model = without_dropout(model)
         maker = made_by(config, identity["model"], tokenizer)
         prompts = by_prompt(source.rows(), config.loss)
         data = prepare(prompts, tokenizer, context_length(config, model), maker)
         with gathered(model):
-            share = config.share_prompt and can_share_prompts(model, data.longest)
+            share = config.share_prompt and can_share_prompts(model, data.longest, config.attention)
         _tell(data.counts, share)
         store = ReferenceStore(config.reference_cache or config.out / "reference", maker)
         reference = reference_logprobs(data, store, config, arguments, share_prompt=share)
@@ -84,6 +81,12 @@ def _arguments(config: DpoConfig) -> Any:
             f"{arguments.n_gpu} GPUs and one process: start one process for each with torchrun "
             "--nproc-per-node, or show only one (CUDA_VISIBLE_DEVICES)."
         )
+    if config.attention == "flex" and not torch.cuda.is_available():
+        raise InputError(
+            "FlexAttention has gradients on GPUs alone; expected auto or sdpa.",
+            field="attention",
+            value="flex",
+        )
     return arguments
 
 
@@ -98,17 +101,12 @@ class PreferenceTrainer(CountingTrainer):
         """Count the pairs."""
         return len(batch["chosen_P"])
 
-    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        # The loader has put them on the device. Under DeepSpeed, transformers would also cast
-        # the reference log-probabilities to bfloat16.
-        return inputs
-
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], *_: Any, num_items_in_batch: Any = None
     ) -> Any:
         """Return the loss over the pairs of a batch."""
-        logp_N = model(**model_inputs(inputs))
-        logp_ST = to_table(logp_N, inputs["cell_N"], inputs["step_ST"].shape)
+        logp_N = model(**inputs["read"])
+        logp_ST = to_table(logp_N, inputs["step_ST"])
         chosen_P, rejected_P = inputs["chosen_P"], inputs["rejected_P"]
         if not len(chosen_P):  # a filler: the other processes wait for its gradients
             return 0 * logp_N.sum()
@@ -144,13 +142,14 @@ def _trainer(
     share_prompt: bool,
 ) -> Any:
     tokens = {"pad": tokenizer.pad_token_id, "eos": tokenizer.eos_token_id}
-    dtype = getattr(torch, config.dtype)
-    collator = Collator(data.groups, reference, share_prompt, **tokens, dtype=dtype)
+    collator = Collator(data.groups, reference, share_prompt, **tokens)
+    model = return_logprobs(model, attention=config.attention)
+    rows = packed(training_rows(data.groups, config.shuffle), config)
     return PreferenceTrainer(
         config,
-        model=with_adapters(return_logprobs(model), config.lora, "CAUSAL_LM"),
+        model=with_adapters(model, config.lora, "CAUSAL_LM"),
         args=arguments,
-        train_dataset=filled(training_rows(data.groups, config.shuffle), arguments, pairs=[]),
+        train_dataset=filled(rows, arguments, pairs=[]),
         processing_class=tokenizer,
         data_collator=collator,
     )

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_train.config import PrmConfig
-from fsdpo_train.trainer.batching import padded, token_batch
+from fsdpo_train.trainer.batching import padded, solution_batch
 from fsdpo_train.trainer.source import Row, Source, open_source
 
 #: Label of a step that is not there.
@@ -38,8 +37,8 @@ class StepRow:
 class Prepared:
     """Rows ready to train on."""
 
-    #: Rows of ``input_ids``, ``readouts``, ``labels``, ``length``, ``problem``, ``right``,
-    #: ``n_prompt``.
+    #: Rows of ``input_ids``, ``readouts``, ``labels``, ``length``, ``problem``, ``group`` (the
+    #: prompt), ``right``, ``n_prompt``.
     train: list[dict[str, Any]]
     held_out: list[dict[str, Any]]  #: The same of other problems; its readouts are the steps' ends.
     #: ``solutions``, ``problems``, ``steps``, ``positive`` (the sum of the labels), ``lost_labels``
@@ -184,6 +183,7 @@ def _encode(
             "labels": labels,
             "length": len(encoded.ids),
             "problem": row.problem,
+            "group": row.prompt,
             "right": row.labels[-1] >= 0.5,
             "n_prompt": encoded.n_prompt,
         }
@@ -213,8 +213,10 @@ def class_weights(rows: Iterable[Row]) -> tuple[float, float]:
 def collate(rows: Sequence[Row], pad_id: int) -> dict[str, Any]:
     """Pad rows on the right: tokens to one width, steps to one number."""
     return {
-        **token_batch(rows, pad_id),
+        # What is before the first token that something predicts is shared.
+        **solution_batch(
+            [row["input_ids"] for row in rows], [max(1, row["n_prompt"]) for row in rows], pad_id
+        ),
         "readouts": padded([row["readouts"] for row in rows], 0),
         "labels": padded([row["labels"] for row in rows], NO_STEP),
-        "n_prompt": torch.tensor([row["n_prompt"] for row in rows]),
     }

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fsdpo_data.core.statistics import auc, auc_interval, ranking_auc
 from fsdpo_data.engines.logprobs import check_architecture, return_logprobs
+from fsdpo_data.engines.sharing import can_share_prompts, read_trees
 from fsdpo_data.engines.step_tokens import at_readouts
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.data import (
@@ -25,7 +26,8 @@ from fsdpo_train.prm.data import (
 )
 from fsdpo_train.prm.loss import pqm_loss, prm_loss
 from fsdpo_train.trainer.arguments import training_arguments
-from fsdpo_train.trainer.batching import filled
+from fsdpo_train.trainer.batching import filled, packed, read_own, read_solutions
+from fsdpo_train.trainer.deepspeed import gathered
 from fsdpo_train.trainer.models import context_length, load_model, with_adapters
 from fsdpo_train.trainer.run import Report, finish, started
 from fsdpo_train.trainer.trainer import CountingTrainer, run_trainer
@@ -60,10 +62,7 @@ def train_prm(config: PrmConfig) -> PrmReport:
     """Train as ``config`` says and write model, tokenizer and card to ``config.out``.
 
     Raises:
-        InputError: if the data or an option cannot be used.
-        RunMismatch: if ``config.out`` belongs to another run.
-        StoreError: if it cannot be written, or another process trains there.
-        Unavailable: if a model, tracker or package is not here.
+        FsdpoError: as :func:`~fsdpo_train.sft.train.train_sft`.
     """
     source = open_solutions(config.data)
     with started(config, source) as identity:
@@ -77,16 +76,19 @@ def train_prm(config: PrmConfig) -> PrmReport:
         implicit = config.loss == "implicit"
         kind = "CausalLM" if implicit else "TokenClassification"
         head = None if implicit else _one_logit
-        model, tokenizer = load_model(config.model, f"AutoModelFor{kind}", head)
+        model, tokenizer = load_model(config, f"AutoModelFor{kind}", head)
         data = prepare(step_rows(source, config), tokenizer, context_length(config, model), config)
         _tell(data.counts)
         # A head is new: peft trains it whole, and saves it.
         task, new = ("CAUSAL_LM", ()) if implicit else ("TOKEN_CLS", ("score",))
+        share = _shares_prompts(model, arguments, data)
         if implicit:
             check_architecture(model)
-            return_logprobs(model, share_prompts=False)
+            return_logprobs(model, attention="auto")
+        elif share:
+            read_trees(model)
         model = with_adapters(model, config.lora, task, exclude=new)
-        trainer = _trainer(config, arguments, model, tokenizer, data)
+        trainer = _trainer(config, arguments, model, tokenizer, data, share)
         run_trainer(trainer, config, identity)
         measured = trainer.evaluate(metric_key_prefix=HELD_OUT) if data.held_out else {}
         named = {name.removeprefix(f"{HELD_OUT}_"): value for name, value in measured.items()}
@@ -111,26 +113,41 @@ def _one_logit(architecture: Any) -> None:
     architecture.use_cache = False
 
 
+def _shares_prompts(model: Any, arguments: Any, data: Prepared) -> bool:
+    """Say whether there is a prompt to share, and none of what forbids it."""
+    rows = [*data.train, *data.held_out]
+    longest = max(len(row["input_ids"]) for row in rows)
+    dropout = getattr(model.config, "attention_dropout", 0)  # it would be one for all solutions
+    if dropout or arguments.n_gpu > 1 or len({row["group"] for row in rows}) == len(rows):
+        return False
+    with gathered(model):
+        return can_share_prompts(model, longest)
+
+
 class PrmTrainer(CountingTrainer):
     """A trainer of step rewards.
 
-    ``class_weights`` are those of (wrong, right) steps.
+    ``class_weights`` are those of (wrong, right) steps. To ``share_prompt``, the model reads trees.
     """
 
     def __init__(
-        self, config: PrmConfig, class_weights: tuple[float, float] | None, **options: Any
+        self,
+        config: PrmConfig,
+        class_weights: tuple[float, float] | None,
+        share_prompt: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(config, **options)
-        self.class_weights = class_weights
+        self.class_weights, self.share_prompt = class_weights, share_prompt
 
     def items(self, batch: Mapping[str, Any]) -> int:
         """Count the solutions with a label."""
         return int((batch["labels"] != NO_STEP).any(-1).sum())
 
-    def logits(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
+    def logits(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         """Return the logits of steps, [B, K]."""
-        outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
-        return at_readouts(outputs.logits, inputs["readouts"])
+        read, place_BT = read_solutions(inputs, self.share_prompt)
+        return at_readouts(model(**read).logits.flatten()[place_BT], inputs["readouts"])
 
     def loss(self, logits: Tensor, labels: Tensor, there: Tensor) -> Tensor:
         """Return the mean loss of solutions."""
@@ -165,24 +182,16 @@ class ImplicitTrainer(PrmTrainer):
 
     def __init__(self, config: PrmConfig, *more: Any, **options: Any) -> None:
         super().__init__(config, *more, **options)
-        reference, _ = load_model(config.model, "AutoModelForCausalLM")
-        return_logprobs(reference, share_prompts=False).eval().requires_grad_(False)
+        reference, _ = load_model(config, "AutoModelForCausalLM")
+        return_logprobs(reference, attention="auto").eval().requires_grad_(False)
         self.reference = reference.to(self.args.device)
 
-    def logits(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
+    def logits(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         """Return β·log π/π_ref up to the end of every step, [B, K]."""
-        ids_BT, mask_BT = inputs["input_ids"], inputs["attention_mask"]
-        place_T = torch.arange(ids_BT.shape[1], device=ids_BT.device)
-        own_BT = (place_T >= inputs["n_prompt"].clamp_min(1)[:, None]) & mask_BT.bool()
-        read = {
-            "input_ids": ids_BT,
-            "attention_mask": mask_BT,
-            "source_N": own_BT.flatten().nonzero()[:, 0] - 1,
-            "target_N": ids_BT[own_BT],
-        }
+        read, own_BT = read_own(inputs, self.share_prompt), inputs["own"]
         with torch.no_grad():
             held_N = self.reference(**read)
-        ratio_BT = held_N.new_zeros(ids_BT.shape).masked_scatter(own_BT, model(**read) - held_N)
+        ratio_BT = held_N.new_zeros(own_BT.shape).masked_scatter(own_BT, model(**read) - held_N)
         return self.stage_config.beta * at_readouts(ratio_BT.cumsum(-1), inputs["readouts"])
 
     def loss(self, logits: Tensor, labels: Tensor, there: Tensor) -> Tensor:
@@ -191,14 +200,17 @@ class ImplicitTrainer(PrmTrainer):
         return super().loss(logits, labels, there & (behind == 1))
 
 
-def _trainer(config: PrmConfig, arguments: Any, model: Any, tokenizer: Any, data: Prepared) -> Any:
+def _trainer(
+    config: PrmConfig, arguments: Any, model: Any, tokenizer: Any, data: Prepared, share: bool
+) -> Any:
     no_labels = [NO_STEP] * len(data.train[0]["labels"])
     return (ImplicitTrainer if config.loss == "implicit" else PrmTrainer)(
         config,
         class_weights(data.train) if config.balance else None,
+        share,
         model=model,
         args=arguments,
-        train_dataset=filled(data.train, arguments, labels=no_labels),
+        train_dataset=filled(packed(data.train, config), arguments, labels=no_labels),
         eval_dataset=data.held_out or None,
         processing_class=tokenizer,
         data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),

@@ -68,4 +68,4 @@ def encode_rows(
 def collate(rows: Sequence[Mapping[str, Any]], pad_id: int) -> dict[str, Any]:
     """Pad rows on the right to one width, whichever side the tokenizer pads when sampling."""
     labels = padded([row["labels"] for row in rows], IGNORE)
-    return {**token_batch(rows, pad_id), "labels": labels}
+    return {**token_batch([row["input_ids"] for row in rows], pad_id), "labels": labels}

@@ -14,7 +14,7 @@ from fsdpo_data.models.untrusted import load_error, tried
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.data import COLUMNS, IGNORE, collate, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
-from fsdpo_train.trainer.batching import filled
+from fsdpo_train.trainer.batching import filled, packed
 from fsdpo_train.trainer.deepspeed import gathered
 from fsdpo_train.trainer.models import check_tokenizer, context_length, load_model, with_adapters
 from fsdpo_train.trainer.run import Report, finish, started
@@ -70,7 +70,7 @@ def train_sft(config: SftConfig) -> SftReport:
 def _start(config: SftConfig) -> tuple[Any, Any]:
     """Load the checkpoint, or draw random weights for the given architecture."""
     if config.model is not None:
-        return load_model(config.model, "AutoModelForCausalLM")
+        return load_model(config, "AutoModelForCausalLM")
     source = Path(str(config.from_config))
     folder = source.parent if source.suffix == ".json" else source
     try:
@@ -115,12 +115,13 @@ def _trainer(
 ) -> Any:
     with gathered(model):
         plain = not head_error(model)
-    model = return_logprobs(model, share_prompts=False, plain_head=plain)
+    model = return_logprobs(model, plain_head=plain)
+    unlabelled = [IGNORE] * len(rows[0]["labels"])
     return SftTrainer(
         config,
         model=with_adapters(model, config.lora, "CAUSAL_LM"),
         args=arguments,
-        train_dataset=filled(rows, arguments, labels=[IGNORE] * len(rows[0]["labels"])),
+        train_dataset=filled(packed(rows, config), arguments, labels=unlabelled),
         processing_class=tokenizer,
         data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
     )

@@ -3,9 +3,10 @@
 from typing import Any
 
 import torch
-from transformers import TrainingArguments
+from transformers import Trainer, TrainingArguments
 from transformers.integrations import get_available_reporting_integrations
 from transformers.trainer_utils import SchedulerType
+from transformers.training_args import OptimizerNames
 
 from fsdpo_data.core.errors import InputError, Unavailable, install
 from fsdpo_train.config import TrainConfig
@@ -19,11 +20,10 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
         InputError: if an option is unknown or options do not go together.
         Unavailable: if a tracker or DeepSpeed is not installed.
     """
-    schedules = [kind.value for kind in SchedulerType]
-    if config.schedule not in schedules:
-        raise InputError(
-            f"expected one of {', '.join(schedules)}.", field="schedule", value=config.schedule
-        )
+    for field, kinds in {"schedule": SchedulerType, "optim": OptimizerNames}.items():
+        names, name = [kind.value for kind in kinds], getattr(config, field)
+        if name not in names:
+            raise InputError(f"expected one of {', '.join(names)}.", field=field, value=name)
     known = ["none", *get_available_reporting_integrations()]
     if config.report_to not in known:
         raise Unavailable(
@@ -36,10 +36,11 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
             output_dir=str(config.out / "checkpoints"),
             num_train_epochs=config.epochs,
             max_steps=config.max_steps or -1,
-            per_device_train_batch_size=config.batch_size,
+            per_device_train_batch_size=config.rows_per_pass,
             gradient_accumulation_steps=config.grad_accum,
             learning_rate=config.lr,
             lr_scheduler_type=config.schedule,
+            optim=config.optim,
             warmup_steps=config.warmup,
             weight_decay=config.weight_decay,
             adam_beta2=config.adam_beta2,
@@ -58,8 +59,12 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
             **options,
         )
         join_processes(arguments)
-        return arguments
     except ImportError as error:
         raise Unavailable(f"{error} Install it: {install('train,deepspeed')}.") from error
     except ValueError as error:
         raise InputError(f"these options do not go together: {error}") from error
+    try:
+        Trainer.get_optimizer_cls_and_kwargs(arguments)
+    except (ImportError, ValueError) as error:  # now, and not behind the reference
+        raise Unavailable(str(error), field="optim", value=config.optim) from error
+    return arguments

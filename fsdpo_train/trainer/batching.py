@@ -1,13 +1,17 @@
 """Rows in batches: their order, their padding, and what fills up the last."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fsdpo_data.engines.sharing import LONGEST
+from fsdpo_data.engines.samplers import tokens
+from fsdpo_data.engines.sharing import prompts_once
+from fsdpo_train.config import TrainConfig
+
+Tensors = dict[str, Tensor]  #: A batch, by name.
 
 #: Length groups are sorted inside pools of this many batches: little padding, much disorder.
 _POOL = 50
@@ -36,6 +40,41 @@ def grouped_order(
             yield from batch
 
 
+def grouped(rows: Sequence[Mapping[str, Any]], whole: bool = True) -> list[list[int]]:
+    """Return the numbers of rows, those of one ``group`` together, or else each by itself."""
+    groups: dict[Any, list[int]] = {}
+    for number, row in enumerate(rows):
+        groups.setdefault(row.get("group", number) if whole else number, []).append(number)
+    return list(groups.values())
+
+
+def packed(rows: Sequence[Mapping[str, Any]], config: TrainConfig) -> Sequence[Mapping[str, Any]]:
+    """Put as many rows into one as ``config.batch_tokens`` allow; a longer row stays alone.
+
+    Which come together is drawn once for all epochs, so that each has as many batches. With
+    ``config.group_by_length`` they are of like length.
+    """
+    if not config.batch_tokens:
+        return rows
+    units = grouped(rows, config.whole_groups)
+    order = list(grouped_order([0] * len(units), 1, config.seed, -1, group=False))
+    if config.group_by_length:
+        order.sort(key=lambda unit: rows[units[unit][0]]["length"])
+    packs: list[dict[str, Any]] = []
+    for row in (rows[number] for unit in order for number in units[unit]):
+        if packs and packs[-1]["length"] + row["length"] <= config.batch_tokens:
+            packs[-1]["packed"].append(row)
+            packs[-1]["length"] += row["length"]
+        else:
+            packs.append({**row, "packed": []})
+    return packs
+
+
+def unpacked(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows that :func:`packed` put together."""
+    return [each for row in rows for each in (row, *row.get("packed", ()))]
+
+
 def filled(
     rows: Sequence[Mapping[str, Any]], arguments: Any, **without_loss: Any
 ) -> Sequence[Mapping[str, Any]]:
@@ -49,7 +88,7 @@ def filled(
     short = -len(rows) % (processes * arguments.per_device_train_batch_size)
     if processes == 1 or not short:
         return rows
-    return [*rows, *[{**rows[0], **without_loss, "length": 0}] * short]
+    return [*rows, *[{**rows[0], **without_loss, "packed": [], "length": 0}] * short]
 
 
 def padded(rows: Sequence[Any], fill: float) -> Tensor:
@@ -59,16 +98,34 @@ def padded(rows: Sequence[Any], fill: float) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
-def token_batch(rows: Sequence[Mapping[str, Any]], pad: int) -> dict[str, Tensor]:
+def token_batch(ids: Sequence[Sequence[int]], pad: int) -> Tensors:
     """Return ``input_ids`` and ``attention_mask`` of rows, [B, T], padded on the right."""
-    ids = [row["input_ids"] for row in rows]
-    return {"input_ids": padded(ids, pad), "attention_mask": row_mask(ids)}
+    return dict(zip(("input_ids", "attention_mask"), tokens.padded(ids, pad, "cpu"), strict=True))
 
 
-def row_mask(rows: Sequence[Sequence[int]]) -> Tensor:
-    """Return the attention mask, [B, T], of rows padded on the right.
+def solution_batch(ids: Sequence[Sequence[int]], n_prompt: Sequence[int], pad: int) -> Tensors:
+    """Return a :func:`token_batch` of solutions, and which tokens are their ``own``, [B, T]."""
+    own = [[0] * n + [1] * (len(each) - n) for each, n in zip(ids, n_prompt, strict=True)]
+    return token_batch(ids, pad) | {"own": padded(own, 0).bool()}
 
-    Nothing sees what comes behind it, so of long rows nothing is masked: of a padded one
-    transformers would write out [T, T].
+
+def read_solutions(batch: Tensors, share_prompt: bool) -> tuple[Tensors, Tensor]:
+    """Return what a model reads of a batch of solutions, and where in it, flattened, tokens are.
+
+    To ``share_prompt`` is to read that of neighbours once. Places are [B, T].
     """
-    return padded([[1] * len(each) for each in rows], int(max(map(len, rows)) > LONGEST))
+    ids_BT = batch["input_ids"]
+    if share_prompt:
+        return prompts_once(ids_BT, batch["own"])
+    place_BT = torch.arange(ids_BT.numel(), device=ids_BT.device).view_as(ids_BT)
+    return {"input_ids": ids_BT, "attention_mask": batch["attention_mask"]}, place_BT
+
+
+def read_own(batch: Tensors, share_prompt: bool) -> Tensors:
+    """Return what a model of log-probabilities reads: also ``target_N``, all own tokens of a batch.
+
+    ``source_N`` are the places whose hidden states predict them.
+    """
+    (read, place_BT), own_BT = read_solutions(batch, share_prompt), batch["own"]
+    target_N = batch["input_ids"][own_BT]
+    return read | {"source_N": place_BT.roll(1, 1)[own_BT], "target_N": target_N}

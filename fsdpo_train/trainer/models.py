@@ -12,20 +12,19 @@ from fsdpo_train.config import TrainConfig
 
 
 def load_model(
-    name: str, auto_class: str, configure: Callable[[Any], None] | None = None
+    config: TrainConfig, auto_class: str, configure: Callable[[Any], None] | None = None
 ) -> tuple[Any, Any]:
-    """Load a checkpoint and its tokenizer to train; the tokenizer gets a padding token.
+    """Load ``config.model`` and its tokenizer to train; the tokenizer gets a padding token.
 
     ``configure`` changes the checkpoint's config before its weights are loaded.
 
     Raises:
         Unavailable: if there is no such model, or it cannot be loaded.
     """
-    # Float32 whatever the file holds: at 1e-5, updates to bfloat16 weights round away.
     tokenizer, model = checkpoints.load_checkpoint(
         auto_class,
-        resolve_weights(name),
-        dtype="float32",
+        resolve_weights(str(config.model)),
+        dtype=config.weights_dtype,  # whatever the file holds
         expected="config.json, tokenizer files and safetensors weights",
         configure=configure,
     )
@@ -103,4 +102,8 @@ def with_adapters(model: Any, rank: int, task: str, *, exclude: Sequence[str] = 
         target_modules="all-linear",
         exclude_modules=list(exclude) or None,
     )
-    return get_peft_model(model, adapters)
+    found = get_peft_model(model, adapters)
+    for each in found.parameters():
+        if each.requires_grad:  # at 1e-5, updates to bfloat16 weights round away
+            each.data = each.data.float()
+    return found

@@ -11,7 +11,7 @@ from accelerate.utils import broadcast_object_list
 
 from fsdpo_data.models.checkpoints import CPU_TOKENS
 from fsdpo_train.config import TrainConfig
-from fsdpo_train.trainer.batching import grouped_order
+from fsdpo_train.trainer.batching import grouped, grouped_order, unpacked
 from fsdpo_train.trainer.checkpoints import WRITING, last_whole, settle, settle_model, writing
 from fsdpo_train.trainer.directory import write_state
 
@@ -23,12 +23,14 @@ CHECKPOINTS = "checkpoints"  #: Folder of the checkpoints in that of a run.
 class Order(torch.utils.data.Sampler):  # type: ignore[misc]
     """Rows in :func:`grouped_order`, fillers last.
 
-    Rows have a ``length``; that of fillers is 0.
+    Rows have a ``length``; that of fillers is 0. Those of one ``group`` stand together within a
+    step of the optimizer, whose loss is the mean over them in whatever order.
     """
 
-    def __init__(self, rows: Sequence[Mapping[str, Any]], config: TrainConfig) -> None:
-        self.rows = len(rows)
-        self.lengths = [row["length"] for row in rows if row["length"]]
+    def __init__(self, rows: Sequence[Any], config: TrainConfig, processes: int) -> None:
+        self.all, self.rows = len(rows), [row for row in rows if row["length"]]
+        self.units = grouped(self.rows, config.whole_groups)
+        self.step = config.rows_per_pass * config.grad_accum * processes
         self.config, self.epoch = config, 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -36,12 +38,18 @@ class Order(torch.utils.data.Sampler):  # type: ignore[misc]
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return self.rows
+        return self.all
 
     def __iter__(self) -> Iterator[int]:
-        size, group = self.config.batch_size, self.config.group_by_length
-        yield from grouped_order(self.lengths, size, self.config.seed, self.epoch, group)
-        yield from range(len(self.lengths), self.rows)
+        size, group = self.config.rows_per_pass, self.config.group_by_length
+        lengths = [self.rows[unit[0]]["length"] for unit in self.units]
+        drawn = grouped_order(lengths, size, self.config.seed, self.epoch, group)
+        order = [number for unit in drawn for number in self.units[unit]]
+        for start in range(0, len(order), self.step):
+            step = order[start : start + self.step]
+            for together in grouped([self.rows[number] for number in step]):
+                yield from (step[place] for place in together)
+        yield from range(len(order), self.all)
 
 
 class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
@@ -52,21 +60,30 @@ class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
     a batch.
     """
 
+    data_collator: Any
+
     def __init__(self, config: TrainConfig, **options: Any) -> None:
         self.stage_config: Any = config
         self.use_cache = options["model"].config.use_cache
         super().__init__(**options)
+        collate = self.data_collator
+        self.data_collator = lambda rows: collate(unpacked(rows))
         # With it and a count of items, no version of transformers divides by grad_accum.
         self.model_accepts_loss_kwargs = True
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Order:
-        return Order(self.train_dataset, self.stage_config)
+        return Order(self.train_dataset, self.stage_config, self.args.world_size)
 
     def _run_epoch(self, **options: Any) -> None:
         # The loop asks whether it is done behind a step only: a run that was stopped behind
         # its last checkpoint would take one step too many.
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(**options)
+
+    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        # The loader has put them on the device. Under DeepSpeed, transformers would also cast
+        # labels and reference log-probabilities to bfloat16.
+        return inputs
 
     def _get_output_dir(self, trial: Any) -> str:
         return str(self.stage_config.out / CHECKPOINTS / WRITING)
@@ -92,7 +109,9 @@ class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
         # The solutions of prompt groups belong together, and have another name.
         if distributed or self.args.device.type != "cpu" or "input_ids" not in inputs:
             return [inputs]
-        rows = max(1, CPU_TOKENS // inputs["input_ids"].shape[1])
+        # A prompt that is shared comes once in every part.
+        name = "own" if getattr(self, "share_prompt", False) else "attention_mask"
+        rows = max(1, CPU_TOKENS // max(1, int(inputs[name].sum(1).max())))
         parts = zip(*(each.split(rows) for each in inputs.values()), strict=True)
         return [dict(zip(inputs, part, strict=True)) for part in parts]
 
@@ -136,12 +155,16 @@ def save_merged(trainer: Any, config: TrainConfig) -> None:
         StoreError: if they cannot be written.
     """
     if config.lora:
-        trainer.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
-        trainer.model_wrapped = trainer.model
+        # Not into halves, which would round most of it away.
+        whole = trainer.accelerator.unwrap_model(trainer.model).cpu().float()
+        trainer.model = whole.merge_and_unload()
     # transformers turns it off for training; whoever samples wants it.
     trainer.model.config.use_cache = trainer.use_cache
     with writing(config.out) as place:
-        trainer.save_model(str(place))
+        if not config.lora:
+            trainer.save_model(str(place))
+        elif trainer.is_world_process_zero():  # DeepSpeed would save what it trained: the adapters
+            trainer._save(str(place))
         trainer.accelerator.wait_for_everyone()
         if trainer.is_world_process_zero():
             settle_model(config.out)

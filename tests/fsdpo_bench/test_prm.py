@@ -41,6 +41,7 @@ from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.conventions import CONVENTIONS, Published
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer, critique_prompt
 from fsdpo_data.models.prompts import get_template
+from fsdpo_data.problems.embedded import CHECKPOINT
 from fsdpo_data.problems.embedded.solutions import demonstration
 from fsdpo_data.problems.embedded.world import make_problems
 from fsdpo_data.problems.load import ProblemSet
@@ -287,10 +288,18 @@ def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Pa
         ([], "nothing to measure"),
         (["d", "--prm", "p", "--likelihood", "l"], "expected one of them"),
         (["--first-errors", "x.json"], "needs a model to find them"),
-        (["--first-errors", "x.json", "--prm", "p"], "needs --template"),
+        (["--first-errors", "x.json", "--prm", "nowhere"], "--prm nowhere"),
         (["nowhere"], "holds no dataset"),
     ],
 )
 def test_mistakes(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(app, ["prm", *arguments])
     assert message in str(result.exception)
+
+
+def test_a_model_of_our_own_needs_the_prompt_of_its_training_data(tmp_path: Path) -> None:
+    from random_model import save_random_prm
+
+    prm = save_random_prm(tmp_path / "prm", CHECKPOINT)
+    result = CliRunner().invoke(app, ["prm", "--first-errors", "x.json", "--prm", str(prm)])
+    assert "needs --template" in str(result.exception)

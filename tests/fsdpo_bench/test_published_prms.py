@@ -37,7 +37,10 @@ def test_a_published_reward_model_is_measured_and_decodes(
     rows = json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())
     file = tmp_path / "gsm8k.json"
     file.write_text(json.dumps(rows[:6] + rows[-6:]))
-    done = ran("prm", "--first-errors", file, "--tune", "0.4", "--json", *asked)
+    named = prm.rename(tmp_path / "Qwen2.5-Math-PRM-7B") if family == "qwen" else prm
+    alone = ("--prm", named) if family == "qwen" else asked  # it is recognised
+    done = ran("prm", "--first-errors", file, "--tune", "0.4", "--json", *alone)
+    prm = named.rename(prm)
     assert done.exit_code == 0, done.exception
     judged = read_judged(file)
     scorer = load_scorer(str(prm), ScorerOptions(device="cpu", prm_format=family))

@@ -67,9 +67,12 @@ def test_there_is_one_recipe_for_each_row_of_the_tables() -> None:
     assert len(rows) == 16
     assert sorted(ours) == sorted(rows)
     assert set(RECIPES) - {name for name in RECIPES if RECIPES[name].backbone} == {
+        "decoders",
         "demo",
         "embedded",
+        "pairs",
         "prm-curve",
+        "smollm2",
     }
 
 
@@ -82,8 +85,11 @@ def test_every_command_is_one_the_program_takes(name: str, stage: Stage) -> None
         value = str(found[1].params.get(option) or "")
         if value and "/" not in value:
             assert value in MODELS, value
-    if found[1].params.get("template"):
-        get_template(found[1].params["template"])
+    template, model = (found[1].params.get(each) for each in ("template", "model"))
+    if template == "chat-boxed":  # of a tokenizer that is not here yet
+        assert "/" in model
+    elif template:
+        get_template(template)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -94,9 +100,10 @@ def test_every_input_is_what_an_earlier_stage_leaves(name: str) -> None:
         out = argv[argv.index("--out") + 1] if "--out" in argv else ""
         caches = {argv[i + 1] for i, each in enumerate(argv) if each == "--reference-cache"}
         inputs = {each for each in argv if each.startswith("runs/")} - {out} - caches
-        assert inputs <= made, stage.name
+        known = [each for each in inputs if each in made or str(Path(each).parent) in made]
+        assert inputs - {stage.done} == set(known), stage.name
         assert not out or stage.done.startswith(out)
-        made.add(out)
+        made |= {out, stage.done} - {""}
 
 
 def test_stages_that_recipes_share_are_the_same() -> None:

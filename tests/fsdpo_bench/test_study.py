@@ -26,7 +26,18 @@ import data  # noqa: E402
 import policies  # noqa: E402
 from figure import write_contrasts, write_rates  # noqa: E402
 from measure import contrast_rows, estimate, final_rows, holm, sweep_rows  # noqa: E402
-from plan import ARMS, COMMANDS, KINDS, QUESTIONS, SFT, SIZES, Arm, Policy, Question  # noqa: E402
+from plan import (  # noqa: E402
+    ARMS,
+    COMMANDS,
+    KINDS,
+    QUESTIONS,
+    SFT,
+    SIZES,
+    STAGES,
+    Arm,
+    Policy,
+    Question,
+)
 
 from fsdpo_data.problems.embedded import PROMPT  # noqa: E402
 from fsdpo_data.problems.embedded.solutions import demonstration  # noqa: E402
@@ -81,8 +92,10 @@ def test_the_plan_names_what_there_is() -> None:
     assert all({*question.arms} <= {*names} for question in QUESTIONS)
     assert {arm.rewards for arm in ARMS} <= data.SOURCES.keys()
     assert len(SIZES["study"].seeds) >= 5
-    policies = {Policy(arm, lr, 0).name for arm in ARMS for lr in (1e-3, 3e-3)}
-    assert len(policies) == 2 * len(ARMS)
+    settings = SIZES["study"].settings
+    policies = {Policy(arm, **setting, seed=0).name for arm in ARMS for setting in settings}
+    assert len(policies) == len(settings) * len(ARMS)
+    assert all(size.demonstrations.keys() == STAGES.keys() for size in SIZES.values())
     place = {"out": "OUT", **asdict(SIZES["demo"])}
     assert all(told.format(**place).strip().startswith("fsdpo-") for told in COMMANDS.values())
 
@@ -128,11 +141,15 @@ def test_the_truth_is_one_before_the_first_wrong_step(run: Any) -> None:
     assert data.agreement(run, source("truth")) == 1.0
 
 
-def test_shuffling_keeps_the_rewards_of_a_solution_and_not_their_order(run: Any) -> None:
-    by_prm, mixed = (read(data.pairs_of(run, source(name))) for name in ("prm", "shuffled"))
-    told = [row[f"{side}_rewards"] for row in by_prm for side in ("chosen", "rejected")]
-    after = [row[f"{side}_rewards"] for row in mixed for side in ("chosen", "rejected")]
-    assert [sorted(each) for each in after] == told
+@pytest.mark.parametrize(("name", "mixed"), [("prm", "shuffled"), ("truth", "truth-shuffled")])
+def test_shuffling_keeps_the_rewards_of_a_solution_and_not_their_order(
+    run: Any, name: str, mixed: str
+) -> None:
+    told, after = (
+        [row[f"{side}_rewards"] for row in rows for side in ("chosen", "rejected")]
+        for rows in (read(data.pairs_of(run, source(each))) for each in (name, mixed))
+    )
+    assert [sorted(each) for each in after] == [sorted(each) for each in told]
     assert after != told
 
 
@@ -152,38 +169,41 @@ def test_progress_is_the_share_of_steps_before_the_first_error() -> None:
 def test_tables_hold_what_was_measured() -> None:
     results = {"SFT": [found(0.3, s) for s in range(3)], "DPO": [found(0.9, s) for s in range(3)]}
     results["Full-Step-DPO"] = results["DPO"]
-    rows = final_rows(results, {"DPO": 1e-3, "Full-Step-DPO": 1e-3})
+    good, bad = (Policy(DPO, lr, 1, 0) for lr in (1e-3, 3e-3))
+    sft = Policy(SFT, 0, 0, 0)
+    rows = final_rows(results, {"SFT": sft, "DPO": good, "Full-Step-DPO": good})
     assert [(row["arm"], row["measure"]) for row in rows][:3] == [
         ("SFT", "sampled"),
         ("SFT", "kl"),
         ("DPO", "sampled"),
     ]
-    assert 50 < float(rows[2]["gain"]) < 70 and rows[2]["lr"] == "0.001"
+    assert 50 < float(rows[2]["gain"]) < 70 and (rows[2]["lr"], rows[2]["beta"]) == ("0.001", "1")
     assert rows[3]["value"] == "2.00"  # nats, not percent
     asked = [Question("q", "?", ["DPO", "Full-Step-DPO", "DPO/K"])]
     (row,) = contrast_rows(results, asked)
     assert (row["arm"], row["against"], row["ahead"]) == ("Full-Step-DPO", "DPO", "0.00")
     assert row["p (Holm)"] == "1.0000"
     assert contrast_rows({"SFT": results["SFT"]}, asked) == []
-    swept = {Policy(DPO, 1e-3, 0): found(0.6), Policy(DPO, 3e-3, 0): found(0.1)}
-    told = sweep_rows(swept, found(0.3), {"DPO": 1e-3})
+    swept = {sft: found(0.3), good: found(0.6), bad: found(0.1)}
+    told = sweep_rows(swept, {"DPO": good})
     assert [row["collapsed"] for row in told] == ["", "", "yes"]
     assert [row["chosen"] for row in told] == ["", "yes", ""]
 
 
 def test_the_figures_are_pictures(tmp_path: Path) -> None:
     results = {name: [found(share)] for name, share in (("SFT", 0.3), ("DPO", 0.5), ("b <c>", 0.8))}
-    final = final_rows(results, {})
+    final = final_rows(results, {name: Policy(SFT, 0, 0, 0) for name in results})
     asked = contrast_rows(results, [Question("q", "?", ["DPO", "b <c>"])])
     write_contrasts(tmp_path / "a.svg", "Why?", ["DPO", "b <c>"], final, asked)
-    swept = {Policy(Arm("DPO", "dpo"), lr, 0): found(0.6) for lr in (1e-3, 3e-3)}
-    write_rates(tmp_path / "b.svg", ["DPO"], sweep_rows(swept, found(0.3), {}))
+    settings = [Policy(DPO, lr, beta, 0) for beta in (0.1, 1) for lr in (1e-3, 3e-3)]
+    swept = {policy: found(0.6) for policy in (Policy(SFT, 0, 0, 0), *settings)}
+    write_rates(tmp_path / "b.svg", ["DPO"], sweep_rows(swept, {}))
     seen = []
     for name in ("a", "b"):
         root = ElementTree.parse(tmp_path / f"{name}.svg").getroot()
         seen += [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"Why?", "DPO", "b <c>", "SFT", "peak learning rate"} <= set(seen)
-    assert Policy(SFT, 0, 1).name != Policy(SFT, 0, 2).name
+    assert {"Why?", "DPO", "b <c>", "0.001", "β 0.1", "β 1", "60"} <= set(seen)
+    assert Policy(SFT, 0, 0, 1).name != Policy(SFT, 0, 0, 2).name
 
 
 ROWS = ("final", "value"), ("final", "gain"), ("contrasts", "ahead")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,14 +17,20 @@ from training import killed_at
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
-from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError, StoreError  # noqa: E402
+from fsdpo_data.core.errors import (  # noqa: E402
+    InputError,
+    RunMismatch,
+    SchemaError,
+    StoreError,
+    Unavailable,
+)
 from fsdpo_data.engines.logprobs import check_architecture  # noqa: E402
+from fsdpo_data.engines.samplers.tokens import padded  # noqa: E402
 from fsdpo_train.config import DpoConfig, Loss  # noqa: E402
 from fsdpo_train.preference import reference  # noqa: E402
 from fsdpo_train.preference import train as dpo  # noqa: E402
 from fsdpo_train.preference.data import prepare  # noqa: E402
 from fsdpo_train.preference.pairs import by_prompt, open_pairs  # noqa: E402
-from fsdpo_train.trainer.batching import row_mask  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +103,15 @@ def test_one_row_per_solution_trains_the_same(
 def test_long_rows_need_no_mask(
     policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert row_mask([range(2), range(3)]).tolist() == [[1, 1, 0], [1, 1, 1]]
-    assert row_mask([range(2), range(4097)]).all()
+    def row_mask(*lengths: int, left: bool = False) -> Any:
+        return padded([[0] * each for each in lengths], 0, "cpu", left=left)[1]
+
+    assert row_mask(2, 3).tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert row_mask(2, 4097).all() and not row_mask(2, 4097, left=True).all()
     options: dict[str, Any] = dict(share_prompt=False, save_every=6)
     dpo.train_dpo(config(policy, data, tmp_path / "mask", **options))
-    monkeypatch.setattr("fsdpo_train.trainer.batching.LONGEST", 4)
-    assert row_mask([range(2), range(5)]).all()
+    monkeypatch.setattr("fsdpo_data.engines.sharing.LONGEST", 4)
+    assert row_mask(2, 5).all()
     dpo.train_dpo(config(policy, data, tmp_path / "none", **options))
     assert losses(tmp_path / "mask") == pytest.approx(losses(tmp_path / "none"), rel=1e-4)
 
@@ -120,6 +130,25 @@ def test_accumulation_counts_every_pair_the_same(policy: Path, tmp_path: Path) -
     assert largest_difference(one.out, two.out) < 1e-4
 
 
+@pytest.mark.parametrize("shuffle", ["groups", "pairs"])
+def test_batches_of_tokens_change_neither_loss_nor_gradients(
+    shuffle: str, policy: Path, tmp_path: Path
+) -> None:
+    """Steps of all pairs, in one pass or in several that are full."""
+    rows = preference_rows(prompts=4, top=3)
+    kept = [row for i, row in enumerate(rows) if i % 9 <= 2 * (i // 9)]
+    data = write_rows(tmp_path / "pairs.jsonl", kept)
+    same: dict[str, Any] = dict(save_every=3, epochs=3, grad_accum=99, shuffle=shuffle)
+    found = {}
+    for name, tokens in (("rows", 0), ("some", 150), ("all", 10**6)):
+        each = config(policy, data, tmp_path / name, batch_size=99, batch_tokens=tokens, **same)
+        assert dpo.train_dpo(each).steps == 3
+        found[name] = losses(each.out)
+        assert largest_difference(each.out, tmp_path / "rows") < 1e-4
+    assert found["some"] == pytest.approx(found["rows"], rel=1e-5)
+    assert found["all"] == pytest.approx(found["rows"], rel=1e-5)
+
+
 def test_pairs_scattered_over_one_batch_are_the_groups(
     policy: Path, data: Path, tmp_path: Path
 ) -> None:
@@ -131,19 +160,21 @@ def test_pairs_scattered_over_one_batch_are_the_groups(
     assert losses(groups.out) == pytest.approx(losses(pairs.out), rel=1e-5)
 
 
+@pytest.mark.parametrize("tokens", [0, 150])
 def test_a_run_killed_and_resumed_ends_in_the_same_weights(
-    policy: Path, data: Path, tmp_path: Path
+    tokens: int, policy: Path, data: Path, tmp_path: Path
 ) -> None:
-    expected = dpo.train_dpo(config(policy, data, tmp_path / "whole", save_every=2))
+    same: dict[str, Any] = dict(save_every=2, batch_tokens=tokens)
+    expected = dpo.train_dpo(config(policy, data, tmp_path / "whole", **same))
 
     part = tmp_path / "part"
     # Past the checkpoint at 4, in the second epoch.
-    killed_at(5, dpo, lambda: dpo.train_dpo(config(policy, data, part, save_every=2)))
-    resumed = dpo.train_dpo(config(policy, data, part, save_every=2, resume=True))
+    killed_at(5, dpo, lambda: dpo.train_dpo(config(policy, data, part, **same)))
+    resumed = dpo.train_dpo(config(policy, data, part, resume=True, **same))
     assert resumed.loss == expected.loss and resumed.metrics == expected.metrics
     assert largest_difference(part, tmp_path / "whole") == 0
     with pytest.raises(RunMismatch, match=r"these differ: \['beta'\]"):
-        dpo.train_dpo(config(policy, data, part, save_every=2, resume=True, beta=0.1))
+        dpo.train_dpo(config(policy, data, part, resume=True, beta=0.1, **same))
 
 
 def test_lora_is_merged_into_plain_weights(policy: Path, data: Path, tmp_path: Path) -> None:
@@ -154,6 +185,28 @@ def test_lora_is_merged_into_plain_weights(policy: Path, data: Path, tmp_path: P
     before, after = weights(policy), weights(tmp_path / "out")
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed and all("proj" in name for name in changed)
+
+
+def test_the_base_of_adapters_is_in_halves_and_comes_out_whole(
+    policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("peft")
+    seen = set()
+    real = dpo._trainer
+
+    def watched(*given: Any) -> Any:
+        trainer = real(*given)
+        seen.update((each.requires_grad, each.dtype) for each in trainer.model.parameters())
+        return trainer
+
+    monkeypatch.setattr(dpo, "_trainer", watched)
+    same: dict[str, Any] = dict(lora=4, dtype="bfloat16", epochs=4, lr=1e-2, save_every=1)
+    report = dpo.train_dpo(config(policy, data, tmp_path / "out", **same))
+    assert report.metrics["rewards/accuracies"] == 1
+    assert seen == {(True, torch.float32), (False, torch.bfloat16)}
+    assert losses(tmp_path / "out")[0] == pytest.approx(math.log(2), abs=1e-3)
+    after = weights(tmp_path / "out")
+    assert {each.dtype for each in after.values()} == {torch.float32}
 
 
 def test_gradient_checkpointing_changes_nothing(policy: Path, data: Path, tmp_path: Path) -> None:
@@ -399,12 +452,22 @@ def test_options_out_of_range_are_named(options: dict[str, Any], message: str) -
         config(Path("policy"), Path("data"), Path("out"), **options)
 
 
-def test_other_mistakes_are_named(policy: Path, tmp_path: Path) -> None:
+def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(InputError, match="the data has no pairs"):
         dpo.train_dpo(config(policy, tmp_path / "empty.jsonl", tmp_path / "out"))
     with pytest.raises(InputError, match="expected a sealed dataset with pairs"):
         open_pairs(tmp_path / "nowhere")
+    if find_spec("bitsandbytes") is None:
+        with pytest.raises(Unavailable, match=r"optim = 'paged_adamw_8bit': .*install `bitsandb"):
+            dpo.train_dpo(config(policy, data, tmp_path / "b", optim="paged_adamw_8bit"))
+    with pytest.raises(InputError, match="optim = 'adam': expected one of adamw_torch"):
+        dpo.train_dpo(config(policy, data, tmp_path / "a", optim="adam"))
+    if not torch.cuda.is_available():
+        with pytest.raises(InputError, match="attention = 'flex': FlexAttention has gradients on"):
+            dpo.train_dpo(
+                config(policy, tmp_path / "empty.jsonl", tmp_path / "f", attention="flex")
+            )
     (tmp_path / "folder").mkdir()
     with pytest.raises(SchemaError, match="holds no dataset"):
         open_pairs(tmp_path / "folder")

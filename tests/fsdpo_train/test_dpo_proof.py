@@ -43,14 +43,18 @@ def losses(out: Path) -> list[float]:
 
 
 @pytest.mark.deepspeed
-@pytest.mark.parametrize("preset", ["zero2", "zero3"])
-def test_two_processes_train_to_the_losses_of_one(folder: Path, preset: str) -> None:
+@pytest.mark.parametrize(("preset", "rank"), [("zero2", 0), ("zero3", 0), ("zero2", 4)])
+def test_two_processes_train_to_the_losses_of_one(folder: Path, preset: str, rank: int) -> None:
     import transformers
 
-    data, one, many = folder / "pairs.jsonl", folder / f"one-{preset}", folder / preset
-    python(*command(folder, data, one, "--batch-size", 4))
+    if rank:
+        pytest.importorskip("peft")
+    name = f"{preset}-{rank}"
+    data, one, many = folder / "pairs.jsonl", folder / f"one-{name}", folder / name
+    python(*command(folder, data, one, "--batch-size", 4, "--lora", rank))
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    options = ["--batch-size", 2, "--deepspeed", preset, "--gradient-checkpointing"]
+    options = ["--batch-size", 2, "--deepspeed", preset, "--lora", rank]
+    options += [] if rank else ["--gradient-checkpointing"]
     python(*torchrun, *command(folder, data, many, *options))
     # Float32 sums in another order; after some steps of Adam they have not drifted apart.
     assert losses(many) == pytest.approx(losses(one), abs=2e-4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -9,18 +11,19 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
+from fsdpo_data.engines import sharing  # noqa: E402
 from fsdpo_data.engines.logprobs import token_logprobs  # noqa: E402
-from fsdpo_data.engines.sharing import use_tree_attention  # noqa: E402
+from fsdpo_data.engines.sharing import tree_inputs, use_tree_attention  # noqa: E402
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded  # noqa: E402
 from fsdpo_train.config import Loss, PreferenceSpec  # noqa: E402
 from fsdpo_train.preference.groups import Group, collate_groups, to_table  # noqa: E402
 from fsdpo_train.preference.loss import Solutions, preference_loss, step_weights  # noqa: E402
 
 EOS, PAD, VOCABULARY = 1, 0, 50
-ARCHITECTURES = ("Qwen2", "Llama", "Mistral")
+ARCHITECTURES = ("Qwen2", "Llama", "Mistral", "Gemma")
 
 
-def policy(architecture: str, seed: int) -> torch.nn.Module:
+def policy(architecture: str, seed: int, attention: str = "sdpa") -> torch.nn.Module:
     import transformers
 
     torch.manual_seed(seed)
@@ -31,6 +34,7 @@ def policy(architecture: str, seed: int) -> torch.nn.Module:
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
+        head_dim=8,
         max_position_embeddings=128,
         initializer_range=0.3,
         tie_word_embeddings=False,
@@ -41,7 +45,7 @@ def policy(architecture: str, seed: int) -> torch.nn.Module:
         layer.input_layernorm = torch.nn.RMSNorm(32, eps=1e-6)
         layer.post_attention_layernorm = torch.nn.RMSNorm(32, eps=1e-6)
     model.model.norm = torch.nn.RMSNorm(32, eps=1e-6)
-    use_tree_attention(model)
+    use_tree_attention(model, attention)
     return model.double().train()
 
 
@@ -127,18 +131,15 @@ def grouped(
     spec: PreferenceSpec,
     share_prompt: bool,
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    batch = collate_groups(groups, share_prompt=share_prompt, pad=PAD, eos=EOS, dtype=torch.float64)
+    batch = SimpleNamespace(**collate_groups(groups, share_prompt=share_prompt, pad=PAD, eos=EOS))
 
     def table(net: torch.nn.Module) -> torch.Tensor:
-        hidden = net.model(
-            input_ids=batch.input_ids_RL,
-            position_ids=batch.position_ids_RL,
-            attention_mask=batch.attention_mask,
-            **batch.tree,
-        ).last_hidden_state
-        picked = hidden.flatten(0, 1)[batch.source_N]
-        logp_N = token_logprobs(picked, batch.target_N, net.lm_head, chunk=7)
-        return to_table(logp_N, batch.cell_N, batch.step_ST.shape)
+        given = dict(batch.read)
+        source_N, target_N = given.pop("source_N"), given.pop("target_N")
+        hidden = net.model(**tree_inputs(net, **given)).last_hidden_state
+        picked = hidden.flatten(0, 1)[source_N]
+        logp_N = token_logprobs(picked, target_N, net.lm_head, chunk=7)
+        return to_table(logp_N, batch.step_ST)
 
     with torch.no_grad():
         reference_ST = table(reference)
@@ -153,11 +154,28 @@ def gradients(model: torch.nn.Module, loss: torch.Tensor) -> torch.Tensor:
     return torch.cat([each.grad.flatten() for each in model.parameters()])
 
 
-@pytest.mark.parametrize("share_prompt", [True, False], ids=["tree", "rows"])
+@pytest.fixture
+def flex_on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let FlexAttention have gradients on CPUs: uncompiled they are there, and torch refuses."""
+    from torch.nn.attention import flex_attention
+
+    for name in ("_validate_device", "_warn_once"):
+        monkeypatch.setattr(flex_attention, name, lambda *_, **__: None)
+
+
+#: Of dynamo, which looks at every tensor that it is given.
+NO_LEAF = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+
+
+@NO_LEAF
+@pytest.mark.usefixtures("flex_on_cpu")
+@pytest.mark.parametrize("attention", ["sdpa", "flex", "rows"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("loss", get_args(Loss))
-def test_grouped_batches_equal_the_pairs_one_by_one(loss, architecture, share_prompt):
-    model, reference = policy(architecture, 0), policy(architecture, 1)
+def test_grouped_batches_equal_the_pairs_one_by_one(loss, architecture, attention):
+    share_prompt = attention != "rows"
+    kind = attention if share_prompt else "auto"
+    model, reference = (policy(architecture, seed, kind) for seed in (0, 1))
     spec = PreferenceSpec(loss, beta=0.3, gamma=1.7)
     groups = make_groups()
     surrogate, value = naive_surrogate(model, reference, groups, spec)
@@ -167,6 +185,22 @@ def test_grouped_batches_equal_the_pairs_one_by_one(loss, architecture, share_pr
     error = (gradients(model, total) - expected).norm() / expected.norm()
     assert error <= 1e-9
     assert 0 <= metrics["rewards/accuracies"] <= 1
+
+
+@NO_LEAF
+@pytest.mark.filterwarnings("ignore:<class 'torch.autograd.function.Function'>")
+def test_other_lengths_compile_nothing_anew(flex_on_cpu, monkeypatch):
+    from torch._dynamo.testing import CompileCounter
+
+    counter = CompileCounter()
+    compiled = cache(partial(torch.compile, backend=counter, dynamic=True))
+    monkeypatch.setattr(sharing, "_compiled", lambda call, device: compiled(call))
+    model, compilations = policy("Qwen2", 0, "flex"), []
+    for seed in range(4):
+        groups = [*make_groups(seed), *make_groups(seed + 9)[: seed % 2]] * (1 + 2 * seed)
+        grouped(model, model, groups, PreferenceSpec(), share_prompt=True)
+        compilations.append(counter.frame_count)
+    assert 0 < compilations[1] == compilations[-1]
 
 
 def losses_at(spec: PreferenceSpec, groups: list[Group] | None = None) -> torch.Tensor:

@@ -465,7 +465,7 @@ def test_the_implicit_loss_is_the_cross_entropy_of_outcomes(
         expected.append(float(-(y * p.log() + (1 - y) * (1 - p).log())))
         so_far.append(0.3 * float(ratio))
     arguments = training_arguments(wanted)
-    return_logprobs(net, share_prompts=False)
+    return_logprobs(net)
     trainer = prm.ImplicitTrainer(wanted, None, model=net, args=arguments)
     batch = {k: v.to(arguments.device) for k, v in collate(rows, 0).items()}
     logits, there = trainer.logits(net, batch), batch["labels"] != NO_STEP

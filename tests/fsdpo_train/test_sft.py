@@ -161,6 +161,13 @@ def test_gradient_accumulation_matches_one_large_batch(architecture, data, tmp_p
     assert sft.train_sft(one).loss == pytest.approx(sft.train_sft(two).loss, abs=1e-4)
 
 
+def test_batches_of_tokens_match_one_large_batch(architecture, data, tmp_path):
+    same = dict(log_every=1, max_steps=2, grad_accum=99, batch_size=99)
+    one = config(architecture, data, tmp_path / "one", **same)
+    two = config(architecture, data, tmp_path / "two", batch_tokens=200, **same)
+    assert sft.train_sft(one).loss == pytest.approx(sft.train_sft(two).loss, abs=1e-4)
+
+
 def test_grouped_order_is_a_permutation_with_little_padding():
     lengths = [(i * 37) % 101 + 1 for i in range(1000)]
     order = list(batching.grouped_order(lengths, 10, seed=0, epoch=0))
@@ -323,7 +330,7 @@ def test_the_loss_is_that_of_all_logits(architecture, tmp_path, capped):
     gradients = [each.grad.clone() for each in model.parameters()]
     model.zero_grad()
     assert bool(sft.head_error(model)) is capped
-    sft.return_logprobs(model, share_prompts=False, plain_head=not capped)
+    sft.return_logprobs(model, plain_head=not capped)
     items = sft.SftTrainer.items(None, batch)
     trainer = SimpleNamespace(share=lambda loss, items, total: loss * items / total)
     found = sft.SftTrainer.compute_loss(trainer, model, batch, num_items_in_batch=items)

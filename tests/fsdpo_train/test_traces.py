@@ -108,8 +108,9 @@ def test_four_times_the_tokens_are_four_times_the_work(policy: Path) -> None:
         steps = cut(text, find_thought("<think>", text).end, "both@1")
         encoded = encoder.encode("20 + 22?<think>\n", steps, end=True)
         group = Group([encoded, encoded], [[0.5] * len(steps)] * 2, [(0, 1)])
-        batch = collate_groups([group], share_prompt=False, pad=0, eos=0, dtype=torch.float32)
-        tensors = [each for each in batch.as_dict().values() if isinstance(each, torch.Tensor)]
+        batch = collate_groups([group], share_prompt=False, pad=0, eos=0)
+        values = [*batch.values(), *batch["read"].values()]
+        tensors = [each for each in values if isinstance(each, torch.Tensor)]
         return sum(each.numel() for each in tensors)
 
     small, large = 40_000, 160_000

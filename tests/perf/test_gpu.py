@@ -25,11 +25,11 @@ def test_every_case_runs_at_toy_size(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     run("--tiny", "--out", tmp_path / "gpu.json")
     rows = json.loads((tmp_path / "gpu.json").read_text())["rows"]
-    assert len(rows) == 15
+    assert len(rows) == 17
     assert {row["what"] for row in rows} == {"dpo", "sft", "prm", "score", "attention", "sampling"}
     for row in rows:
         if "error" in row:
-            assert row["how"] in ("trl", "vllm") and row["error"] == "not installed", row
+            assert row["how"] in ("trl", "vllm", "flex") and row["error"] == "not installed", row
         elif row["what"] != "sampling":
             assert row["seconds"] > 0 and row["tokens"] > 0, row
 

@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "perf"))
 from random_model import save_random_prm
-from step_dpo import timed
-from step_dpo_inputs import PROMPTS, make_model, make_pairs
+from trainers import PROMPTS, make_model, make_pairs, timed, trained, trl_trainer
 
 Case = tuple[str, str, str]  #: What is measured, how, and of which size.
 Result = dict[str, float]
@@ -37,24 +35,27 @@ ROUNDS = 3
 SAMPLER = Path(__file__).parents[2] / "benchmarks" / "perf" / "sampler.py"
 HEADLESS = "no chunked head"
 UNSHARED = "no prompt sharing"
+FLEXLESS = "no FlexAttention"
+#: What has to be installed for a way.
+NEEDS = {"trl": "trl", "vllm": "vllm", "flex": "triton"}
 
 
 def cases(*, tiny: bool) -> Iterator[Case]:
     for size in ["tiny"] if tiny else ["0.5B", "1.5B"]:
         ways = {
-            "dpo": ("ours", "trl", UNSHARED, HEADLESS),
+            "dpo": ("ours", "trl", UNSHARED, HEADLESS, FLEXLESS),
             "sft": ("ours", "trl", HEADLESS),
             "prm": ("ours",),
             "score": ("transformers", UNSHARED, "vllm"),
         }
         yield from ((what, how, size) for what, known in ways.items() for how in known)
     for ratio in ["4:16"] if tiny else RATIOS:
-        yield from (("attention", how, ratio) for how in ("tree", "flash", "sdpa"))
+        yield from (("attention", how, ratio) for how in ("flex", "tree", "flash", "sdpa"))
     yield "sampling", "vllm", "tiny" if tiny else "embedded"
 
 
 def missing(how: str) -> bool:
-    return how in ("trl", "vllm") and find_spec(how) is None
+    return how in NEEDS and find_spec(NEEDS[how]) is None
 
 
 def measured(folder: Path, case: Case) -> Result:
@@ -109,24 +110,17 @@ def work(rows: Sequence[dict[str, Any]], size: str, each: int, head: bool) -> Re
     return {"tokens": tokens, "flops": flops}
 
 
-class Timed(Exception):
-    """Training is over when its steps are timed: nothing has to be saved."""
-
-
 def train(folder: Path, case: Case) -> Result:
     import torch
-
-    from fsdpo_train import config as configs
-    from fsdpo_train.preference import train as dpo
-    from fsdpo_train.prm import train as prm
-    from fsdpo_train.sft import train as sft
 
     what, how, size = case
     rows = inputs(folder, size)
     flops = work(rows, size, 6, what != "prm")
     if how == "trl":
-        return flops | timed(make_trl(folder, what, size))
-    module = {"dpo": dpo, "sft": sft, "prm": prm}[what]
+        file = folder / f"{what}.jsonl"
+        batch = {"per_device_train_batch_size": 16, "num_train_epochs": 99}
+        batch["gradient_accumulation_steps"] = len(file.read_text().splitlines()) // 16
+        return flops | timed(trl_trainer(what, file, folder / size, max_steps=ROUNDS + 1, **batch))
     options: dict[str, Any] = dict(
         data=folder / f"{what}.jsonl",
         out=folder / f"{what}-{how}-{size}",
@@ -143,59 +137,12 @@ def train(folder: Path, case: Case) -> Result:
         options["held_out"] = 0
     if what == "dpo":
         options["share_prompt"] = how != UNSHARED
+        options["attention"] = "sdpa" if how == FLEXLESS else "auto"
     if how == HEADLESS:
         from fsdpo_data.engines import logprobs
 
         logprobs.token_logprobs.__defaults__ = (2**31,)
-    config = getattr(configs, f"{what.title()}Config")(**options)
-
-    def run(trainer: Any, *_: Any) -> None:
-        raise Timed(timed(trainer))
-
-    with patch.object(module, "run_trainer", run):
-        try:
-            getattr(module, f"train_{what}")(config)
-        except Timed as found:
-            return flops | found.args[0]
-    raise AssertionError("nothing was trained")
-
-
-def make_trl(folder: Path, what: str, size: str) -> Any:
-    """TRL's trainer at its fastest: no checkpointing of activations, the reference beforehand."""
-    import torch
-    import trl
-    from datasets import load_dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    gpu = torch.cuda.is_available()
-    kind = "flash_attention_2" if gpu and find_spec("flash_attn") else "sdpa"
-    rows = load_dataset("json", data_files=str(folder / f"{what}.jsonl"), split="train")
-    columns = ["prompt", *(["chosen", "rejected"] if what == "dpo" else ["completion"])]
-    more: dict[str, Any] = {"precompute_ref_log_probs": True} if what == "dpo" else {}
-    settings = getattr(trl, f"{what.upper()}Config")(
-        output_dir=str(folder / "trl"),
-        num_train_epochs=99,
-        max_steps=ROUNDS + 1,
-        per_device_train_batch_size=16,
-        gradient_accumulation_steps=len(rows) // 16,
-        use_cpu=not gpu,
-        bf16=gpu,
-        use_liger_kernel=gpu and find_spec("liger_kernel") is not None,
-        gradient_checkpointing=False,
-        max_length=None,
-        logging_steps=1,
-        save_strategy="no",
-        report_to="none",
-        **more,
-    )
-    return getattr(trl, f"{what.upper()}Trainer")(
-        model=AutoModelForCausalLM.from_pretrained(
-            folder / size, dtype="float32", attn_implementation=kind, trust_remote_code=False
-        ),
-        args=settings,
-        train_dataset=rows.select_columns(columns),
-        processing_class=AutoTokenizer.from_pretrained(folder / size, trust_remote_code=False),
-    )
+    return flops | trained(what, options, timed)
 
 
 def score(folder: Path, case: Case) -> Result:
@@ -221,7 +168,7 @@ def attention(_: Path, case: Case) -> Result:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
-    from fsdpo_data.engines.sharing import tree_attention
+    from fsdpo_data.engines import sharing
     from fsdpo_data.engines.step_tokens import PROMPT, Encoded
     from fsdpo_train.preference.groups import Group, collate_groups
 
@@ -229,19 +176,25 @@ def attention(_: Path, case: Case) -> Result:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     n_prompt, n_own = map(int, ratio.split(":"))
-    each = Encoded([2] * (n_prompt + n_own), [PROMPT] * n_prompt + [0] * n_own, [], 1)
+    n = n_prompt + n_own
+    each = Encoded([2] * n, [PROMPT] * n_prompt + [0] * n_own, [n - 1], 1)
     group = Group([each] * 8, [[0.0]] * 8, [])
-    batch = collate_groups([group] * 4, share_prompt=how == "tree", pad=0, eos=1, dtype=dtype)
-    shape = (len(batch.input_ids_RL), 14, batch.input_ids_RL.shape[1], 64)
+    shared = how in ("flex", "tree")
+    batch = collate_groups([group] * 4, share_prompt=shared, pad=0, eos=1)
+    name = sharing._NAMES["flex" if how == "flex" else "sdpa"]
+    net = Namespace(device=torch.device(device), dtype=dtype)
+    net.config = Namespace(_attn_implementation=name)
+    given = {name: each.to(device) for name, each in batch["read"].items()}
+    given = sharing.tree_inputs(net, **given)
+    shape = (len(given["input_ids"]), 14, given["input_ids"].shape[1], 64)
     states = [torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3)]
-    mask = batch.attention_mask.to(device)
-    tree = {name: value.to(device) for name, value in batch.tree.items()}
-    seen = torch.ones(shape[2], shape[2], dtype=torch.bool, device=device).tril()
-    padded = mask.bool()[:, None, None] & seen if how == "sdpa" else None
+    mask = given["attention_mask"]
+    causal = torch.ones(shape[2], shape[2], dtype=torch.bool, device=device).tril()
+    padded = mask.bool()[:, None, None] & causal if how == "sdpa" else None
 
     def run() -> None:
-        if how == "tree":
-            out, _ = tree_attention(torch.nn.Module(), *states, mask, **tree)
+        if shared:
+            out, _ = sharing.tree_attention(None, *states, mask, tree=given["tree"])
         elif how == "flash":
             with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
                 out = scaled_dot_product_attention(*states, is_causal=True)

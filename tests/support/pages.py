@@ -29,7 +29,8 @@ class Block(NamedTuple):
 def blocks(page: str) -> list[Block]:
     """Return the blocks of a page in their order."""
     found = re.findall(
-        r"(?:<!-- (.*?) by the test of this page: .*? -->\n)?```(bash|python)\n(.*?)```",
+        r"(?:<!-- (not run|run in small) by the test of this page: .*? -->\n)?"
+        r"```(bash|python)\n(.*?)```",
         page,
         flags=re.S,
     )

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from types import MappingProxyType
 
@@ -22,8 +23,8 @@ from hub_server import TOKEN, HubServer
 
 from fsdpo_data.core.files import write_atomic
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.core.sampling import Completion
 from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.manifest import files_digest, read_manifest
 from fsdpo_data.dataset.parts import FileEntry
@@ -40,7 +41,7 @@ SAMPLES = 32
 DIFFERENT = 500
 #: Solutions that are built one by one.
 BUILT = 1_000_000
-_BUILD = (
+BUILD = (
     *("build", "--problems", "problems.jsonl", "--samples", SAMPLES),
     *("--engine", "scripted", "--replay", "recorded.jsonl"),
 )
@@ -63,7 +64,7 @@ def measured(folder: Path, solutions: int) -> Iterator[tuple[str, Measured]]:
     folder.mkdir(parents=True, exist_ok=True)
     if solutions <= BUILT:
         write_inputs(folder, solutions // SAMPLES)
-        yield "build", run(folder, *_BUILD, out="built")
+        yield "build", run(folder, *BUILD, out="built")
     else:
         once = folder.parent / str(BUILT)
         if not (once / "built" / MANIFEST).exists():
@@ -114,32 +115,32 @@ def repeat(source: Path, out: Path, times: int) -> None:
 def write_inputs(folder: Path, problems: int) -> None:
     """Write problems and their recorded solutions, each solution another text."""
     rng = random.Random(0)
+    told = {}
+    for problem in make_problems("train", min(DIFFERENT, problems)):
+        texts = [demonstration(problem, rng, error_rate=0.2).text for _ in range(SAMPLES)]
+        told[problem.question] = problem.answer, texts
+    write_recorded(
+        folder,
+        (
+            (question, gold, [f"Step 0: Try {index}-{i}.\n{each}" for i, each in enumerate(texts)])
+            for index, (question, (gold, texts)) in enumerate(islice(cycle(told.items()), problems))
+        ),
+    )
+
+
+def write_recorded(folder: Path, told: Iterable[tuple[str, str, Sequence[str]]]) -> None:
+    """Write problems, which may repeat, with gold and responses, as a build replays them."""
     template = get_template("problem")
-    base = [
-        (problem, [demonstration(problem, rng, error_rate=0.2).text for _ in range(SAMPLES)])
-        for problem in make_problems("train", min(DIFFERENT, problems))
-    ]
     with (
         (folder / "problems.jsonl").open("wb") as questions,
         (folder / "recorded.jsonl").open("wb") as recorded,
     ):
-        for index in range(problems):
-            problem, texts = base[index % len(base)]
-            named = Problem(f"{problem.question} ({index})", problem.answer, "scale", "train")
-            questions.write(
-                orjson.dumps({"question": named.question, "answer": named.answer}) + b"\n"
-            )
-            completions = [
-                {
-                    "text": f"Step 0: Try {index}-{i}.\n{text}",
-                    "finish_reason": "stop",
-                    "n_tokens": len(text) // 4,
-                    "seconds": 0.01,
-                }
-                for i, text in enumerate(texts)
-            ]
-            prompt = template.render(named.question)
-            recorded.write(orjson.dumps({"prompt": prompt, "completions": completions}) + b"\n")
+        for index, (question, gold, texts) in enumerate(told):
+            asked = {"question": f"{question} ({index})", "answer": gold}
+            questions.write(orjson.dumps(asked) + b"\n")
+            made = [Completion(text, "stop", len(text) // 4, 0.01) for text in texts]
+            record = {"prompt": template.render(asked["question"]), "completions": made}
+            recorded.write(orjson.dumps(record) + b"\n")
 
 
 class FreeScorer:

@@ -11,10 +11,10 @@ from fsdpo_bench.prm.truth import ScoredSolution, load_scored, load_unscored, re
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.engines.load import load_likelihood, load_scorer
+from fsdpo_data.engines.load import load_likelihood, load_scorer, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import Scorer, SteppedText
-from fsdpo_data.engines.scorers.conventions import get_convention
+from fsdpo_data.engines.scorers.conventions import Published
 from fsdpo_data.models.prompts import get_template
 
 #: Solutions scored at a time: enough to find some of like length, little enough to see progress.
@@ -66,20 +66,19 @@ def measure_prm(options: PrmOptions, progress: Progress) -> Measured:
     """
     if options.prm and options.likelihood:
         raise InputError("`prm` and `likelihood`: expected one of them, not both.")
-    load, model = (
-        (load_scorer, options.prm) if options.prm else (load_likelihood, options.likelihood)
-    )
+    model = options.prm or options.likelihood
     first, every = options.first_errors, options.step_errors
     needy = "`first_errors`" if first else "`step_errors`" if every else ""
     if options.data is None and not needy:
         raise InputError("nothing to measure: give `data`, `first_errors` or `step_errors`.")
     if needy and model is None:
         raise InputError(f"{needy} needs a model to find them: give `prm`.")
-    asks = options.prm_format is not None and get_convention(options.prm_format).asks
+    prm = resolve_prm(options.prm, options) if options.prm else None
+    asks = isinstance(prm, Published) and prm.convention.asks
     if needy and options.template is None and not asks:
         raise InputError(
             f"{needy} needs `template`: the prompt that the model's training data had. "
-            "A published model has its own: name it by `prm_format`."
+            "A published model has its own: name it by `prm_format` if it is not recognised."
         )
     prompt = None if options.template is None else get_template(options.template)
     judged, altered = {file.name: read_judged(file) for file in first}, read_altered(every)
@@ -89,7 +88,8 @@ def measure_prm(options: PrmOptions, progress: Progress) -> Measured:
         return measured
     solutions = load_unscored(options.data) if options.data else []
     progress.phase("load", 1)
-    scorer = _Shown(load(model, options), progress)
+    given = load_scorer(prm, options) if prm else load_likelihood(model, options)
+    scorer = _Shown(given, progress)
     if options.data:
         measured.dataset = report(_rewarded(solutions, scorer))
     for name, rows in judged.items():

@@ -116,6 +116,7 @@ def _scoring(
         device=options.device,
         dtype=options.dtype,
         actors=options.actors,
+        actor_share=options.actor_share,
         prm_format=options.prm_format,
     )
     prm = resolve_prm(str(options.prm), how)

@@ -14,6 +14,7 @@ from fsdpo_data.answers.comparing.numeric import (
     Real,
     context,
     counters,
+    has_bars,
     has_imaginary,
     symbols,
 )
@@ -146,8 +147,8 @@ def _at_points(left: Node, right: Node, budget: Budget, complex_plane: bool) -> 
         if not close(*values):
             return False
         agreed += 1
-        if agreed == ENOUGH + 1:
-            break
+        if agreed == ENOUGH + 1 and not has_bars(left, right):
+            break  # with bars, all points are asked, also those at which symbols are negative
     return True if agreed >= FEW else None
 
 
@@ -275,4 +276,5 @@ def _ratio_of_digits(left: Node, right: Node, budget: Budget) -> int:
 def _ratios(left: Node, right: Node, budget: Budget, complex_plane: bool) -> list[Real]:
     """Return ``left / right`` at the first points where both have values."""
     values = _values(left, right, budget, complex_plane)
-    return list(islice((top / bottom for top, bottom, _ in values if bottom != 0), ENOUGH))
+    ratios = (top / bottom for top, bottom, _ in values if bottom != 0)
+    return list(islice(ratios, len(POINTS) if has_bars(left, right) else ENOUGH))

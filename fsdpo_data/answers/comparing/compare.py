@@ -97,7 +97,7 @@ class Comparison:
 
     def _quantities(self, gold: tree.Quantity, answer: tree.Quantity) -> bool:
         size = units.ratio(answer.unit, gold.unit)
-        if size is None or units.opposed(gold.unit, answer.unit):
+        if size is None or units.opposed(gold.unit.words, answer.unit.words):
             return False
         counted = not (gold.unit.dims or answer.unit.dims)
         if self._listed and counted and gold.unit.label.lower() != answer.unit.label.lower():
@@ -118,10 +118,9 @@ class Comparison:
         if quantity.unit.dims == units.PART:
             whole = tree.multiply([_exactly(quantity.node), tree.Num(quantity.unit.factor)])
             return self._nodes(whole, other)
-        if self._nodes(quantity.node, other):
-            return True
-        in_radians = quantity.unit == units.DEGREE and tree.Const("pi") in tree.walk(other)
-        return in_radians and self._nodes(tree.Call("deg", (quantity.node,)), other)
+        if quantity.unit.dims == units.DEGREE.dims and tree.Const("pi") in tree.walk(other):
+            return self._nodes(tree.Call("deg", (quantity.node,)), other)
+        return self._nodes(quantity.node, other)
 
     def _percentage(self, percentage: tree.Quantity, other: Node, is_gold: bool) -> bool:
         """Compare a percentage, which is its value, with a number.
@@ -182,7 +181,9 @@ class Comparison:
             return same_number and all(self.same(gold, value) for value in values)
         for items, other in ((gold, answer), (answer, gold)):
             if isinstance(items, tree.Items) and len(items.items) == 1:
-                return self.same(items.items[0], other)
+                # Among the members of a set, the set of one is another member than the one.
+                member = self._listed and items.brackets == "{}"
+                return not member and self.same(items.items[0], other)
         return False
 
     def _in_order(self, gold: tuple[Value, ...], answer: tuple[Value, ...]) -> bool:

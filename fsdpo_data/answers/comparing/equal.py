@@ -1,5 +1,6 @@
 """Whether two answers agree: equal text, then plain numbers, then all that can be read."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,10 +12,11 @@ from fsdpo_data.answers.comparing.agree import within
 from fsdpo_data.answers.comparing.compare import Comparison
 from fsdpo_data.answers.comparing.numeric import symbols
 from fsdpo_data.answers.lexicon.numbers import agree
+from fsdpo_data.answers.lexicon.units import opposed
 from fsdpo_data.answers.reading.answer import Answer, read_answer
 from fsdpo_data.answers.reading.lex import Unreadable, spelling
-from fsdpo_data.answers.reading.prose import UNDEFINED, same_words
-from fsdpo_data.answers.reading.read import MAX_READ
+from fsdpo_data.answers.reading.prose import UNDEFINED, plain_words, same_words, settled
+from fsdpo_data.answers.reading.read import MAX_READ, read
 from fsdpo_data.answers.tree import Items, Num, Quantity, Relation, Text, Value, is_node
 from fsdpo_data.core.nouns import Outcome
 
@@ -76,9 +78,13 @@ def _compare(gold: Answer, answer: Answer, options: Options) -> tuple[bool, str]
         return True, "words"
     if gold.value == answer.value == UNDEFINED:
         return True, "words"
+    if gold.label and opposed(gold.label, answer.label):
+        return False, "words"
+    comparison = Comparison(Budget(BUDGET), options.tolerance)
+    if are_text[0] and same_statement(gold.cleaned, answer.cleaned, comparison):
+        return True, "words"
     if all(are_text):
         return same_spelling(gold.cleaned, answer.cleaned), "words"
-    comparison = Comparison(Budget(BUDGET), options.tolerance)
     for left, right in _readings(gold, answer):
         if comparison.same(left, right):
             tier = comparison.budget.decided_by
@@ -122,6 +128,27 @@ def same_spelling(gold: str, answer: str) -> bool:
         return False
 
 
+#: Words between formulas, not the letters of one.
+_WORDS = re.compile(r"((?<![\\A-Za-z^_])(?!(?:and|or)\b)[A-Za-z]{2,}(?![A-Za-z^_={(]))")
+_TEXT = re.compile(r"\\(?:text|mathrm)\s*\{([^{}]*)\}")
+
+
+def same_statement(gold: str, answer: str, comparison: Comparison) -> bool:
+    """Whether two cleaned texts of words and formulas say the same: "max at 1", "maximum at 1"."""
+    said = [_WORDS.split(_TEXT.sub(r" \1 ", text[:MAX_READ])) for text in (gold, answer)]
+    formulas = [[part.strip(" ,;.:") for part in parts[::2]] for parts in said]
+    for parts, maths in zip(said, formulas, strict=True):
+        parts[::2] = ["#" if part else "" for part in maths]
+    counts = [parts.count("#") for parts in said]
+    if not 0 < counts[0] == counts[1] or len(said[0]) < 2:
+        return False
+    words = [settled(plain_words(" ".join(parts))) for parts in said]
+    if words[0] != words[1] or not any(map(str.isalpha, words[0])):
+        return False
+    values = ([read(part) for part in maths if part] for maths in formulas)
+    return all(map(comparison.same, *values))
+
+
 def is_words(answer: str) -> bool:
     """Whether ``answer`` is plain words, not a value that can be calculated with."""
     return isinstance(read_answer(answer).value, Text)
@@ -151,14 +178,7 @@ def rule_of(gold: Value) -> str:
 
 
 _RULES: dict[type, str] = {
-    Num: "number",
-    Quantity: "quantity",
-    tree.Ratio: "ratio",
-    tree.Based: "base",
-    tree.Matrix: "matrix",
-    tree.Member: "set",
-    tree.Builder: "set",
-    tree.Join: "set",
-    tree.Moment: "time",
-    Text: "words",
-}
+    Num: "number", Quantity: "quantity", tree.Ratio: "ratio", tree.Based: "base",
+    tree.Matrix: "matrix", tree.Member: "set", tree.Builder: "set", tree.Join: "set",
+    tree.Moment: "time", Text: "words",
+}  # fmt: skip

@@ -67,7 +67,11 @@ def family(value: Value) -> Family | None:
 
 def _parts(value: Value) -> tuple[Value, ...]:
     if isinstance(value, tree.Builder):
-        return (value.head, *value.conditions)
+        named = any(
+            isinstance(each, tree.Relation) and each.parts[0] == value.head
+            for each in value.conditions
+        )
+        return value.conditions if named else (value.head, *value.conditions)
     if isinstance(value, tree.Join) and value.op in ("and", "or"):
         return value.parts
     if isinstance(value, tree.Items) and value.brackets in ("", "{}"):
@@ -196,7 +200,7 @@ def same_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
             return True
     elif other_tail is not None and not constants[0]:
         return "C" in names[1] and same_node(gold, other_tail, budget)  # the gold leaves it out
-    if len(constants[0]) != len(constants[1]) or len(constants[0]) > 3:
+    if len(constants[0]) != len(constants[1]) or len(constants[0]) > 4:
         return False
     if not any(map(_SURELY.fullmatch, constants[0] + constants[1])):
         return False

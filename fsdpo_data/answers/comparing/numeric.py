@@ -307,7 +307,9 @@ def _symbol(name: str, point: int) -> Real:
     value = mp.mpf(int.from_bytes(digest[:8])) / 2**64
     low, width = _RANGES.get(point, (0.2, 2.3))
     value = value * width + low
-    return -value if point in _SIGNED and digest[8] % 2 else value
+    # What is not negative at 3 is at 1, so that signs show.
+    negative = _symbol(name, 3) > 0 if point == 1 else digest[8] % 2
+    return -value if point in _SIGNED and negative else value
 
 
 def counters(node: Node) -> frozenset[str]:
@@ -319,6 +321,12 @@ def counters(node: Node) -> frozenset[str]:
 def has_imaginary(node: Node) -> bool:
     """Whether ``i`` occurs in ``node``."""
     return Const("i") in walk(node)
+
+
+def has_bars(*nodes: Node) -> bool:
+    """Whether a part of ``nodes`` stands in bars."""
+    parts = (part for node in nodes for part in walk(node))
+    return any(isinstance(part, Call) and part.name == "abs" for part in parts)
 
 
 def symbols(value: Value) -> frozenset[str]:

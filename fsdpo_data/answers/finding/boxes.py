@@ -3,21 +3,18 @@ r"""Find ``\boxed{…}`` and ``\fbox{…}`` in a text, in one pass over its end.
 import re
 from typing import NamedTuple
 
+from fsdpo_data.answers.finding.phrases import phrases
+
 #: Characters at the end of a response that are searched. A final answer further from the end
 #: than this is not a final answer.
 TAIL = 20_000
+_SAID = phrases("boxes")
 MAX_ANSWER = 10_000  #: Longest answer kept; a longer box is treated as missing.
 
 # JSON and Python read "\b" and "\f" as control characters, so texts hold "\x08oxed" too.
-_TOKEN = re.compile(
-    r"(?P<box>(?:\\\\?(?:f?box|boxed|framebox)|\x08oxed|\x0cbox)(?![A-Za-z]))"
-    r"|(?P<open>\{)|(?P<close>\})|\\.",
-    re.S,
-)
+_TOKEN = _SAID["token"]
 #: Where the first box may start; braces before it are of no account.
 _FIRST = re.compile(r"[\\\x08\x0c](?:f?box|oxed|framebox)")
-#: What a box without braces can hold: ``\boxed 2``, ``\boxed\frac{1}{2}``.
-_BARE = re.compile(r"[ \t]*((?:[^$\n{}\\]|\\[^()\[\]\n]|\{[^{}$\n]{0,100}\}){1,200})")
 _HAS_WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
 _COMMAND = re.compile(r"\\?\\(?:f?box|boxed)(?![A-Za-z])")
 _IN_BRACES = re.compile(r"\{[^{}]*\}")
@@ -129,7 +126,7 @@ class _Scan:
             after += 1
         if self._text[after : after + 1] == "{":
             self._pending = match.start()
-        elif not self._open and (bare := _BARE.match(self._text, match.end())):
+        elif not self._open and (bare := _SAID["bare"].match(self._text, match.end())):
             self._keep((match.start(), bare.end(), *bare.span(1), True))
             return bare.end()
         return match.end()

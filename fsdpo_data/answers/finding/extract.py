@@ -8,20 +8,23 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
+from fsdpo_data.answers.finding import concluding
 from fsdpo_data.answers.finding.boxes import Box, end_of, find_boxes, truncated_box
-from fsdpo_data.answers.finding.concluding import gives_up, goes_on, instead, standing, taken_back
 from fsdpo_data.answers.finding.phrases import phrases
+from fsdpo_data.answers.finding.several import closing_list
 from fsdpo_data.answers.finding.spoken import last_announced
 from fsdpo_data.answers.finding.unmarked import (
     CONJUNCTION,
     JOINT,
-    closing_list,
+    REFERS,
+    conclusion,
     last_sentence,
     settled_value,
     unmarked,
 )
 
 _SAID = phrases("extract")
+_NEXT_PROBLEM = _SAID["next_problem"]
 
 #: The rules by which a response marks its answer; their result is the strict one.
 MARKED = frozenset(
@@ -31,8 +34,6 @@ MARKED = frozenset(
 _APART = 80
 #: Headings looked at; a text of nothing but headings costs no more.
 _HEADINGS_TRIED = 8
-_NEXT_PROBLEM = _SAID["next_problem"]
-_NUMBERED_PART = re.compile(r"(?:^|\n)[ \t]*\**(?:Question|Problem|Exercise|Example|Q)\b ?\d")
 #: Where a turn ended, for samplers that keep the token.
 _END_TOKENS = (
     *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
@@ -41,16 +42,11 @@ _END_TOKENS = (
 _TAG = re.compile("<[/|｜]")  #: What a token of the sampler and the end of a thought begin with.
 #: Zero-width characters and marks of writing direction.
 _UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
-_ONE_MORE = _SAID["one_more"]
-_LISTED = _SAID["listed"]
 _OTHER_CASE = _SAID["other_case"]
-#: What a final answer after a box holds that is one, not "positive" or the box once more.
-_VALUE = re.compile(r"^(?!.*box).*?[\d$\\]|^\W*[A-K]\W*$", re.S)
-_WOULD_BE = re.compile(r"\bwould\s+(?:be|have\s+been)\W*$")
 _END_OF_PROOF = re.compile(r"\s*(?:\$?\\(?:blacksquare|square|qed)\$?|[∎■□])\Z")
+_RULES = ("---", "***", "___")  #: Lines drawn below an answer.
 _PROOF_ENDS = frozenset("ed$∎■□")  #: The last character of such a sign.
-_IS_NONE = _SAID["is_none"]
-_OFFER = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|could|might|may|also)\b", re.I)
+_DOUBTS, _SETTLES = _SAID["doubts"], _SAID["settles"]
 
 
 class Extraction(NamedTuple):
@@ -82,21 +78,21 @@ def extract(response: str) -> Extraction:
     if boxes:
         return _after_boxes(text, boxes) or _from_boxes(text, boxes)
     said = last_announced(text)
-    if said is not None and taken_back(text[said.end :]) is not None:
+    if said is not None and concluding.taken_back(text[said.end :]) is not None:
         return _corrected(text[said.end :])
     cut_off = truncated_box(text) if said is None or "box" in said.answer else None
     if said is not None and cut_off is None:
-        listed = closing_list(text) if said.answer[:2] in ("- ", "* ", "1.", "1)") else None
+        listed = closing_list(text) if said.answer[:2] in ("- ", "* ", "1.", "1)", "| ") else None
         if listed is not None:
             return Extraction(listed, said.rule)
         return Extraction(said.answer, said.rule, value=settled_value(said.answer))
     sentence = last_sentence(text)
-    if (rest := standing(sentence)) != sentence:
+    if (rest := concluding.standing(sentence)) != sentence:
         text = sentence = rest
-    if not cut_off and sentence and goes_on(text, sentence):
+    if not cut_off and sentence and concluding.goes_on(text, sentence):
         return Extraction(None, "none")
-    if not cut_off and sentence and gives_up(text):
-        return Extraction(sentence, "last-sentence", sentence=sentence)
+    if not cut_off and sentence and (lost := concluding.gives_up(text)):
+        return Extraction(sentence, "last-sentence", sentence=sentence, value=lost)
     answer, rule = (cut_off, "boxed-truncated") if cut_off else unmarked(text, sentence)
     value = settled_value(answer) if answer else None
     return Extraction(answer, rule, sentence=sentence, value=value)
@@ -122,12 +118,14 @@ def own_part(response: str) -> str:
     if not text.isascii():
         text = _UNSEEN.sub("", text)
     text = text.rstrip()
+    if text[-3:] in _RULES and (above := text.rstrip(text[-1]))[-1:] == "\n":
+        text = above.rstrip()
     if text[-1:] in _PROOF_ENDS and (sign := _END_OF_PROOF.search(text, len(text) - 16)):
         text = text[: sign.start()]
     headings = _NEXT_PROBLEM.finditer(text) if _NEXT_PROBLEM.search(text) else ()
     for heading in islice(headings, _HEADINGS_TRIED):
         before = text[: heading.start()]
-        part = heading["number"] and _NUMBERED_PART.search(before)
+        part = heading["number"] and _SAID["numbered_part"].search(before)
         # "Question 2:" after "Question 1:" goes on with the parts of the same problem.
         if not part and (find_boxes(before) or last_announced(before)):
             return before
@@ -139,13 +137,15 @@ def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:
     rest = text[boxes[-1].end :]
     if len(rest) < 12:
         return None
-    if taken_back(rest) is not None or _denied(boxes[-1].content, rest):
+    if concluding.taken_back(rest) is not None or _denied(boxes[-1].content, rest):
         return _corrected(rest)
+    if doubt := _DOUBTS.search(rest):
+        return _concluded(rest[doubt.end() :])
     said = last_announced(rest)
-    if said is None or not _VALUE.search(said.answer):
+    if said is None or not _SAID["value"].search(said.answer):
         return None
     before = text[max(boxes[-1].start - _APART, 0) : boxes[-1].start]
-    if said.rule != "final-answer" and not _WOULD_BE.search(before):
+    if said.rule != "final-answer" and not _SAID["would_be"].search(before):
         return None
     return Extraction(said.answer, said.rule, value=settled_value(said.answer))
 
@@ -153,25 +153,35 @@ def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:
 def _denied(answer: str, rest: str) -> bool:
     """Whether a text says of an answer that it is none: "so 18 is not a solution"."""
     answer = answer.rstrip("$) ")
-    denials = _IS_NONE.finditer(rest) if " not " in rest and answer else ()
+    denials = _SAID["is_none"].finditer(rest) if " not " in rest and answer else ()
     before = [rest[: each.start()].rstrip("$) \n") for each in denials]
     return any(x.endswith(answer) and not x[: -len(answer)][-1:].isalnum() for x in before)
 
 
 def _corrected(rest: str) -> Extraction:
     """Return the answer that follows one taken back; there may be none."""
-    rest = rest[taken_back(rest) or 0 :]
-    said = last_announced(rest)
-    answer = said.answer if said else instead(rest)
-    if answer is None:
-        return Extraction(None, "none")
+    rest = rest[concluding.taken_back(rest) or 0 :]
+    answer = concluding.instead(rest)
+    other = None if answer is None else Extraction(answer, "corrected", "", settled_value(answer))
+    return _concluded(rest) or other or Extraction(None, "none")
+
+
+def _concluded(rest: str) -> Extraction | None:
+    """Return the answer that a text announces, or that its last sentence draws."""
+    said, sentence = last_announced(rest), last_sentence(rest)
+    if said is None and not _SETTLES.search(sentence):
+        return None
+    answer = said.answer if said else conclusion(sentence)
     return Extraction(answer, "corrected", value=settled_value(answer))
 
 
 def _from_boxes(text: str, boxes: list[Box]) -> Extraction:
     """Take the last box, or the run of boxes that ends the answer as one list."""
     run = [boxes[-1]]
-    for box in reversed(boxes[:-1]):
+    if len(boxes) > 1 and (refers := REFERS.fullmatch(last_sentence(text[boxes[-1].end :]))):
+        two = len({box.content for box in boxes}) == 2
+        run = boxes if two or not (refers["both"] or refers["two"]) else run
+    for box in reversed(boxes[: -len(run)]):
         if not _one_answer(text[box.end : run[0].start]):
             break
         run.insert(0, box)
@@ -185,7 +195,7 @@ def _one_answer(between: str) -> bool:
     """Whether the text between two boxes makes them one answer, or two candidates."""
     if len(between) > _APART:
         return False
-    if _LISTED.fullmatch(between) or (_OTHER_CASE.search(between) and "=" in between):
+    if _SAID["listed"].fullmatch(between) or (_OTHER_CASE.search(between) and "=" in between):
         return True
     joined = JOINT.fullmatch(between) and CONJUNCTION.search(between)
-    return bool(joined or (_ONE_MORE.fullmatch(between) and _OFFER.search(between)))
+    return bool(joined or (_SAID["one_more"].fullmatch(between) and _SAID["offer"].search(between)))

@@ -2,12 +2,11 @@
 
 import re
 
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.tables import compiled, read_table
 
 _TOLD: dict[str, dict[str, str]] = read_table(__file__)
 
 
 def phrases(module: str) -> dict[str, re.Pattern[str]]:
     """Return the patterns that a module looks for, by name."""
-    told = _TOLD[module].items()
-    return {name: re.compile("".join(map(str.strip, said.splitlines()))) for name, said in told}
+    return compiled(_TOLD[module])

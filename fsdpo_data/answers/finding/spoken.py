@@ -1,6 +1,5 @@
 """Answers that a response announces: "The answer is …", "#### …", "Answer: …", "A: …"."""
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -17,31 +16,17 @@ _ANSWER_WORDS = 8
 
 #: What follows a choice that is named before: "Hence option (B) is correct".
 _CHOSEN = (" is correct", " is the correct", " is right", " is the right", " is the answer")
-_CHOICE = _SAID["choice"]
-_ENDS_ON_CHOICE = _SAID["ends_on_choice"]
 _LAST_OF_CHOICE = frozenset("ABCDEFGHIJK项項确的意求件")
 #: What every marker holds: quick to find, and only then looked at more closely.
 _TRIGGERS = ("A:", "####", "nswer", "NSWER")
 _CHOICES = ("ption is", "hoice is", *_CHOSEN)
-_ANSWER = _SAID["answer"]
-_CHINESE = re.compile(r"答(?:案(?:[是为]\s*[:：]?|\s*[:：])|[:：](?:[^，。,\n\d$]{0,20}[是为])?)")
-_HEADS_LINE = _SAID["heads_line"]
+#: What it holds; three of them are ASCII.
+_ELSEWHERE = ("spuesta", "sposta", "ntwort", "答", "твет", "답", "éponse")
 #: Characters before a trigger that decide what it is.
 _BEFORE = 24
 _CLAUSE = 200  #: Characters before it that may suppose something.
-#: A line that is a number and nothing else, as most are.
-_PLAIN = re.compile(r"[ \t]*([-+]?\$?\d[\d,]*(?:\.\d+)?)\.?[ \t]*(?=\n|\Z)")
-_LEAD = _SAID["lead"]
-_STOP = _SAID["stop"]
 SENTENCE_END = _SAID["sentence_end"]
-_OR_ELSE = _SAID["or_else"]
-_DENIED = re.compile(r"(?:not|never|unlikely|wrong)\b", re.I)
-_HEADING = re.compile(r"(?:\d+\.\s|\W*(?:step|part|case)\s*\d)", re.I)
-_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
-_VALUE = re.compile(r"[\d$\\]")
-_QUOTED = re.compile(r"[\"'`_]([^\"'`_]*)[\"'`_]\s*[}\]]*")
 _DISPLAYS = (("\\[", "\\]"), ("$$", "$$"), ("\\(", "\\)"))
-_CONJUNCTION = re.compile(r"\s*(?:and\b|or\b|[,;&])")
 
 
 class Announced(NamedTuple):
@@ -55,12 +40,17 @@ class Announced(NamedTuple):
 def last_announced(text: str) -> Announced | None:
     """Return the last answer that ``text`` announces."""
     letter = text[-8:].rstrip(" .。．!！$*)")[-1:] in _LAST_OF_CHOICE
-    choice = _ENDS_ON_CHOICE.search(text, max(len(text) - 60, 0)) if letter else None
+    choice = _SAID["ends_on_choice"].search(text, max(len(text) - 60, 0)) if letter else None
     if choice:
         return Announced(choice.group(1), "choice", choice.start())
-    for at, trigger in _triggers(text):
+    ours = _TRIGGERS if text.isascii() else _TRIGGERS + _ELSEWHERE
+    return _announced(text, ours) or _announced(text, _ELSEWHERE[:3])
+
+
+def _announced(text: str, triggers: tuple[str, ...]) -> Announced | None:
+    for at, trigger in _triggers(text, triggers):
         if trigger in _CHOSEN:
-            chosen = _CHOICE.search(text[max(at - _BEFORE, 0) : at])
+            chosen = _SAID["choice"].search(text[max(at - _BEFORE, 0) : at])
             found = Announced(chosen.group(1), "choice", at) if chosen else None
         else:
             marker = _marker(text, at, trigger)
@@ -70,9 +60,8 @@ def last_announced(text: str) -> Announced | None:
     return None
 
 
-def _triggers(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the last triggers of a text, the last one first."""
-    triggers: tuple[str, ...] = _TRIGGERS if text.isascii() else (*_TRIGGERS, "答")
+def _triggers(text: str, triggers: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Yield the last of some triggers in a text, the last one first."""
     last, end = "", len(text)
     for _ in range(_MARKERS_TRIED):
         at, found = _last_of(triggers, text, end, last)
@@ -105,9 +94,9 @@ def _marker(text: str, at: int, trigger: str) -> tuple[str, int] | None:
         line = before[before.rfind("\n") + 1 :]
         starts = not line.strip(" \t*") and ("\n" in before or len(before) < _BEFORE)
         return ("label", at + 2) if starts else None
-    if trigger == "答":
-        chinese = _CHINESE.match(text, at)
-        return ("label", chinese.end()) if chinese else None
+    if trigger in _ELSEWHERE:
+        label = _SAID["abroad"].match(text, at + (trigger == "答"))
+        return ("label", label.end()) if label else None
     if trigger in ("ption is", "hoice is"):
         word = before[:-1].rstrip().lower()
         return ("choice", at + 8) if word.endswith(("correct", "right")) else None
@@ -115,14 +104,14 @@ def _marker(text: str, at: int, trigger: str) -> tuple[str, int] | None:
 
 
 def _answer_marker(text: str, at: int, before: str) -> tuple[str, int] | None:
-    marker = _ANSWER.match(text, at)
+    marker = _SAID["answer"].match(text, at)
     if marker is None or before[-1:] not in ("a", "A") or before[-2:-1].isalnum():
         return None
     if is_supposed(text[max(at - _CLAUSE, 0) : at - 1], marker.group()):
         return None
     before, kind, end = before[:-1], marker.lastgroup, marker.end()
     if kind == "line":
-        return ("final-answer", end) if _HEADS_LINE.search(before) else None
+        return ("final-answer", end) if _SAID["heads_line"].search(before) else None
     if kind == "tag":
         return ("label", end) if before.endswith("<") else None
     if before.rstrip().lower().endswith("final"):
@@ -134,16 +123,16 @@ def _answer_marker(text: str, at: int, before: str) -> tuple[str, int] | None:
 
 def _read(text: str, rule: str, end: int) -> Announced | None:
     """Read the answer after a marker; None if what follows is none."""
-    plain = _PLAIN.match(text, end)
+    plain = _SAID["plain"].match(text, end)
     if plain:
         return Announced(plain.group(1), rule, end)
     rest = text[end : end + MAX_ANSWER]
     answer, used = _statement(rest)
-    if not answer or _DENIED.match(answer):
+    if not answer or _SAID["denied"].match(answer):
         return None
-    prose = len(_WORD.findall(answer)) > _ANSWER_WORDS or _HEADING.match(answer)
+    prose = len(_SAID["word"].findall(answer)) > _ANSWER_WORDS or _SAID["heading"].match(answer)
     # "#### Check of the result" is a heading; GSM8K's "#### 18" is none.
-    heading = rule == "hash" and not _VALUE.search(answer)
+    heading = rule == "hash" and not _SAID["value"].search(answer)
     if (prose or heading) and rest[used:].strip():
         return None
     return Announced(answer, rule, end)
@@ -151,12 +140,12 @@ def _read(text: str, rule: str, end: int) -> Announced | None:
 
 def _statement(rest: str) -> tuple[str, int]:
     """Return the answer at the start of ``rest``, and how much of ``rest`` its line takes."""
-    lead = _LEAD.match(rest)
+    lead = _SAID["lead"].match(rest)
     start = lead.end() if lead else 0
     for opener, closer in _DISPLAYS:
         if rest.startswith(opener, start):
             end = rest.find(closer, start + 2)
-            if end > 0 and not _CONJUNCTION.match(rest, end + 2):
+            if end > 0 and not _SAID["conjunction"].match(rest, end + 2):
                 return rest[start + 2 : end].strip().rstrip(".,").strip(), end + 2
     line = _line(rest[start:])
     return _without_explanation(line), start + len(line)
@@ -177,17 +166,17 @@ def _line(text: str) -> str:
 
 
 def _without_explanation(line: str) -> str:
-    stop = _STOP.search(line, max(line.rfind("\\end{"), 0))
+    stop = _SAID["stop"].search(line, max(line.rfind("\\end{"), 0))
     if stop:
         line = line[: stop.start()]
         if line.count("(") + line.count("[") > line.count(")") + line.count("]"):
             line = line[: line.rfind("(")]  # "148 (149 if …)"
     sentence = SENTENCE_END.search(line)
-    if sentence and not _OR_ELSE.match(line, sentence.end()):
+    if sentence and not _SAID["or_else"].match(line, sentence.end()):
         line = line[: sentence.start()] + "$" * ("$" in sentence.group())
     line = line.strip().rstrip(".。").lstrip("* ")
     line = line if line.endswith("^*") else line.rstrip("* ")
     if line.endswith("}") and line.count("}") > line.count("{"):  # it closes what holds the answer
         line = line[:-1].rstrip()
-    quoted = _QUOTED.fullmatch(line)
+    quoted = _SAID["quoted"].fullmatch(line)
     return quoted.group(1).strip() if quoted else line

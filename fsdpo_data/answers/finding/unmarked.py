@@ -5,60 +5,28 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from fsdpo_data.answers.finding.boxes import ending
-from fsdpo_data.answers.finding.concluding import is_chinese
+from fsdpo_data.answers.finding.concluding import is_foreign
 from fsdpo_data.answers.finding.phrases import phrases
+from fsdpo_data.answers.finding.several import NEAR, WHOLE, closing_display, closing_list
 from fsdpo_data.answers.finding.spoken import SENTENCE_END
-from fsdpo_data.answers.lexicon.words import SMALL
+from fsdpo_data.answers.lexicon.words import SCALES, SMALL
 
 _SAID = phrases("unmarked")
 
-#: Characters at the end that are searched.
-_NEAR = 4_000
 _TOLD = 1_000  #: Characters before a sentence in which its numbers may have been given.
-#: Longest response that can be nothing but its answer.
-_WHOLE = 300
-
 _NUMBER = _SAID["number"]
 _MATHS = _SAID["maths"]
-_COUNT = re.compile(r"(?<![\w.,^_])\d[\d,.]{0,20} *$")
 _LATEX = re.compile(r"\\(?![$%!,;])")
 _HAS_WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
-_SAYS = re.compile(r"(?:\b(?:is|are|was|were|be|get|gives)|[=:,])\s*\**$")
-_LETTER = re.compile(r"\\?[A-Za-z]")
 JOINT = _SAID["joint"]
 CONJUNCTION = re.compile(r"\b(?:and|or)\b|[,;&或和与、]")
-_OR = re.compile(r"([^\d]*?),?\s*\bor\b\s*[^\d]*")
-_PERHAPS = re.compile(r"\b(?:could|might|may|maybe|perhaps|possibly|otherwise)\b", re.I)
-_AFTER = re.compile(r"\s*([A-Za-z]+)")
 _BOUND = _SAID["bound"]
-#: The same value, said again.
-_AGAIN = re.compile(
-    r",?\s+(?:\(?or|which\s+is)\s+(?:approximately|about|roughly|around|equivalently)\b", re.I
-)
+REFERS = _SAID["refers"]
 #: What comes before the words that a sentence ends on: "so the fastest of them is Evelyn".
 _VERBS = frozenset(("is", "are", "was", "were"))
-_POLAR = _SAID["polar"]
-_POLAR_WORD = re.compile(r"\b(?:yes|no)\b(?=\W*(?:[,.;:!]|$))", re.I)
-#: Most words that can be an answer at the end of a sentence.
-_NAME_WORDS = 5
-_NUMBERED = re.compile(r"\s*(?:\**(?:step|part|case)\s*\d+\s*\**\s*[:.]|\d+[.)]\s|[-*]\s)", re.I)
-#: Nothing but the announcement of an answer that never comes.
-_NOTHING = re.compile(r"(?:[^\w∞∅]|_|\b(?:f?box(?:ed)?|so|the|final|answers?|is|are)\b)*", re.I)
+_NAME_WORDS = 5  #: Most words that can be an answer at the end of a sentence.
 _SENTENCE = _SAID["sentence"]
 _PLEASANTRY = _SAID["pleasantry"]
-#: A line that gives a name its value.
-_EQUATION = re.compile(
-    r"[\s*•$-]*(?:\\[\[(])?\s*(([A-Za-z]\w?)\s*=[^=\n]{1,40}?)\s*(?:\\[\])])?[\s.,;$*]*"
-)
-
-
-def closing_equations(text: str) -> str | None:
-    """Return the equations of two or more names, on lines of their own, that end a text."""
-    lines = [line for line in ending(text, _NEAR).splitlines() if line.strip(" $[]\\")]
-    named: dict[str, str] = {}
-    while lines and (found := _EQUATION.fullmatch(lines.pop())) and found[2] not in named:
-        named[found[2]] = found[1]
-    return " , ".join(reversed(named.values())) if len(named) > 1 else None
 
 
 def settled_value(statement: str) -> str | None:
@@ -67,7 +35,7 @@ def settled_value(statement: str) -> str | None:
     None for a statement without words, which is a value as it stands, and for one that offers
     several values, or only bounds one.
     """
-    if not (_HAS_WORD.search(statement) or is_chinese(statement)):
+    if not (_HAS_WORD.search(statement) or is_foreign(statement)):
         return None
     statement = _main(statement)
     values = _values(statement)
@@ -76,21 +44,16 @@ def settled_value(statement: str) -> str | None:
     return _named(statement)
 
 
-_MORE = _SAID["more"]
-_COUNTED = _SAID["counted"]
-_CONCLUDING = _SAID["concluding"]
 #: A conclusion without digits: "so he pays twenty dollars", "so it does not exist".
-_IN_WORDS = re.compile(f"{_SAID['predicate'].pattern}|\\b(?:{'|'.join(list(SMALL)[2:])})\\b")
-
-#: What comes before a number that is not new: "the 5 workers need 12 days".
-_GIVEN = re.compile(r"\b(?:the|these|those|his|her|their|its|all)\s+$", re.I)
-
-_ENDS_IN_WORDS = re.compile(rf"\b(?:{'|'.join(list(SMALL)[2:])})(?:\s+[a-z]+)?[.!*\s]*$")
+_SIZES = "|".join((*list(SMALL)[2:], *SCALES))
+_SPELLED = rf"\b(?:(?:{_SIZES}|one|an?(?=\s(?:{_SIZES})))[\s-]+(?:and\s+)?)*(?:{_SIZES})"
+_IN_WORDS = re.compile(rf"{_SAID['predicate'].pattern}|{_SPELLED}\b")
+_ENDS_IN_WORDS = re.compile(rf"{_SPELLED}(?:\s+[a-z]+)?[.!*\s]*$")
 
 
 def conclusion(statement: str) -> str:
     """Return the clause that a statement draws: "2x > 6, so x > 3" comes to "x > 3"."""
-    for start in reversed([each.end() for each in _CONCLUDING.finditer(statement)]):
+    for start in reversed([each.end() for each in _SAID["concluding"].finditer(statement)]):
         if _values(statement[start:]) or _IN_WORDS.search(statement, start):
             return statement[start:]
     return statement
@@ -98,15 +61,16 @@ def conclusion(statement: str) -> str:
 
 def _main(statement: str) -> str:
     """Return the clause that a statement comes to, without what is only added to its value."""
-    statement = conclusion(_AGAIN.split(statement, maxsplit=1)[0])
-    if (counted := _COUNTED.fullmatch(statement)) and not _SENTENCE.search(statement):
+    statement = conclusion(_SAID["again"].split(statement, maxsplit=1)[0])
+    if (counted := _SAID["counted"].fullmatch(statement)) and not _SENTENCE.search(statement):
         return counted[1]
-    for more in _MORE.finditer(statement):
+    for more in _SAID["more"].finditer(statement):
         said = statement[: more.start()]
-        values = _values(said)
-        new = values and not _GIVEN.search(said, 0, values[-1].start())
-        if new or _IN_WORDS.search(said):
-            return said
+        known = (_SAID["given"], _BOUND)
+        new = any(not any(y.search(said, 0, x.start()) for y in known) for x in _values(said))
+        place = more[0].startswith((" where", ", where")) and _SAID["attained"].search(said)
+        if (new or _IN_WORDS.search(said)) and not place:
+            return _main(said)
     return statement
 
 
@@ -121,8 +85,8 @@ def _named(statement: str) -> str | None:
 
 def opening_word(text: str) -> str | None:
     """Return the "yes" or "no" that a text opens with, if it says neither again."""
-    polar = _POLAR.match(text)
-    return polar.group(1) if polar and not _POLAR_WORD.search(text, polar.end()) else None
+    polar = _SAID["polar"].match(text)
+    return polar.group(1) if polar and not _SAID["polar_word"].search(text, polar.end()) else None
 
 
 def _values(statement: str) -> list[re.Match[str]]:
@@ -134,7 +98,8 @@ def _values(statement: str) -> list[re.Match[str]]:
     return [
         each
         for each in values
-        if not _LETTER.fullmatch(_content(each)) or _SAYS.search(statement, 0, each.start())
+        if not _SAID["letter"].fullmatch(_content(each))
+        or _SAID["says"].search(statement, 0, each.start())
     ]
 
 
@@ -150,6 +115,15 @@ def _settled(statement: str, values: list[re.Match[str]], text: str = "") -> tup
     The ``text`` that it ends tells which of its numbers were given and which were worked out.
     """
     last = values[-1]
+    if _SAID["refuted"].match(statement, last.end()):
+        said = [_content(each) for each in values]
+        others = [each for each, what in zip(values, said, strict=True) if what != said[-1]]
+        twice = others and said.count(said[-1]) > 1
+        return (
+            _settled(statement[: others[-1].end()], others, text)
+            if twice
+            else (None, "last-sentence")
+        )
     if last.re is _NUMBER:
         return _settled_number(statement, _without_given(values, statement, text)), "last-number"
     run = [last]
@@ -157,7 +131,10 @@ def _settled(statement: str, values: list[re.Match[str]], text: str = "") -> tup
         if each.re is _NUMBER or not _joined(statement[each.end() : run[0].start()]):
             break
         run.insert(0, each)
-    counted = _COUNT.search(statement, 0, run[0].start())  # 20 $cm^2$
+    fails = _SAID["order"].search(run[0][0]) and _SAID["fails"].search(statement)
+    if fails or _BOUND.search(statement, 0, run[0].start()):
+        return None, "last-sentence"
+    counted = _SAID["count"].search(statement, 0, run[0].start())  # 20 $cm^2$
     listed = " , ".join(_content(each) for each in run)
     return (counted.group() if counted else "") + listed, "last-maths"
 
@@ -173,8 +150,10 @@ _RESULT = re.compile(
 def _without_given(values: list[re.Match[str]], statement: str, text: str) -> list[re.Match[str]]:
     """Drop a last number that was used before, behind one that was worked out after it.
 
-    "9 * 2 = $18 a day by selling 9 eggs" comes to 18.
+    "9 * 2 = $18 a day by selling 9 eggs" comes to 18, and so does "$18 for the 9 eggs".
     """
+    while len(values) > 1 and _SAID["given"].search(statement, 0, values[-1].start()):
+        values = values[:-1]
     if len(values) < 2:
         return values
     told = text[: max(text.rfind(statement), 0)][-_TOLD:] + statement
@@ -203,7 +182,7 @@ def _settled_number(statement: str, values: list[re.Match[str]]) -> str | None:
     if len(values) > 1:
         between = statement[values[-2].end() : last.start()]
         listed = "=" not in between or statement[: values[-2].start()].rstrip(" $*").endswith("=")
-        if (listed and _joined(between)) or _PERHAPS.search(between):
+        if (listed and _joined(between)) or _SAID["perhaps"].search(between):
             return None
         if between.strip() == "to" and not re.search(r"\bfrom\b", statement):
             return None  # "4 to 5 hours"
@@ -218,51 +197,65 @@ def _joined(between: str) -> bool:
 
 def _either(between: str, after: str) -> bool:
     """Whether "… or …" offers two candidates; "300 minutes, or 5 hours" says one thing twice."""
-    offered = _OR.fullmatch(between)
+    offered = _SAID["or"].fullmatch(between)
     if not offered:
         return False
-    first, second = offered.group(1).split(), _AFTER.match(after)
+    first, second = offered.group(1).split(), _SAID["after"].match(after)
     return not (first and second and first[0].strip(",") != second.group(1))
 
 
 def clause_values(sentence: str) -> str | None:
-    """Return the values of "the least is 1 and the greatest is 3"; None if it has no such form."""
+    """Return the values of "the least is 1 and the greatest is 3"; None if it has no such form.
+
+    Those of the first place and the second are a tuple.
+    """
     values = _values(sentence) if _HAS_WORD.search(sentence) else []
-    if len(values) < 2 or _CONCLUDING.search(sentence, values[0].end()):
+    if len(values) < 2 or _SAID["concluding"].search(sentence, values[0].end()):
         return None
-    if not all(_SAYS.search(sentence, 0, each.start()) for each in values):
+    ordered = _SAID["ordered"].search(sentence)
+    said = all(_SAID["gives"].search(sentence, 0, each.start()) for each in values)
+    told = said or all("=" in each[0] for each in values)
+    if not told and not (ordered and ordered[0] == "respectively"):
         return None
-    ends = [_CLAUSE_END.search(sentence, each.end()) for each in values]
-    return " , ".join(
+    ends = [_SAID["clause_end"].search(sentence, each.end()) for each in values]
+    listed = " , ".join(
         sentence[value.start() : end.start() if end else None]
         for value, end in zip(values, ends, strict=True)
     )
+    return f"({listed})" if ordered else listed
 
 
-_CLAUSE_END = re.compile(r"\s*(?:[,;]|\.(?!\d)|\band\b|\bwhile\b|$)")
+def closing_cases(text: str, sentence: str) -> str | None:
+    """Return what the cases of a text come to, if its last sentence says that all are answers."""
+    if not (refers := REFERS.fullmatch(sentence)):
+        return None
+    drawn = map(last_sentence, _SAID["case"].split(text.rpartition(sentence)[0])[1:])
+    left = [said for said in drawn if not _SAID["refuted"].match(said)]
+    values = [settled_value(said) or said.strip(" .*$") for said in left]
+    fitting = len(values) == 2 if refers["both"] or refers["two"] else len(values) > 1
+    return " , ".join(values) if fitting and all(values) else None
 
 
 def last_sentence(text: str) -> str:
     """Return the last sentence that says something about the problem."""
-    said = (each for each in _sentences(text, 20) if not _PLEASANTRY.match(each))
-    return next(said, "")
+    return next(_sentences(text, 20), "")
 
 
 def _sentences(text: str, lines: int = 40) -> Iterator[str]:
     """Yield the sentences of the last lines without the numbers of steps, the last one first."""
-    for line in reversed(ending(text, _NEAR).splitlines()[-lines:]):
-        number = _NUMBERED.match(line)
+    for line in reversed(ending(text, NEAR).splitlines()[-lines:]):
+        number = _SAID["numbered"].match(line)
         line = line[number.end() :] if number else line
         cuts = [0, *(match.end() for match in SENTENCE_END.finditer(line)), len(line)]
         parts = [line[start:end].strip() for start, end in pairwise(cuts)]
-        yield from reversed([part for part in parts if part])
+        yield from reversed([part for part in parts if part and not _PLEASANTRY.match(part)])
 
 
 def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     """Return the answer that a text without markers gives, and by which rule."""
     stripped = text.strip()
-    polar = [_POLAR.match(each) for each in (stripped, sentence)]
-    if len({each[1].lower() for each in polar if each}) > 1 or _NOTHING.fullmatch(
+    polar = [_SAID["polar"].match(each) for each in (stripped, sentence)]
+    if len({each[1].lower() for each in polar if each}) > 1 or _SAID["nothing"].fullmatch(
         stripped
     ):  # "**No.** Yes, it is."
         return None, "none"
@@ -270,100 +263,45 @@ def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     if listed is not None:
         return listed, "list"
     bold = _emphasized(sentence)
-    if bold is not None and (_values(bold) or not _PREDICATE.search(bold)):
+    if bold is not None and (_values(bold) or not _SAID["predicate"].search(bold)):
         values = _values(bold)
         return bold, _settled(bold, values)[1] if values else "last-bold"
     said = _main(sentence)
-    if not _values(said):
-        if predicates := _PREDICATE.findall(said):
-            return predicates[-1], "last-sentence"
+    values = _values(said)
+    if predicates := list(_SAID["predicate"].finditer(said)):
+        between = said[values[-1].end() : predicates[-1].start()] if values else ""
+        ends = not said[predicates[-1].end() :].strip(" .*$!。")
+        if not values or (ends and not _SAID["joins"].search(between)):
+            return predicates[-1][0], "last-sentence"
+    if not values:
         spelled = (_IN_WORDS if said != sentence else _ENDS_IN_WORDS).search(said)
         if spelled:
             return said[spelled.start() :], "last-sentence"
-    alone = len(stripped) <= _WHOLE and "\n" not in stripped and stripped == sentence
-    if alone and not _SENTENCE.search(stripped) and not is_chinese(stripped):
-        return said, "whole"
-    more = sentence if _RELATIVE.match(sentence) else ""
-    display = _closing_display(stripped.removesuffix(more))
+    more = sentence if _SAID["relative"].match(sentence) else ""
+    display = closing_display(stripped.removesuffix(more))
     if display is not None:
         return display, "last-maths"
+    alone = len(stripped) <= WHOLE and "\n" not in stripped and stripped == sentence
+    if alone and not _SENTENCE.search(stripped) and not is_foreign(stripped):
+        return said, "whole"
+    if cases := closing_cases(stripped, sentence):
+        return cases, "list"
     for said in _sentences(text):
         said = _main(said)
-        values = [] if _RELATIVE.match(said) else _values(said)
+        values = [] if _SAID["relative"].match(said) else _values(said)
         if values:
             answer, rule = _settled(said, values, text)
             return (answer, rule) if answer else (sentence, "last-sentence")
     return (sentence, "last-sentence") if sentence else (None, "none")
 
 
-_BOLD = re.compile(r"\*\*([^*\n]{1,60})\*\*(?!:)")
-_RELATIVE = _SAID["relative"]
-
-
 def _emphasized(sentence: str) -> str | None:
     """Return what a sentence prints in bold, if that is one thing, and its value if it has one."""
-    bold: list[str] = [each.strip() for each in _BOLD.findall(sentence)]
+    bold: list[str] = [each.strip() for each in _SAID["bold"].findall(sentence)]
     if len(bold) != 1 or bold[0].endswith(":"):
         return None
-    if _values(sentence) and not (_values(bold[0]) or _CHOSEN.fullmatch(bold[0])):
+    if _values(sentence) and not (_values(bold[0]) or _SAID["chosen"].fullmatch(bold[0])):
         return None
     if _BOUND.search(sentence[: sentence.find("**") + 2]):
         return None
     return bold[0].removesuffix("'s").removesuffix("’s")
-
-
-_CHOSEN = re.compile(r"\(?[A-K]\)?")
-_PREDICATE = _SAID["predicate"]
-_ITEM = re.compile(r"\s*(?:[-*•]|\(?\d{1,2}[.)])\s+(.{1,80})")
-_PAIR = re.compile(r"\**[A-Za-z][\w' ]{1,30}\**:\s*\**\s*(.{1,60})")
-_HEADER = _SAID["header"]
-_NAMED_PARTS = re.compile(r"(?<=[.;,])\s+(?=\**[A-Z][\w' ]{1,30}:)")
-#: Most items of a closing list.
-_MAX_ITEMS = 8
-
-
-def closing_list(text: str) -> str | None:
-    """Return the values of the items that end a text: a list below a header, or named values."""
-    lines = ending(text, _NEAR).rstrip().splitlines()
-    if len(lines) == 1 and len(text) <= _WHOLE:
-        lines = _NAMED_PARTS.split(text)
-        items = [_PAIR.fullmatch(line) for line in lines]
-        return _item_values([item[1] for item in items if item]) if all(items) else None
-    tail: list[str] = []
-    while lines and len(tail) <= _MAX_ITEMS and (item := _ITEM.fullmatch(lines[-1])):
-        tail.insert(0, item[1])
-        lines.pop()
-    while tail and lines and not lines[-1].strip():
-        lines.pop()
-    if tail and (not lines or _HEADER.search(lines[-1])):
-        return _item_values(tail)
-    named: list[str] = []
-    while not tail and lines and len(named) <= _MAX_ITEMS and (item := _PAIR.fullmatch(lines[-1])):
-        named.insert(0, item[1])
-        lines.pop()
-    if len(named) == 1 and named[0].count("=") == 1:
-        return named[0].strip("*$. ")  # "Equation: y = 2x + 1"
-    return _item_values(named)
-
-
-def _item_values(items: list[str]) -> str | None:
-    """Join the values of two or more items; None if one of them has none."""
-    values = []
-    for item in items:
-        pair = _PAIR.fullmatch(item)
-        value = (pair[1] if pair else item).strip("*$. ")
-        if not re.search(r"\d", value) or len(value.split()) > 4:
-            return None
-        values.append(value)
-    return " , ".join(values) if len(values) > 1 else None
-
-
-def _closing_display(text: str) -> str | None:
-    """Return the displayed formula a text ends on."""
-    text = ending(text, _NEAR).rstrip(". ∎\n")
-    found: list[str] = []
-    for opener, closer in (("\\[", "\\]"), ("$$", "$$")):
-        while text.endswith(closer) and (start := text.rfind(opener, 0, len(text) - 2)) >= 0:
-            found.insert(0, text[start + 2 : -2].strip().rstrip(".,").strip())
-            text = text[:start].rstrip()
-    return " , ".join(found) or None

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.units import DOLLAR, PERCENT
 from fsdpo_data.answers.tree import MAX_POWER_OF_TEN, Num, Quantity
+from fsdpo_data.core.tables import compiled, read_table
 
 MAX_DIGITS = 1_000  #: Numbers with more digits are compared as text only.
 
@@ -19,15 +20,7 @@ MIN_DIGITS_OTHER = 6  # 1.41421 for \sqrt 2
 FLOAT_DIGITS = 15
 FLOAT_NOISE = Fraction(1, 10**15)
 
-_INTEGER = r"\d{1,3}(?:(?:,|\{,\}|,\\!|\\,)\d{3})+(?!\d)|\d+"
-_PLAIN = re.compile(
-    rf"(?P<sign>[-+]?)\s?(?P<money>\\\$)?\s?(?P<sign2>-?)(?:"
-    rf"(?P<whole>{_INTEGER})?(?:\.(?P<places>\d*))?(?:[eE](?P<power>[-+]?\d{{1,6}}))?"
-    rf"(?P<percent>\s?\\?%)?"
-    rf"|(?P<top>\d+)\s?/\s?(?P<bottom>\d+)"
-    rf"|\\[dt]?frac\s?(?:\{{\s?(?P<num>-?\d+)\s?\}}|(?P<num1>\d))\s?"
-    rf"(?:\{{\s?(?P<den>\d+)\s?\}}|(?P<den1>\d)))"
-)
+_PLAIN = compiled(read_table(__file__))["plain"]
 _SEPARATOR = re.compile(r"[,{}\\!]")
 
 

@@ -1,5 +1,6 @@
 """Units of measure: their names, kinds and sizes, and when two of them agree."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from fsdpo_data.answers.tree import Unit
@@ -86,12 +87,12 @@ _OPPOSITES = tuple(
 )
 
 
-def opposed(left: Unit, right: Unit) -> bool:
-    """Whether what was said after two numbers excludes each other: "5 miles north / south"."""
-    for group in _OPPOSITES if left.words and right.words else ():
-        said = {group[word] for word in left.words if word in group}
-        other = {group[word] for word in right.words if word in group}
-        if said and other and said != other:
+def opposed(left: Sequence[str], right: Sequence[str]) -> bool:
+    """Whether what was said with two numbers excludes each other: "5 miles north / south"."""
+    for group in _OPPOSITES if left and right else ():
+        said = [group[word] for word in left if word in group]
+        other = [group[word] for word in right if word in group]
+        if said and other and list(dict.fromkeys(said)) != list(dict.fromkeys(other)):
             return True
     return False
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from fsdpo_data.answers.tree import Moment
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.tables import compiled, read_table
 
 _TOLD = read_table(__file__)
+_SAID = compiled(_TOLD["patterns"])
 _TENS = {word: 10 * value for value, word in enumerate(_TOLD["tens"], 2)}
 SMALL = {word: value for value, word in enumerate(_TOLD["ones"])} | _TENS
 SCALES: dict[str, int] = _TOLD["scales"]
@@ -114,22 +115,9 @@ _MONTHS = {
     name: number for number, names in enumerate(_TOLD["months"], 1) for name in names.split()
 }
 _MONTH = "|".join(_MONTHS)
-_TIME = re.compile(
-    r"(?P<h>\d{1,2})(?:[:.](?P<m>[0-5]\d)(?::(?P<s>[0-5]\d))?)?\s*(?P<half>[ap])\.?\s?m\b\.?"
-    r"|(?P<h2>\d{1,2}):(?P<m2>[0-5]\d)(?::(?P<s2>[0-5]\d))?(?:\s*(?:hours|hrs|h|o'?clock))?"
-    r"|(?P<h3>\d{1,2})\s*o'?\s?clock(?:\s*(?P<half3>[ap])\.?m\b\.?)?"
-    r"|(?:12(?::00)?\s+)?(?P<name>noon|midday|midnight)",
-    re.I,
-)
-_DATE = re.compile(
-    rf"(?P<month>{_MONTH})\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:,?\s+(?P<year>\d{{4}}))?"
-    rf"|(?:the\s+)?(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<month2>{_MONTH})\.?"
-    r"(?:,?\s+(?P<year2>\d{4}))?",
-    re.I,
-)
+_DATE = re.compile(_SAID["date"].pattern.replace("MONTH", _MONTH))
 #: What a text that is a moment holds somewhere.
 MAY_BE_MOMENT = re.compile(rf":|[ap]\.?\s?m\b|clock|noon|midday|midnight|(?:{_MONTH})", re.I)
-_WEEKDAY = re.compile(r"(?:mon|tues|wednes|thurs|fri|satur|sun)day,?\s+", re.I)
 
 
 def read_moment(text: str) -> Moment | None:
@@ -141,8 +129,10 @@ def read_moment(text: str) -> Moment | None:
     rest = text if date is None else (text[: date.start()] + " " + text[date.end() :])
     rest = re.sub(r"^[\s,]*(?:at|on)?\s+|[\s,]+(?:at|on)?\s*$|^\s*(?:at|on)\s+", "", rest).strip()
     if date is not None:
-        rest = _WEEKDAY.sub("", rest + " ").strip()
-    time = _TIME.fullmatch(rest) if rest else None
+        rest = _SAID["weekday"].sub("", rest + " ").strip()
+    for words, half in _TOLD["halves"].items():
+        rest = re.sub(words, half, rest)
+    time = _SAID["time"].fullmatch(rest) if rest else None
     if rest and time is None:
         return None
     if date is None and time is None:

@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 from fsdpo_data.answers.lexicon.numbers import decimal, read_number
 from fsdpo_data.answers.reading.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.reading.prose import plain_text
-from fsdpo_data.answers.reading.read import alternatives, read_cleaned
+from fsdpo_data.answers.reading.read import LABEL, MAX_LABELLED, alternatives, read_cleaned
 from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import Num, Quantity, Value
 
@@ -68,6 +68,12 @@ class Answer:
     def alternatives(self) -> tuple[Value, ...]:
         """Its value, and what else the text may mean."""
         return alternatives(self.cleaned, self.value)
+
+    @cached_property
+    def label(self) -> tuple[str, ...]:
+        """The words that name its value: "maximum" of "Maximum: 5"."""
+        named = LABEL.fullmatch(self.plain) if len(self.plain) < MAX_LABELLED else None
+        return tuple(self.plain[: named.start(1)].lower().rstrip(":= ").split()) if named else ()
 
     @cached_property
     def form(self) -> str:

@@ -5,12 +5,13 @@ import unicodedata
 from collections.abc import Callable
 from itertools import accumulate
 
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.tables import compiled, read_table
 
 #: Longest answer that is taken up at all; longer ones agree only if they are the same text.
 MAX_LENGTH = 10_000
 
 _TOLD = read_table(__file__)
+_SAID = compiled(_TOLD["patterns"])
 _VULGAR: dict[str, str] = _TOLD["vulgar"]
 _RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱˣᵗ", "0123456789+-()nixt", strict=True))
 _LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎ₙₓᵢ", "0123456789+-()nxi", strict=True))
@@ -27,19 +28,13 @@ _CIRCLED = {chr(0x2460 + at): str(at + 1) for at in range(20)}
 _CIRCLED_RUN = re.compile(f"[{''.join(_CIRCLED)}](?:[\\s,、;]*[{''.join(_CIRCLED)}])*")
 #: A prefix of a unit, not the letter: the letter stands apart from what it multiplies.
 _MICRO = re.compile("[µμ](?=\\\\?[A-Za-z])|µ")
+_UNIT_WORDS: dict[str, str] = _TOLD["units"]
+_UNIT_WORD = re.compile("|".join(_UNIT_WORDS))
+_UNIT = re.compile(rf"(?<=[\d}}$\s])(?:{_UNIT_WORD.pattern})+(?![\u4e00-\u9fff]{{2}})")
 _INVISIBLE = re.compile("[\u0000-\u0008\u000b-\u001f\u007f\u00ad\u200b-\u200f\u202a-\u202e"
                         "\u2060-\u206f\ufeff\ufe0e\ufe0f\ud800-\udfff]")  # fmt: skip
 _BOLD = re.compile(r"(?<![\w)\]}])(\*\*|__)(\S(?:[^*_]{0,2000}\S)?)\1(?![\w(\[{])")
 _REWRITES = [(re.compile(pattern), plain) for pattern, plain in _TOLD["rewrites"].items()]
-#: What every one of them matches begins so.
-_REWRITTEN = re.compile(r"\\(?:\d|thinspace|not|cr|\\|\$|therefore|implies|[Rr]ightarrow|Long"
-                        r"|mathbf|bm|boldsymbol|checkmark|square|blacksquare|qed|Box|Omega|sin|cos|tan|cot|sec|csc|ln|log)"
-                        )  # fmt: skip
-_UNIT_VECTOR = re.compile(
-    r"\\(?:mathbf|boldsymbol|bm|hat|widehat|vec|overrightarrow)"
-    r"(?:\{\s*\\?([ijk])(?:math)?\s*\}|\s*\\?([ijk])(?:math)?(?![A-Za-z])"
-    r"|\{\s*\\(?:hat|mathbf|vec)\s*\{\s*\\?([ijk])(?:math)?\s*\}\s*\})"
-)
 #: Patterns with what they are replaced by: marks of markup, numbers with points and commas.
 _MARKUP: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (
@@ -50,16 +45,8 @@ _MARKUP: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
         re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.,])"),
         lambda number: number[0].replace(".", ""),
     ),
-    (re.compile(r"(?<![\d.,])(\d+)\{,\}(\d{1,2}|\d{4,})(?![\d{])"), r"\1.\2"),
-    (re.compile(r"^<(b|i|u|em|strong|p|span|div)>([^<>]*)</\1>$"), r"\2"),
-    (re.compile(r"\{\s*([-+=<>])\s*\}"), r"\1"),
-    (
-        re.compile(r"(?:\{\s*\}|(?<![\w)}]))[_^]\{?(\d+|[a-z])\}?\s*([CP])\s*_\{?(\d+|[a-z])\}?"),
-        r"\2_{\1}^{\3}",
-    ),
-    (re.compile(r"(?<![\w.^_{])(\d+)([CP])_?(\d+)(?!\w)"), r"\2_{\1}^{\3}"),
+    *((re.compile(pattern), plain) for pattern, plain in _TOLD["markup"].items()),
 )
-_MARKED_UP = re.compile(r"\d\.\d{3}[.,]\d|\{,\}|^<|\{\s*[-+=<>]?\s*\}|\d\}?[CP]_?\{?\d|^[_^]")
 _COMMAND_END = re.compile(r"\\[A-Za-z]+ $")
 _DOLLAR = re.compile(r"(?<!\\)\$")
 
@@ -71,19 +58,19 @@ def clean(text: str) -> str:
     if "\x00" <= min(text, default=" ") < " ":
         text = _INVISIBLE.sub("", text)
     text = text.strip()
-    if _REWRITTEN.search(text):
+    if _SAID["rewritten"].search(text):
         for pattern, plain in _REWRITES:
             text = pattern.sub(plain, text)
-    if _MARKED_UP.search(text):
+    if _SAID["marked_up"].search(text):
         for pattern, written in _MARKUP:
             text = pattern.sub(written, text)
     if (
         "j" in text
-        and (vectors := _UNIT_VECTOR.findall(text))
+        and (vectors := _SAID["unit_vector"].findall(text))
         and ("j" in "".join(vectors[0]) or len(vectors) > 1)
     ):
-        text = _UNIT_VECTOR.sub(r"\\basis\1\2\3 ", text)
-    if _STYLED.match(text):
+        text = _SAID["unit_vector"].sub(r"\\basis\1\2\3 ", text)
+    if _SAID["styled"].match(text):
         text = _without_style(text)
     if "**" in text or "__" in text:
         text = _BOLD.sub(r"\2", text)
@@ -92,14 +79,9 @@ def clean(text: str) -> str:
     return strip_stop(text)
 
 
-_STYLED = re.compile(
-    r"\\(?:displaystyle|textstyle|[lL]arge|bf|(?:text)?color\s*\{[^{}]{0,40}\})(?![A-Za-z])\s*"
-)
-
-
 def _without_style(text: str) -> str:
     r"""Drop what only styles all of the answer: ``\color{blue}{…}``, ``\displaystyle``."""
-    while style := _STYLED.match(text):
+    while style := _SAID["styled"].match(text):
         text = text[style.end() :].strip()
         depths = accumulate((char == "{") - (char == "}") for char in text)
         if text[:1] == "{" and 0 not in list(depths)[:-1]:
@@ -117,7 +99,9 @@ def _to_ascii(text: str) -> str:
     text = _MIXED.sub(" ", text)
     text = _RAISED_RUN.sub(lambda m: f"^{{{''.join(_RAISED[c] for c in m[0])}}}", text)
     text = _LOWERED_RUN.sub(lambda m: f"_{{{''.join(_LOWERED[c] for c in m[0])}}}", text)
-    text = text.translate(_TABLE)
+    text = _UNIT.sub(
+        lambda run: _UNIT_WORD.sub(lambda word: f" {_UNIT_WORDS[word[0]]} ", run[0]), text
+    ).translate(_TABLE)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).translate(_TABLE)
     return text
@@ -127,16 +111,7 @@ def _plain(digits: str) -> str:
     return "".join(_RAISED.get(c) or _LOWERED[c] for c in digits)
 
 
-_PAIRS = (
-    ("\\(", "\\)"),
-    ("\\[", "\\]"),
-    ('"', '"'),
-    ("``", "''"),
-    ("''", "''"),
-    ("'", "'"),
-    ("`", "`"),
-    ("*", "*"),
-)
+_PAIRS: list[list[str]] = _TOLD["pairs"]
 _OPENING = frozenset(left[0] for left, _ in _PAIRS)
 
 

@@ -12,6 +12,7 @@ from fsdpo_data.answers.reading.names import NameParser, as_node
 from fsdpo_data.answers.show import show
 from fsdpo_data.answers.tree import Node, Value
 
+_CORNER = re.compile(r"[A-Z](?:_?\d+|')?|.")
 _CLOSERS = {"(": (")", "]"), "[": ("]", ")", "["), "]": ("[", "]"), "langle": ("rangle",)}
 _DERIVATIVE_TOP = re.compile(r"(?:d|partial)(?:\^\{?(\d)\}?)?([A-Za-z].*)")
 _DERIVATIVE_BOTTOM = re.compile(r"(?:d|partial)([A-Za-z]+)(?:\^\{?\d\}?)?")
@@ -90,15 +91,16 @@ class CommandParser(NameParser):
         The corners of triangles stand in any order, except where two are said to correspond.
         """
         if self.sign() == "{":
-            letters = self.raw_group()
+            letters = _CORNER.findall(self.raw_group())
         else:
-            letters = ""
+            letters = []
             while self.peek().kind in ("let", "word") and self.peek().text.isupper():
                 letters += self.take().text
+                letters[-1] += f"_{self.raw_group()}" if self.accept("_") else ""
         if name == "triangle":
             matched = any(token.text in ("cong", "sim") for token in self.tokens)
-            return tree.Sym(f"triangle {letters if matched else ''.join(sorted(letters))}")
-        return tree.Sym(f"angle {min(letters, letters[::-1])}")
+            return tree.Sym(f"triangle {''.join(letters if matched else sorted(letters))}")
+        return tree.Sym(f"angle {''.join(min(letters, letters[::-1]))}")
 
     def _big_operator(self, name: str) -> Node:
         r"""Read ``\sum_{k=1}^{n} k^2``; its index, a name without meaning, gets a name of ours."""
@@ -183,6 +185,8 @@ class CommandParser(NameParser):
 
     def function(self, name: str) -> Value:
         r"""Read ``\sin^2 x``, ``\log_2 8``, ``\arctan(y/x)``."""
+        if name in ("max", "min") and self.word() == "at":
+            raise Unreadable("a place")
         base: Node | None = None
         exponent: Node | None = None
         while self.sign() in ("_", "^"):

@@ -95,7 +95,7 @@ class ExpressionParser(CommandParser):
                 divisors.append(as_node(self.factor()))
             elif sign in ("", "bmod") and self._accept_mod():
                 factors = [remainder(multiply(factors), as_node(self.factor()))]
-            elif self.peek().kind == "begin":
+            elif self.peek(int(sign in ("(", "["))).kind == "begin":
                 return scaled(multiply(factors), self.primary())
             elif self.juxtaposed():
                 factors.append(as_node(self.power()))

@@ -195,7 +195,8 @@ class _Lexer:
 
     def _number(self, match: re.Match[str]) -> int:
         whole = match["whole"] or match["whole2"] or ""
-        if "," in whole and self.depth and not self.spaced_commas:
+        beside = self.text[max(match.start() - 1, 0) : match.start()] == ","
+        if "," in whole and self.depth and (beside or not self.spaced_commas):
             plain = _GROUPED_PLAIN.match(whole)
             if plain:  # "(12,102)" holds two numbers
                 first = whole.split(",", 1)[0]

@@ -152,7 +152,7 @@ class NameParser(Cursor):
 
     def letter(self, token: Token) -> Value:
         """Read on after a letter."""
-        if token.text in ("e", "i"):
+        if token.text in ("e", "i") and self.sign() != "_":
             return CONSTANTS[token.text]
         symbol = Sym(token.text)
         if token.text in ("a", "A") and (self.word() in SCALES or self.word() in PART_WORDS):

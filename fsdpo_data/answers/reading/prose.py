@@ -17,21 +17,19 @@ from fsdpo_data.answers.tree import (
     Value,
     negate,
 )
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.tables import compiled, read_table
 
-_WRAPPER = re.compile(
-    r"\\(?:text|mbox|hbox|mathrm|textbf|textit|textrm|textsf|mathbf|boldsymbol|emph|left|right"
-    r"|displaystyle|boxed|fbox|operatorname)(?![A-Za-z])"
-)
+_TOLD = read_table(__file__)
+_SAID = compiled(_TOLD["patterns"])
+_WRAPPER = _SAID["wrapper"]
 _BRACES = str.maketrans("{}$", "   ")
 _SPACING = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
 _PLAIN = re.compile(r"\\?[A-Za-z]+|\d+(?:\.\d+)?|[^\sA-Za-z\d]")
-_PLURAL = re.compile(r"(?<=...)(?<!s)s$")
 _IGNORED = frozenset("'\"().,;:{}$!?*`[]")
 _FILLERS = names("the a an is are was were it they their its both there on due will be")
 
-_TOLD = read_table(__file__)
 UNDEFINED = Text(("undefined",))
+UNDETERMINED = Sym("undetermined")  #: What a question leaves open, a value like no other.
 _ZERO, _INF = Num(Fraction(0)), Const("inf")
 _MEANINGS: dict[str, Value] = {
     "reals": Sym("RR"), "empty": Items("{}", ()), "positive": Items("()", (_ZERO, _INF)),
@@ -39,10 +37,6 @@ _MEANINGS: dict[str, Value] = {
     "integers": Sym("ZZ"), "positive_integers": Sym("NN+"), "naturals": Sym("NN"),
     "undefined": UNDEFINED, "infinity": _INF, "yes": Text(("yes",)), "no": Text(("no",)),
 }  # fmt: skip
-_EXCEPT = re.compile(
-    r"all real (?:numbers|values)(?: of)?(?: x)?(?:,)? (?:except(?: for)?|other than|excluding"
-    r"|but|not equal to|besides)(?: x ?=)? (?P<rest>.+)"
-)
 _RELATION_WORDS = [
     (re.compile(words), f" {sign} ".replace("\\", r"\\"))
     for words, sign in _TOLD["relations"].items()
@@ -51,7 +45,7 @@ _RELATION_WORDS = [
 
 def spell_relations(text: str) -> str:
     """Write "x is greater than 2" as ``x > 2``."""
-    if "equal" not in text and " than " not in text and " at " not in text:
+    if not _SAID["spelled"].search(text):
         return text
     for pattern, sign in _RELATION_WORDS:
         text = pattern.sub(sign, text)
@@ -68,7 +62,7 @@ def plain_words(text: str) -> tuple[str, ...]:
         if word.lower() not in _FILLERS or (word == "A" and len(following) < 2)
     ]
     stems = tuple(
-        "equal" if word == "same" else _PLURAL.sub("", word)
+        "equal" if word == "same" else _SAID["plural"].sub("", word)
         for word in map(str.lower, kept or words)
     )
     return ("neither",) if stems[:1] == ("neither",) and "nor" in stems else stems
@@ -85,9 +79,12 @@ def phrase(words: tuple[str, ...]) -> Value | None:
     """Return the value of a set phrase such as "no solution" or "n is odd"."""
     if words[:1] and words[0] in _SUBJECTS:
         words = words[1:] if words[1:] in _BY_WORDS else words
-    if _NONE_EXISTS.fullmatch(" ".join(words)):
+    told = " ".join(words)
+    if _SAID["none_exists"].fullmatch(told):
         return _MEANINGS["empty"]
-    multiple = _MULTIPLES.fullmatch(" ".join(words)) if 1 < len(words) < 8 else None
+    if _SAID["undetermined"].fullmatch(told):
+        return UNDETERMINED
+    multiple = _SAID["multiples"].fullmatch(told) if 1 < len(words) < 8 else None
     if multiple is None:
         return _BY_WORDS.get(words)
     size = Fraction(multiple["size"] or 2)
@@ -98,30 +95,16 @@ def phrase(words: tuple[str, ...]) -> Value | None:
 
 #: What a sentence may say something about, where only what it says is the answer.
 _SUBJECTS = names("limit serie series sequence integral sum value function equation")
-#: "no such j exists", "there are no such values".
-_NONE_EXISTS = re.compile(r"(?:thus |so |hence )?no such \w+(?: exist)?|no such \w+ \w+ exist")
-#: "all odd integers", "n is even", "multiples of 3"; "odd" alone is a word.
-_MULTIPLES = re.compile(
-    r"(?:all )?(?:[nkmx] )?(?:(?P<parity>odd|even)(?:(?: (?:integer|number|n|k|value))+(?: of n)?"
-    r"|(?<=[nkmx] odd)|(?<=[nkmx] even))|(?:integer )?multiple of (?P<size>\d{1,4}))"
-)
 
 
 def reals_except(text: str) -> str | None:
     """Return what "all real numbers except 2" leaves out."""
     if "all real" not in text:
         return None
-    match = _EXCEPT.fullmatch(" ".join(_SPACING.sub(" ", _WRAPPER.sub(" ", text)).split()))
+    match = _SAID["except"].fullmatch(" ".join(_SPACING.sub(" ", _WRAPPER.sub(" ", text)).split()))
     return match["rest"] if match else None
 
 
-_CHOICE = re.compile(
-    r"(?:(?:the )?(?:correct )?(?:option|choice|answer|letter|part)s?(?: is)?:? ?)?"
-    r"(?P<open>\()? ?(?P<letter>[A-Za-z]) ?(?P<close>\))?(?P<stop>[.:)]?)(?P<rest>.*)",
-    re.S | re.I,
-)
-_LETTER = re.compile(r"[(). ]*([A-Z])[(). ]*")
-_ROMAN = re.compile("[IVX]{2,}")
 _LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:[\s,;&()]|and)*[A-Z]\)?)*")
 
 
@@ -139,12 +122,12 @@ def same_words(left: str, right: str, *are_text: bool) -> bool:
     """
     if len(left) > MAX_WORDS_LENGTH or len(right) > MAX_WORDS_LENGTH:
         return False
-    choice = _LETTER.fullmatch(left)
+    choice = _SAID["letter"].fullmatch(left)
     if choice and choice[1] == _chosen(right):
         return True
     if _SPACES.sub("", left) == _SPACES.sub("", right) and "=" in left and "\\" not in left:
         return True
-    if _ROMAN.fullmatch(left) and left == right.upper():
+    if _SAID["roman"].fullmatch(left) and left == right.upper():
         return True
     if _LETTERS.fullmatch(left) and _LETTERS.fullmatch(right):
         if not (left.isalpha() and right.isalpha()):
@@ -152,31 +135,21 @@ def same_words(left: str, right: str, *are_text: bool) -> bool:
         return left == right
     if not any(are_text):
         return False
-    if _SIGNS.search(left) or _SIGNS.search(right):
+    if _SAID["signs"].search(left) or _SAID["signs"].search(right):
         return False
     words, others = plain_words(left), plain_words(right)
     if words == others or settled(words) == settled(others):
         return True
-    polar = [_POLAR.match(text) for text in (left, right)]
+    polar = [_SAID["polar"].match(text) for text in (left, right)]
     if polar[0] and polar[1] and len(words) == 1:
         return polar[0][1].lower() == polar[1][1].lower()
-    return _NAMED.fullmatch(left) is not None and left.split()[1] == right
+    return _SAID["named"].fullmatch(left) is not None and left.split()[1] == right
 
 
-_POLAR = re.compile(
-    r"(yes|no|true|false)\b(?=\s*(?:[,.;:-]|$))(?!.*(?:\d|\b(?:yes|no|but|however)\b.))", re.I
-)
 #: What says the same in other words.
 _SETTLED = [
     (re.compile(rf"\b(?:{pattern})\b"), plain) for pattern, plain in _TOLD["settled"].items()
 ]
-#: Nouns that a question asks about, and its answer may leave out; only after other words.
-_ASKED = re.compile(
-    r"(?<=\w) (?:condition|triangle|function|solution|quadrant|serie|series|number)$"
-)
-_OPENING = re.compile(
-    r"^(?:(?:in|on|at|by|to|always|limit|serie|series|sequence|integral|triangle) )+(?=\w)"
-)
 _SHAPES = frozenset(
     ["right", "isoscele", "scalene", "acute", "obtuse", "equilateral", "angled", "regular"]
 )
@@ -187,7 +160,7 @@ def settled(words: tuple[str, ...]) -> tuple[str, ...]:
     text = " ".join(words)
     for pattern, plain in _SETTLED:
         text = pattern.sub(plain, text)
-    text = _ASKED.sub("", _OPENING.sub("", text).replace(" condition ", " "))
+    text = _SAID["asked"].sub("", _SAID["opening"].sub("", text).replace(" condition ", " "))
     parts = text.split(" and ")
     if len(parts) == 2 and " " not in text.replace(" and ", ""):
         parts.sort()
@@ -198,14 +171,9 @@ def settled(words: tuple[str, ...]) -> tuple[str, ...]:
 MAX_WORDS_LENGTH = 400  #: Longest answers compared as words.
 
 
-_SIGNS = re.compile(r"[\[\]<>=^_\\+*|]|\([^)]*$|^[^(]*\)")  #: Signs that plain words do not hold.
-#: A name that its last letter or number stands for: "Brand B".
-_NAMED = re.compile(r"[A-Z][a-z]{2,} (?:[A-Z]|[IVX]+|\d{1,2})")
-
-
 def _chosen(text: str) -> str:
     """Return the letter that an answer chooses: "(C) 42", "option C", "c)"."""
-    match = _CHOICE.fullmatch(text)
+    match = _SAID["choice"].fullmatch(text)
     if match is None:
         return ""
     letter, rest = match["letter"], match["rest"].strip()
@@ -214,7 +182,7 @@ def _chosen(text: str) -> str:
         return ""
     if letter.islower() and not marked and match.start("letter") == 0:
         return ""
-    if re.search(r"\([A-Z]\)|^[A-Z][.)]|\b(?:or|and) [A-Z]\b", rest):
+    if _SAID["beside"].search(rest):
         return ""
     return letter.upper()
 

@@ -8,22 +8,13 @@ from fsdpo_data.answers.reading.lex import Unreadable
 from fsdpo_data.answers.reading.names import as_node, is_number_set
 from fsdpo_data.answers.reading.quantities import QuantityParser
 from fsdpo_data.answers.tree import Node, Value
+from fsdpo_data.core.tables import read_table
 
-_RELATIONS = {
-    "=": "=", "<": "<", ">": ">", "le": "<=", "ge": ">=", "ne": "!=", "approx": "~",
-    "equiv": "==", "cong": "==", "sim": "~", "parallel": "||", "perp": "_|_", "subset": "sub",
-    "subseteq": "sub=", "supset": "sup", "supseteq": "sup=", "to": "->", "implies": "->",
-    "Rightarrow": "->", "rightarrow": "->", "iff": "<->", "Leftrightarrow": "<->",
-}  # fmt: skip
-_SET_OPS = {"cup": "union", "cap": "intersection", "setminus": "minus"}
-_SET_WORDS = {"union": "union", "intersection": "intersection", "intersect": "intersection",
-              "except": "minus"}  # fmt: skip
-#: Words before a value that change nothing about it.
-_LEADING = names(
-    """both either the approximately about around roughly nearly exactly only all every any
-    statement statements proposition propositions conclusion conclusions"""
-)
-_MATRICES = names("vmatrix pmatrix bmatrix matrix Bmatrix smallmatrix array")
+_TOLD = read_table(__file__)
+_RELATIONS: dict[str, str] = _TOLD["relations"]
+_SET_OPS: dict[str, str] = _TOLD["sets"]
+_SET_WORDS: dict[str, str] = _TOLD["sets_in_words"]
+_LEADING, _MATRICES = names(_TOLD["leading"]), names(_TOLD["matrices"])
 _SYSTEMS = names("cases aligned align gathered")  #: Environments that hold a list of equations.
 
 
@@ -46,7 +37,8 @@ class AnswerParser(QuantityParser):
             parts.append(self._list())
         if len(parts) == 1:
             return parts[0]
-        if all(map(_is_statement, parts)) or (logical and all(map(_is_formula, parts))):
+        statements = all(map(_is_statement, parts)) or _differently_named(parts)
+        if statements or (logical and all(map(_is_formula, parts))):
             return tree.Join("or", tuple(parts))
         return tree.Items("", tuple(item for part in parts for item in tree.spread(part)))
 
@@ -314,6 +306,17 @@ def _is_statement(value: Value) -> bool:
     return isinstance(value, tree.Member | tree.Join) or (
         isinstance(value, tree.Relation) and value.ops != ("=",)
     )
+
+
+def _differently_named(values: list[Value]) -> bool:
+    """Whether each gives another letter a value: in "x = 1 or y = 2" nobody says both."""
+    said = [value.parts for value in values if isinstance(value, tree.Relation)]
+    named = {
+        name.name.partition("_")[0]
+        for name, *_, last in said
+        if isinstance(name, tree.Sym) and tree.Sym not in map(type, tree.walk(last))
+    }
+    return len(named) == len(values)
 
 
 def _is_formula(value: Value) -> bool:

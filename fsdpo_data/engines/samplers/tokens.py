@@ -152,12 +152,19 @@ def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, str | None]:
 def padded(
     sequences: Sequence[Sequence[int]], pad: int, device: str, *, left: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ids and attention mask, both [B, T], of sequences padded with ``pad``."""
+    """Return ids and attention mask, both [B, T], of sequences padded with ``pad``.
+
+    Nothing sees what comes behind it, so of long rows that are padded on the right nothing is
+    masked: of a padded one transformers would write out [T, T].
+    """
     import torch
     from torch.nn.utils.rnn import pad_sequence
+
+    from fsdpo_data.engines.sharing import LONGEST
 
     rows = [torch.tensor(each, dtype=torch.long) for each in sequences]
     side = "left" if left else "right"
     ids = pad_sequence(rows, True, pad, side)
-    mask = pad_sequence([torch.ones_like(row) for row in rows], True, 0, side)
+    unseen = int(ids.shape[1] > LONGEST and not left)
+    mask = pad_sequence([torch.ones_like(row) for row in rows], True, unseen, side)
     return ids.to(device), mask.to(device)

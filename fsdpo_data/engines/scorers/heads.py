@@ -109,10 +109,8 @@ class PrmScorer(NetScorer):
 
 def at_steps(value_BTC: Tensor, readouts: Sequence[Sequence[int]]) -> Tensor:
     """Return the values of steps [B, K, C]; what is past a row's own steps means nothing."""
-    width = max(map(len, readouts))
-    filled = [[*each, *[0] * (width - len(each))] for each in readouts]
-    places = torch.tensor(filled, device=value_BTC.device)
-    return value_BTC[torch.arange(len(readouts), device=places.device)[:, None], places]
+    place_BK, _ = padded(readouts, 0, value_BTC.device)
+    return value_BTC[torch.arange(len(readouts), device=place_BK.device)[:, None], place_BK]
 
 
 def _by_prompt(encoded: dict[int, Encoded]) -> tuple[list[list[int]], list[int]]:

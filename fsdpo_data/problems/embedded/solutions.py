@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fsdpo_data.core.nouns import Problem
@@ -33,17 +33,23 @@ class Demonstration:
     first_wrong_step: int | None  #: 0-based, or None if every step is right.
 
 
-def demonstration(problem: Problem, rng: random.Random, error_rate: float = 0.0) -> Demonstration:
+def demonstration(
+    problem: Problem,
+    rng: random.Random,
+    error_rate: float = 0.0,
+    mistaken: Mapping[str, float] | None = None,
+) -> Demonstration:
     """Write a solution in which each step goes wrong with probability ``error_rate``.
 
     Later steps carry on consistently from a wrong value, so the final answer is usually wrong.
+    ``mistaken`` are the relations whose steps go wrong with probabilities of their own.
     """
     nodes: list[Node] = problem.metadata["nodes"]
     steps: list[str] = []
     values: list[int] = []
     for i, node in enumerate(nodes):
         equation = _right(node, values)
-        if rng.random() < error_rate:
+        if rng.random() < (mistaken or {}).get(str(node[0]), error_rate):
             equation = _slip(problem, node, equation, rng)
         values.append(equation[3])
         answer = f" The answer is: {values[-1]}" if i == len(nodes) - 1 else "\n"

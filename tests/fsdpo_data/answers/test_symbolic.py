@@ -125,10 +125,12 @@ def test_the_process_ends_with_its_questions() -> None:
 
 def test_no_answer_in_time_is_out_of_budget() -> None:
     process = symbolic._Process()
+    x = ["Sym", "x"]
+    slow = ["int", x, ["Num", 0, 1], ["Num", 1, 1], ["sin", ["Pow", ["Const", "e"], x]]]
     with pytest.raises(OutOfBudget):
         symbolic.SECONDS, kept = 0.0, symbolic.SECONDS
         try:
-            process.ask([["Num", 1, 1], ["Num", 1, 1]])
+            process.ask([slow, ["Num", 1, 1]])
         finally:
             symbolic.SECONDS = kept
             process.stop()

@@ -99,3 +99,18 @@ def test_a_terminal_shows_pairs_side_by_side_with_their_weights(pairs: Path) -> 
     assert re.search(
         r"0\.\d\d α 0\.50  Step 1: Way [01].* 0\.\d\d α 0\.50  Step 1: Way [23]", shown
     )
+
+
+def test_a_terminal_shows_the_weights_that_a_solution_would_have(pairs: Path) -> None:
+    """A correct one is weighed as it is preferred, an incorrect one as it is not."""
+    line = ["inspect", str(pairs), "--count", "1", "--samples", "4", "--gamma", "2"]
+    shown = CliRunner().invoke(app, line, env={"COLUMNS": "160"}).output
+    [row] = fd.open_dataset(pairs).examples(1, problem=None, outcome=None, seed=0)
+    assert {each["outcome"] for each in row["solutions"]} == {"correct", "incorrect"}
+    for each in row["solutions"]:
+        sign = 1 if each["outcome"] == "correct" else -1
+        weights = step_weights(each["step_rewards"], 2, sign)
+        for reward, weight, step in zip(
+            each["step_rewards"], weights, each["completions"], strict=True
+        ):
+            assert f" {reward:.2f} α {weight:.2f}  {step.rstrip()}" in shown

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,13 @@ EIGHT = node(64, gpu=8)
         (Placement(models=2), [node(2)], 1, 0, 1),
         (Placement(actors=3), [node(8), node(16)], 3, 0, 4),
         (Placement(), [HEAD, node(64, gpu=8, alive=False)], 1, 0, 8),
+        (Placement(share=0.5), [HEAD, EIGHT], 16, 0.5, 0.5),
+        (Placement(models=2, share=0.5), [node(8, gpu=1)], 1, 0.5, 0.5),
+        (Placement(actors=4, share=0.5), [node(2)], 4, 0, 0.5),
     ],
 )
 def test_where_copies_go(
-    placement: Placement, nodes: list[Any], count: int, gpus: int, cpus: int
+    placement: Placement, nodes: list[Any], count: int, gpus: float, cpus: float
 ) -> None:
     assert placement.resources(nodes) == (count, {"num_gpus": gpus, "num_cpus": cpus})
 
@@ -82,6 +86,7 @@ def test_a_cluster_without_room_is_refused(
     ("options", "said"),
     [
         ({"actors": 2}, "BuildOptions.actors = 2: it goes with `engine=ray`, not auto."),
+        ({"actor_share": 0.5}, "actor_share = 0.5: it goes with `engine=ray`, not auto."),
         ({"engine": "ray", "actors": 0}, "BuildOptions.actors = 0: expected at least 1."),
         (
             {"engine": "ray", "data_parallel_size": 2},
@@ -107,20 +112,27 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Squares:
-    """An engine whose first copy dies once, in the middle of a call."""
+    """An engine whose first copy dies once in a call; copies write down what they did."""
 
-    def __init__(self, marker: str) -> None:
-        self._marker = marker
+    def __init__(self, folder: str, slow: int = -9) -> None:
+        self._folder = Path(folder)
+        self._slow = slow
 
-    def sample(self, numbers: list[int], power: int) -> list[int]:
-        if 0 in numbers and not os.path.exists(self._marker):
-            open(self._marker, "w").close()
+    def score(self, numbers: list[int]) -> list[int]:
+        if 0 in numbers and not (self._folder / "died").exists():
+            (self._folder / "died").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         if -1 in numbers:
             raise InputError("-1: expected at least 0.")
         if -2 in numbers:
             os.kill(os.getpid(), signal.SIGKILL)
-        return [number**power for number in numbers]
+        if self._slow in numbers:
+            self._slow, self._pause = -9, 0.5  # this copy is the slow one from now on
+        for number in numbers:
+            time.sleep(getattr(self, "_pause", 0.0))
+            with (self._folder / f"by-{os.getpid()}").open("a") as done:
+                print(number, file=done)
+        return [number**2 for number in numbers]
 
 
 class Slow(StreamingSampler):
@@ -161,23 +173,31 @@ class TestCopies:
         with pytest.raises(Unavailable, match="no Ray cluster at RAY_ADDRESS='127"):
             start_ray()
 
-    def test_a_copy_that_dies_is_started_again(self, tmp_path: Path) -> None:
-        from functools import partial
-
-        copies = Copies(REF, partial(Squares, str(tmp_path / "died")), Placement(actors=2))
-        assert copies.spread("sample", range(7), 2) == [0, 1, 4, 9, 16, 25, 36]
+    def test_a_copy_that_dies_is_made_good(self, tmp_path: Path) -> None:
+        copies = Copies(REF, partial(Squares, str(tmp_path)), Placement(actors=2), batch=32)
+        assert copies.score(range(7)) == [0, 1, 4, 9, 16, 25, 36]
         assert (tmp_path / "died").exists()
-        assert copies.spread("sample", [3], 2) == [9]  # fewer items than copies
-        assert copies.spread("sample", [], 2) == []
+        assert copies.score([3]) == [9]  # fewer items than copies
+        assert copies.score([]) == []
         with pytest.raises(InputError, match="-1: expected at least 0"):
-            copies.spread("sample", [1, 2, -1], 2)
-        with pytest.raises(Unavailable, match="a copy of the model died 4 times") as error:
-            copies.spread("sample", [1, 2, -2], 2)
+            copies.score([1, 2, -1])
+        with pytest.raises(Unavailable, match="a copy of the model died 4 times in a row") as error:
+            copies.score([1, 2, -2])
         assert "resume the run" in str(error.value)
-        copies._kill()
+        assert copies.score([4]) == [16]  # those that died are not left dead
+        copies.close()
+
+    def test_a_slow_copy_does_what_it_can_and_the_others_the_rest(self, tmp_path: Path) -> None:
+        (tmp_path / "died").touch()
+        load = partial(Squares, str(tmp_path), slow=0)
+        copies = Copies(REF, load, Placement(actors=2, share=0.5), batch=32)
+        assert copies.score(range(100)) == [number**2 for number in range(100)]
+        did = sorted(len(each.read_text().split()) for each in tmp_path.glob("by-*"))
+        assert did[0] == 25 and did[1] == 75  # its first run, and all that was left
+        copies.close()
 
     def test_prompts_arrive_as_they_are_finished(self) -> None:
-        copies = Copies(REF, Slow, Placement(actors=2))
+        copies = Copies(REF, Slow, Placement(actors=2), batch=32)
         found = list(copies.stream(["a", "b", "c"], SamplingSpec(n=2)))
         assert sorted(place for place, _ in found) == [0, 1, 2]
         places = [place for place, _ in found]

@@ -17,7 +17,12 @@ from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import SteppedText  # noqa: E402
 from fsdpo_data.engines.scorers.heads import PrmScorer, _by_prompt  # noqa: E402
 from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer  # noqa: E402
-from fsdpo_data.engines.sharing import LONGEST, can_share_prompts  # noqa: E402
+from fsdpo_data.engines.sharing import (  # noqa: E402
+    LONGEST,
+    _probes,
+    can_share_prompts,
+    use_tree_attention,
+)
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded, StepTokenizer  # noqa: E402
 from fsdpo_data.models.resolve import Weights  # noqa: E402
 
@@ -75,11 +80,33 @@ def test_a_state_that_leaks_along_the_row_is_found(
     check_architecture(model)  # it can be trained all the same
 
 
-@pytest.mark.parametrize("family", ["Qwen2", "Llama", "Qwen3"])
+@pytest.mark.parametrize("family", ["Qwen2", "Llama", "Qwen3", "Gemma", "Gemma3Text"])
 def test_where_every_layer_attends_prompts_are_shared(family: str) -> None:
     model = make(family, transformers.AutoModelForCausalLM).train()
     assert can_share_prompts(model, longest=100)
     assert model.training
+
+
+def test_attention_that_does_more_is_refused_by_name(caplog: pytest.LogCaptureFixture) -> None:
+    model = make("Gemma2", transformers.AutoModelForCausalLM, head_dim=16)
+    assert model.config.attn_logit_softcapping
+    model.set_attn_implementation("sdpa")
+    assert not can_share_prompts(model, longest=100)
+    assert "Gemma2Attention has softcap" in caplog.text
+
+
+def test_flex_attention_has_no_longest_solution() -> None:
+    model = make("Qwen2", transformers.AutoModelForCausalLM)
+    assert can_share_prompts(model, 2 * LONGEST, "flex")
+
+
+@pytest.mark.parametrize("family", ["Qwen2", "Qwen3"])
+def test_trees_are_computed_in_halves_too(family: str) -> None:
+    model = make(family, transformers.AutoModelForCausalLM)
+    use_tree_attention(model, "sdpa")
+    alone, shared = _probes(model)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert (alone() - shared()).abs().max() < 0.05 * alone().abs().max()
 
 
 def test_chunks_of_attention_are_windows() -> None:

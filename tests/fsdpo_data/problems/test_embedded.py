@@ -119,6 +119,15 @@ def test_wrong_demonstrations_are_wrong_where_they_say():
     assert lucky < 0.05 * len(PROBLEMS)
 
 
+def test_what_is_mistaken_goes_wrong_as_often_as_it_says():
+    rng = random.Random(0)
+    for p in PROBLEMS:
+        told = demonstration(p, rng, mistaken={"gain": 1.0}).first_wrong_step
+        relations = [node[0] for node in p.metadata["nodes"]]
+        assert told == (relations.index("gain") if "gain" in relations else None)
+        assert demonstration(p, rng, 1.0, dict.fromkeys(relations, 0.0)).first_wrong_step is None
+
+
 def test_a_later_step_carries_on_from_the_wrong_value():
     for seed in range(50):
         shown = demonstration(EXAMPLE, random.Random(seed), error_rate=0.3)

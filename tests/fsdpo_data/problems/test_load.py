@@ -56,6 +56,7 @@ def aside(found: ProblemSet) -> list[tuple[int, str]]:
         ({"question": " q ", "answer": " 5 kg "}, " q ", " 5 kg "),
         ({"prompt": "p", "answer": "3", "chosen": "x", "rejected": "y"}, "p", "3"),
         ({"instruction": "i", "answer": ["18"], "output": "…"}, "i", "18"),
+        ({"input": "i", "target": 43.0, "type": "singleeq"}, "i", "43"),
         ({"body": "Two facts.", "question": "How many?", "answer": "9 (apples)"},
          "Two facts. How many?", "9 (apples)"),
         ({"question": "q", "answer": 145.0}, "q", "145"),

@@ -76,6 +76,15 @@ def test_answers_are_compared_apart() -> None:
     assert found["same_answer"].to_list() == [True, False, False, False]
 
 
+def test_one_answer_may_be_written_in_two_ways() -> None:
+    golds = [("9", "9 (apples)"), ("1/2", "0.5"), ("9", "8"), ("9 m", "9 km")]
+    told = [
+        overlaps([Text("x", 1, LONG, one)], [Text("y", 1, LONG, other)])["same_answer"].item()
+        for one, other in golds
+    ]
+    assert told == [True, True, False, False]
+
+
 def test_nothing_overlaps_with_nothing() -> None:
     assert pairs([], []) == pairs([LONG], []) == pairs([], [LONG]) == []
 

@@ -1,0 +1,100 @@
+"""Measured numbers on pages are those of result files, which commands of the pages print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MEASURED = ROOT / "benchmarks" / "measured"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+#: A paragraph, list or table, and before it the result files it rests on, or why none is kept.
+BLOCK = re.compile(r"<!-- (measured|not kept): ([^>]+) -->\n(.+?)(?=\n\s*\n|\Z)", re.S)
+NUMBER = re.compile(r"(?<![\w.,^-])\d[\d,]*(?:\.\d+)?(?![\w^])")
+#: What only a measurement looks like: "2.1 ×", "0.86 [0.81, 0.90]".
+LOOKS_MEASURED = re.compile(r"\d ×(?! \d)|\d \[-?\d[\d.]*, ")
+
+
+def result(name: str) -> tuple[str, str]:
+    """Return the command of a result file, and what it printed."""
+    command, _, printed = (MEASURED / f"{name}.txt").read_text(encoding="utf-8").partition("\n")
+    return command.removeprefix("$ "), printed
+
+
+RESULTS = {file.stem: result(file.stem) for file in sorted(MEASURED.glob("*.txt"))}
+BY_COMMAND = {command: name for name, (command, _) in RESULTS.items()}
+
+
+def stated() -> Iterator[tuple[Path, str, list[str]]]:
+    """Yield pages with what they state, and the result files that it rests on."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for how, names, block in BLOCK.findall(text):
+            if how == "measured":
+                yield page, block, names.split(", ")
+        for line in text.splitlines():
+            cells = line.strip("| ").split(" | ")
+            command = cells[-1].strip("`")
+            if len(cells) == 3 and command in BY_COMMAND:
+                yield page, f"{cells[0]} {cells[1]}", [BY_COMMAND[command]]
+
+
+STATED = list(stated())
+
+
+def numbers(text: str) -> list[str]:
+    bare = re.sub(r"`[^`]*`|\]\([^)]*\)|(?<=\d)x\b", " ", text)  # 1.30x is a number too
+    return [found.rstrip(",") for found in NUMBER.findall(bare)]
+
+
+def is_of(number: str, values: set[float]) -> bool:
+    """Whether a value rounds to the number, as it is, as a share, the other way round, or in GB."""
+    digits = len(number.partition(".")[2])
+    told, half = float(number.replace(",", "")), 0.5001 * 10.0**-digits
+    forms = (each for v in values for each in (v, 100 * v, v / 1000, 1 / v if v else v))
+    return any(abs(each - told) <= half for each in forms)
+
+
+@pytest.mark.parametrize(
+    ("page", "block", "names"), STATED, ids=[f"{page.stem}-{names[0]}" for page, _, names in STATED]
+)
+def test_a_page_states_what_was_printed(page: Path, block: str, names: list[str]) -> None:
+    text = "\n".join(RESULTS[name][1] for name in names)
+    values = {float(each.replace(",", "")) for each in numbers(text)}
+    for name in names:  # what was set, besides what was measured
+        for script in re.findall(r"benchmarks/[\w/]+\.py", RESULTS[name][0]):
+            source = (ROOT / script).read_text(encoding="utf-8")
+            values |= {float(each.replace(",", "")) for each in numbers(source)}
+    wrong = [each for each in numbers(block) if not is_of(each, values)]
+    assert not wrong, f"{page.name}: {wrong} are not in {names}"
+
+
+def test_every_result_is_on_a_page_with_its_command() -> None:
+    used = {name for _, _, names in STATED for name in names}
+    assert used == set(RESULTS)
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert all(command in text for command in BY_COMMAND)
+
+
+def test_what_looks_measured_has_a_result_or_says_why_not() -> None:
+    """The study's numbers have a stricter test of their own, ``test_study.py``."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if page.name == "study.md":
+            continue
+        if page.name == "README.md":
+            before, heading, after = text.partition("\n## Does it work?")
+            text = before + heading + after.partition("Process reward models")[2]
+        for line in BLOCK.sub("", text).splitlines():
+            command = line.strip("| ").split(" | ")[-1].strip("`")
+            if command not in BY_COMMAND:
+                assert not LOOKS_MEASURED.search(line), f"{page.name}: {line[:90]}"
+
+
+def test_a_number_that_was_not_printed_is_found() -> None:
+    values = {0.9716, 1141.3, 63.2}
+    assert all(is_of(each, values) for each in ("0.97", "97.2", "1.1", "63"))
+    assert not any(is_of(each, values) for each in ("0.98", "62", "1,142"))
