@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 #: Tokens of the prompt that a model is tried on, and of each of its two solutions. More than the
 #: convolutions in use are wide.
 N_PROMPT, N_SOLUTION = 9, 7
-#: Tokens of the longest solution that shares its prompt by way of a mask: that grows with the
-#: square of it, and of a long one the prompt is a small part.
+#: Tokens of the longest row for which a mask of all its tokens is written out: that grows with the
+#: square of it.
 LONGEST = 4096
 #: Differences that rounding may explain, relative to the largest value: of float32, and of halves.
 _ROUNDING = {4: 1e-3, 2: 0.1}
@@ -41,6 +41,9 @@ TreeAttention = Literal["auto", "flex", "sdpa"]
 _NAMES = {"flex": "prompt_tree_flex", "sdpa": "prompt_tree"}  #: As transformers knows them.
 _REPLACED = ("sdpa", *_NAMES.values())  #: The implementations that they stand in for.
 _BLOCK = 128  #: Tokens of a block of FlexAttention: rows are filled up to a multiple.
+#: Tokens of a solution that attend at a time: of more, more is computed that the mask throws away,
+#: fewer have more to start.
+_AT_ONCE = 512
 #: What some architectures' attention does besides; it is not computed here.
 _FOREIGN = ("softcap", "s_aux", "position_bias")
 
@@ -89,16 +92,16 @@ def gives_the_same(model: Any, alone: Callable[[], Tensor], shared: Callable[[],
     return False
 
 
-def can_share_prompts(model: Any, longest: int, attention: TreeAttention = "auto") -> bool:
+def can_share_prompts(model: Any, longest: int) -> bool:
     """Say whether a prompt can be computed once for all its solutions, of ``longest`` tokens.
 
-    Not where a mask would be too large, nor where a token does not see all before it, where
-    transformers does not let attention be chosen, or where the model itself gives something else
-    with shared prompts: it computes a few tokens, so all its weights have to be at hand.
+    Not where a token does not see all before it, where transformers does not let attention be
+    chosen, or where the model itself gives something else with shared prompts: it computes a few
+    tokens, so all its weights have to be at hand.
     """
-    windows = [attention_window(model.config), None if _is_flex(attention) else LONGEST]
+    window = attention_window(model.config)
     implementation = model.config._attn_implementation
-    if implementation not in _REPLACED or any(each and longest > each for each in windows):
+    if implementation not in _REPLACED or (window and longest > window):
         return False
     training = model.training
     model.eval()
@@ -227,15 +230,15 @@ def _block_mask(tree: Sequence[tuple[int, int]], device: Any) -> Any:
 
 
 def _lower_right_mask(tree: Sequence[tuple[int, int]], dtype: torch.dtype, device: Any) -> Tensor:
-    """Return the additive mask, [1, 1, T, P + T], of the longest solution and prompt.
+    """Return the additive mask, [1, 1, T, S], of the last tokens of the longest solution.
 
-    Its part [t, p + t] to the right of P - p is that of any other.
+    Its lower right corner [t, s] is the mask of any t tokens behind s - t others.
     """
-    width = max(tree[prompt][0] for _, prompt in tree)
-    own = (size for place, (size, prompt) in enumerate(tree) if place != prompt)
-    longest = max(own, default=0)
-    mask_TL = torch.full((longest, width + longest), -torch.inf, dtype=dtype, device=device)
-    return mask_TL.triu(width + 1)[None, None]
+    own = [(size, tree[prompt][0]) for at, (size, prompt) in enumerate(tree) if at != prompt]
+    rows = min(_AT_ONCE, max((size for size, _ in own), default=0))
+    seen = max((size + before for size, before in own), default=0)
+    mask_TS = torch.full((rows, seen), -torch.inf, dtype=dtype, device=device)
+    return mask_TS.triu(seen - rows + 1)[None, None]
 
 
 @cache
@@ -296,16 +299,17 @@ def _by_segment(
     """Attend in one segment after another; ``states`` are queries, keys and values."""
     sizes = [size for size, _ in tree]
     parts = list(zip(*(each.split(sizes, dim=2) for each in states), strict=True))
-    longest, width = mask.shape[2], mask.shape[3]
     attend: Any = partial(scaled_dot_product_attention, **options)
     outputs = []
-    for place, (size, prompt) in enumerate(tree):
+    for place, (_, prompt) in enumerate(tree):
         if place == prompt:
             outputs.append(attend(*parts[place], is_causal=True))
             continue
         query, *own = parts[place]
         key, value = (torch.cat(both, dim=2) for both in zip(parts[prompt][1:], own, strict=True))
-        first = width - longest - sizes[prompt]
-        seen = mask[:, :, :size, first : width - longest + size]
-        outputs.append(attend(query, key, value, attn_mask=seen))
+        seen = sizes[prompt]
+        for some in query.split(_AT_ONCE, dim=2):
+            rows, seen = some.shape[2], seen + some.shape[2]
+            corner = mask[:, :, mask.shape[2] - rows :, mask.shape[3] - seen :]
+            outputs.append(attend(some, key[:, :, :seen], value[:, :, :seen], attn_mask=corner))
     return torch.cat(outputs, dim=2)

@@ -12,7 +12,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.logprobs import return_logprobs
 from fsdpo_data.engines.sharing import can_share_prompts
 from fsdpo_train.config import DpoConfig
-from fsdpo_train.preference.data import Collator, Prepared, prepare, training_rows
+from fsdpo_train.preference.data import Collator, prepare, training_rows
 from fsdpo_train.preference.groups import to_table
 from fsdpo_train.preference.loss import Solutions, preference_loss
 from fsdpo_train.preference.pairs import by_prompt, open_pairs
@@ -61,11 +61,22 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         prompts = by_prompt(source.rows(), config.loss)
         data = prepare(prompts, tokenizer, context_length(config, model), maker)
         with gathered(model):
-            share = config.share_prompt and can_share_prompts(model, data.longest, config.attention)
+            share = config.share_prompt and can_share_prompts(model, data.longest)
         _tell(data.counts, share)
         store = ReferenceStore(config.reference_cache or config.out / "reference", maker)
         reference = reference_logprobs(data, store, config, arguments, share_prompt=share)
-        trainer = _trainer(config, arguments, model, tokenizer, data, reference, share)
+        tokens = {"pad": tokenizer.pad_token_id, "eos": tokenizer.eos_token_id}
+        model = return_logprobs(model, attention=config.attention)
+        rows = packed(training_rows(data.groups, config.shuffle), config)
+        trainer = PreferenceTrainer(
+            config,
+            share,
+            model=with_adapters(model, config.lora, "CAUSAL_LM"),
+            args=arguments,
+            train_dataset=filled(rows, arguments, pairs=[]),
+            processing_class=tokenizer,
+            data_collator=Collator(data.groups, reference, share, **tokens),
+        )
         run_trainer(trainer, config, identity)
         windows = [entry for entry in trainer.state.log_history if "loss" in entry]
         last = (windows or trainer.state.log_history)[-1]
@@ -93,8 +104,8 @@ def _arguments(config: DpoConfig) -> Any:
 class PreferenceTrainer(CountingTrainer):
     """A trainer of preference losses on prompt groups."""
 
-    def __init__(self, config: DpoConfig, **options: Any) -> None:
-        super().__init__(config, **options)
+    def __init__(self, config: DpoConfig, share_prompt: bool, **options: Any) -> None:
+        super().__init__(config, share_prompt, **options)
         self.metric_sums = torch.zeros(len(METRICS), 2)
 
     def items(self, batch: Mapping[str, Any]) -> int:
@@ -130,29 +141,6 @@ class PreferenceTrainer(CountingTrainer):
         }
         self.metric_sums.zero_()
         super().log(logs, *given)
-
-
-def _trainer(
-    config: DpoConfig,
-    arguments: Any,
-    model: Any,
-    tokenizer: Any,
-    data: Prepared,
-    reference: list[list[Any]],
-    share_prompt: bool,
-) -> Any:
-    tokens = {"pad": tokenizer.pad_token_id, "eos": tokenizer.eos_token_id}
-    collator = Collator(data.groups, reference, share_prompt, **tokens)
-    model = return_logprobs(model, attention=config.attention)
-    rows = packed(training_rows(data.groups, config.shuffle), config)
-    return PreferenceTrainer(
-        config,
-        model=with_adapters(model, config.lora, "CAUSAL_LM"),
-        args=arguments,
-        train_dataset=filled(rows, arguments, pairs=[]),
-        processing_class=tokenizer,
-        data_collator=collator,
-    )
 
 
 def _tell(counts: Counter[str], share_prompt: bool) -> None:

@@ -39,15 +39,14 @@ def prm_gradient(config: PrmConfig, monkeypatch: pytest.MonkeyPatch) -> torch.Te
             grads = [each.grad.flatten() for each in model.parameters() if each.grad is not None]
             seen.append(torch.cat(grads).clone())
 
-    real = prm._trainer
+    real = prm.run_trainer
 
-    def watched(*given: Any) -> Any:
-        trainer = real(*given)
+    def watched(trainer: Any, *given: Any) -> None:
         trainer.add_callback(Look)
-        return trainer
+        real(trainer, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(prm, "_trainer", watched)
+        patch.setattr(prm, "run_trainer", watched)
         train_prm(config)
     return seen[0]
 

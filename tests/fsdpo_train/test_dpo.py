@@ -192,14 +192,13 @@ def test_the_base_of_adapters_is_in_halves_and_comes_out_whole(
 ) -> None:
     pytest.importorskip("peft")
     seen = set()
-    real = dpo._trainer
+    real = dpo.run_trainer
 
-    def watched(*given: Any) -> Any:
-        trainer = real(*given)
+    def watched(trainer: Any, *given: Any) -> None:
         seen.update((each.requires_grad, each.dtype) for each in trainer.model.parameters())
-        return trainer
+        real(trainer, *given)
 
-    monkeypatch.setattr(dpo, "_trainer", watched)
+    monkeypatch.setattr(dpo, "run_trainer", watched)
     same: dict[str, Any] = dict(lora=4, dtype="bfloat16", epochs=4, lr=1e-2, save_every=1)
     report = dpo.train_dpo(config(policy, data, tmp_path / "out", **same))
     assert report.metrics["rewards/accuracies"] == 1

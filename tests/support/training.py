@@ -28,15 +28,14 @@ def killed_at(step: int, stage: ModuleType, run: Any) -> None:
             if state.global_step == step:
                 raise Killed
 
-    real = stage._trainer
+    real = stage.run_trainer
 
-    def doomed(*given: Any) -> Any:
-        trainer = real(*given)
+    def doomed(trainer: Any, *given: Any) -> None:
         trainer.add_callback(Kill)
-        return trainer
+        real(trainer, *given)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(stage, "_trainer", doomed)
+        patch.setattr(stage, "run_trainer", doomed)
         run()
 
 

@@ -95,11 +95,6 @@ def test_attention_that_does_more_is_refused_by_name(caplog: pytest.LogCaptureFi
     assert "Gemma2Attention has softcap" in caplog.text
 
 
-def test_flex_attention_has_no_longest_solution() -> None:
-    model = make("Qwen2", transformers.AutoModelForCausalLM)
-    assert can_share_prompts(model, 2 * LONGEST, "flex")
-
-
 @pytest.mark.parametrize("family", ["Qwen2", "Qwen3"])
 def test_trees_are_computed_in_halves_too(family: str) -> None:
     model = make(family, transformers.AutoModelForCausalLM)
@@ -115,11 +110,8 @@ def test_chunks_of_attention_are_windows() -> None:
     assert not can_share_prompts(model, longest=65)
 
 
-def test_long_solutions_share_no_prompt() -> None:
-    """The mask of a shared prompt grows with the square of the longest solution."""
-    model = make("Qwen2", transformers.AutoModelForCausalLM)
-    assert can_share_prompts(model, longest=LONGEST)
-    assert not can_share_prompts(model, longest=LONGEST + 1)
+def test_long_solutions_are_scored_with_their_prompts() -> None:
+    """What reads a prompt's cache writes a mask, which grows with the square of the longest."""
     sizes = (10, 10, LONGEST - 2, LONGEST - 1)
     encoded = {
         index: Encoded([0, 1, *range(size)], [PROMPT] * 2 + [0] * size, [size], 1)
