@@ -4,6 +4,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -13,21 +14,36 @@ from fsdpo_data.engines.sharing import TreeAttention, decoder_of, tree_inputs, u
 
 #: Tokens that a model is tried on, and the error that rounding may explain.
 _PROBE, _ROUNDING = 8, 1e-3
-CHUNK = 512  #: Tokens whose logits are held at once. 512 tokens of a vocabulary of 152k are 0.3 GB.
+#: Tokens whose logits are held at once, at most; on CPUs more are no faster.
+ON_CPU, ON_GPU = 512, 8192
+
+
+def chunk_size(vocabulary: int, device: torch.device) -> int:
+    """Return of how many tokens logits are held at once: a power of two, as memory is free."""
+    if gpu := device.type == "cuda":
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        free = torch.cuda.mem_get_info(device)[0] + kept
+    else:
+        free = psutil.virtual_memory().available
+    # A quarter of it holds them as the head gives them, in float32, and their gradient.
+    fits = int(free) // (4 * 12 * vocabulary)
+    return min(ON_GPU if gpu else ON_CPU, max(16, 1 << fits.bit_length() >> 1))
 
 
 def token_logprobs(
-    hidden_ND: Tensor, target_N: Tensor, head: Callable[[Tensor], Tensor], chunk: int = CHUNK
+    hidden_ND: Tensor, target_N: Tensor, head: Callable[[Tensor], Tensor], chunk: int = 0
 ) -> Tensor:
     """Return log π of each target, shape [N], float32 or the head's own dtype if wider.
 
     The head runs chunk by chunk and once more in the backward pass, so memory for logits is that
     of one chunk in either direction. It is called as a module, never by its weight: DeepSpeed
     gathers a sharded weight only around such a call. ``hidden_ND`` predict the targets, ``chunk``
-    of them at a time.
+    of them at a time; 0: :func:`chunk_size`.
     """
     if not len(target_N):
         return hidden_ND.new_zeros(0)
+    width = getattr(head, "out_features", hidden_ND.shape[-1])
+    chunk = chunk or chunk_size(width, hidden_ND.device)
 
     def of_chunk(hidden_CD: Tensor, target_C: Tensor) -> Any:
         logit_CV = head(hidden_CD)
@@ -104,7 +120,8 @@ def return_logprobs(
 
 
 def _logprobs_of_logits(self: Any, source_N: Tensor, target_N: Tensor, **inputs: Tensor) -> Tensor:
-    logits_RLV = type(self).forward(self, **inputs, use_cache=False).logits
+    read = tree_inputs(self, **inputs)
+    logits_RLV = type(self).forward(self, **read, use_cache=False).logits
     return token_logprobs(logits_RLV.flatten(0, 1)[source_N], target_N, lambda each: each)
 
 

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
-from fsdpo_data.engines import sharing  # noqa: E402
+from fsdpo_data.engines import logprobs, sharing  # noqa: E402
 from fsdpo_data.engines.logprobs import token_logprobs  # noqa: E402
 from fsdpo_data.engines.sharing import tree_inputs, use_tree_attention  # noqa: E402
 from fsdpo_data.engines.step_tokens import PROMPT, Encoded  # noqa: E402
@@ -280,7 +280,23 @@ def test_options_out_of_range_are_named(options, message):
         PreferenceSpec(**options)
 
 
-def test_chunks_change_nothing_and_hold_no_table():
+@pytest.mark.parametrize(("device", "most"), [("cpu", 512), ("cuda", 8192)])
+def test_chunks_are_as_large_as_memory_is_free(device, most, monkeypatch):
+    """An eighth to a quarter of what is free, and neither beyond a bound nor below a few tokens."""
+    assert 16 <= logprobs.chunk_size(10**9, torch.device("cpu")) < 512  # of what is free here
+    found = []
+    for gigabytes in (0, 1, 8, 16, 10_000):
+        free = gigabytes * 10**9
+        here = SimpleNamespace(available=free)
+        monkeypatch.setattr(logprobs.psutil, "virtual_memory", lambda here=here: here)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free // 2, 0))
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device, free=free: free)
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device, free=free: free // 2)
+        found.append(logprobs.chunk_size(152_000, torch.device(device)))
+    assert found == [16, 128, *([512, 512] if device == "cpu" else [1024, 2048]), most]
+
+
+def test_chunks_change_nothing_and_hold_no_table(monkeypatch):
     torch.manual_seed(0)
     head = torch.nn.Linear(8, VOCABULARY, bias=False).double()
     hidden = torch.randn(20, 8).double().requires_grad_()
@@ -288,13 +304,14 @@ def test_chunks_change_nothing_and_hold_no_table():
     sizes = []
     hook = head.register_forward_hook(lambda module, given, out: sizes.append(out.shape[0]))
     results = []
-    for chunk in (3, 1000):
+    monkeypatch.setattr(logprobs, "chunk_size", lambda vocabulary, device: vocabulary // 10)
+    for chunk in (3, 1000, None):
         head.zero_grad()
         logp = token_logprobs(hidden, target, head, chunk)
         (grad,) = torch.autograd.grad((logp * torch.arange(20)).sum(), hidden)
         results.append((logp, grad))
     hook.remove()
-    assert max(sizes[:14]) == 3 and sizes[14:] == [20, 20]
+    assert max(sizes[:14]) == 3 and sizes[14:16] == [20, 20] and sizes[16:] == [5] * 8
     expected = head(hidden).log_softmax(-1)[torch.arange(20), target]
     for logp, grad in results:
         assert torch.allclose(logp, expected, rtol=1e-12)
