@@ -32,8 +32,8 @@ def collate_groups(
         ``rejected_P``, which index them.
     """
     solutions = [each for group in groups for each in group.solutions]
-    prompts = [each.n_prompt for each in solutions]
-    batch = solution_batch([each.ids for each in solutions], prompts, pad)
+    rows = [{"input_ids": each.ids, "n_prompt": each.n_prompt} for each in solutions]
+    batch = solution_batch(rows, pad)
     last_ST = batch["own"] & ~torch.nn.functional.pad(batch["own"][:, 1:], (0, 1))
     starts = accumulate((len(group.solutions) for group in groups), initial=0)
     pairs = [

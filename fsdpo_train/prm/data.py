@@ -214,9 +214,7 @@ def collate(rows: Sequence[Row], pad_id: int) -> dict[str, Any]:
     """Pad rows on the right: tokens to one width, steps to one number."""
     return {
         # What is before the first token that something predicts is shared.
-        **solution_batch(
-            [row["input_ids"] for row in rows], [max(1, row["n_prompt"]) for row in rows], pad_id
-        ),
+        **solution_batch([{**row, "n_prompt": max(1, row["n_prompt"])} for row in rows], pad_id),
         "readouts": padded([row["readouts"] for row in rows], 0),
         "labels": padded([row["labels"] for row in rows], NO_STEP),
     }

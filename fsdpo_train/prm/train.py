@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fsdpo_data.core.statistics import auc, auc_interval, ranking_auc
 from fsdpo_data.engines.logprobs import check_architecture, return_logprobs
-from fsdpo_data.engines.sharing import can_share_prompts, read_trees
+from fsdpo_data.engines.sharing import read_trees
 from fsdpo_data.engines.step_tokens import at_readouts
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.data import (
@@ -26,8 +26,7 @@ from fsdpo_train.prm.data import (
 )
 from fsdpo_train.prm.loss import pqm_loss, prm_loss
 from fsdpo_train.trainer.arguments import training_arguments
-from fsdpo_train.trainer.batching import filled, packed, read_own, read_solutions
-from fsdpo_train.trainer.deepspeed import gathered
+from fsdpo_train.trainer.batching import filled, packed, read_own, read_solutions, reads_trees
 from fsdpo_train.trainer.models import context_length, load_model, with_adapters
 from fsdpo_train.trainer.run import Report, finish, started
 from fsdpo_train.trainer.trainer import CountingTrainer, run_trainer
@@ -81,7 +80,7 @@ def train_prm(config: PrmConfig) -> PrmReport:
         _tell(data.counts)
         # A head is new: peft trains it whole, and saves it.
         task, new = ("CAUSAL_LM", ()) if implicit else ("TOKEN_CLS", ("score",))
-        share = _shares_prompts(model, arguments, data)
+        share = reads_trees(model, arguments, [*data.train, *data.held_out])
         if implicit:
             check_architecture(model)
             return_logprobs(model, attention="auto")
@@ -113,32 +112,21 @@ def _one_logit(architecture: Any) -> None:
     architecture.use_cache = False
 
 
-def _shares_prompts(model: Any, arguments: Any, data: Prepared) -> bool:
-    """Say whether there is a prompt to share, and none of what forbids it."""
-    rows = [*data.train, *data.held_out]
-    longest = max(len(row["input_ids"]) for row in rows)
-    dropout = getattr(model.config, "attention_dropout", 0)  # it would be one for all solutions
-    if dropout or arguments.n_gpu > 1 or len({row["group"] for row in rows}) == len(rows):
-        return False
-    with gathered(model):
-        return can_share_prompts(model, longest)
-
-
 class PrmTrainer(CountingTrainer):
     """A trainer of step rewards.
 
-    ``class_weights`` are those of (wrong, right) steps. To ``share_prompt``, the model reads trees.
+    ``class_weights`` are those of (wrong, right) steps.
     """
 
     def __init__(
         self,
         config: PrmConfig,
+        share_prompt: bool,
         class_weights: tuple[float, float] | None,
-        share_prompt: bool = False,
         **options: Any,
     ) -> None:
-        super().__init__(config, **options)
-        self.class_weights, self.share_prompt = class_weights, share_prompt
+        super().__init__(config, share_prompt, **options)
+        self.class_weights = class_weights
 
     def items(self, batch: Mapping[str, Any]) -> int:
         """Count the solutions with a label."""
@@ -206,8 +194,8 @@ def _trainer(
     no_labels = [NO_STEP] * len(data.train[0]["labels"])
     return (ImplicitTrainer if config.loss == "implicit" else PrmTrainer)(
         config,
-        class_weights(data.train) if config.balance else None,
         share,
+        class_weights(data.train) if config.balance else None,
         model=model,
         args=arguments,
         train_dataset=filled(packed(data.train, config), arguments, labels=no_labels),

@@ -1,7 +1,6 @@
 """The data side of SFT: rows tokenised and batched."""
 
 import logging
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +8,10 @@ import transformers
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.step_tokens import StepTokenizer
-from fsdpo_train.trainer.batching import padded, token_batch
 from fsdpo_train.trainer.source import Source
 
 log = logging.getLogger(__name__)
 
-IGNORE = -100  #: Label of a position that carries no loss.
 COLUMNS = ("prompt", "completion")  #: What a row needs.
 
 
@@ -26,7 +23,8 @@ def encode_rows(
     Token ids are those of PRM and preference training: what a model generates after the prompt.
 
     Returns:
-        Rows of ``input_ids`` and ``labels`` (int32 arrays), and ``length``.
+        Rows of ``input_ids`` (int32 arrays), ``n_prompt``, the tokens without loss, and ``length``;
+        those of one ``group`` have one prompt.
 
     Raises:
         InputError: if there is no row, or none has a column.
@@ -34,6 +32,7 @@ def encode_rows(
     encoder = StepTokenizer(tokenizer)
     found: list[dict[str, Any]] = []
     columns: dict[str, None] = {}
+    groups: dict[str, int] = {}
     rows = too_long = unusable = 0
     for _, row in source.rows():
         rows += 1
@@ -47,9 +46,13 @@ def encode_rows(
         if len(encoded.ids) > max_length:
             too_long += 1
             continue
-        ids = np.array(encoded.ids, np.int32)
-        labels = np.where(np.arange(len(ids)) < encoded.n_prompt, IGNORE, ids)
-        found.append({"input_ids": ids, "labels": labels, "length": len(ids)})
+        made = {
+            "input_ids": np.array(encoded.ids, np.int32),
+            "n_prompt": max(1, encoded.n_prompt),  # nothing predicts the first token
+            "length": len(encoded.ids),
+            "group": groups.setdefault(prompt, len(groups)),
+        }
+        found.append(made)
     if not rows:
         raise InputError("the file is empty; expected prompt/completion rows.", field="data")
     if missing := [name for name in COLUMNS if name not in columns]:
@@ -63,9 +66,3 @@ def encode_rows(
     if unusable:
         log.info(f"dropped {unusable} of {rows} rows: no prompt or an empty completion")
     return found, too_long, unusable
-
-
-def collate(rows: Sequence[Mapping[str, Any]], pad_id: int) -> dict[str, Any]:
-    """Pad rows on the right to one width, whichever side the tokenizer pads when sampling."""
-    labels = padded([row["labels"] for row in rows], IGNORE)
-    return {**token_batch([row["input_ids"] for row in rows], pad_id), "labels": labels}

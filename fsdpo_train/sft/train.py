@@ -12,9 +12,9 @@ from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.engines.logprobs import head_error, return_logprobs
 from fsdpo_data.models.untrusted import load_error, tried
 from fsdpo_train.config import SftConfig
-from fsdpo_train.sft.data import COLUMNS, IGNORE, collate, encode_rows
+from fsdpo_train.sft.data import COLUMNS, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
-from fsdpo_train.trainer.batching import filled, packed
+from fsdpo_train.trainer.batching import filled, packed, read_own, reads_trees, solution_batch
 from fsdpo_train.trainer.deepspeed import gathered
 from fsdpo_train.trainer.models import check_tokenizer, context_length, load_model, with_adapters
 from fsdpo_train.trainer.run import Report, finish, started
@@ -62,7 +62,7 @@ def train_sft(config: SftConfig) -> SftReport:
             )
         trainer = _trainer(config, arguments, model, tokenizer, rows)
         run_trainer(trainer, config, identity)
-        tokens = sum(int((row["labels"] != IGNORE).sum()) for row in rows)
+        tokens = sum(row["length"] - row["n_prompt"] for row in rows)
         counts = {"rows": len(rows), "too_long": too_long, "unusable": unusable, "tokens": tokens}
         return finish(SftReport, trainer, config, {**identity, **source.said}, **counts)
 
@@ -88,26 +88,22 @@ def _start(config: SftConfig) -> tuple[Any, Any]:
 
 
 class SftTrainer(CountingTrainer):
-    """A trainer of completions: every token with a label counts the same."""
+    """A trainer of completions: each of their tokens counts the same."""
 
     def items(self, batch: Mapping[str, Any]) -> int:
-        """Count the tokens with a label that something predicts."""
-        return int((batch["labels"][:, 1:] != IGNORE).sum())
+        """Count the tokens of completions."""
+        return int(batch["own"].sum())
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], *_: Any, num_items_in_batch: Any = None
     ) -> Any:
         """Return the cross-entropy of a batch, whose logits are never there all at once."""
-        ids, next_BT = inputs["input_ids"], inputs["labels"].roll(-1, 1)
-        next_BT[:, -1] = IGNORE
-        source_N = (next_BT != IGNORE).flatten().nonzero().squeeze(-1)
-        target_N = next_BT.flatten()[source_N]
-        items = len(source_N)
+        read = read_own(inputs, self.share_prompt)
+        items = len(read["target_N"])
         if not items:  # a filler: the other processes wait for its gradients
-            source_N, target_N = torch.zeros_like(ids[0, :1]), ids[0, :1]
-        given = {"input_ids": ids, "attention_mask": inputs["attention_mask"]}
-        logp_N = model(**given, source_N=source_N, target_N=target_N)
-        return self.share(-logp_N.mean(), items, num_items_in_batch)
+            first = inputs["input_ids"][0, :1]
+            read |= {"source_N": torch.zeros_like(first), "target_N": first}
+        return self.share(-model(**read).mean(), items, num_items_in_batch)
 
 
 def _trainer(
@@ -115,13 +111,15 @@ def _trainer(
 ) -> Any:
     with gathered(model):
         plain = not head_error(model)
-    model = return_logprobs(model, plain_head=plain)
-    unlabelled = [IGNORE] * len(rows[0]["labels"])
+    share = reads_trees(model, arguments, rows)
+    model = return_logprobs(model, attention="auto" if share else None, plain_head=plain)
+    rows = packed(rows, config)
     return SftTrainer(
         config,
+        share,
         model=with_adapters(model, config.lora, "CAUSAL_LM"),
         args=arguments,
-        train_dataset=filled(packed(rows, config), arguments, labels=unlabelled),
+        train_dataset=filled(rows, arguments, n_prompt=len(rows[0]["input_ids"])),
         processing_class=tokenizer,
-        data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
+        data_collator=lambda batch: solution_batch(batch, tokenizer.pad_token_id),
     )

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from fsdpo_data.engines.samplers import tokens
-from fsdpo_data.engines.sharing import prompts_once
+from fsdpo_data.engines.sharing import can_share_prompts, prompts_once
 from fsdpo_train.config import TrainConfig
+from fsdpo_train.trainer.deepspeed import gathered
 
 Tensors = dict[str, Tensor]  #: A batch, by name.
 
@@ -98,15 +99,24 @@ def padded(rows: Sequence[Any], fill: float) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
-def token_batch(ids: Sequence[Sequence[int]], pad: int) -> Tensors:
-    """Return ``input_ids`` and ``attention_mask`` of rows, [B, T], padded on the right."""
-    return dict(zip(("input_ids", "attention_mask"), tokens.padded(ids, pad, "cpu"), strict=True))
+def reads_trees(model: Any, arguments: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Say whether rows of a batch can come one behind the other, unpadded, each prompt once."""
+    # Dropout would be one for all solutions; DataParallel would split the one row.
+    if getattr(model.config, "attention_dropout", 0) or arguments.n_gpu > 1:
+        return False
+    with gathered(model):
+        return can_share_prompts(model, max(len(row["input_ids"]) for row in rows))
 
 
-def solution_batch(ids: Sequence[Sequence[int]], n_prompt: Sequence[int], pad: int) -> Tensors:
-    """Return a :func:`token_batch` of solutions, and which tokens are their ``own``, [B, T]."""
-    own = [[0] * n + [1] * (len(each) - n) for each, n in zip(ids, n_prompt, strict=True)]
-    return token_batch(ids, pad) | {"own": padded(own, 0).bool()}
+def solution_batch(rows: Sequence[Mapping[str, Any]], pad: int) -> Tensors:
+    """Pad solutions, ``input_ids`` behind ``n_prompt`` tokens of a prompt, on the right.
+
+    Returns:
+        ``input_ids`` and ``attention_mask``, and which tokens are a solution's ``own``, [B, T].
+    """
+    ids, mask = tokens.padded([row["input_ids"] for row in rows], pad, "cpu")
+    own = [[0] * row["n_prompt"] + [1] * (len(row["input_ids"]) - row["n_prompt"]) for row in rows]
+    return {"input_ids": ids, "attention_mask": mask, "own": padded(own, 0).bool()}
 
 
 def read_solutions(batch: Tensors, share_prompt: bool) -> tuple[Tensors, Tensor]:

@@ -3,7 +3,7 @@
 import atexit
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from torch import distributed
@@ -38,17 +38,14 @@ def _leave_processes() -> None:
         distributed.destroy_process_group()
 
 
-@contextmanager
-def gathered(model: Any) -> Iterator[None]:
+def gathered(model: Any) -> AbstractContextManager[Any]:
     """Hold the weights of a model whole, though ZeRO-3 has spread them over the processes."""
     spread = [each for each in model.parameters() if hasattr(each, "ds_id")]
     if not spread:
-        yield
-        return
+        return nullcontext()
     import deepspeed
 
-    with deepspeed.zero.GatheredParameters(spread):
-        yield
+    return deepspeed.zero.GatheredParameters(spread)  # type: ignore[no-any-return]
 
 
 @contextmanager

@@ -57,13 +57,14 @@ class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
 
     Data come in :class:`Order`. Batches of a step hold different numbers of items, and every item
     counts the same. Subclasses say how many (``items``) and return ``self.share`` of the mean over
-    a batch.
+    a batch. To ``share_prompt``, the model reads trees.
     """
 
     data_collator: Any
 
-    def __init__(self, config: TrainConfig, **options: Any) -> None:
+    def __init__(self, config: TrainConfig, share_prompt: bool, **options: Any) -> None:
         self.stage_config: Any = config
+        self.share_prompt = share_prompt
         self.use_cache = options["model"].config.use_cache
         super().__init__(**options)
         collate = self.data_collator
@@ -110,7 +111,7 @@ class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
         if distributed or self.args.device.type != "cpu" or "input_ids" not in inputs:
             return [inputs]
         # A prompt that is shared comes once in every part.
-        name = "own" if getattr(self, "share_prompt", False) else "attention_mask"
+        name = "own" if self.share_prompt else "attention_mask"
         rows = max(1, CPU_TOKENS // max(1, int(inputs[name].sum(1).max())))
         parts = zip(*(each.split(rows) for each in inputs.values()), strict=True)
         return [dict(zip(inputs, part, strict=True)) for part in parts]

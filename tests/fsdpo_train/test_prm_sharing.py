@@ -1,4 +1,4 @@
-"""PRM training with prompts computed once: the same losses and gradients, the same solutions."""
+"""Training with prompts computed once: the same losses and gradients, the same solutions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,17 @@ import transformers  # noqa: E402
 
 from fsdpo_data.engines.logprobs import return_logprobs  # noqa: E402
 from fsdpo_data.engines.sharing import prompts_once, read_trees, tree_inputs  # noqa: E402
-from fsdpo_train.config import DpoConfig, PrmConfig  # noqa: E402
+from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
+from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
 from fsdpo_train.prm.data import NO_STEP, collate  # noqa: E402
-from fsdpo_train.trainer.batching import grouped, packed, unpacked  # noqa: E402
+from fsdpo_train.sft import train as sft  # noqa: E402
+from fsdpo_train.trainer.batching import (  # noqa: E402
+    grouped,
+    packed,
+    solution_batch,
+    unpacked,
+)
 from fsdpo_train.trainer.trainer import Order  # noqa: E402
 
 VOCABULARY, PAD = 50, 0
@@ -101,6 +108,34 @@ def test_losses_and_gradients_are_those_of_whole_rows(family: str, loss: Any) ->
     assert found[0][2].norm() > 0
 
 
+@pytest.mark.parametrize("at_once", [512, 4])
+@pytest.mark.parametrize("family", ["Qwen2", "Llama", "Mistral", "Gemma"])
+def test_fine_tuning_is_that_of_whole_rows(
+    family: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsdpo_data.engines.sharing._AT_ONCE", at_once)
+    model = net(family, "CausalLM", 0)
+    rows = [{**row, "n_prompt": max(1, row["n_prompt"])} for row in make_rows()]
+    expected: Any = 0
+    for row in rows:
+        ids = torch.tensor(row["input_ids"])
+        logits = model(input_ids=ids[None]).logits[0, row["n_prompt"] - 1 : -1]
+        target = ids[row["n_prompt"] :]
+        expected += torch.nn.functional.cross_entropy(logits, target, reduction="sum")
+    batch = solution_batch(rows, PAD)
+    items = sft.SftTrainer.items(None, batch)  # type: ignore[arg-type]
+    return_logprobs(model, attention="auto")
+    own: Any = SimpleNamespace(share_prompt=True, share=lambda loss, items, total: loss * items)
+    found = sft.SftTrainer.compute_loss(own, model, batch)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-9)
+    assert items == sum(row["length"] - row["n_prompt"] for row in rows)
+    (alone, shared) = (
+        torch.cat([each.flatten() for each in torch.autograd.grad(loss, [*model.parameters()])])
+        for loss in (expected, found)
+    )
+    assert (shared - alone).norm() <= 1e-9 * alone.norm()
+
+
 def test_a_prompt_comes_once_for_its_neighbours() -> None:
     rows = make_rows(empty=False)
     batch = collate(rows, PAD)
@@ -171,6 +206,37 @@ def test_pairs_of_a_prompt_meet_within_a_step() -> None:
     assert groups in ([0] * 4 + [1] * 4, [1] * 4 + [0] * 4)
 
 
+def test_fine_tuning_computes_no_padding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same loss as a run that pads, in the tokens that the rows have; one prompt is shared."""
+    policy = save_random_model(tmp_path / "policy")
+    rows = [{"prompt": f"Problem {n}\n", "completion": "step " * (1 + n)} for n in range(7)]
+    rows.append({"prompt": "Problem 3\n", "completion": "another"})
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    sizes: list[int] = []
+    given = torch.nn.Embedding.forward
+    monkeypatch.setattr(
+        torch.nn.Embedding,
+        "forward",
+        lambda self, ids: sizes.append(ids.numel()) or given(self, ids),
+    )
+    found = []
+    for name in ("one row", "padded"):
+        if name == "padded":
+            monkeypatch.setattr(sft, "reads_trees", lambda *_: False)
+        config = SftConfig(
+            data=data, out=tmp_path / name, model=str(policy), batch_size=8, grad_accum=1,
+            max_steps=2, save_every=0, lr=1e-3,
+        )  # fmt: skip
+        found.append((sft.train_sft(config).loss, sizes[-1]))
+    (loss, tokens), (padded_loss, padded_tokens) = found
+    assert loss == pytest.approx(padded_loss, abs=1e-5)
+    encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(policy))
+    encoded = [encoder.encode(row["prompt"], [row["completion"]], end=True) for row in rows]
+    lengths = [len(each.ids) for each in encoded]
+    assert tokens == sum(lengths) - encoded[3].n_prompt
+    assert padded_tokens == 8 * max(lengths)
+
+
 @pytest.mark.parametrize("loss", ["bce", "implicit"])
 def test_a_run_computes_prompts_once(
     loss: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -189,7 +255,7 @@ def test_a_run_computes_prompts_once(
     reports, tokens = [], []
     for name in ("shared", "alone"):
         if name == "alone":
-            monkeypatch.setattr(prm, "can_share_prompts", lambda *_: False)
+            monkeypatch.setattr(prm, "reads_trees", lambda *_: False)
         sizes.clear()
         config = PrmConfig(
             data=data, out=tmp_path / name, model=str(policy), lr=1e-3, batch_size=8, grad_accum=2,

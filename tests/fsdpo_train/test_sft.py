@@ -98,22 +98,20 @@ def test_the_loss_covers_the_completion_and_its_end_only(architecture, data):
     tok = tokenizer(architecture)
     encoded, _, _ = sft_data.encode_rows(rows_of(data), tok, max_length=128)
     for row, source in zip(encoded, ROWS, strict=True):
-        ids, labels = row["input_ids"].tolist(), row["labels"].tolist()
-        trained = [label for label in labels if label != sft_data.IGNORE]
-        n_prompt = len(labels) - len(trained)
-        assert trained == ids[n_prompt:]
+        ids, n_prompt = row["input_ids"].tolist(), row["n_prompt"]
+        trained = ids[n_prompt:]
         assert trained[-1] == tok.eos_token_id
         assert tok.decode(trained[:-1]) == source["completion"]
         assert tok.decode(ids[:n_prompt]) == source["prompt"]
 
 
 def test_batches_are_padded_on_the_right():
-    rows = [{"input_ids": [5, 6], "labels": [-100, 6]}, {"input_ids": [7], "labels": [7]}]
-    batch = {key: value.tolist() for key, value in sft_data.collate(rows, pad_id=1).items()}
+    rows = [{"input_ids": [5, 6, 8], "n_prompt": 2}, {"input_ids": [7, 9], "n_prompt": 1}]
+    batch = {key: value.tolist() for key, value in batching.solution_batch(rows, pad=1).items()}
     assert batch == {
-        "input_ids": [[5, 6], [7, 1]],
-        "attention_mask": [[1, 1], [1, 0]],
-        "labels": [[-100, 6], [7, -100]],
+        "input_ids": [[5, 6, 8], [7, 9, 1]],
+        "attention_mask": [[1, 1, 1], [1, 1, 0]],
+        "own": [[False, False, True], [False, True, False]],
     }
 
 
@@ -304,7 +302,7 @@ def test_a_completion_has_the_ids_that_the_whole_text_has(name, shared):
         assert ids[-1] == tok.eos_token_id
         same = StepTokenizer(tok).encode("### Response:", [completion], end=True)
         assert ids == same.ids
-        assert found["labels"].tolist() == [sft_data.IGNORE] * same.n_prompt + ids[same.n_prompt :]
+        assert found["n_prompt"] == same.n_prompt
 
 
 @pytest.mark.parametrize("capped", [False, True])
@@ -319,20 +317,20 @@ def test_the_loss_is_that_of_all_logits(architecture, tmp_path, capped):
     if capped:
         model.lm_head.weight.data *= 100
     ids = torch.randint(2, 300, (3, 20))
-    labels = ids.masked_fill(torch.arange(20) < torch.tensor([[5], [9], [1]]), sft_data.IGNORE)
-    labels[1, 15:] = sft_data.IGNORE
-    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
+    own = torch.arange(20) >= torch.tensor([[5], [9], [1]])
+    own[1, 15:] = False
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "own": own}
     logits = model(ids).logits[:, :-1]
-    expected = torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=sft_data.IGNORE
-    )
+    expected = torch.nn.functional.cross_entropy(logits[own[:, 1:]], ids[own])
     expected.backward()
     gradients = [each.grad.clone() for each in model.parameters()]
     model.zero_grad()
     assert bool(sft.head_error(model)) is capped
     sft.return_logprobs(model, plain_head=not capped)
     items = sft.SftTrainer.items(None, batch)
-    trainer = SimpleNamespace(share=lambda loss, items, total: loss * items / total)
+    trainer = SimpleNamespace(
+        share=lambda loss, items, total: loss * items / total, share_prompt=False
+    )
     found = sft.SftTrainer.compute_loss(trainer, model, batch, num_items_in_batch=items)
     found.backward()
     assert found.item() == pytest.approx(expected.item(), abs=1e-12)
