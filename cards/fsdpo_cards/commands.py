@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fsdpo_cards.render import render
@@ -26,6 +26,12 @@ def measure(run: Mapping[str, Any]) -> str:
     return _lines("measure.txt", run=run, limit=limit, decoders=decoders)[0]
 
 
+def train(run: Any, made: Sequence[str]) -> str:
+    """Return the ``fsdpo-train`` of a :class:`~.model.Run` on what the last command ``made``."""
+    data = made[-1].rpartition(" ")[2] if made else run.data
+    return _lines("train.txt", run=run, data=data)[0]
+
+
 def pinned(ref: Mapping[str, Any]) -> str:
     """Return a model or source with its commit; what is local has none, and goes by its name."""
     name, revision = str(ref["name"]), str(ref["revision"])
@@ -45,17 +51,12 @@ def _lines(template: str, **fields: Any) -> list[str]:
     """Return the commands of a template: an option a line, a blank line between two commands."""
     filters = {"quoted": quoted, "pinned": lambda ref: quoted(pinned(ref))}
     commands = render(template, filters, **fields).strip().split("\n\n")
-    return [joined(command.splitlines()) for command in commands]
+    return [" \\\n  ".join(command.splitlines()) for command in commands]
 
 
 def quoted(value: object) -> str:
     """Return a value as typed."""
     return shlex.quote(str(value))
-
-
-def joined(words: list[str]) -> str:
-    """Return one command, a word or an option a line."""
-    return " \\\n  ".join(words)
 
 
 def _decoders(names: list[str]) -> list[tuple[str, str]]:

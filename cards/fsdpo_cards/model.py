@@ -31,41 +31,15 @@ def model_card(run: Run) -> str:
         jinja2.UndefinedError: if the run lacks a field that the card shows.
     """
     spec = run.manifest["spec"] if run.manifest else None
+    made = commands.rebuild(spec) if spec else []
     body = render(
         f"model_{run.stage}.md",
         run=run,
         manifest=run.manifest,
         spec=spec,
-        commands=[*(commands.rebuild(spec) if spec else []), _command(run)],
+        commands=[*made, commands.train(run, made)],
     )
     return front_matter(_metadata(run)) + body
-
-
-def _command(run: Run) -> str:
-    """Return the command line that trained a model, on what :func:`.commands.rebuild` makes.
-
-    Only options that are not the defaults are told.
-    """
-    every, local = run.processes
-    start = f"fsdpo-train {run.stage}"
-    if every > 1:
-        nodes = f"--nnodes {every // local} " if every > local else ""
-        start = f"torchrun {nodes}--nproc-per-node {local} -m fsdpo_train {run.stage}"
-    data = run.data
-    if run.manifest is not None:
-        data = commands.rebuild(run.manifest["spec"])[-1].rpartition(" ")[2]
-    # Random weights have no model to start from.
-    given = {**({"model": run.model} if run.model else {}), **run.changed}
-    words = [f"{start} {commands.quoted(data)}", *(_flag(*each) for each in given.items())]
-    return commands.joined([*words, f"--out runs/{run.stage}"])
-
-
-def _flag(name: str, value: Any) -> str:
-    """Return an option as typed; a switch has no value."""
-    option = name.replace("_", "-")
-    if isinstance(value, bool):
-        return f"--{option}" if value else f"--no-{option}"
-    return f"--{option} {commands.quoted(value)}"
 
 
 def _metadata(run: Run) -> dict[str, Any]:

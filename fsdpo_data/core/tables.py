@@ -22,6 +22,17 @@ def compiled(told: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
     return {name: re.compile(pattern) for name, pattern in joined.items()}
 
 
+def filled(told: Any, values: Mapping[str, Any]) -> Any:
+    """Return what a table says, with the values of ``{name}`` in place of such texts."""
+    if isinstance(told, str):
+        return values[told.strip("{}")] if told.startswith("{") else told
+    if isinstance(told, list):
+        return [filled(each, values) for each in told]
+    if isinstance(told, dict):
+        return {name: filled(each, values) for name, each in told.items()}
+    return told
+
+
 class Table(UserDict[str, Row]):
     """Rows by name, in the order of their file, which is read when the first is asked for.
 

@@ -9,31 +9,11 @@ from typing import Any
 
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.rows import scan
+from fsdpo_data.core.tables import read_table
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import differing_keys
 from fsdpo_data.dataset.schema import CONFIGS
 from fsdpo_data.dataset.validate import check_files
-
-_IDS: Mapping[str, Sequence[str]] = {
-    "problems": ("problem_id",),
-    "solutions": ("solution_id",),
-    "pairs": ("chosen_id", "rejected_id"),
-}
-#: What a row in both can have otherwise, and the columns that show it. A problem's id covers its
-#: texts, so of a problem only what is known beside them can differ.
-_CHANGES: Mapping[str, Mapping[str, Sequence[str]]] = {
-    "problems": {"described otherwise": ("source", "split", "metadata")},
-    "solutions": {
-        "rewritten": ("completions",),
-        "regraded": ("outcome", "answer"),
-        "relabelled": ("labels", "rollouts"),
-        "rescored": ("step_rewards",),
-    },
-    "pairs": {
-        "rewritten": ("chosen_steps", "rejected_steps"),
-        "rescored": ("chosen_rewards", "rejected_rewards"),
-    },
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +42,17 @@ def diff(first: Path, second: Path) -> dict[str, Difference]:
 
 
 def _difference(config: str, first: Sequence[Path], second: Sequence[Path]) -> Difference:
-    old, new = (_hashed(files, config) for files in (first, second))
+    parts = read_table(__file__)[config]
+    old, new = (_hashed(files, parts) for files in (first, second))
     both = old.join(new, on="id", suffix="_new")
-    changed = {name: int((both[name] != both[f"{name}_new"]).sum()) for name in _CHANGES[config]}
+    names = [name for name in parts if name != "id"]
+    changed = {name: int((both[name] != both[f"{name}_new"]).sum()) for name in names}
     kept = both.height
     return Difference(new.height - kept, old.height - kept, kept, changed)
 
 
-def _hashed(files: Sequence[Path], config: str) -> pl.DataFrame:
+def _hashed(files: Sequence[Path], parts: Mapping[str, Sequence[str]]) -> pl.DataFrame:
     """Return hashes of 64 bits of each row's id, and of what can be said of it otherwise."""
-    parts = {"id": _IDS[config], **_CHANGES[config]}
     hashes = {part: pl.struct(columns).hash() for part, columns in parts.items()}
     empty = pl.DataFrame(schema=dict.fromkeys(parts, pl.UInt64))
     return pl.concat([empty, *(scan([file]).select(**hashes).collect() for file in files)])

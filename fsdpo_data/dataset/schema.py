@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.lazy import pa, pq
 from fsdpo_data.core.nouns import Pair, Problem, Solution
+from fsdpo_data.core.tables import read_table
 
 #: Major version of the columns below; in manifests, parquet footers and Hub tags.
 SCHEMA_VERSION = 1
@@ -19,40 +21,22 @@ CONFIGS = ("problems", "solutions", "pairs")
 LATER = ("thinking_closed", "thinking_tokens")
 
 
+@cache
 def arrow_schema(config: str) -> pa.Schema:
     """Return the columns of ``problems``, ``solutions`` or ``pairs``; the footer holds the version.
 
-    Only plain Arrow types, so that ``datasets``, polars, pandas and DuckDB read them as they are.
+    They stand in ``schema.toml``.
     """
-    text, texts, numbers = pa.string(), pa.list_(pa.string()), pa.list_(pa.float32())
-    counts = pa.struct([("n", pa.int32()), ("n_correct", pa.int32())])
-    problems = ("problem_id", "source", "split", "question", "answer", "metadata")
-    pairs = ("problem_id", "chosen_id", "rejected_id", "prompt", "chosen", "rejected")
-    columns: dict[str, dict[str, pa.DataType]] = {
-        "problems": dict.fromkeys(problems, text),
-        "solutions": {
-            "solution_id": text,
-            "problem_id": text,
-            "sample_index": pa.int32(),
-            "prompt": text,
-            "completions": texts,
-            "finish_reason": text,
-            "n_tokens": pa.int32(),
-            "answer": text,
-            "outcome": text,
-            "labels": pa.list_(pa.bool_()),
-            "rollouts": pa.list_(counts),
-            "step_rewards": numbers,
-            "thinking_closed": pa.bool_(),
-            "thinking_tokens": pa.int32(),
-        },
-        "pairs": {
-            **dict.fromkeys(pairs, text),
-            **dict.fromkeys(("chosen_steps", "rejected_steps"), texts),
-            **dict.fromkeys(("chosen_rewards", "rejected_rewards"), numbers),
-        },
-    }
-    return pa.schema(columns[config], metadata={VERSION_KEY: str(SCHEMA_VERSION)})
+    columns = {name: _arrow_type(told) for name, told in read_table(__file__)[config].items()}
+    return pa.schema(columns, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
+
+
+def _arrow_type(told: Any) -> pa.DataType:
+    if isinstance(told, list):
+        return pa.list_(_arrow_type(told[0]))
+    if isinstance(told, dict):
+        return pa.struct([(name, _arrow_type(each)) for name, each in told.items()])
+    return pa.type_for_alias(told)
 
 
 def with_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:

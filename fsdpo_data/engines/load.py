@@ -7,7 +7,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Self
 
-from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.errors import FsdpoError, InputError, install
 from fsdpo_data.engines.options import EngineOptions, SamplerOptions, ScorerOptions
 from fsdpo_data.engines.ray import Copies, Placement, pick_there
 from fsdpo_data.engines.registry import ENGINES, Role, engine_error
@@ -127,7 +127,8 @@ def pick_engine(name: str, device: str, role: Role) -> str:
     if missing:
         raise engine_error(
             name,
-            f"it needs {' and '.join(missing)}, not installed here. Install with: {engine.install}",
+            f"it needs {' and '.join(missing)}, not installed here. Install with: "
+            f"{install(engine.extra)}{engine.instead}",
         )
     return name
 

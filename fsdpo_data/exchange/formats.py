@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fsdpo_data.core.nouns import OUTCOMES
-from fsdpo_data.core.tables import Table
+from fsdpo_data.core.tables import Table, filled
 from fsdpo_data.pairs.statistics import differing
 
 Row = dict[str, Any]
@@ -28,7 +28,7 @@ class Format:
     reader: str  #: Who reads it, and how.
     loses: str  #: What does not come back.
     #: Takes a row of that config, with ``question``, ``gold``, ``source`` and ``model`` beside it,
-    #: and returns the row of the format; None where ``row`` says it all.
+    #: and returns the row of the format, or what of it ``row`` asks for and ours does not have.
     code: Callable[[Row], Row] | None = None
     row: Mapping[str, Any] = field(default_factory=dict)  #: The row, with ``{field}`` for values.
     labelled: bool = False  #: Whether only solutions with labels of their steps are meant.
@@ -45,30 +45,22 @@ class Format:
 
     def convert(self, row: Row) -> Row:
         """Return the row of the format; NotExpressible if it has no words for it."""
-        if self.code is not None:
-            return self.code(row)
+        made = self.code(row) if self.code else {}
+        if not self.row:
+            return made
         if self.config == "solutions":
             text = "".join(row["completions"])
             row = {**row, "text": text, "correct": row["outcome"] == "correct"}
-        filled: Row = _filled(self.row, row)
-        return filled
-
-
-def _filled(told: Any, row: Row) -> Any:
-    if isinstance(told, str):
-        return row[told.strip("{}")] if told.startswith("{") else told
-    if isinstance(told, list):
-        return [_filled(each, row) for each in told]
-    return {name: _filled(each, row) for name, each in told.items()}
+        found: Row = filled(self.row, {**row, **made})
+        return found
 
 
 def openrlhf(row: Row) -> Row:
-    """OpenRLHF's preference rows, with the margin that its reward trainer can use."""
+    """OpenRLHF's margin, which its reward trainer can use."""
     if row["chosen_rewards"] is None:
         raise NotExpressible("the chosen side has no rewards, so there is no margin")
     means = [sum(row[side]) / len(row[side]) for side in ("chosen_rewards", "rejected_rewards")]
-    sides = {name: row[name] for name in ("prompt", "chosen", "rejected")}
-    return {**sides, "margin": means[0] - means[1]}
+    return {"margin": means[0] - means[1]}
 
 
 def math_shepherd(row: Row) -> Row:
@@ -86,7 +78,7 @@ def math_shepherd(row: Row) -> Row:
 
 
 def prm800k(row: Row) -> Row:
-    """PRM800K's rows: one completion per step, rated 1 or -1."""
+    """PRM800K's steps, one completion each, rated 1 or -1; and what ended the rating."""
     rated = [
         {
             "completions": [{"text": step, "rating": 1 if label else -1, "flagged": False}],
@@ -95,31 +87,14 @@ def prm800k(row: Row) -> Row:
         }
         for step, label in _labelled_steps(row)
     ]
-    return {
-        "labeler": row["model"],
-        "timestamp": None,
-        "generation": None,
-        "is_quality_control_question": False,
-        "is_initial_screening_question": False,
-        "question": {"problem": row["question"], "ground_truth_answer": row["gold"]},
-        "label": {
-            "steps": rated,
-            "total_time": 0,
-            "finish_reason": "solution" if all(row["labels"]) else "found_error",
-        },
-    }
+    ended = "solution" if all(row["labels"]) else "found_error"
+    return {"rated": rated, "ended": ended, "unsaid": None}
 
 
 def processbench(row: Row) -> Row:
-    """ProcessBench's rows: the index of the first wrong step, -1 for none."""
-    return {
-        "id": row["solution_id"],
-        "generator": row["model"],
-        "problem": row["question"],
-        "steps": [step for step, _ in _labelled_steps(row)],
-        "final_answer_correct": row["outcome"] == "correct",
-        "label": next((k for k, label in enumerate(row["labels"]) if not label), -1),
-    }
+    """ProcessBench's steps, and the index of the first wrong one, -1 for none."""
+    first = next((k for k, label in enumerate(row["labels"]) if not label), -1)
+    return {"steps": [step for step, _ in _labelled_steps(row)], "first_wrong": first}
 
 
 def _labelled_steps(row: Row) -> list[tuple[str, bool]]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from fsdpo_bench.runs.records import decoder_of, read_config, read_records
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.tables import filled, read_table
 
 
 class Seen(NamedTuple):
@@ -63,20 +64,10 @@ def _lm_eval(task: str, seen: Iterable[Seen]) -> tuple[str, bytes]:
             "prompt_hash": record["prompt"],
             "target_hash": record["gold"],
         }
-        told = {
-            "doc_id": record["row"],
-            "doc": document,
-            "target": record["gold"],
-            "arguments": {"gen_args_0": {"arg_0": record["prompt"], "arg_1": {}}},
-            "resps": [texts],
-            "filtered_resps": texts,
-            "filter": "none",
-            "metrics": ["exact_match"],
-            **{key: sha256(_encoded(text)).hexdigest() for key, text in hashed.items()},
-            "exact_match": right,
-            "finish_reason": ended,
-        }
-        lines.append(json.dumps(told, ensure_ascii=False) + "\n")
+        told: dict[str, Any] = {k: sha256(_encoded(v)).hexdigest() for k, v in hashed.items()}
+        told |= {"document": document, "texts": texts, "right": right, "ended": ended}
+        row = filled(_ROWS["lm-eval"], {**record, **told})
+        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     return f"samples_{task}.jsonl", _encoded("".join(lines))
 
 
@@ -86,27 +77,16 @@ def _encoded(text: str) -> bytes:
 
 def _lighteval(task: str, seen: Iterable[Seen]) -> tuple[str, bytes]:
     """Write the columns of its details: document, response, metric."""
-    table = [
-        {
-            "doc": {
-                "id": str(record["row"]),
-                "task_name": task,
-                "query": record["prompt"],
-                "choices": [record["gold"]],
-                "gold_index": [0],
-                "specific": {"question": record["question"]},
-            },
-            "model_response": {"input": record["prompt"], "text": texts},
-            "metric": {"extractive_match": right},
-            "finish_reason": ended,
-        }
-        for record, texts, right, ended in seen
-    ]
+    table = []
+    for record, texts, right, ended in seen:
+        told = {"id": str(record["row"]), "texts": texts, "right": right, "ended": ended}
+        table.append(filled(_ROWS["lighteval"], {**record, **told}))
     file = BytesIO()
     pl.DataFrame(table).write_parquet(file)
     return f"details_{task}.parquet", file.getvalue()
 
 
+_ROWS = read_table(__file__)
 #: From a benchmark to the name and the content of its file.
 FORMS: Mapping[str, Callable[[str, Iterable[Seen]], tuple[str, bytes]]] = {
     "lm-eval": _lm_eval,
