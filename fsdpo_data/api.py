@@ -34,7 +34,7 @@ from fsdpo_data.engines import load
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.exchange.export import Exported, export
-from fsdpo_data.models.thinking import find_thought
+from fsdpo_data.models.thinking import steps_of
 from fsdpo_data.publish.pull import pull as fetch
 from fsdpo_data.publish.push import plan_push
 from fsdpo_data.publish.push import push as carry_out
@@ -44,7 +44,7 @@ from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
-from fsdpo_data.steps.segment import cut, get_segmenter
+from fsdpo_data.steps.segment import get_segmenter
 
 __all__ = [
     "Dataset",
@@ -281,7 +281,7 @@ def segment(text: str, segmenter: str = "auto", prompt: str = "") -> list[str]:
         segmenter: `auto`, `step-marker`, `newline`, `blank-line`, `thinking` or `both`.
         prompt: What it answers; it may open the thinking.
     """
-    return cut(text, find_thought(prompt, text).end, get_segmenter(segmenter)[0])
+    return steps_of(prompt, text, get_segmenter(segmenter)[0])
 
 
 def _loader(

@@ -3,14 +3,10 @@
 Importing this package is cheap: what :func:`run` needs loads when it is called.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from fsdpo_bench.results.form import Results
-    from fsdpo_bench.runs.options import RunOptions
+from fsdpo_bench.results.form import Results
+from fsdpo_bench.runs.options import RunOptions
 
 __all__ = ["RunOptions", "run"]
 
@@ -28,11 +24,3 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
     from fsdpo_bench.runs.start import run_job
 
     return write_report(run_job(options, warn), warn=warn)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "RunOptions":
-        from fsdpo_bench.runs.options import RunOptions
-
-        return RunOptions
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,20 +20,30 @@ def render(
     Raises:
         jinja2.UndefinedError: if the template shows a field that is not there.
     """
+    own: dict[str, Any] = {"count": "{:,}".format, "text": text, "code": code, "fenced": fenced}
+    own |= {"licence": _licence_of, "percent": percent, "amount": amount, **(filters or {})}
+    return filled(Path(__file__).parent / template, own, fields).rstrip() + "\n"
+
+
+def filled(
+    file: Path,
+    filters: Mapping[str, Callable[..., Any]],
+    fields: Mapping[str, Any],
+    *folders: Path,
+    autoescape: bool = False,
+) -> str:
+    """Fill in a template; those that it names are beside it or in ``folders``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    file = Path(__file__).parent / template
     environment = Environment(
-        loader=FileSystemLoader(file.parent),
+        loader=FileSystemLoader([file.parent, *folders]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        autoescape=False,
+        autoescape=autoescape,
     )
-    environment.filters |= {"count": "{:,}".format, "text": text, "code": code, "fenced": fenced}
-    environment.filters |= {"licence": _licence_of, "percent": percent, "amount": amount}
-    environment.filters |= filters or {}
-    return environment.get_template(file.name).render(**fields).rstrip() + "\n"
+    environment.filters |= filters
+    return environment.get_template(file.name).render(**fields)
 
 
 def front_matter(fields: Mapping[str, Any]) -> str:
@@ -86,6 +96,11 @@ def _one_line(name: str) -> str:
 def amount(counted: float | str) -> str:
     """Format a whole number for a person; a word where it is not known."""
     return counted if isinstance(counted, str) else f"{counted:,.0f}"
+
+
+def tokens(count: int | None) -> str:
+    """Say how many tokens a solution has."""
+    return "tokens unknown" if count is None else f"{count} tokens"
 
 
 def percent(share: float | None, interval: list[float] | None = None) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from fsdpo_cards.render import tokens
+
 from fsdpo_data.core.nouns import OUTCOMES
 from fsdpo_data.dataset.describe import summary_rows, warnings
 from fsdpo_data.dataset.manifest import Manifest
@@ -104,11 +106,10 @@ def _rewarded(rewards: Sequence[float] | None, gamma: float, preferred: bool) ->
 def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float) -> None:
     colour = _COLOURS.get(solution["outcome"], "yellow")
     answer = harmless(solution["answer"]) if solution["answer"] is not None else "none"
-    tokens = "tokens unknown" if solution["n_tokens"] is None else f"{solution['n_tokens']} tokens"
     cut = ", truncated" if solution["finish_reason"] == "length" else ""
     console.print(
         f"\n[bold {colour}]#{solution['sample_index']} {solution['outcome']}[/]  "
-        f"answer {answer}  [dim]{tokens}{cut}  {solution['solution_id']}[/]",
+        f"answer {answer}  [dim]{tokens(solution['n_tokens'])}{cut}  {solution['solution_id']}[/]",
         highlight=False,
     )
     steps = solution["completions"]

@@ -63,6 +63,13 @@ def nearest(
     return f" {said}: {', '.join(near)}." if near else ""
 
 
+def unknown(field: str, value: object, known: Iterable[object]) -> InputError:
+    """Return the error of a field that holds none of the known names, with the nearest of them."""
+    names = list(map(str, known))
+    told = f"expected one of {', '.join(names)}.{nearest(str(value), names)}"
+    return InputError(told, field=field, value=value)
+
+
 def install(extra: str) -> str:
     """Return the command that installs an extra where this release came from: here, or an index."""
     checkout = Path(__file__).resolve().parents[2]

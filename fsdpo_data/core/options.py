@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from fsdpo_data.core.errors import InputError, nearest
+from fsdpo_data.core.errors import InputError, unknown
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)
 
@@ -87,10 +87,7 @@ class Options:
 def _check(field: str, kind: Any, option: Option, value: Any) -> None:
     choices = option.choices or choices_of(kind)
     if choices and value is not None and value not in choices:
-        near = nearest(str(value), map(str, choices))
-        raise InputError(
-            f"expected one of {', '.join(map(str, choices))}.{near}", field=field, value=value
-        )
+        raise unknown(field, value, choices)
     if isinstance(value, int | float) and not isinstance(value, bool) and not option.holds(value):
         expected = option.expected() if math.isfinite(value) else "a finite number"
         raise InputError(f"expected {expected}.", field=field, value=value)

@@ -29,6 +29,11 @@ class Record:
     broken: str = ""
     raw: str = ""  #: The row as text, shortened; only if ``broken``.
 
+    @property
+    def text(self) -> str:
+        """The row as text, shortened; it may hold half a surrogate pair."""
+        return self.raw or _as_text(dict(self.fields))
+
 
 def data_files(name: str, split: str) -> list[Path]:
     """Return the files of a path, directory or glob in a fixed order; InputError if none."""
@@ -130,8 +135,12 @@ def _json_record(number: int, line: bytes) -> Record:
 def _as_record(number: int, fields: Any) -> Record:
     if isinstance(fields, dict):
         return Record(number, fields)
-    raw = json.dumps(fields, ensure_ascii=False)[:RAW_LIMIT]
-    return Record(number, {}, f"a JSON {type(fields).__name__}, not an object", raw)
+    told = f"a JSON {type(fields).__name__}, not an object"
+    return Record(number, {}, told, _as_text(fields))
+
+
+def _as_text(fields: Any) -> str:
+    return json.dumps(fields, ensure_ascii=False, default=str)[:RAW_LIMIT]
 
 
 def _json_file(path: Path) -> Iterator[Record]:

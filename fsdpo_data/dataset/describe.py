@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
-from fsdpo_cards.render import percent
+from fsdpo_cards.render import amount, percent
 
 from fsdpo_data.core.tables import read_table
 from fsdpo_data.dataset.manifest import Manifest
@@ -46,7 +46,7 @@ def _derived(manifest: Manifest) -> dict[str, Any]:
         "positive": _share(positive, positive + labels.get("negative", 0)),
         "truncated": statistics.truncated / solutions,
         "unique": statistics.unique_solutions / solutions,
-        "tokens": _amount(tokens),
+        "tokens": amount(tokens),
         "consensus": manifest.judged and manifest.judged.kept is not None,
         "rate": f"  ({rate:,.0f} tokens/s)" if rate else "",
         "step_pairs": manifest.pairs and manifest.pairs.resampled,
@@ -94,7 +94,7 @@ def _paired(pairs: PairCounts) -> dict[str, Any]:
         }
         return {
             "left_out": _counts(left_out) or "none left out",
-            "resampled_tokens": _amount(pairs.resampled.tokens),
+            "resampled_tokens": amount(pairs.resampled.tokens),
         }
     unit = "tokens" if "chosen_tokens" in pairs.length else "characters"
     return {
@@ -105,10 +105,6 @@ def _paired(pairs: PairCounts) -> dict[str, Any]:
             for side in ("longer", "shorter")
         },
     }
-
-
-def _amount(count: int | str) -> str:
-    return count if isinstance(count, str) else f"{count:,}"
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fsdpo_cards.pages.browse import OUTCOMES, Browsable, Marks
 from fsdpo_cards.pages.page import render_page
+from fsdpo_cards.render import tokens
 
 from fsdpo_data.dataset.card import distributions
 from fsdpo_data.dataset.describe import summary_rows, warnings
@@ -77,7 +78,6 @@ def alphas(pair: Row, gamma: float) -> list[list[float] | None]:
 
 
 def _solution(row: Row) -> dict[str, Any]:
-    tokens = row["n_tokens"]
     return {
         "name": f"sample {row['sample_index']}",
         "steps": row["completions"],
@@ -86,7 +86,7 @@ def _solution(row: Row) -> dict[str, Any]:
         "answer": row["answer"],
         "status": row["outcome"],
         "why": "",
-        "tokens": "tokens unknown" if tokens is None else f"{tokens} tokens",
+        "tokens": tokens(row["n_tokens"]),
         "finish": row["finish_reason"],
     }
 

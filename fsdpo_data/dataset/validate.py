@@ -137,41 +137,33 @@ def _ids(problem_rows: pl.LazyFrame, solution_rows: pl.LazyFrame) -> Iterator[st
 def _rows(solutions: pl.LazyFrame, probabilities: bool) -> Iterator[str]:
     """What must hold in each row of ``solutions``, whose rewards may be ``probabilities``."""
     steps, labels, rewards = pl.col("completions"), pl.col("labels"), pl.col("step_rewards")
-    reward, rollout = pl.element(), pl.element().struct
-    unlabelled = ~pl.col("outcome").is_in(GRADED)
+    outcome, rollouts, each = pl.col("outcome"), pl.col("rollouts"), pl.element()
+    n, n_correct = (each.struct.field(name) for name in ("n", "n_correct"))
+    number = each.is_finite() & (each.is_between(0, 1) | (not probabilities))
+
+    def has(column: pl.Expr, wrong: pl.Expr) -> pl.Expr:
+        return column.list.eval(wrong).list.any()
+
+    unlabelled, contradicted = ~outcome.is_in(GRADED), has(labels, each) != (outcome == "correct")
     rules = {
-        "have an outcome that is not one of " + ", ".join(OUTCOMES): (
-            ~pl.col("outcome").is_in(OUTCOMES)
-        ),
+        "have an outcome that is not one of " + ", ".join(OUTCOMES): ~outcome.is_in(OUTCOMES),
         "have no steps column": steps.is_null(),
-        "hold a blank step": (
-            steps.list.eval(pl.element().str.strip_chars().str.len_bytes() == 0).list.any()
-        ),
+        "hold a blank step": has(steps, each.str.strip_chars().str.len_bytes() == 0),
         "have another number of labels than of steps": labels.list.len() != steps.list.len(),
         "are labelled though the failure was not the model's, or the other way round": (
-            pl.col("rollouts").is_null() & (labels.is_null() != unlabelled)
+            rollouts.is_null() & (labels.is_null() != unlabelled)
         ),
         "have outcome labels that contradict the outcome": (
-            pl.col("rollouts").is_null()
-            & (labels.list.eval(pl.element()).list.any() != (pl.col("outcome") == "correct"))
-            & (steps.list.len() > 0)
+            rollouts.is_null() & contradicted & (steps.list.len() > 0)
         ),
         "have another number of rollout counts than of steps": (
-            pl.col("rollouts").list.len() != steps.list.len()
+            rollouts.list.len() != steps.list.len()
         ),
-        "have rollout counts of nothing": (
-            pl.col("rollouts").list.eval(rollout.field("n") < 1).list.any()
-        ),
-        "have rollout counts with more correct than run": (
-            pl.col("rollouts").list.eval(rollout.field("n_correct") > rollout.field("n")).list.any()
-        ),
+        "have rollout counts of nothing": has(rollouts, n < 1),
+        "have rollout counts with more correct than run": has(rollouts, n_correct > n),
         "have another number of rewards than of steps": rewards.list.len() != steps.list.len(),
         f"have a reward that is not a number{' in [0, 1]' if probabilities else ''}": (
-            rewards.list.eval(
-                ~(reward.is_finite() & (reward.is_between(0, 1) | (not probabilities))).fill_null(
-                    False
-                )
-            ).list.any()
+            has(rewards, (~number).fill_null(False))
         ),
         "have a finish_reason that is not stop or length": (
             ~pl.col("finish_reason").is_in(["stop", "length"])

@@ -133,6 +133,11 @@ class SamplerOptions(EngineOptions):
                 value=self.base_url.rpartition("@")[2],
             )
 
+    def of_scorer(self, engine: str, prm_format: str | None) -> "ScorerOptions":
+        """Return how a reward model runs beside this sampler, by an engine that scores."""
+        same = {name: getattr(self, name) for name in ("device", "dtype", "actors", "actor_share")}
+        return ScorerOptions(engine=engine, prm_format=prm_format, **same)
+
 
 class StatedSampling:
     """Options that may say how something was sampled that nobody here has sampled."""

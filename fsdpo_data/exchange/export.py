@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.errors import InputError, nearest
+from fsdpo_data.core.errors import InputError, unknown
 from fsdpo_data.core.files import explained, whole, write_atomic
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.rows import scan
@@ -38,9 +38,7 @@ def export(root: Path, name: str, out: Path) -> Exported:
     """
     form = FORMATS.get(name)
     if form is None:
-        raise InputError(
-            f"expected one of {', '.join(FORMATS)}.{nearest(name, FORMATS)}", field="to", value=name
-        )
+        raise unknown("to", name, FORMATS)
     manifest = read_manifest(root)
     check_files(root, manifest.files)
     if not getattr(manifest.rows, form.config):

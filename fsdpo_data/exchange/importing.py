@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data import __version__
-from fsdpo_data.core.errors import InputError, nearest
+from fsdpo_data.core.errors import InputError, unknown
 from fsdpo_data.core.files import explained, whole, write_atomic
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.rows import RAW_LIMIT, Record, read_records, well_formed
+from fsdpo_data.core.rows import Record, read_records, well_formed
 from fsdpo_data.exchange.stepwise import READERS, NotStepwise, Stepwise
 from fsdpo_data.models.prompts import Template, get_template
 
@@ -43,11 +43,7 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
         StoreError: if the disk fails.
     """
     if name not in READERS:
-        raise InputError(
-            f"expected one of {', '.join(READERS)}.{nearest(name, READERS)}",
-            field="source",
-            value=name,
-        )
+        raise unknown("source", name, READERS)
     if out.suffix != ".jsonl" or out.exists():
         raise InputError("expected a new file ending in .jsonl.", field="out", value=out)
     style, found = get_template(template), Imported()
@@ -104,8 +100,7 @@ def _solutions(record: Record, name: str, found: Imported) -> list[Stepwise]:
             reason = str(error)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             reason = f"not of the form {name} ({type(error).__name__}: {error})"
-    raw = record.raw or json.dumps(dict(record.fields), ensure_ascii=False, default=str)
-    found.set_aside.append({"row": record.row, "reason": reason, "raw": raw[:RAW_LIMIT]})
+    found.set_aside.append({"row": record.row, "reason": reason, "raw": record.text})
     return []
 
 

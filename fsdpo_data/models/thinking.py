@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fsdpo_data.core.tables import Table
+from fsdpo_data.steps.segment import cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +72,8 @@ def find_thought(prompt: str, text: str, *, apart: bool = False) -> Thought:
         if found := marks.find(before, begin, text):
             return found
     return Thought(0, bool(text.strip()) if apart else None)
+
+
+def steps_of(prompt: str, text: str, segmenter: str) -> list[str]:
+    """Cut a solution, which may begin with thinking, by a segmenter of that full name."""
+    return cut(text, find_thought(prompt, text).end, segmenter)

@@ -1,7 +1,6 @@
 """Where problems come from: the embedded world, files, and datasets on the Hub, by name."""
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from pathlib import Path
 from fsdpo_data.core.errors import InputError, nearest
 from fsdpo_data.core.identity import SourceRef, canonical_json, digest, file_sha256
 from fsdpo_data.core.nouns import Problem
-from fsdpo_data.core.rows import RAW_LIMIT, SUFFIXES, Record, data_files, read_records, stated_split
+from fsdpo_data.core.rows import SUFFIXES, Record, data_files, read_records, stated_split
 from fsdpo_data.hub.client import is_path
 from fsdpo_data.problems.embedded.story import WORLD_VERSION
 from fsdpo_data.problems.embedded.world import make_problems
@@ -177,9 +176,7 @@ class _Loading:
 
 def quarantined(where: str, record: Record, reason: str) -> Quarantined:
     """Describe a row that is set aside."""
-    raw = record.raw or json.dumps(dict(record.fields), ensure_ascii=False, default=str)
-    storable = raw[:RAW_LIMIT].encode(errors="replace").decode()  # it may hold half a surrogate
-    return Quarantined(where, record.row, reason, storable)
+    return Quarantined(where, record.row, reason, record.text.encode(errors="replace").decode())
 
 
 def problems_digest(ids: Sequence[str]) -> str:

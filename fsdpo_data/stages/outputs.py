@@ -6,7 +6,7 @@ one line for each response, so samples of a problem may stand anywhere, and none
 
 import tempfile
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -25,7 +25,7 @@ from fsdpo_data.core.rows import data_files, read_records, well_formed
 from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.engines.options import Resume, StatedSampling, Workers
-from fsdpo_data.engines.samplers import Finished, StreamingSampler
+from fsdpo_data.engines.samplers.scripted import ReplayingSampler
 from fsdpo_data.models.prompts import RECORDED, get_template
 from fsdpo_data.problems.forms import NotAProblem, storable
 from fsdpo_data.problems.load import ProblemSet, files_revision, load_problems, quarantined
@@ -117,7 +117,7 @@ def run_import(options: OutputsOptions, progress: Progress) -> tuple[Path, Manif
         return out, build(job, out, resume=options.resume, progress=progress)
 
 
-class _Replay(StreamingSampler):
+class _Replay(ReplayingSampler):
     """Completions by prompt, in the order in which they came."""
 
     model = ModelRef("outputs", "")
@@ -135,9 +135,8 @@ class _Replay(StreamingSampler):
         place = self.write(asdict(completion))
         self._places.setdefault(text_key(prompt), array("Q")).append(place)
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
-        for place, prompt in enumerate(prompts):
-            yield place, [Completion(**self.read(each)) for each in self._places[text_key(prompt)]]
+    def _replay(self, prompt: str, n: int) -> list[Completion]:
+        return [Completion(**self.read(each)) for each in self._places[text_key(prompt)][:n]]
 
     def write(self, record: Mapping[str, Any]) -> int:
         """Put a record away; return where."""

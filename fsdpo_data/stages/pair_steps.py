@@ -7,8 +7,6 @@ the columns of any others; the loss ``step-dpo`` learns from the step in which t
 sides differ, and the export ``step-dpo-10k`` writes just that.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -27,13 +25,13 @@ from fsdpo_data.dataset.derive import Draft, Stage
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.parts import PairCounts
 from fsdpo_data.dataset.schema import to_table
-from fsdpo_data.models.thinking import find_thought
+from fsdpo_data.models.thinking import steps_of
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.pairs.first_error import FirstError, StepPairSpec, first_errors
 from fsdpo_data.pairs.statistics import step_pair_statistics
 from fsdpo_data.stages.continuations import Beginning, Continuer, beginning_id, judged
 from fsdpo_data.stages.grade import WHOLE, gold_answers
-from fsdpo_data.steps.segment import cut, get_segmenter
+from fsdpo_data.steps.segment import get_segmenter
 
 FOLDER = "resampled"  #: Folder of the continuations inside the new dataset's directory.
 
@@ -138,7 +136,7 @@ class StepPairStage(PairingStage):
         before = "".join(solution.completions[: error.step])
         for index, (sample, outcome) in enumerate(tried):
             text = before + sample["text"]
-            steps = cut(text, find_thought(solution.prompt, text).end, segmenter)
+            steps = steps_of(solution.prompt, text, segmenter)
             if outcome != "correct" or sample["finish_reason"] != "stop":
                 continue
             if _is_another_step(error, steps):

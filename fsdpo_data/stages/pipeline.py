@@ -18,7 +18,7 @@ from fsdpo_data.dataset.derive import Stage, plain_specs
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.engines.load import Host, resolve_model
-from fsdpo_data.engines.options import PrmFormat, ReplayOptions, ScorerOptions, Shard
+from fsdpo_data.engines.options import PrmFormat, ReplayOptions, Shard
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
@@ -108,16 +108,8 @@ class BuildOptions(ReplayOptions):
         if self.prm is None:
             return []
         engine = "auto" if self.engine in ("openai", "scripted") else self.engine
-        score = ScorerOptions(
-            engine=engine,
-            device=self.device,
-            dtype=self.dtype,
-            actors=self.actors,
-            actor_share=self.actor_share,
-            prm_format=self.prm_format,
-        )
-        spec = PairSpec() if self.top is None else PairSpec(top=self.top)
-        return [make_score_stage(self.prm, score), PairStage(spec)]
+        score = make_score_stage(self.prm, self.of_scorer(engine, self.prm_format))
+        return [score, PairStage(PairSpec() if self.top is None else PairSpec(top=self.top))]
 
 
 def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fsdpo_cards.render import amount, percent
+from fsdpo_cards.render import amount, percent, tokens
 from rich.console import Console
 from rich.measure import Measurement
 from rich.rule import Rule
@@ -20,7 +20,6 @@ from fsdpo_bench.recorded.outputs import Scored
 from fsdpo_bench.report.plots import points
 from fsdpo_bench.results.compare import Comparison, Delta
 from fsdpo_bench.results.form import Results
-from fsdpo_bench.results.outcomes import tokens_of
 from fsdpo_bench.runs.records import decoder_of, own_decoders, read_records
 from fsdpo_bench.tasks.table import Task
 from fsdpo_bench.tasks.validate import Report
@@ -298,11 +297,11 @@ def print_costs(stages: Sequence[Stage], gpu: Gpu, price: float | None = None) -
     """Print what stages are estimated to cost, beside what they have cost."""
     rows, total = [], 0.0
     for stage in stages:
-        tokens, hours = estimate(stage.work, gpu)
+        expected, hours = estimate(stage.work, gpu)
         total += hours
         each = (hours, hours / stage.gpus if stage.gpus else 0.0, price and hours * price)
         real = spent(stage) or (None, None)
-        costs = (_tokens(tokens), *map(_hours, each), _tokens(real[0]), _hours(real[1]))
+        costs = (_tokens(expected), *map(_hours, each), _tokens(real[0]), _hours(real[1]))
         rows.append((stage.name, str(stage.gpus), *costs))
     columns = ("stage", "GPUs>", "tokens>", "GPU-hours>", "hours>", "price>")
     last = ("all", "", "", _hours(total), "", _hours(price and total * price), "", "")
@@ -386,8 +385,8 @@ def _print_record(record: Mapping[str, Any], samples: int) -> None:
 
 
 def _print_solution(name: str, row: Mapping[str, Any]) -> None:
-    tokens = f"{tokens_of(row)}, ended by {row['finish_reason']}"
-    _say(f"\n{name}: {row['answer']}  {row['status']} ({row['rule']}), {tokens}")
+    ended = f"{tokens(row['n_tokens'])}, ended by {row['finish_reason']}"
+    _say(f"\n{name}: {row['answer']}  {row['status']} ({row['rule']}), {ended}")
     rewards = row["rewards"] or [None] * len(row["steps"])
     for step, reward in zip(row["steps"], rewards, strict=True):
         mark = "     " if reward is None else f"{reward:.3f}"

@@ -17,11 +17,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
-from fsdpo_bench.decode.solution import Cost, Finished, Solution, steps_of, timed_scores, value
+from fsdpo_bench.decode.solution import Cost, Finished, Solution, timed_scores, value
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec, add_tokens
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer, SteppedText
+from fsdpo_data.models.thinking import steps_of
 from fsdpo_data.steps.rewards import AGGREGATES
 from fsdpo_data.steps.segment import get_segmenter, kept_of, step_stops
 

@@ -8,9 +8,8 @@ from typing import Self
 from fsdpo_data.core.sampling import FinishReason, SamplingSpec, add_tokens
 from fsdpo_data.engines.samplers import Sampler, stream
 from fsdpo_data.engines.scorers import Scorer, SteppedText
-from fsdpo_data.models.thinking import find_thought
+from fsdpo_data.models.thinking import steps_of
 from fsdpo_data.steps.rewards import aggregate
-from fsdpo_data.steps.segment import cut
 
 #: Is told how many prompts a decoder has finished since it last said so, and their tokens.
 Finished = Callable[[int, int], None]
@@ -51,11 +50,6 @@ def value(rewards: Sequence[float] | None, how: str) -> float | None:
     return aggregate(rewards, how) if rewards else None
 
 
-def steps_of(prompt: str, text: str, segmenter: str) -> tuple[str, ...]:
-    """Return the steps of a solution, whose thinking is one where the segmenter leaves it whole."""
-    return tuple(cut(text, find_thought(prompt, text).end, segmenter))
-
-
 def draw(
     prompts: Sequence[str],
     sampler: Sampler,
@@ -69,7 +63,7 @@ def draw(
         found[place] = [
             Solution(
                 e.text,
-                steps_of(prompts[place], e.text, segmenter),
+                tuple(steps_of(prompts[place], e.text, segmenter)),
                 e.finish_reason,
                 e.n_tokens,
                 e.seconds,

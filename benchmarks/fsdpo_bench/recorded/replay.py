@@ -10,7 +10,8 @@ from fsdpo_bench.tasks.table import Task
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef, SourceRef, file_sha256
 from fsdpo_data.core.nouns import Problem
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion
+from fsdpo_data.engines.samplers.scripted import ReplayingSampler
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import problems_digest
@@ -18,7 +19,7 @@ from fsdpo_data.problems.outputs import Recorded, question_key
 
 
 @dataclass(slots=True)
-class Recording:
+class Recording(ReplayingSampler):
     """A file of responses by question: a sampler and a scorer whose prompts are bare questions."""
 
     file: Path
@@ -77,16 +78,13 @@ class Recording:
             )
         return replace(loaded.part(places), warnings=warnings)
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        """Return the first ``spec.n`` responses to each prompt; what they took is not known."""
-        return [
-            [Completion(each.response, each.finish_reason) for each in found[: spec.n]]
-            for found in (self.rows[question_key(prompt)] for prompt in prompts)
-        ]
-
     def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
         """Return the reward of each whole response, once per step."""
         return [self._rewards(item) for item in items]
+
+    def _replay(self, prompt: str, n: int) -> list[Completion]:
+        found = self.rows[question_key(prompt)][:n]  # what they took is not known
+        return [Completion(each.response, each.finish_reason) for each in found]
 
     def _rewards(self, item: SteppedText) -> list[float] | None:
         if not item.steps:

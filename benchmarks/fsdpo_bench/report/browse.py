@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_cards.pages.browse import BUDGET, OUTCOMES, Browsable, cut
+from fsdpo_cards.render import tokens
 
-from fsdpo_bench.results.outcomes import Record, groups_of, tokens_of
+from fsdpo_bench.results.outcomes import Record, groups_of
 from fsdpo_data.core.tables import read_table
 
 _WORDS = read_table(Path(__file__).with_name("explain"))
@@ -53,7 +54,7 @@ def _solution(name: str, row: Record) -> dict[str, Any]:
         "name": name,
         **{key: row[key] for key in ("steps", "rewards", "answer", "status")},
         "why": explain(row["status"], row["rule"]),
-        "tokens": tokens_of(row),
+        "tokens": tokens(row["n_tokens"]),
         "finish": row["finish_reason"],
     }
 

@@ -64,12 +64,6 @@ def groups_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in metadata.items() if name not in MEANT}
 
 
-def tokens_of(solution: Record) -> str:
-    """Say how many tokens a solution has."""
-    count = solution["n_tokens"]
-    return "tokens unknown" if count is None else f"{count} tokens"
-
-
 def total(amounts: Iterable[Amount]) -> Amount:
     """Add what was counted; unknown if any of it is."""
     found = list(amounts)

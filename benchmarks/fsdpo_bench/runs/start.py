@@ -18,7 +18,6 @@ from fsdpo_data.core.identity import ModelRef, digest
 from fsdpo_data.core.progress import progress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.load import Host, resolve_model, resolve_prm
-from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.registry import ENGINES, scorer_beside
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.conventions import Published, convention_of
@@ -111,14 +110,7 @@ def _scoring(
 
     Without a ``model``, responses are recorded, and prompts are bare questions.
     """
-    how = ScorerOptions(
-        engine=scorer_beside(options.engine),
-        device=options.device,
-        dtype=options.dtype,
-        actors=options.actors,
-        actor_share=options.actor_share,
-        prm_format=options.prm_format,
-    )
+    how = options.of_scorer(scorer_beside(options.engine), options.prm_format)
     prm = resolve_prm(str(options.prm), how)
     host = Host.of_scorer(how, prm, models=2)
     check_tokenizer(prm, None if options.model is None else model, warn)

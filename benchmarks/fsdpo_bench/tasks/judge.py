@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TypeAlias
 
 from fsdpo_bench.tasks.table import Task
@@ -26,31 +27,32 @@ class Judged:
 
 def judge(task: Task, items: Items, workers: int | None = None) -> list[Judged]:
     """Judge responses to problems, in order; few of them in this process."""
-    strict = _grade(MathGrader, items, workers)
+    responses = [_responses(*item) for item in items]
+    strict = _grade(MathGrader, responses, workers)
     counted = list(strict)
     allowed = [problem.metadata.get("gold_tolerance", task.tolerance) for problem, *_ in items]
     for tolerance in {*allowed} - {None}:
         places = [place for place, each in enumerate(allowed) if each == tolerance]
-        graded = _grade(partial(MathGrader, tolerance), [items[at] for at in places], workers)
+        graded = _grade(partial(MathGrader, tolerance), [responses[at] for at in places], workers)
         for place, verdict in zip(places, graded, strict=True):
             counted[place] = verdict
     return list(map(Judged, counted, strict))
 
 
-def _grade(make: Callable[[], Grader], items: Items, workers: int | None) -> list[Verdict]:
-    """Grade with a problem's gold and with what also counts: one of them is enough."""
-    pairs = [
-        (index, _response(gold, *response))
-        for index, (problem, *response) in enumerate(items)
-        for gold in (problem.answer, *problem.metadata.get("also", ()))
-    ]
-    verdicts: dict[int, Verdict] = {}
-    graded = judge_all(make, [pair for _, pair in pairs], workers)
-    for (index, _), verdict in zip(pairs, graded, strict=True):
-        if index not in verdicts or verdict.status == "correct":
-            verdicts[index] = verdict
-    return list(verdicts.values())
+def _responses(
+    problem: Problem, text: str, ended: str = "stop", prompt: str = ""
+) -> list[Response]:
+    """Return a response with the problem's gold, and with what also counts."""
+    thought = find_thought(prompt, text)
+    golds = (problem.answer, *problem.metadata.get("also", ()))
+    return [(gold, thought, text, ended) for gold in golds]
 
 
-def _response(gold: str, text: str, ended: str = "stop", prompt: str = "") -> Response:
-    return gold, find_thought(prompt, text), text, ended
+def _grade(
+    make: Callable[[], Grader], responses: Sequence[Sequence[Response]], workers: int | None
+) -> list[Verdict]:
+    """Grade each response by all its golds: one of them is enough."""
+    graded = iter(judge_all(make, [each for some in responses for each in some], workers))
+    verdicts = [list(islice(graded, len(some))) for some in responses]
+    right = [[each for each in some if each.status == "correct"] for some in verdicts]
+    return [found[-1] if found else some[0] for found, some in zip(right, verdicts, strict=True)]

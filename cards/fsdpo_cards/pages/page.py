@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fsdpo_cards.render import amount
+from fsdpo_cards.render import amount, filled
 
 _HERE = Path(__file__).parent
 
@@ -26,25 +26,17 @@ def render_page(
     Raises:
         jinja2.UndefinedError: if the template shows a field that is not there.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=FileSystemLoader([template.parent, _HERE]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=True,
-    )
-    environment.filters |= {"amount": amount, **(filters or {})}
     style, script = ((_HERE / f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # Inside a ``<script>`` no ``<`` may end it.
     inert = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    return environment.get_template(template.name).render(
-        style=Markup(style),
-        script=Markup(script),
-        script_hash=f"sha256-{hashed}",  # of the only script that the page's policy lets run
-        data=Markup(inert),
-        **fields,
-    )
+    parts = {
+        "style": Markup(style),
+        "script": Markup(script),
+        "script_hash": f"sha256-{hashed}",  # of the only script that the page's policy lets run
+        "data": Markup(inert),
+    }
+    own = {"amount": amount, **(filters or {})}
+    return filled(template, own, fields | parts, _HERE, autoescape=True)

@@ -1,6 +1,5 @@
-"""A sampler that replays recorded completions: a way to rerun a build."""
+"""Samplers that replay recorded completions: a way to rerun a build."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,17 +8,33 @@ import orjson
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import text_key
+from fsdpo_data.core.log import Span, read_spans
 from fsdpo_data.core.sampling import Completion, SamplingSpec, is_completion
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Finished, StreamingSampler
 from fsdpo_data.models.resolve import Weights
 
 
-class ScriptedSampler(StreamingSampler):
+class ReplayingSampler(StreamingSampler):
+    """Gives what was recorded of each prompt."""
+
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+        """Yield the first ``spec.n`` recorded completions of each prompt."""
+        for place, prompt in enumerate(prompts):
+            yield place, self._replay(prompt, spec.n)
+
+    def _replay(self, prompt: str, n: int) -> list[Completion]:
+        raise NotImplementedError
+
+
+class ScriptedSampler(ReplayingSampler):
     """Replays the ``completions.jsonl`` of an earlier run, matched by prompt.
 
     The file holds one ``{"prompt": …, "completions": […]}`` a line. It is indexed once and read
     piece by piece, so it may be larger than memory. ``weights`` are said to have written them.
+
+    Raises:
+        InputError: for a prompt that was not recorded, or not often enough.
     """
 
     def __init__(self, weights: Weights, options: SamplerOptions) -> None:
@@ -28,17 +43,7 @@ class ScriptedSampler(StreamingSampler):
         self._file = Path(options.replay)
         self._spans = _index(self._file)
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
-        """Yield the first ``spec.n`` recorded completions of each prompt.
-
-        Raises:
-            InputError: for a prompt that was not recorded, or not often enough.
-        """
-        with self._file.open("rb") as file:
-            for place, prompt in enumerate(prompts):
-                yield place, self._replay(file.fileno(), prompt, spec.n)
-
-    def _replay(self, file: int, prompt: str, n: int) -> list[Completion]:
+    def _replay(self, prompt: str, n: int) -> list[Completion]:
         span = self._spans.get(text_key(prompt))
         asked = f"recorded for the prompt {prompt[:80]!r}"
         if span is None:
@@ -47,7 +52,8 @@ class ScriptedSampler(StreamingSampler):
                 f"no completions were {asked}. Use the file with the problems and the template "
                 "that made it.",
             )
-        recorded = orjson.loads(os.pread(file, span[1], span[0]))["completions"]
+        [record] = read_spans(self._file, [span])
+        recorded = record["completions"]
         if len(recorded) < n:
             raise _unusable(
                 self._file,
@@ -65,8 +71,8 @@ class ScriptedSampler(StreamingSampler):
         return [Completion(**each) for each in made]
 
 
-def _index(path: Path) -> dict[bytes, tuple[int, int]]:
-    spans: dict[bytes, tuple[int, int]] = {}
+def _index(path: Path) -> dict[bytes, Span]:
+    spans: dict[bytes, Span] = {}
     start = 0
     try:
         with path.open("rb") as file:
