@@ -163,7 +163,7 @@ def _rows(solutions: pl.LazyFrame, probabilities: bool) -> Iterator[str]:
         "have rollout counts with more correct than run": has(rollouts, n_correct > n),
         "have another number of rewards than of steps": rewards.list.len() != steps.list.len(),
         f"have a reward that is not a number{' in [0, 1]' if probabilities else ''}": (
-            has(rewards, (~number).fill_null(False))
+            has(rewards, ~number.fill_null(False))
         ),
         "have a finish_reason that is not stop or length": (
             ~pl.col("finish_reason").is_in(["stop", "length"])

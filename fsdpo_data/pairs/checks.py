@@ -54,43 +54,38 @@ def _solution_rules(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
         **_side_rules("chosen"),
         **_side_rules("rejected"),
     }
+    cut = [pl.col(f"{side}_finish_reason") != "stop" for side in SIDES]
+    wrong = pl.col("chosen_outcome") != "correct", ~pl.col("rejected_outcome").is_in(FAILED)
     if spec.get("finished"):  # pairs of earlier releases did not ask for it
-        rules["join a solution that stopped on length"] = (
-            pl.col("chosen_finish_reason") != "stop"
-        ) | (pl.col("rejected_finish_reason") != "stop")
+        rules["join a solution that stopped on length"] = cut[0] | cut[1]
     if spec.get("require_outcome"):
-        rules["prefer a solution that is not correct, or to one that is not incorrect"] = (
-            pl.col("chosen_outcome") != "correct"
-        ) | ~pl.col("rejected_outcome").is_in(FAILED)
+        told = "prefer a solution that is not correct, or to one that is not incorrect"
+        rules[told] = wrong[0] | wrong[1]
     return rules
 
 
 def _step_rules() -> dict[str, pl.Expr]:
     """Return what is broken where the chosen side is a continuation of the rejected one."""
+    joined = pl.col("chosen_steps").list.join("")
     return {
-        "have a chosen text that its steps do not join to": (
-            pl.col("chosen") != pl.col("chosen_steps").list.join("")
-        ),
+        "have a chosen text that its steps do not join to": pl.col("chosen") != joined,
         **_side_rules("rejected"),
         "reject a solution that stopped on length": pl.col("rejected_finish_reason") != "stop",
-        "reject a solution that is not incorrect": (~pl.col("rejected_outcome").is_in(FAILED)),
+        "reject a solution that is not incorrect": ~pl.col("rejected_outcome").is_in(FAILED),
     }
 
 
 def _side_rules(side: str) -> dict[str, pl.Expr]:
     """Return what is broken if the pair does not say the same as the solution it names."""
     own, told = pl.col(f"{side}_problem_id"), pl.col("problem_id")
-    steps, rewards = pl.col(f"{side}_steps"), pl.col(f"{side}_rewards")
+    steps, own_steps = pl.col(f"{side}_steps"), pl.col(f"{side}_completions")
+    rewards, own_rewards = pl.col(f"{side}_rewards"), pl.col(f"{side}_step_rewards")
     return {
         f"name a {side} solution that is not here": own.is_null(),
         f"name a {side} solution of another problem": own != told,
-        f"have a {side} text that its steps do not join to": (pl.col(side) != steps.list.join("")),
-        f"have {side} steps that are not those of the solution": (
-            steps != pl.col(f"{side}_completions")
-        ),
-        f"have {side} rewards that are not those of the solution": ~rewards.eq_missing(
-            pl.col(f"{side}_step_rewards")
-        ),
+        f"have a {side} text that its steps do not join to": pl.col(side) != steps.list.join(""),
+        f"have {side} steps that are not those of the solution": steps != own_steps,
+        f"have {side} rewards that are not those of the solution": rewards.ne_missing(own_rewards),
     }
 
 
