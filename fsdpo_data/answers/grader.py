@@ -118,8 +118,9 @@ def _with_unit(gold: Answer, number: str, sentence: str) -> str:
 def _also_meant(gold: Answer, found: Extraction, response: str) -> Iterator[str]:
     """Yield what an answer may mean that is not the gold as it stands."""
     answer = found.answer or ""
-    if found.value is not None and not found.rule.startswith("boxed") and is_words(answer):
-        yield _with_unit(gold, found.value, answer)
+    worded = not found.rule.startswith("boxed") and is_words(answer)
+    if worded and (value := found.value) is not None:
+        yield _with_unit(gold, value, answer)
     if found.rule == "last-number":
         yield _with_unit(gold, answer, found.sentence)
     if isinstance(gold.value, Text) and (word := unmarked.opening_word(own_part(response))):

@@ -44,8 +44,8 @@ _TAG = re.compile("<[/|｜]")  #: What a token of the sampler and the end of a t
 _UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 _OTHER_CASE = _SAID["other_case"]
 _END_OF_PROOF = re.compile(r"\s*(?:\$?\\(?:blacksquare|square|qed)\$?|[∎■□])\Z")
+_PROOF_ENDS = ("square", "square$", "qed", "qed$", "∎", "■", "□")  #: How such a sign ends.
 _RULES = ("---", "***", "___")  #: Lines drawn below an answer.
-_PROOF_ENDS = frozenset("ed$∎■□")  #: The last character of such a sign.
 _DOUBTS, _SETTLES = _SAID["doubts"], _SAID["settles"]
 
 
@@ -61,9 +61,15 @@ class Extraction(NamedTuple):
     #: ``none``.
     rule: str
     sentence: str = ""  #: The last one of a response that marks no answer, for golds in words.
-    #: The formula or number that the answer's words settle on ("5 apples are left" gives 5), to be
-    #: tried where the words are not the gold; None if they offer several.
-    value: str | None = None
+    lost: str | None = None  #: The words by which it gives up.
+
+    @property
+    def value(self) -> str | None:
+        """What the answer's words settle on, a formula or a number: 5 of "5 apples are left".
+
+        To be tried where the words are not the gold; None if they offer several.
+        """
+        return self.lost or settled_value(self.answer or "")
 
     @property
     def strict(self) -> str | None:
@@ -85,17 +91,16 @@ def extract(response: str) -> Extraction:
         listed = closing_list(text) if said.answer[:2] in ("- ", "* ", "1.", "1)", "| ") else None
         if listed is not None:
             return Extraction(listed, said.rule)
-        return Extraction(said.answer, said.rule, value=settled_value(said.answer))
+        return Extraction(said.answer, said.rule)
     sentence = last_sentence(text)
     if (rest := concluding.standing(sentence)) != sentence:
         text = sentence = rest
     if not cut_off and sentence and concluding.goes_on(text, sentence):
         return Extraction(None, "none")
     if not cut_off and sentence and (lost := concluding.gives_up(text)):
-        return Extraction(sentence, "last-sentence", sentence=sentence, value=lost)
+        return Extraction(sentence, "last-sentence", sentence=sentence, lost=lost)
     answer, rule = (cut_off, "boxed-truncated") if cut_off else unmarked(text, sentence)
-    value = settled_value(answer) if answer else None
-    return Extraction(answer, rule, sentence=sentence, value=value)
+    return Extraction(answer, rule, sentence=sentence)
 
 
 def is_marked(rule: str) -> bool:
@@ -120,7 +125,7 @@ def own_part(response: str) -> str:
     text = text.rstrip()
     if text[-3:] in _RULES and (above := text.rstrip(text[-1]))[-1:] == "\n":
         text = above.rstrip()
-    if text[-1:] in _PROOF_ENDS and (sign := _END_OF_PROOF.search(text, len(text) - 16)):
+    if text.endswith(_PROOF_ENDS) and (sign := _END_OF_PROOF.search(text, len(text) - 16)):
         text = text[: sign.start()]
     headings = _NEXT_PROBLEM.finditer(text) if _NEXT_PROBLEM.search(text) else ()
     for heading in islice(headings, _HEADINGS_TRIED):
@@ -147,7 +152,7 @@ def _after_boxes(text: str, boxes: list[Box]) -> Extraction | None:
     before = text[max(boxes[-1].start - _APART, 0) : boxes[-1].start]
     if said.rule != "final-answer" and not _SAID["would_be"].search(before):
         return None
-    return Extraction(said.answer, said.rule, value=settled_value(said.answer))
+    return Extraction(said.answer, said.rule)
 
 
 def _denied(answer: str, rest: str) -> bool:
@@ -162,7 +167,7 @@ def _corrected(rest: str) -> Extraction:
     """Return the answer that follows one taken back; there may be none."""
     rest = rest[concluding.taken_back(rest) or 0 :]
     answer = concluding.instead(rest)
-    other = None if answer is None else Extraction(answer, "corrected", "", settled_value(answer))
+    other = None if answer is None else Extraction(answer, "corrected")
     return _concluded(rest) or other or Extraction(None, "none")
 
 
@@ -171,8 +176,7 @@ def _concluded(rest: str) -> Extraction | None:
     said, sentence = last_announced(rest), last_sentence(rest)
     if said is None and not _SETTLES.search(sentence):
         return None
-    answer = said.answer if said else conclusion(sentence)
-    return Extraction(answer, "corrected", value=settled_value(answer))
+    return Extraction(said.answer if said else conclusion(sentence), "corrected")
 
 
 def _from_boxes(text: str, boxes: list[Box]) -> Extraction:
@@ -186,9 +190,7 @@ def _from_boxes(text: str, boxes: list[Box]) -> Extraction:
             break
         run.insert(0, box)
     distinct = list(dict.fromkeys(box.content for box in run))
-    rule = "boxed" if len(distinct) == 1 else "boxed-list"
-    answer = " , ".join(distinct)
-    return Extraction(answer, rule, value=settled_value(answer) if rule == "boxed" else None)
+    return Extraction(" , ".join(distinct), "boxed" if len(distinct) == 1 else "boxed-list")
 
 
 def _one_answer(between: str) -> bool:
