@@ -1,20 +1,13 @@
 """What a response concludes: what it takes back, whether it gives up, whether it ends at all."""
 
 import re
-from collections.abc import Iterable
 
-from fsdpo_data.answers.finding.phrases import phrases
-from fsdpo_data.answers.lexicon.vocabulary import names
+from fsdpo_data.answers.finding.phrases import HELD, holds, phrases
 
 _SAID = phrases("concluding")
 
 _LAST = 400  #: Characters at the end in which a response may give up.
-#: Of these, what takes something back holds one, and what gives up one of those; quick to find.
-_ERRORS = names(
-    """right correct true wrong mis error slip forgot overlook wait scratch regard count should
-    ? think"""
-)
-_LOST = names("give not n't idea unable stuck insufficient lack answerable impossible missing")
+_OPEN = frozenset(",:;=+/([{<-")  #: Signs that do not end a text; words may or may not.
 _SHORTEST = 8  #: Fewer characters take nothing back and suppose nothing.
 #: Cyrillic, Hebrew to the scripts of India and Thailand, Japanese, Chinese, Korean.
 _FOREIGN = re.compile("[\u0400-\u04ff\u0590-\u0eff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
@@ -22,19 +15,15 @@ _FOREIGN = re.compile("[\u0400-\u04ff\u0590-\u0eff\u3040-\u30ff\u4e00-\u9fff\uac
 
 def taken_back(rest: str) -> int | None:
     """Return where ``rest``, the text after an answer, is done with taking it back, or None."""
-    owed = len(rest) > _SHORTEST and _holds(rest, _ERRORS)
+    owed = len(rest) > _SHORTEST and holds(rest, HELD["takes_back"])
     match = _SAID["takes_back"].search(rest) if owed else None
     return match.end() if match else None
 
 
-def _holds(text: str, words: Iterable[str]) -> bool:
-    text = text.lower()
-    return bool([word for word in words if word in text])
-
-
 def standing(text: str) -> str:
     """Return what stands of a text: the part after the last place that takes something back."""
-    back = list(_SAID["takes_back"].finditer(text)) if _holds(text, _ERRORS) else []
+    owed = holds(text, HELD["takes_back"])
+    back = list(_SAID["takes_back"].finditer(text)) if owed else []
     return text[back[-1].end() :].lstrip(" ,.;:*…-—") if back else text
 
 
@@ -46,15 +35,16 @@ def instead(rest: str) -> str | None:
 
 def gives_up(text: str) -> str | None:
     """Return the words by which a response says at its end that it has no answer, or None."""
-    owed = _holds(text[-_LAST:], _LOST)
+    owed = holds(text[-_LAST:], HELD["gives_up"])
     found = _SAID["gives_up"].search(text[-_LAST:]) if owed else None
     return found.group() if found else None
 
 
 def goes_on(text: str, sentence: str) -> bool:
     """Whether a text stops in the middle of its last sentence, or on one that only begins."""
-    stops = _SAID["goes_on"].search(text[-40:].rstrip("*$ \n")) is not None
-    return stops or _SAID["begins"].match(sentence) is not None
+    end = text[-40:].rstrip("*$ \t\n")
+    open_ended = end[-1:].isalpha() or end[-1:] in _OPEN
+    return (open_ended and _SAID["goes_on"].search(end) is not None) or _SAID["begins"].match(sentence) is not None
 
 
 def is_supposed(before: str, marker: str) -> bool:

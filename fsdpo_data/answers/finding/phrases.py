@@ -1,6 +1,7 @@
 """What responses say around their answers: patterns of a table, compiled."""
 
 import re
+from collections.abc import Iterable
 
 from fsdpo_data.core.tables import compiled, read_table
 
@@ -10,3 +11,12 @@ _TOLD: dict[str, dict[str, str]] = read_table(__file__)
 def phrases(module: str) -> dict[str, re.Pattern[str]]:
     """Return the patterns that a module looks for, by name."""
     return compiled(_TOLD[module])
+
+
+#: By patterns that cost much: words of which a text holds one where such a pattern is found.
+HELD = {name: frozenset(words.split()) for name, words in _TOLD["held"].items()}
+
+
+def holds(text: str, words: Iterable[str]) -> bool:
+    """Whether a text holds one of some words, in any case, as a part of another word too."""
+    return any(map(text.lower().__contains__, words))

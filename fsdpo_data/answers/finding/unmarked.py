@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from fsdpo_data.answers.finding.boxes import ending
 from fsdpo_data.answers.finding.concluding import is_foreign
-from fsdpo_data.answers.finding.phrases import phrases
+from fsdpo_data.answers.finding.phrases import HELD, holds, phrases
 from fsdpo_data.answers.finding.several import NEAR, WHOLE, closing_display, closing_list
 from fsdpo_data.answers.finding.spoken import SENTENCE_END
 from fsdpo_data.answers.lexicon.words import SCALES, SMALL
@@ -20,7 +20,6 @@ _LATEX = re.compile(r"\\(?![$%!,;])")
 _HAS_WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
 JOINT = _SAID["joint"]
 CONJUNCTION = re.compile(r"\b(?:and|or)\b|[,;&或和与、]")
-_BOUND = _SAID["bound"]
 REFERS = _SAID["refers"]
 #: What comes before the words that a sentence ends on: "so the fastest of them is Evelyn".
 _VERBS = frozenset(("is", "are", "was", "were"))
@@ -53,7 +52,9 @@ _ENDS_IN_WORDS = re.compile(rf"{_SPELLED}(?:\s+[a-z]+)?[.!*\s]*$")
 
 def conclusion(statement: str) -> str:
     """Return the clause that a statement draws: "2x > 6, so x > 3" comes to "x > 3"."""
-    for start in reversed([each.end() for each in _SAID["concluding"].finditer(statement)]):
+    owed = holds(statement, HELD["concluding"])
+    drawn = [each.end() for each in _SAID["concluding"].finditer(statement)] if owed else []
+    for start in reversed(drawn):
         if _values(statement[start:]) or _IN_WORDS.search(statement, start):
             return statement[start:]
     return statement
@@ -66,8 +67,8 @@ def _main(statement: str) -> str:
         return counted[1]
     for more in _SAID["more"].finditer(statement):
         said = statement[: more.start()]
-        known = (_SAID["given"], _BOUND)
-        new = any(not any(y.search(said, 0, x.start()) for y in known) for x in _values(said))
+        before = (said[: value.start()] for value in _values(said))
+        new = any(not _SAID["given"].search(each) and not _bounds(each) for each in before)
         place = more[0].startswith((" where", ", where")) and _SAID["attained"].search(said)
         if (new or _IN_WORDS.search(said)) and not place:
             return _main(said)
@@ -91,7 +92,7 @@ def opening_word(text: str) -> str | None:
 
 def _values(statement: str) -> list[re.Match[str]]:
     """List formulas, and numbers outside of formulas, in order."""
-    formulas = list(_MATHS.finditer(statement))
+    formulas = list(_MATHS.finditer(statement)) if holds(statement, HELD["maths"]) else []
     others = _MATHS.sub(lambda found: "\0" * len(found[0]), statement) if formulas else statement
     values = sorted([*formulas, *_NUMBER.finditer(others)], key=re.Match.start)
     # "3 possible values of $n$" does not end on n; "therefore it is $n$" does.
@@ -132,7 +133,7 @@ def _settled(statement: str, values: list[re.Match[str]], text: str = "") -> tup
             break
         run.insert(0, each)
     fails = _SAID["order"].search(run[0][0]) and _SAID["fails"].search(statement)
-    if fails or _BOUND.search(statement, 0, run[0].start()):
+    if fails or _bounds(statement[: run[0].start()]):
         return None, "last-sentence"
     counted = _SAID["count"].search(statement, 0, run[0].start())  # 20 $cm^2$
     listed = " , ".join(_content(each) for each in run)
@@ -177,7 +178,8 @@ def _digits(number: str) -> str:
 def _settled_number(statement: str, values: list[re.Match[str]]) -> str | None:
     last = values[-1]
     # A number inside LaTeX is a part of something: \frac{1}{2} does not end on 2.
-    if _LATEX.search(_MATHS.sub("", statement)) or _BOUND.search(statement, 0, last.start()):
+    latex = "\\" in statement and _LATEX.search(_MATHS.sub("", statement))
+    if latex or _bounds(statement[: last.start()]):
         return None
     if len(values) > 1:
         between = statement[values[-2].end() : last.start()]
@@ -189,6 +191,11 @@ def _settled_number(statement: str, values: list[re.Match[str]]) -> str | None:
         if _either(between, statement[last.end() :]):
             return None
     return _content(last)
+
+
+def _bounds(before: str) -> bool:
+    """Whether words before a value make it a bound, a guess or what is denied."""
+    return holds(before, HELD["bound"]) and _SAID["bound"].search(before) is not None
 
 
 def _joined(between: str) -> bool:
@@ -302,6 +309,6 @@ def _emphasized(sentence: str) -> str | None:
         return None
     if _values(sentence) and not (_values(bold[0]) or _SAID["chosen"].fullmatch(bold[0])):
         return None
-    if _BOUND.search(sentence[: sentence.find("**") + 2]):
+    if _bounds(sentence[: sentence.find("**") + 2]):
         return None
     return bold[0].removesuffix("'s").removesuffix("’s")
