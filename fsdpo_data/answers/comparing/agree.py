@@ -17,6 +17,7 @@ from fsdpo_data.answers.comparing.numeric import (
     has_bars,
     has_imaginary,
     symbols,
+    tenth,
 )
 from fsdpo_data.answers.lexicon.numbers import MIN_DIGITS_OTHER, agree, rounds_to, stands_for
 from fsdpo_data.answers.tree import Const, Mul, Node, Num, Pow, Sym, multiply, substitute
@@ -170,11 +171,10 @@ def _values(
 
 def close(left: Real, right: Real, scale: Real) -> bool:
     """Whether two values agree in all digits that can be trusted."""
-    mp = context()
     difference = abs(left - right)
-    if difference <= mp.mpf(10) ** -_RELATIVE * max(abs(left), abs(right)):
+    if difference <= tenth(_RELATIVE) * max(abs(left), abs(right)):
         return True
-    return bool(difference <= mp.mpf(10) ** -_CANCELLED * scale)
+    return bool(difference <= tenth(_CANCELLED) * scale)
 
 
 def _same_constant(left: Node, right: Node, budget: Budget) -> bool:
@@ -239,7 +239,7 @@ def _power_of_two(ratio: Real) -> int | None:
     if mp.im(ratio) != 0 or mp.re(ratio) <= 0:
         return None
     power = int(mp.nint(mp.log(ratio, 2)))
-    close_enough = abs(ratio - mp.mpf(2) ** power) < mp.mpf(10) ** -30 * abs(ratio)
+    close_enough = abs(ratio - mp.mpf(2) ** power) < tenth(30) * abs(ratio)
     return power if close_enough and abs(power) <= 4 else None
 
 
@@ -266,7 +266,7 @@ def _ratio_of_digits(left: Node, right: Node, budget: Budget) -> int:
         ratios = _ratios(left, right, budget, True)
     if len(ratios) < FEW or ratios[0] == 0:
         return 0
-    if any(abs(ratio - ratios[0]) > mp.mpf(10) ** -30 * abs(ratios[0]) for ratio in ratios):
+    if any(abs(ratio - ratios[0]) > tenth(30) * abs(ratios[0]) for ratio in ratios):
         return 0
     if mp.im(ratios[0]) != 0:
         return 2

@@ -49,7 +49,8 @@ class Residues:
         self.budget.spend(1)
         match node:
             case Num():
-                return node.value.numerator * self._inverse(node.value.denominator) % self.prime
+                top, bottom = node.value.numerator, node.value.denominator
+                return (top if bottom == 1 else top * self._inverse(bottom)) % self.prime
             case Add():
                 return sum(map(self.value, node.terms)) % self.prime
             case Mul():

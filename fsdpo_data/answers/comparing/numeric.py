@@ -45,6 +45,12 @@ def context() -> Any:
     return arithmetic
 
 
+@cache
+def tenth(places: int) -> Real:
+    """Return ten to the power of ``-places``: a power in 60 digits costs more than a comparison."""
+    return context().mpf(10) ** -places
+
+
 class Evaluator:
     """Evaluates trees at one point.
 
@@ -70,7 +76,7 @@ class Evaluator:
         self.point, self.budget, self.complex_plane = point, budget, complex_plane
         self.rough = rough
         self.mp = context()
-        self.scale = self.mp.mpf(0)
+        self.scale: Real = 0
         self._bound = {name: self.mp.mpf(1 + (ord(name[0]) + point) % 7) for name in counters}
 
     def value(self, node: Node) -> Real:
@@ -84,7 +90,8 @@ class Evaluator:
         self.budget.spend(COST)
         match node:
             case Num():
-                return _rational(node.value)
+                whole = node.value.denominator == 1
+                return self.mp.mpf(node.value.numerator) if whole else _rational(node.value)
             case Add():
                 terms = [self.value(term) for term in node.terms]
                 self.scale = max(self.scale, *(abs(term) for term in terms))
@@ -119,7 +126,10 @@ class Evaluator:
             if mp.re(exponent) <= 0:
                 raise Undefined("power of zero")
             return mp.mpf(0)
-        if abs(exponent) * (abs(mp.log(abs(base))) + 1) > MAX_LOG:
+        # The binary exponent bounds the logarithm, which costs more than most powers.
+        if abs(exponent) * (abs(mp.mag(base)) + 2) > MAX_LOG and (
+            abs(exponent) * (abs(mp.log(abs(base))) + 1) > MAX_LOG
+        ):
             raise TooLarge("power")
         if mp.im(exponent) == 0 and mp.isint(mp.re(exponent)):
             return base ** int(mp.re(exponent))
@@ -136,7 +146,7 @@ class Evaluator:
         for denominator in (3, 5, 7, 9, 11):
             top = exponent * denominator
             nearest = self.mp.nint(top)
-            if abs(top - nearest) < self.mp.mpf(10) ** (5 - DIGITS) * max(1, abs(top)):
+            if abs(top - nearest) < tenth(DIGITS - 5) * max(1, abs(top)):
                 root = -(self.mp.root(-base, denominator))
                 return root ** int(nearest)
         raise Undefined("power of a negative number")
@@ -286,8 +296,7 @@ def is_unknown(name: str) -> bool:
 
 @lru_cache(maxsize=8_192)
 def _rational(value: Fraction) -> Real:
-    mp = context()
-    return mp.mpf(value.numerator) / value.denominator
+    return context().mpf(value.numerator) / value.denominator
 
 
 #: Points at which symbols may be negative; at the others all are positive.

@@ -118,7 +118,7 @@ def _interval(
 def _cut(end: Node, after: bool, budget: Budget) -> Cut:
     mp, sign = context(), infinite(end)
     if sign:
-        return Cut(_INF if sign > 0 else _MINUS_INF, mp.mpf("inf") * sign, sign > 0)
+        return Cut(_INF, mp.inf, True) if sign > 0 else Cut(_MINUS_INF, mp.ninf, False)
     try:
         key = Evaluator(ORDERED, budget).value(end)
     except (Undefined, TooLarge):
@@ -284,6 +284,8 @@ def _overlap(sets: list[RealSet], least: int, budget: Budget) -> RealSet:
     Raises:
         NotASet: They are sets of different things, or there are too many ends.
     """
+    if len(sets) == 1:
+        return sets[0]
     variables = {found.variable for found in sets} - {""}
     units = {found.unit for found in sets if found.unit}
     if len(variables) > 1 or len(units) > 1:
