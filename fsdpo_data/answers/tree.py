@@ -343,7 +343,8 @@ def spread(value: Value) -> tuple[Value, ...]:
 
 def has_variants(value: Value) -> bool:
     r"""Whether ``\pm`` occurs in an expression or quantity."""
-    return not isinstance(value, Items) and PlusMinus in map(type, walk(value))
+    kind = type(value)
+    return kind in _PARTS and kind is not Items and PlusMinus in map(type, walk(value))
 
 
 def both_values(value: Value) -> tuple[Value, ...]:

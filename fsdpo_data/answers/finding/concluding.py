@@ -2,7 +2,8 @@
 
 import re
 
-from fsdpo_data.answers.finding.phrases import HELD, holds, phrases
+from fsdpo_data.answers.finding.phrases import HELD, phrases
+from fsdpo_data.answers.lexicon.vocabulary import holds
 
 _SAID = phrases("concluding")
 
@@ -43,8 +44,9 @@ def gives_up(text: str) -> str | None:
 def goes_on(text: str, sentence: str) -> bool:
     """Whether a text stops in the middle of its last sentence, or on one that only begins."""
     end = text[-40:].rstrip("*$ \t\n")
-    open_ended = end[-1:].isalpha() or end[-1:] in _OPEN
-    return (open_ended and _SAID["goes_on"].search(end) is not None) or _SAID["begins"].match(sentence) is not None
+    owed = end[-1:].isalpha() or end[-1:] in _OPEN
+    stops = owed and _SAID["goes_on"].search(end) is not None
+    return stops or _SAID["begins"].match(sentence) is not None
 
 
 def is_supposed(before: str, marker: str) -> bool:

@@ -1,8 +1,8 @@
 """What responses say around their answers: patterns of a table, compiled."""
 
 import re
-from collections.abc import Iterable
 
+from fsdpo_data.answers.lexicon.vocabulary import names
 from fsdpo_data.core.tables import compiled, read_table
 
 _TOLD: dict[str, dict[str, str]] = read_table(__file__)
@@ -14,9 +14,4 @@ def phrases(module: str) -> dict[str, re.Pattern[str]]:
 
 
 #: By patterns that cost much: words of which a text holds one where such a pattern is found.
-HELD = {name: frozenset(words.split()) for name, words in _TOLD["held"].items()}
-
-
-def holds(text: str, words: Iterable[str]) -> bool:
-    """Whether a text holds one of some words, in any case, as a part of another word too."""
-    return any(map(text.lower().__contains__, words))
+HELD = {name: names(words) for name, words in _TOLD["held"].items()}

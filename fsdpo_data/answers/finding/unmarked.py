@@ -6,9 +6,10 @@ from itertools import pairwise
 
 from fsdpo_data.answers.finding.boxes import ending
 from fsdpo_data.answers.finding.concluding import is_foreign
-from fsdpo_data.answers.finding.phrases import HELD, holds, phrases
+from fsdpo_data.answers.finding.phrases import HELD, phrases
 from fsdpo_data.answers.finding.several import NEAR, WHOLE, closing_display, closing_list
 from fsdpo_data.answers.finding.spoken import SENTENCE_END
+from fsdpo_data.answers.lexicon.vocabulary import holds
 from fsdpo_data.answers.lexicon.words import SCALES, SMALL
 
 _SAID = phrases("unmarked")
@@ -293,10 +294,11 @@ def unmarked(text: str, sentence: str) -> tuple[str | None, str]:
         return said, "whole"
     if cases := closing_cases(stripped, sentence):
         return cases, "list"
-    for said in _sentences(text):
-        said = _main(said)
-        values = [] if _SAID["relative"].match(said) else _values(said)
-        if values:
+    for each in _sentences(text):
+        if each != sentence:
+            said = _main(each)
+            values = _values(said)
+        if values and not _SAID["relative"].match(said):
             answer, rule = _settled(said, values, text)
             return (answer, rule) if answer else (sentence, "last-sentence")
     return (sentence, "last-sentence") if sentence else (None, "none")

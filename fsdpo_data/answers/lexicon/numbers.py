@@ -43,23 +43,22 @@ def read_number(text: str) -> Num | Quantity | None:
 
 
 def _from_match(match: re.Match[str]) -> Num | None:
-    part = match.groupdict()
-    negative = (part["sign"] == "-") != bool(part["sign2"])
-    top = part["top"] or part["num"] or part["num1"]
+    negative = (match["sign"] == "-") != bool(match["sign2"])
+    top = match["top"] or match["num"] or match["num1"]
     if top is not None:
-        bottom = int(part["bottom"] or part["den"] or part["den1"])
+        bottom = int(match["bottom"] or match["den"] or match["den1"])
         if bottom == 0:
             return None
         value = Fraction(int(top), bottom)
         return Num(-value if negative else value)
-    whole, places = part["whole"] or "", part["places"] or ""
+    whole, places = match["whole"] or "", match["places"] or ""
     if not whole and not places:
         return None
-    if not places and part["power"] is None:
+    if not places and match["power"] is None:
         number = Num(Fraction(int(_SEPARATOR.sub("", whole))))
     else:
         sign = "-" if negative else ""
-        return decimal(_SEPARATOR.sub("", whole), places, int(part["power"] or 0), sign)
+        return decimal(_SEPARATOR.sub("", whole), places, int(match["power"] or 0), sign)
     return Num(-number.value) if negative else number
 
 

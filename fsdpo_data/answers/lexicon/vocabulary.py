@@ -1,5 +1,7 @@
 """The names that answers use: functions, constants, Greek letters, words that are no letters."""
 
+from collections.abc import Iterable
+
 from fsdpo_data.answers.lexicon.words import SCALES, SMALL, is_number_word
 from fsdpo_data.answers.tree import Const
 from fsdpo_data.core.tables import read_table
@@ -8,6 +10,11 @@ from fsdpo_data.core.tables import read_table
 def names(text: str) -> frozenset[str]:
     """Return the words of ``text``."""
     return frozenset(text.split())
+
+
+def holds(text: str, words: Iterable[str]) -> bool:
+    """Whether a text holds one of some words, in any case, as a part of another word too."""
+    return any(map(text.lower().__contains__, words))
 
 
 _TOLD = read_table(__file__)

@@ -116,8 +116,8 @@ _MONTHS = {
 }
 _MONTH = "|".join(_MONTHS)
 _DATE = re.compile(_SAID["date"].pattern.replace("MONTH", _MONTH))
-#: What a text that is a moment holds somewhere.
-MAY_BE_MOMENT = re.compile(rf":|[ap]\.?\s?m\b|clock|noon|midday|midnight|(?:{_MONTH})", re.I)
+#: Of these, a text that is a moment holds one.
+OF_MOMENTS = frozenset(_TOLD["of_moments"])
 
 
 def read_moment(text: str) -> Moment | None:

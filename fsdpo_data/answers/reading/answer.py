@@ -1,7 +1,9 @@
 """An answer, read once: everything that comparing asks of a text, each worked out at most once."""
 
 import re
-from functools import cached_property, lru_cache
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 from fsdpo_data.answers.lexicon.numbers import decimal, read_number
 from fsdpo_data.answers.reading.clean import MAX_LENGTH, clean
@@ -15,6 +17,25 @@ _MAX_KEPT, _KEPT = 400, 8_192
 _DECIMAL_COMMA = re.compile(r"(-?)(\d+),(\d{1,2}|\d{4,15})")
 _DROPPED = re.compile(r"(?<![A-Za-z0-9])\s|\s(?![A-Za-z0-9])|\\!|\\(?:left|right)(?![A-Za-z])")
 
+Found = TypeVar("Found")
+
+
+class Lazy(Generic[Found]):
+    """An attribute that is worked out when it is first asked for.
+
+    Up to Python 3.11 ``functools.cached_property`` takes a lock, which costs more than most of
+    what is worked out here.
+    """
+
+    def __init__(self, work: Callable[[Any], Found]) -> None:
+        self.work, self.__doc__ = work, work.__doc__
+
+    def __get__(self, answer: "Answer", _: type) -> Found:
+        """Work it out; from now on the instance has it."""
+        found = self.work(answer)
+        answer.__dict__[self.work.__name__] = found
+        return found
+
 
 class Answer:
     """One bare answer; a gold is one, too."""
@@ -22,22 +43,22 @@ class Answer:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    @cached_property
+    @Lazy
     def number(self) -> Num | Quantity | None:
         """The plain number, sum of money or percentage that the whole text is."""
         return read_number(self.text)
 
-    @cached_property
+    @Lazy
     def cleaned(self) -> str:
         """The text in plain ASCII LaTeX; one that is too long to be taken up, as it is."""
         return self.text if len(self.text) > MAX_LENGTH else clean(self.text)
 
-    @cached_property
+    @Lazy
     def plain(self) -> str:
         """The text without LaTeX wrappers, in single spaces."""
         return plain_text(self.cleaned)
 
-    @cached_property
+    @Lazy
     def key(self) -> str:
         """A key that only equivalent answers share."""
         if len(self.text) > MAX_LENGTH:
@@ -48,34 +69,34 @@ class Answer:
         text = self.cleaned.replace("dfrac", "frac").replace("tfrac", "frac")
         return _DROPPED.sub("", " ".join(text.split()))
 
-    @cached_property
+    @Lazy
     def value(self) -> Value:
         """What the answer is; ``Text`` if no grammar fits."""
         return read_cleaned(self.cleaned) if self.number is None else self.number
 
-    @cached_property
+    @Lazy
     def measured(self) -> Value:
         """The answer with letters after numbers read as units: ``5m`` is five metres."""
         return read_cleaned(self.cleaned, letter_units=True)
 
-    @cached_property
+    @Lazy
     def with_decimal_comma(self) -> Num | None:
         """The decimal that ``3,5`` is where a comma separates places, not values or thousands."""
         match = _DECIMAL_COMMA.fullmatch(self.cleaned)
         return decimal(match[2], match[3], sign=match[1]) if match else None
 
-    @cached_property
+    @Lazy
     def alternatives(self) -> tuple[Value, ...]:
         """Its value, and what else the text may mean."""
         return alternatives(self.cleaned, self.value)
 
-    @cached_property
+    @Lazy
     def label(self) -> tuple[str, ...]:
         """The words that name its value: "maximum" of "Maximum: 5"."""
         named = LABEL.fullmatch(self.plain) if len(self.plain) < MAX_LABELLED else None
         return tuple(self.plain[: named.start(1)].lower().rstrip(":= ").split()) if named else ()
 
-    @cached_property
+    @Lazy
     def form(self) -> str:
         """Its normal form: how it was read."""
         return show(self.number if isinstance(self.number, Num) else self.value)

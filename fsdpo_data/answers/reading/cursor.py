@@ -86,7 +86,7 @@ class Cursor:
 
     def ends(self) -> bool:
         """Whether a sign follows that ends a product with its unit, or nothing at all."""
-        return self.sign() in _ENDS or self.at_end()
+        return self.at_end() or self.sign() in _ENDS
 
     def condition_ahead(self) -> bool:
         """Whether "otherwise" follows, or "if" with a comparison."""

@@ -54,7 +54,7 @@ class ExpressionParser(CommandParser):
     def sum(self) -> Value:
         """Read ``a + b - c``; a value that is no expression is returned as it is."""
         first = self._term(self.accept("+", "-", "pm", "mp"))
-        if not is_node(first) or is_number_set(first):
+        if not is_node(first) or is_number_set(first) or self.at_end():
             return first
         terms = [as_node(first)]
         while sign := self.accept("+", "-", "pm", "mp"):

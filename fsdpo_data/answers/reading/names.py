@@ -85,6 +85,8 @@ class NameParser(Cursor):
 
     def number(self, number: Num) -> Value:
         """Read on after a number: "6th", mixed fractions and "2.5 million"."""
+        if self.at_end():
+            return number
         if self.sign() == "_":
             return self._based(self.tokens[self.at - 1].text)
         if self.word() in ORDINAL_MARKS and not self.peek().space:

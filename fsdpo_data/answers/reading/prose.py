@@ -125,7 +125,8 @@ def same_words(left: str, right: str, *are_text: bool) -> bool:
     choice = _SAID["letter"].fullmatch(left)
     if choice and choice[1] == _chosen(right):
         return True
-    if _SPACES.sub("", left) == _SPACES.sub("", right) and "=" in left and "\\" not in left:
+    formula = "=" in left and "\\" not in left
+    if formula and _SPACES.sub("", left) == _SPACES.sub("", right):
         return True
     if _SAID["roman"].fullmatch(left) and left == right.upper():
         return True

@@ -3,7 +3,8 @@
 import re
 from fractions import Fraction
 
-from fsdpo_data.answers.lexicon.words import MAY_BE_MOMENT, SMALL, read_moment
+from fsdpo_data.answers.lexicon.vocabulary import holds
+from fsdpo_data.answers.lexicon.words import OF_MOMENTS, SMALL, read_moment
 from fsdpo_data.answers.reading.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.reading.lex import Unreadable, tokenize
 from fsdpo_data.answers.reading.prose import (
@@ -73,7 +74,7 @@ def _read_special(text: str) -> Value | None:
     known = phrase(plain_words(text)) if _SAID["has_word"].search(text) else None
     if known is not None:
         return known
-    if any(map(str.isalpha, text)) and MAY_BE_MOMENT.search(text):
+    if any(map(str.isalpha, text)) and holds(text, OF_MOMENTS):
         moment = read_moment(" ".join(_text_of_time(text).split()))
         if moment is not None:
             return moment

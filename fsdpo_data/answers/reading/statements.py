@@ -61,6 +61,8 @@ class AnswerParser(QuantityParser):
     _last_separator = ""
 
     def _separator(self) -> bool:
+        if self.at_end():
+            return False
         if self.accept(",", ";"):
             self._last_separator = ","
             if self.word() == "or":
@@ -91,6 +93,8 @@ class AnswerParser(QuantityParser):
             parts.append(self._operand())
         if ops:
             return tree.Relation(tuple(parts), tuple(ops))
+        if self.at_end():
+            return parts[0]
         if self.word() == "in" and self.sign(1) in ("(", "[", "lset", "mathbb", "]"):
             self.at += 1
             return tree.Member(parts[0], self._set_operand())
@@ -113,29 +117,27 @@ class AnswerParser(QuantityParser):
         if self.sign() in ("approx", "sim", "="):  # "≈ 3.14", "= 5"
             self.at += 1
         value, joined = self._measured(), 0
-        while True:
-            op = _SET_OPS.get(self.sign()) or _SET_WORDS.get(self.word())
-            if (
-                self.word() == "u"
-                and self.sign(1) in ("(", "[", "lset")
-                and not tree.is_node(value)
-            ):
-                op = "union"
-            if op is None and self.sign() == "-":
-                sets = tree.Items | tree.Builder | tree.Join
-                op = "minus" if isinstance(value, sets) or is_number_set(value) else None
-            if op is None:
-                self.depth -= joined
-                return value
+        while not self.at_end() and (op := self._set_operation(value)):
             self.at += 1
             self.enter()
             value = tree.Join(op, (value, self._measured()))
             joined += 1
+        self.depth -= joined
+        return value
+
+    def _set_operation(self, value: Value) -> str | None:
+        """Return the operation on sets that follows ``value``, None if none does."""
+        if self.word() == "u" and self.sign(1) in ("(", "[", "lset") and not tree.is_node(value):
+            return "union"
+        if self.sign() == "-":
+            sets = tree.Items | tree.Builder | tree.Join
+            return "minus" if isinstance(value, sets) or is_number_set(value) else None
+        return _SET_OPS.get(self.sign()) or _SET_WORDS.get(self.word())
 
     def _measured(self) -> Value:
         """Read a quantity or a ratio of two or more."""
         first = self.quantity()
-        if not tree.is_node(first):
+        if not tree.is_node(first) or self.at_end():
             return first
         parts = [as_node(first)]
         while (self.sign() == ":" and not self.bars_close) or (
