@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 #: Language, instruction, content.
-BLOCKS = re.findall(r"```\w+\n# (new file: [^\n]+|[^\n]+, in [A-Z]+)\n(.*?)```", TEXT, flags=re.S)
+BLOCKS = re.findall(r"```\w+\n# (new file: [^\n]+|[^\n]+, at its end)\n(.*?)```", TEXT, flags=re.S)
 
 Run = Callable[..., str]
 
@@ -47,17 +47,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def follow(copy: Path, place: str, content: str) -> None:
-    """Write a new file, or add lines to a table."""
+    """Write a new file, or add a row to a table."""
     if place.startswith("new file: "):
         file = copy / place.removeprefix("new file: ")
         assert not file.exists() and file.parent.is_dir()
         file.write_text(content, encoding="utf-8")
         return
-    name, table = place.split(", in ")
-    file = copy / name
-    before, start, after = file.read_text(encoding="utf-8").partition(f"\n{table} = {{\n")
-    assert start, f"{name} has no table {table}"
-    file.write_text(before + start + content + after, encoding="utf-8")
+    file = copy / place.removesuffix(", at its end")
+    file.write_text(f"{file.read_text(encoding='utf-8')}\n{content}", encoding="utf-8")
 
 
 def test_a_sampler_and_a_scorer(run: Run, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ Role = Literal["sampler", "scorer"]  #: What an engine may be asked to do.
 class Engine:
     """A row of the table beside this module."""
 
-    sampler: str  #: ``module:class`` of its sampler.
+    sampler: str = ""  #: ``module:class`` of its sampler; empty if it does not sample.
     scorer: str = ""  #: The same of its scorer; empty if it does not score.
     needs: Sequence[str] = ()  #: Packages that it imports.
     extra: str = ""  #: Ours that brings them.

@@ -21,13 +21,14 @@ from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.samplers import Finished, StreamingSampler
 from fsdpo_data.models.prompts import get_template
 
-#: Runs the command line with a sampler that takes its time.
+#: Runs the command line with a sampler that takes its time, and does not get to the end: however
+#: late Ctrl-C comes, there is something left to do.
 SLOW = """
-import time
+import itertools, time
 from fsdpo_data.engines.samplers.scripted import ScriptedSampler
-replay = ScriptedSampler._replay
+replay, count = ScriptedSampler._replay, itertools.count()
 def slow(self, *asked):
-    time.sleep(0.2)
+    time.sleep(0.2 if next(count) < 20 else 600)
     return replay(self, *asked)
 ScriptedSampler._replay = slow
 from fsdpo_bench.cli.app import main

@@ -69,7 +69,7 @@ def test_a_hostile_run_is_bounded_in_time_and_size() -> None:
     """Distinct formulas as long as may be, of the kinds that take the converter longest."""
     kinds = ("$" + "x" * 990 + "{}$", "$" + "'" * 990 + "{}$", "$" + "^" * 990 + "{}$")
     texts = [kind.replace("{}", f"{n:05}") for n in range(3000) for kind in kinds]
-    started = time.perf_counter()
+    started = time.process_time()  # of this process: others may share the cores
     found = formulas([*texts, r"\[" * 3000, "$x " * 2000], [], 200_000)
     assert len(json.dumps(found)) < 220_000
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10

@@ -128,7 +128,7 @@ def _capabilities(profile: Path) -> dict[str, Any]:
 
 
 def _wait(base: str) -> None:
-    for _ in range(100):
+    for _ in range(600):  # a busy machine may take its time
         with contextlib.suppress(OSError):
             if _request("GET", f"{base}/status")["ready"]:
                 return

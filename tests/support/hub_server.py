@@ -83,7 +83,7 @@ class HubServer:
         self.xet = XetStore()
         self.messages: dict[str, str] = {}
         self.requests: list[str] = []
-        self.writing = threading.Lock()
+        self.writing, self.counting = threading.Lock(), threading.Lock()
         handler = type("Handler", (_Handler,), {"hub": self})
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._http.server_port}"
@@ -115,10 +115,11 @@ class HubServer:
 
     def fault(self, request: str) -> Fault | None:
         """Return what is to befall a request, and count it."""
-        for part, fault in self.faults.items():
-            if part in request and fault.times > 0:
-                fault.times -= 1
-                return fault
+        with self.counting:
+            for part, fault in self.faults.items():
+                if part in request and fault.times > 0:
+                    fault.times -= 1
+                    return fault
         return None
 
     def start(self) -> None:

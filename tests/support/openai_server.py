@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -103,8 +102,10 @@ def hang_up(handler: Handler) -> bool:
 
 
 def slow(handler: Handler) -> bool:
-    time.sleep(1.0)
-    return False
+    """Say nothing until the client has given up."""
+    handler.rfile.read(1)
+    handler.close_connection = True
+    return True
 
 
 def says(value: Any, status: int = 200) -> Trick:

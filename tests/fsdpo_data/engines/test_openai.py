@@ -51,7 +51,7 @@ def url(script: Script) -> Iterator[str]:
 
 
 def sampler(url: str, **changes: Any) -> OpenAiSampler:
-    options = SamplerOptions(engine="openai", base_url=url, **{"patience": 5.0, **changes})
+    options = SamplerOptions(engine="openai", base_url=url, **{"patience": 60.0, **changes})
     return OpenAiSampler(served("tiny"), options)
 
 
@@ -83,11 +83,14 @@ def test_what_fails_is_asked_for_again(script: Script, url: str, trick: str) -> 
     whole = sampler(url).sample(PROMPTS, SPEC)
     script.requests.clear()
     script.tricks += [getattr(openai_server, trick)] * 4
-    again = sampler(url, timeout=0.5).sample(PROMPTS, SPEC)
+    impatient = {"timeout": 0.5} if trick == "slow" else {}
+    again = sampler(url, **impatient).sample(PROMPTS, SPEC)
     assert [[each.text for each in some] for some in again] == [
         [each.text for each in some] for some in whole
     ]
-    assert len(script.requests) == 7
+    asked = len(script.requests)
+    # On a busy machine an answer may be too late though the server was not slow.
+    assert asked == 7 or (impatient and asked > 7)
 
 
 @pytest.mark.parametrize(
@@ -235,6 +238,6 @@ def test_a_pause_is_as_long_as_the_server_asks(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(patience.random, "uniform", lambda low, high: high)
     assert [pause("", attempt) for attempt in (0, 1, 5, 50)] == [1, 2, 32, 60]
     assert [pause(asked, 9) for asked in ("3", "0.5", "1000", "-1")] == [3, 0.5, 60, 0]
-    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
-    assert 18 < pause(soon, 0) <= 20
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=50), usegmt=True)
+    assert 30 < pause(soon, 0) <= 50
     assert pause("soon", 1) == 2

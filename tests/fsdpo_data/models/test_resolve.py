@@ -48,7 +48,7 @@ def ask(
     assert ran.returncode == 0, ran.stderr
     answers = [json.loads(line) for line in ran.stdout.splitlines()]
     for seconds, *_ in answers:
-        assert seconds < 60, "a storm of retries"
+        assert seconds < 120, "a storm of retries"
     return [said for _, *said in answers], ran.stderr
 
 

@@ -91,10 +91,10 @@ def test_a_chat_template_without_an_end_is_stopped(tmp_path: Path) -> None:
     loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     tokenizer.chat_template = loop + "{{ messages[0].content }}"
     tokenizer.save_pretrained(path)
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(InputError, match="does not come to an end"):
         get_template("chat", str(path))
-    assert time.monotonic() - started < 60
+    assert time.process_time() - started < 60
 
 
 def test_a_budget_leaves_tracing_as_it_was() -> None:
