@@ -1,7 +1,7 @@
 """Solutions and steps per second of the PRM scorer, against the ways others score.
 
     python benchmarks/perf/score.py [--problems 24] [--samples 16] [--rounds 3] [--threads 1] \
-        [--published] [--model DIR] [--engine vllm]
+        [--published] [--model DIR] [--engine vllm] [--actors N]
 
 Everything runs on the same solutions of the embedded world, with the same random head on the
 embedded model or that in DIR, in one process, in an order that turns from round to round:
@@ -13,6 +13,9 @@ embedded model or that in DIR, in one process, in an order that turns from round
 
 `--published` scores as TRL's models are, with two classes and a mark behind each step, in place of
 a model of our own.
+
+`--actors N` times N copies on a Ray cluster against one instead, each on `--threads` cores, by the
+clock: the machine has to be idle. Solutions with many steps come first, so halves are uneven.
 
 Solutions are different from each other, so that repeated texts give no advantage. The times are
 process times; the ratios are what counts. The rewards of all must agree.
@@ -32,6 +35,7 @@ import typer
 
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ScorerOptions
+from fsdpo_data.engines.samplers import release
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.heads import PrmScorer
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT
@@ -52,6 +56,7 @@ def main(
     published: bool = False,
     model: Path = CHECKPOINT,
     engine: str = "",
+    actors: int = 1,
 ) -> None:
     """Time the ways of scoring, in turns."""
     import torch
@@ -63,8 +68,10 @@ def main(
     steps = sum(len(item.steps) for item in items)
     print(f"{len(items)} solutions, {steps} steps")
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
-        labels = 2 if published else 1
-        ways = make_ways(save_random_prm(Path(folder), model, labels=labels), engine)
+        prm = save_random_prm(Path(folder), model, labels=2 if published else 1)
+        if actors > 1:
+            return spread(str(prm), items, actors, rounds)
+        ways = make_ways(prm, engine)
         agree({name: score(items) for name, score in ways.items()})  # warms up, too
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(rounds):
@@ -74,6 +81,23 @@ def main(
                 ways[name](items)
                 seconds[name].append(time.process_time() - started)
     report(seconds, len(items), steps)
+
+
+def spread(prm: str, items: Sequence[SteppedText], actors: int, rounds: int) -> None:
+    """Time one copy and several on a Ray cluster, in turns."""
+    items, ratios = sorted(items, key=lambda item: -len(item.steps)), []
+    for number in range(rounds):
+        seconds = {}
+        for count in (1, actors) if number % 2 else (actors, 1):
+            options = ScorerOptions(engine="ray", actors=count, device="cpu", dtype="float32")
+            copies = load_scorer(prm, options)
+            copies.score(items)
+            started = time.perf_counter()
+            copies.score(items)
+            seconds[count] = time.perf_counter() - started
+            release(copies)
+        ratios.append(seconds[1] / seconds[actors])
+    print(f"{actors} actors: {statistics.median(ratios):.2f} x as fast, median of {rounds}")
 
 
 def solutions(problems: int, samples: int) -> list[SteppedText]:

@@ -14,20 +14,20 @@ from fsdpo_data.engines.sharing import TreeAttention, decoder_of, tree_inputs, u
 
 #: Tokens that a model is tried on, and the error that rounding may explain.
 _PROBE, _ROUNDING = 8, 1e-3
-#: Tokens whose logits are held at once, at most; on CPUs more are no faster.
-ON_CPU, ON_GPU = 512, 8192
+#: Tokens whose logits are held at once, at most; on CPUs more are no faster, nor more logits.
+ON_CPU, ON_GPU, LOGITS = 512, 8192, 2**26
 
 
 def chunk_size(vocabulary: int, device: torch.device) -> int:
     """Return of how many tokens logits are held at once: a power of two, as memory is free."""
-    if gpu := device.type == "cuda":
+    if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        free = torch.cuda.mem_get_info(device)[0] + kept
+        free, most = torch.cuda.mem_get_info(device)[0] + kept, ON_GPU
     else:
-        free = psutil.virtual_memory().available
+        free, most = psutil.virtual_memory().available, min(ON_CPU, LOGITS // vocabulary)
     # A quarter of it holds them as the head gives them, in float32, and their gradient.
-    fits = int(free) // (4 * 12 * vocabulary)
-    return min(ON_GPU if gpu else ON_CPU, max(16, 1 << fits.bit_length() >> 1))
+    fits = min(most, int(free) // (4 * 12 * vocabulary))
+    return max(16, 1 << fits.bit_length() >> 1)
 
 
 def token_logprobs(

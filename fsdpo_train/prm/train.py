@@ -17,7 +17,6 @@ from fsdpo_data.engines.step_tokens import at_readouts
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.data import (
     NO_STEP,
-    Prepared,
     class_weights,
     collate,
     open_solutions,
@@ -87,7 +86,19 @@ def train_prm(config: PrmConfig) -> PrmReport:
         elif share:
             read_trees(model)
         model = with_adapters(model, config.lora, task, exclude=new)
-        trainer = _trainer(config, arguments, model, tokenizer, data, share)
+        no_labels = [NO_STEP] * len(data.train[0]["labels"])
+        trainer = (ImplicitTrainer if implicit else PrmTrainer)(
+            class_weights(data.train) if config.balance else None,
+            config,
+            share,
+            model=model,
+            args=arguments,
+            train_dataset=filled(packed(data.train, config), arguments, labels=no_labels),
+            eval_dataset=data.held_out or None,
+            processing_class=tokenizer,
+            data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
+            compute_metrics=lambda found: _metrics(found, data.held_out),
+        )
         run_trainer(trainer, config, identity)
         measured = trainer.evaluate(metric_key_prefix=HELD_OUT) if data.held_out else {}
         named = {name.removeprefix(f"{HELD_OUT}_"): value for name, value in measured.items()}
@@ -113,20 +124,11 @@ def _one_logit(architecture: Any) -> None:
 
 
 class PrmTrainer(CountingTrainer):
-    """A trainer of step rewards.
+    """A trainer of step rewards; ``weights`` are those of (wrong, right) steps."""
 
-    ``class_weights`` are those of (wrong, right) steps.
-    """
-
-    def __init__(
-        self,
-        config: PrmConfig,
-        share_prompt: bool,
-        class_weights: tuple[float, float] | None,
-        **options: Any,
-    ) -> None:
-        super().__init__(config, share_prompt, **options)
-        self.class_weights = class_weights
+    def __init__(self, weights: tuple[float, float] | None, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.class_weights = weights
 
     def items(self, batch: Mapping[str, Any]) -> int:
         """Count the solutions with a label."""
@@ -168,9 +170,9 @@ class ImplicitTrainer(PrmTrainer):
     The logit of a step is β·log π/π_ref up to its end; that of the last one meets the outcome.
     """
 
-    def __init__(self, config: PrmConfig, *more: Any, **options: Any) -> None:
-        super().__init__(config, *more, **options)
-        reference, _ = load_model(config, "AutoModelForCausalLM")
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        reference, _ = load_model(self.stage_config, "AutoModelForCausalLM")
         return_logprobs(reference, attention="auto").eval().requires_grad_(False)
         self.reference = reference.to(self.args.device)
 
@@ -188,28 +190,9 @@ class ImplicitTrainer(PrmTrainer):
         return super().loss(logits, labels, there & (behind == 1))
 
 
-def _trainer(
-    config: PrmConfig, arguments: Any, model: Any, tokenizer: Any, data: Prepared, share: bool
-) -> Any:
-    no_labels = [NO_STEP] * len(data.train[0]["labels"])
-    return (ImplicitTrainer if config.loss == "implicit" else PrmTrainer)(
-        config,
-        share,
-        class_weights(data.train) if config.balance else None,
-        model=model,
-        args=arguments,
-        train_dataset=filled(packed(data.train, config), arguments, labels=no_labels),
-        eval_dataset=data.held_out or None,
-        processing_class=tokenizer,
-        data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
-        compute_metrics=lambda found: _metrics(found.predictions, found.label_ids, data.held_out),
-    )
-
-
-def _metrics(
-    logits: np.ndarray, labels: np.ndarray, rows: Sequence[Mapping[str, Any]]
-) -> dict[str, float]:
+def _metrics(found: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return what the held-out problems say; a soft label counts as right from 0.5 up."""
+    logits, labels = found.predictions, found.label_ids
     there = labels != NO_STEP
     steps, targets = logits[there], labels[there] >= 0.5
     rewards = 1 / (1 + np.exp(-logits.clip(-80, 80)))  # beyond that a reward shows no change

@@ -1,6 +1,6 @@
 """Supervised fine-tuning on prompt/completion rows; the loop is ``transformers.Trainer``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,20 @@ def train_sft(config: SftConfig) -> SftReport:
                 field="data",
                 value=str(config.data),
             )
-        trainer = _trainer(config, arguments, model, tokenizer, rows)
+        with gathered(model):
+            plain = not head_error(model)
+        share = reads_trees(model, arguments, rows)
+        model = return_logprobs(model, attention="auto" if share else None, plain_head=plain)
+        passes = packed(rows, config)
+        trainer = SftTrainer(
+            config,
+            share,
+            model=with_adapters(model, config.lora, "CAUSAL_LM"),
+            args=arguments,
+            train_dataset=filled(passes, arguments, n_prompt=len(passes[0]["input_ids"])),
+            processing_class=tokenizer,
+            data_collator=lambda batch: solution_batch(batch, tokenizer.pad_token_id),
+        )
         run_trainer(trainer, config, identity)
         tokens = sum(row["length"] - row["n_prompt"] for row in rows)
         counts = {"rows": len(rows), "too_long": too_long, "unusable": unusable, "tokens": tokens}
@@ -104,22 +117,3 @@ class SftTrainer(CountingTrainer):
             first = inputs["input_ids"][0, :1]
             read |= {"source_N": torch.zeros_like(first), "target_N": first}
         return self.share(-model(**read).mean(), items, num_items_in_batch)
-
-
-def _trainer(
-    config: SftConfig, arguments: Any, model: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]]
-) -> Any:
-    with gathered(model):
-        plain = not head_error(model)
-    share = reads_trees(model, arguments, rows)
-    model = return_logprobs(model, attention="auto" if share else None, plain_head=plain)
-    rows = packed(rows, config)
-    return SftTrainer(
-        config,
-        share,
-        model=with_adapters(model, config.lora, "CAUSAL_LM"),
-        args=arguments,
-        train_dataset=filled(rows, arguments, n_prompt=len(rows[0]["input_ids"])),
-        processing_class=tokenizer,
-        data_collator=lambda batch: solution_batch(batch, tokenizer.pad_token_id),
-    )

@@ -11,7 +11,7 @@ from accelerate.utils import broadcast_object_list
 
 from fsdpo_data.models.checkpoints import CPU_TOKENS
 from fsdpo_train.config import TrainConfig
-from fsdpo_train.trainer.batching import grouped, grouped_order, unpacked
+from fsdpo_train.trainer.batching import grouped, grouped_order, read_solutions, unpacked
 from fsdpo_train.trainer.checkpoints import WRITING, last_whole, settle, settle_model, writing
 from fsdpo_train.trainer.directory import write_state
 
@@ -110,9 +110,9 @@ class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
         # The solutions of prompt groups belong together, and have another name.
         if distributed or self.args.device.type != "cpu" or "input_ids" not in inputs:
             return [inputs]
-        # A prompt that is shared comes once in every part.
-        name = "own" if self.share_prompt else "attention_mask"
-        rows = max(1, CPU_TOKENS // max(1, int(inputs[name].sum(1).max())))
+        _, place_BT = read_solutions(inputs, self.share_prompt)
+        part_B = place_BT.amax(1) // CPU_TOKENS
+        rows = part_B.unique_consecutive(return_counts=True)[1].tolist()
         parts = zip(*(each.split(rows) for each in inputs.values()), strict=True)
         return [dict(zip(inputs, part, strict=True)) for part in parts]
 

@@ -280,7 +280,7 @@ def test_options_out_of_range_are_named(options, message):
         PreferenceSpec(**options)
 
 
-@pytest.mark.parametrize(("device", "most"), [("cpu", 512), ("cuda", 8192)])
+@pytest.mark.parametrize(("device", "most"), [("cpu", 256), ("cuda", 8192)])
 def test_chunks_are_as_large_as_memory_is_free(device, most, monkeypatch):
     """An eighth to a quarter of what is free, and neither beyond a bound nor below a few tokens."""
     assert 16 <= logprobs.chunk_size(10**9, torch.device("cpu")) < 512  # of what is free here
@@ -293,7 +293,8 @@ def test_chunks_are_as_large_as_memory_is_free(device, most, monkeypatch):
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device, free=free: free)
         monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device, free=free: free // 2)
         found.append(logprobs.chunk_size(152_000, torch.device(device)))
-    assert found == [16, 128, *([512, 512] if device == "cpu" else [1024, 2048]), most]
+    assert found == [16, 128, *([256, 256] if device == "cpu" else [1024, 2048]), most]
+    assert logprobs.chunk_size(49_152, torch.device("cpu")) == 512
 
 
 def test_chunks_change_nothing_and_hold_no_table(monkeypatch):

@@ -466,7 +466,7 @@ def test_the_implicit_loss_is_the_cross_entropy_of_outcomes(
         so_far.append(0.3 * float(ratio))
     arguments = training_arguments(wanted)
     return_logprobs(net)
-    trainer = prm.ImplicitTrainer(wanted, None, model=net, args=arguments)
+    trainer = prm.ImplicitTrainer(None, wanted, False, model=net, args=arguments)
     batch = {k: v.to(arguments.device) for k, v in collate(rows, 0).items()}
     logits, there = trainer.logits(net, batch), batch["labels"] != NO_STEP
     last = there.sum(-1) - 1
