@@ -413,23 +413,42 @@ def bench(out: Path, *more: str) -> list[str]:
     return [*line, "--max-tokens", "96", "--out", str(out), *more]
 
 
+#: Runs the command line, and holds it once so many records are written: however late the kill
+#: comes, there is something left to do.
+HELD = """
+import sys, time
+from fsdpo_data.core.log import LineFile
+append, most = LineFile.append, int(sys.argv.pop(1))
+def held(self, lines):
+    append(self, lines)
+    if len(self.spans) >= most:
+        time.sleep(600)
+LineFile.append = held
+from fsdpo_bench.cli.app import main
+main()
+"""
+
+
+def killed(line: Sequence[str], file: Path, most: int, held: int) -> None:
+    """Kill a command as soon as it has written so many records; at ``held`` of them it waits."""
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    command = [sys.executable, "-c", HELD, str(held), *line]
+    child = subprocess.Popen(command, start_new_session=True, **quiet)
+    while child.poll() is None and not (file.exists() and file.read_bytes().count(b"\n") >= most):
+        time.sleep(0.005)
+    os.killpg(child.pid, signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+
+
 @pytest.mark.proof
 def test_killed_and_started_again_it_ends_in_the_same_records(tmp_path: Path) -> None:
     """The real command, killed with SIGKILL in the middle of decoding, twice."""
     out, file = tmp_path / "killed", record_file(tmp_path / "killed", "embedded")
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     for most in (8, 20):
-        child = subprocess.Popen(bench(out, "--resume"), start_new_session=True, **quiet)
-        until = time.monotonic() + 120
-        while time.monotonic() < until and child.poll() is None:
-            if file.exists() and file.read_bytes().count(b"\n") >= most:
-                break
-            time.sleep(0.02)
-        os.killpg(child.pid, signal.SIGKILL)
-        assert child.wait() == -signal.SIGKILL
+        killed(bench(out, "--resume")[3:], file, most, held=most + 8)
         assert most <= len(records(out)) < 40
-    assert subprocess.run(bench(out, "--resume"), **quiet).returncode == 0
-    assert subprocess.run(bench(tmp_path / "whole"), **quiet).returncode == 0
+    for line in (bench(out, "--resume"), bench(tmp_path / "whole")):
+        assert subprocess.run(line, stdout=subprocess.DEVNULL).returncode == 0
     assert records(out) == records(tmp_path / "whole")
     assert len(records(out)) == 40
 
@@ -449,16 +468,11 @@ def test_a_regrading_that_was_broken_off_goes_on(tmp_path: Path) -> None:
 def test_a_regrading_that_was_killed_ends_in_the_same_records(tmp_path: Path) -> None:
     parts = [limited(load_task(shelf()["embedded"]), 400)]
     out = small_run(tmp_path / "run", parts, batch=400)
-    line = [sys.executable, "-m", "fsdpo_bench", "grade", str(out), "--workers", "1", "--out"]
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    child = subprocess.Popen([*line, str(tmp_path / "killed")], start_new_session=True, **quiet)
-    file, until = record_file(tmp_path / "killed", "embedded"), time.monotonic() + 120
-    while time.monotonic() < until and not (file.exists() and file.stat().st_size):
-        time.sleep(0.005)
-    os.killpg(child.pid, signal.SIGKILL)
-    assert child.wait() == -signal.SIGKILL
+    line = ["grade", str(out), "--workers", "1", "--out", str(tmp_path / "killed")]
+    killed(line, record_file(tmp_path / "killed", "embedded"), 1, held=1)
     assert 0 < len(records(tmp_path / "killed")) < 400
-    assert subprocess.run([*line, str(tmp_path / "killed"), "--resume"], **quiet).returncode == 0
+    again = [sys.executable, "-m", "fsdpo_bench", *line, "--resume"]
+    assert subprocess.run(again, stdout=subprocess.DEVNULL).returncode == 0
     assert records(tmp_path / "killed") == records(regraded(out, tmp_path / "whole"))
 
 
