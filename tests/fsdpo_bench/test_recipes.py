@@ -6,6 +6,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
@@ -29,6 +30,7 @@ from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.nouns import Problem
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import MODELS
 from fsdpo_train.cli.app import app as train_app
@@ -73,6 +75,7 @@ def test_there_is_one_recipe_for_each_row_of_the_tables() -> None:
         "pairs",
         "prm-curve",
         "smollm2",
+        "smollm2-small",
     }
 
 
@@ -268,16 +271,48 @@ def test_stages_run_once_in_order_and_go_on_after_a_failure(tmp_path: Path) -> N
     assert sum(each.startswith("good: done") for each in said) == 1
 
 
-def test_rows_for_fine_tuning_have_the_prompt_that_is_asked_later() -> None:
-    spec = importlib.util.spec_from_file_location(
-        "sft_rows", ROOT / "benchmarks/recipes/sft_rows.py"
-    )
+def script(name: str) -> ModuleType:
+    """Import a script that lies beside the recipes."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"benchmarks/recipes/{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_rows_for_fine_tuning_have_the_prompt_that_is_asked_later() -> None:
+    module = script("sft_rows")
     source = [{"query": "1+1?", "response": "The answer is: 2"}, {"query": "x", "response": None}]
     [line] = module.rows(source, *module.METAMATH[1:])
     assert json.loads(line) == {
         "prompt": get_template("alpaca").render("1+1?"),
         "completion": "The answer is: 2",
     }
+
+
+@pytest.mark.parametrize(
+    ("formula", "solution"),
+    [
+        ("(10-3)*2=14", "10 - 3 = 7\n7 * 2 = 14\nThe answer is \\boxed{14}."),
+        ("436-(132+236)=68", "132 + 236 = 368\n436 - 368 = 68\nThe answer is \\boxed{68}."),
+        (
+            "(44.68/2)*6=134.04",
+            "44.68 / 2 = 22.34\n22.34 * 6 = 134.04\nThe answer is \\boxed{134.04}.",
+        ),
+        ("7+2=10", ""),
+        ("40/7=5 r5", ""),
+        ("LCM[8,20]=40", ""),
+        ("5/0=0", ""),
+        ("-5+3=2", ""),
+        ("12", ""),
+    ],
+)
+def test_a_formula_is_worked_an_operation_a_line(formula: str, solution: str) -> None:
+    assert script("equations").worked(formula) == solution
+
+
+def test_a_problem_that_was_reworded_has_been_met() -> None:
+    told = "{} has 3 red apples in a big basket and buys {} more of them at a shop."
+    held = [Problem(told.format("Ann", 2), "5", "mawps", "test")]
+    questions = [told.format("Bob", 2), "Eve had 9 eggs and ate 4. How many are left?"]
+    assert script("equations").met_in(questions, held) == {0}
