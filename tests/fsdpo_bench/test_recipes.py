@@ -30,7 +30,6 @@ from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.core.errors import FsdpoError, InputError
-from fsdpo_data.core.nouns import Problem
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import MODELS
 from fsdpo_train.cli.app import app as train_app
@@ -309,10 +308,3 @@ def test_rows_for_fine_tuning_have_the_prompt_that_is_asked_later() -> None:
 )
 def test_a_formula_is_worked_an_operation_a_line(formula: str, solution: str) -> None:
     assert script("equations").worked(formula) == solution
-
-
-def test_a_problem_that_was_reworded_has_been_met() -> None:
-    told = "{} has 3 red apples in a big basket and buys {} more of them at a shop."
-    held = [Problem(told.format("Ann", 2), "5", "mawps", "test")]
-    questions = [told.format("Bob", 2), "Eve had 9 eggs and ate 4. How many are left?"]
-    assert script("equations").met_in(questions, held) == {0}
