@@ -9,7 +9,6 @@ random) and ``train.jsonl``. Problems that overlap stand on one side only.
 import ast
 import json
 import re
-from collections.abc import Sequence
 from operator import add, mul, sub, truediv
 from pathlib import Path
 
@@ -75,7 +74,7 @@ def shown(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def write(file: Path, rows: Sequence[dict[str, str]]) -> Path:
+def write(file: Path, rows: list[dict[str, str]]) -> Path:
     """Write rows, say how many, and return the file."""
     write_text(file, "".join(json.dumps(row) + "\n" for row in rows))
     print(f"{file.stem}: {len(rows)}")
