@@ -14,7 +14,8 @@ def names(text: str) -> frozenset[str]:
 
 def holds(text: str, words: Iterable[str]) -> bool:
     """Whether a text holds one of some words, in any case, as a part of another word too."""
-    return any(map(text.lower().__contains__, words))
+    lower = text.lower()
+    return any([word in lower for word in words])
 
 
 _TOLD = read_table(__file__)

@@ -1,9 +1,7 @@
 """An answer, read once: everything that comparing asks of a text, each worked out at most once."""
 
 import re
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from functools import cached_property, lru_cache
 
 from fsdpo_data.answers.lexicon.numbers import decimal, read_number
 from fsdpo_data.answers.reading.clean import MAX_LENGTH, clean
@@ -17,25 +15,6 @@ _MAX_KEPT, _KEPT = 400, 8_192
 _DECIMAL_COMMA = re.compile(r"(-?)(\d+),(\d{1,2}|\d{4,15})")
 _DROPPED = re.compile(r"(?<![A-Za-z0-9])\s|\s(?![A-Za-z0-9])|\\!|\\(?:left|right)(?![A-Za-z])")
 
-Found = TypeVar("Found")
-
-
-class Lazy(Generic[Found]):
-    """An attribute that is worked out when it is first asked for.
-
-    Up to Python 3.11 ``functools.cached_property`` takes a lock, which costs more than most of
-    what is worked out here.
-    """
-
-    def __init__(self, work: Callable[[Any], Found]) -> None:
-        self.work, self.__doc__ = work, work.__doc__
-
-    def __get__(self, answer: "Answer", _: type) -> Found:
-        """Work it out; from now on the instance has it."""
-        found = self.work(answer)
-        answer.__dict__[self.work.__name__] = found
-        return found
-
 
 class Answer:
     """One bare answer; a gold is one, too."""
@@ -43,22 +22,22 @@ class Answer:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    @Lazy
+    @cached_property
     def number(self) -> Num | Quantity | None:
         """The plain number, sum of money or percentage that the whole text is."""
         return read_number(self.text)
 
-    @Lazy
+    @cached_property
     def cleaned(self) -> str:
         """The text in plain ASCII LaTeX; one that is too long to be taken up, as it is."""
         return self.text if len(self.text) > MAX_LENGTH else clean(self.text)
 
-    @Lazy
+    @cached_property
     def plain(self) -> str:
         """The text without LaTeX wrappers, in single spaces."""
         return plain_text(self.cleaned)
 
-    @Lazy
+    @cached_property
     def key(self) -> str:
         """A key that only equivalent answers share."""
         if len(self.text) > MAX_LENGTH:
@@ -69,34 +48,34 @@ class Answer:
         text = self.cleaned.replace("dfrac", "frac").replace("tfrac", "frac")
         return _DROPPED.sub("", " ".join(text.split()))
 
-    @Lazy
+    @cached_property
     def value(self) -> Value:
         """What the answer is; ``Text`` if no grammar fits."""
         return read_cleaned(self.cleaned) if self.number is None else self.number
 
-    @Lazy
+    @cached_property
     def measured(self) -> Value:
         """The answer with letters after numbers read as units: ``5m`` is five metres."""
         return read_cleaned(self.cleaned, letter_units=True)
 
-    @Lazy
+    @cached_property
     def with_decimal_comma(self) -> Num | None:
         """The decimal that ``3,5`` is where a comma separates places, not values or thousands."""
         match = _DECIMAL_COMMA.fullmatch(self.cleaned)
         return decimal(match[2], match[3], sign=match[1]) if match else None
 
-    @Lazy
+    @cached_property
     def alternatives(self) -> tuple[Value, ...]:
         """Its value, and what else the text may mean."""
         return alternatives(self.cleaned, self.value)
 
-    @Lazy
+    @cached_property
     def label(self) -> tuple[str, ...]:
         """The words that name its value: "maximum" of "Maximum: 5"."""
         named = LABEL.fullmatch(self.plain) if len(self.plain) < MAX_LABELLED else None
         return tuple(self.plain[: named.start(1)].lower().rstrip(":= ").split()) if named else ()
 
-    @Lazy
+    @cached_property
     def form(self) -> str:
         """Its normal form: how it was read."""
         return show(self.number if isinstance(self.number, Num) else self.value)
