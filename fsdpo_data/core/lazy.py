@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["pa", "pl", "pq"]
+__all__ = ["hf", "hf_errors", "pa", "pl", "pq"]
 
 
 class _Lazy:
@@ -17,8 +17,11 @@ class _Lazy:
 
 
 if TYPE_CHECKING:
+    import huggingface_hub as hf
+    import huggingface_hub.errors as hf_errors
     import polars as pl
     import pyarrow as pa
     import pyarrow.parquet as pq
 else:
+    hf, hf_errors = map(_Lazy, ("huggingface_hub", "huggingface_hub.errors"))
     pl, pa, pq = map(_Lazy, ("polars", "pyarrow", "pyarrow.parquet"))

@@ -12,6 +12,7 @@ from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
+from fsdpo_data.core.lazy import hf, hf_errors
 
 logger = logging.getLogger(__name__)
 
@@ -75,10 +76,10 @@ def resolve_commit(repo: HubRepo) -> str:
         InputError: if the Hub has no such repository or revision.
         Unavailable: if the Hub cannot be reached or refuses, and nothing is cached.
     """
-    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub import constants
 
     with hub_errors(repo):
-        probe = try_to_load_from_cache(
+        probe = hf.try_to_load_from_cache(
             repo.name, _PROBES[repo.kind], revision=repo.revision, repo_type=repo.kind
         )
     cached = Path(probe).parent.name if isinstance(probe, str) else None
@@ -99,10 +100,7 @@ def resolve_commit(repo: HubRepo) -> str:
 
 
 def _ask_commit(repo: HubRepo) -> str:
-    from huggingface_hub import HfApi, hf_hub_download
-    from huggingface_hub.errors import RemoteEntryNotFoundError
-
-    info = HfApi().model_info if repo.kind == "model" else HfApi().dataset_info
+    info = hf.HfApi().model_info if repo.kind == "model" else hf.HfApi().dataset_info
     try:
         commit = info(repo.name, revision=repo.revision, timeout=TIMEOUT).sha
     except (json.JSONDecodeError, TypeError, KeyError):
@@ -112,14 +110,14 @@ def _ask_commit(repo: HubRepo) -> str:
     try:
         # Anyone may ask what a gated repository holds, so access shows only on a file. This also
         # leaves in the cache which commit the revision was, for the day without a network.
-        file = hf_hub_download(
+        file = hf.hf_hub_download(
             repo.name,
             _PROBES[repo.kind],
             repo_type=repo.kind,
             revision=repo.revision,
             etag_timeout=TIMEOUT,
         )
-    except RemoteEntryNotFoundError:
+    except hf_errors.RemoteEntryNotFoundError:
         if repo.kind == "model":
             raise InputError(
                 f"{repo} has no config.json, so transformers cannot load it. See {repo.url}."
@@ -152,18 +150,16 @@ def explain(error: BaseException | None, repo: HubRepo) -> FsdpoError | None:
 
     None if the Hub is not at fault.
     """
-    from huggingface_hub import errors
-
     # The HTTP library's own base class, under whichever name the Hub client of the day uses it.
-    http_error: type[BaseException] = errors.HfHubHTTPError.__bases__[0]
+    http_error: type[BaseException] = hf_errors.HfHubHTTPError.__bases__[0]
     while error is not None:
-        if isinstance(error, errors.HFValidationError):
+        if isinstance(error, hf_errors.HFValidationError):
             return InputError(f"{repo.name!r} is no Hub repository name: expected org/name.")
-        if isinstance(error, errors.RemoteEntryNotFoundError):
+        if isinstance(error, hf_errors.RemoteEntryNotFoundError):
             return None  # one file is missing, which is for the caller to judge
-        if isinstance(error, errors.FileMetadataError):
+        if isinstance(error, hf_errors.FileMetadataError):
             return _not_a_hub(repo)
-        if isinstance(error, errors.HfHubHTTPError):
+        if isinstance(error, hf_errors.HfHubHTTPError):
             return _explain_answer(error, repo)
         if isinstance(error, http_error | ConnectionError):
             return _explain_silence(error, repo)
@@ -179,9 +175,7 @@ def _not_a_hub(repo: HubRepo) -> Unavailable:
 
 
 def _explain_silence(error: BaseException, repo: HubRepo) -> Unavailable:
-    from huggingface_hub.errors import OfflineModeIsEnabled
-
-    if isinstance(error, OfflineModeIsEnabled):
+    if isinstance(error, hf_errors.OfflineModeIsEnabled):
         reason, check = "offline mode is on", "unset HF_HUB_OFFLINE"
     else:
         reason = str(error) or type(error).__name__
@@ -194,20 +188,18 @@ def _explain_silence(error: BaseException, repo: HubRepo) -> Unavailable:
 
 
 def _explain_answer(error: Exception, repo: HubRepo) -> FsdpoError:
-    from huggingface_hub import errors
-
     status = getattr(getattr(error, "response", None), "status_code", 0)
-    if isinstance(error, errors.RevisionNotFoundError):
+    if isinstance(error, hf_errors.RevisionNotFoundError):
         return InputError(
             f"{repo.kind} {repo.name} has no revision {repo.revision!r}: expected a branch, a tag "
             f"or a commit. See {repo.url}/commits, or leave the @revision out."
         )
-    if isinstance(error, errors.GatedRepoError):
+    if isinstance(error, hf_errors.GatedRepoError):
         return Unavailable(
             f"{repo} is gated: ask for access at {repo.url}, then log in with `hf auth login`; "
             f"or {repo.otherwise}."
         )
-    if isinstance(error, errors.RepositoryNotFoundError) or status == 404:
+    if isinstance(error, hf_errors.RepositoryNotFoundError) or status == 404:
         return InputError(
             f"there is no {repo} at {endpoint()}, or it is private. Check the spelling, or log in "
             f"with `hf auth login`.{repo.hint}"

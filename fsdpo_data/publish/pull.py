@@ -6,6 +6,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import explained
+from fsdpo_data.core.lazy import hf, hf_errors
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.run import MANIFEST
@@ -24,8 +25,6 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
         SchemaError: if what arrives is not what its manifest says.
         Unavailable: if the Hub cannot be reached, or refuses.
     """
-    from huggingface_hub.errors import RemoteEntryNotFoundError
-
     repo = HubRepo.parse(text, "dataset")
     if repo is None:
         raise InputError(f"{text!r} is no dataset on the Hub: expected org/name or org/name@tag.")
@@ -35,7 +34,7 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
         partial.mkdir(parents=True, exist_ok=True)
     try:
         _fetch(repo, MANIFEST, commit, partial)
-    except RemoteEntryNotFoundError:
+    except hf_errors.RemoteEntryNotFoundError:
         raise InputError(
             f"{repo} has no {MANIFEST}, so fsdpo did not make it. Build from it "
             f"with `problems={repo.name}`, or load it with `datasets`."
@@ -61,12 +60,10 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
 
 
 def _fetch(repo: HubRepo, path: str, commit: str, folder: Path) -> None:
-    from huggingface_hub import hf_hub_download
-
     arguments: dict[str, Any] = {"repo_type": "dataset", "revision": commit, "local_dir": folder}
     with hub_errors(repo):
         try:
-            hf_hub_download(repo.name, path, **arguments)
+            hf.hf_hub_download(repo.name, path, **arguments)
         except OSError as error:
             if error.errno is None:  # those of the HTTP library are of this kind too
                 raise

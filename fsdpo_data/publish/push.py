@@ -17,9 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from fsdpo_data.core.errors import InputError, SchemaError, Unavailable
+from fsdpo_data.core.lazy import hf, hf_errors
 from fsdpo_data.core.patience import PASSING, pause
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.card import dataset_card
@@ -28,9 +29,6 @@ from fsdpo_data.dataset.run import MANIFEST
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.hub.client import TIMEOUT, HubRepo, hub_errors
-
-if TYPE_CHECKING:
-    from huggingface_hub import HfApi
 
 T = TypeVar("T")
 
@@ -74,15 +72,13 @@ class Remote:
     tags: Mapping[str, str] = field(default_factory=dict)  #: Commits by tag.
 
     @classmethod
-    def read(cls, api: HfApi, repo: HubRepo, branch: str) -> Remote:
+    def read(cls, api: hf.HfApi, repo: HubRepo, branch: str) -> Remote:
         """Look at a repository; one that does not exist is empty."""
-        from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
-
         try:
             info: Any = api.dataset_info(repo.name, timeout=TIMEOUT)
-        except GatedRepoError:  # a kind of RepositoryNotFoundError, but it is there
+        except hf_errors.GatedRepoError:  # a kind of RepositoryNotFoundError, but it is there
             raise
-        except RepositoryNotFoundError:
+        except hf_errors.RepositoryNotFoundError:
             return cls(new_branch=branch != "main")
         refs = api.list_repo_refs(repo.name, repo_type="dataset")
         branches = {each.name: each.target_commit for each in refs.branches}
@@ -117,15 +113,13 @@ def _number(tag: str) -> int:
     return int(tag.rpartition(".")[2])
 
 
-def listing(api: HfApi, repo: HubRepo, revision: str) -> dict[str, str]:
+def listing(api: hf.HfApi, repo: HubRepo, revision: str) -> dict[str, str]:
     """Return the Hub's id of each file at a revision."""
-    from huggingface_hub import RepoFile
-
     entries = api.list_repo_tree(repo.name, repo_type="dataset", revision=revision, recursive=True)
     return {
         entry.path: entry.lfs.sha256 if entry.lfs else entry.blob_id
         for entry in entries
-        if isinstance(entry, RepoFile)
+        if isinstance(entry, hf.RepoFile)
     }
 
 
@@ -175,24 +169,20 @@ def plan_push(root: Path, name: str, *, branch: str = "main", remote: Remote | N
         return _plan(repo, branch, root, manifest, remote)
 
 
-def hub_api() -> HfApi:
+def hub_api() -> hf.HfApi:
     """Return the Hub's client of somebody who has a token; Unavailable without one."""
-    from huggingface_hub import HfApi, get_token
-
-    if get_token() is None:
+    if hf.get_token() is None:
         raise Unavailable(
             "no token: pushing needs one that may write. Make one in the Hub's settings, then set "
             "HF_TOKEN, or log in with `hf auth login`."
         )
-    return HfApi()
+    return hf.HfApi()
 
 
 def _refuse_secrets(root: Path, manifest: Manifest) -> None:
     """Refuse to publish a token or a path of this machine."""
-    from huggingface_hub import get_token
-
     text = manifest.text()
-    token = get_token()
+    token = hf.get_token()
     if token and token in text:
         raise InputError(f"{root}/{MANIFEST} holds your token. Build the dataset again without it.")
     for place in (str(Path.home()) + os.sep, str(root.resolve())):
@@ -251,19 +241,16 @@ def push(plan: Plan, *, public: bool = False, progress: Progress) -> str:
     return commit
 
 
-def _commit(api: HfApi, plan: Plan) -> str:
+def _commit(api: hf.HfApi, plan: Plan) -> str:
     """Commit on top of what the plan was made for; return the commit."""
-    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
-    from huggingface_hub.errors import HfHubHTTPError
-
     name = plan.repo.name
-    operations: list[Any] = [CommitOperationAdd(each.path, each.source) for each in plan.send]
-    operations += [CommitOperationDelete(path) for path in plan.remove]
+    operations: list[Any] = [hf.CommitOperationAdd(each.path, each.source) for each in plan.send]
+    operations += [hf.CommitOperationDelete(path) for path in plan.remove]
     parent = plan.remote.head or patiently(Remote.read, api, plan.repo, plan.branch).head
     options = {"commit_message": plan.tag, "revision": plan.branch, "parent_commit": parent}
     try:
         return str(patiently(api.create_commit, name, operations, **options, **_DATASET).oid)
-    except HfHubHTTPError as error:
+    except hf_errors.HfHubHTTPError as error:
         if error.response.status_code != 412:
             raise
     now = patiently(Remote.read, api, plan.repo, plan.branch)
@@ -277,13 +264,11 @@ def _commit(api: HfApi, plan: Plan) -> str:
     )
 
 
-def _tag(api: HfApi, plan: Plan, commit: str) -> None:
-    from huggingface_hub.errors import HfHubHTTPError
-
+def _tag(api: hf.HfApi, plan: Plan, commit: str) -> None:
     name = plan.repo.name
     try:
         patiently(api.create_tag, name, tag=plan.tag, revision=commit, **_DATASET)
-    except HfHubHTTPError as error:
+    except hf_errors.HfHubHTTPError as error:
         if error.response.status_code != 409:
             raise
         refs = api.list_repo_refs(name, **_DATASET)
@@ -294,7 +279,7 @@ def _tag(api: HfApi, plan: Plan, commit: str) -> None:
             ) from None
 
 
-def _read_back(api: HfApi, plan: Plan) -> None:
+def _read_back(api: hf.HfApi, plan: Plan) -> None:
     """Compare what the Hub has under the tag with what was sent, digest by digest."""
     there = Remote(files=patiently(listing, api, plan.repo, plan.tag))
     wrong = [each.path for each in there.changed(plan.contents)]
@@ -308,12 +293,10 @@ def _read_back(api: HfApi, plan: Plan) -> None:
 
 def patiently(action: Callable[..., T], *arguments: Any, **options: Any) -> T:
     """Call a function, and again while the Hub is too busy, for as long as it asks to wait."""
-    from huggingface_hub.errors import HfHubHTTPError
-
     for attempt in range(_ATTEMPTS):
         try:
             return action(*arguments, **options)
-        except HfHubHTTPError as error:
+        except hf_errors.HfHubHTTPError as error:
             if error.response.status_code not in PASSING:
                 raise
             time.sleep(pause(error.response.headers.get("Retry-After", ""), attempt))

@@ -19,6 +19,7 @@ from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import read_config, read_records, record_file
 from fsdpo_bench.tasks.table import shelf
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import hf, hf_errors
 from fsdpo_data.hub.client import HubRepo, hub_errors
 from fsdpo_data.publish.push import hub_api, patiently
 
@@ -73,7 +74,6 @@ def _source(name: str, described: Mapping[str, Any]) -> dict[str, str] | None:
 def _eval_results(results: Results, run: Path, url: str) -> Iterator[tuple[str, str]]:
     """Yield path and text of a file for each benchmark and way to answer, in percent."""
     import yaml
-    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
     from huggingface_hub.constants import EVAL_RESULTS_FOLDER
 
     for name, task in results["tasks"].items():
@@ -84,7 +84,7 @@ def _eval_results(results: Results, run: Path, url: str) -> Iterator[tuple[str, 
             if found["accuracy"] is None or found["ci95"] is None:
                 continue
             low, high = (100 * bound for bound in found["ci95"])
-            entry = EvalResultEntry(
+            entry = hf.EvalResultEntry(
                 source["name"].partition(":")[0],
                 shelf()[name].hub_task if name in shelf() else "default",
                 round(100 * found["accuracy"], 2),
@@ -96,7 +96,7 @@ def _eval_results(results: Results, run: Path, url: str) -> Iterator[tuple[str, 
                 f"prompt {results['run']['template']['name']}",
             )
             file = re.sub(r"[^\w.]+", "-", f"{name}-{way}").strip("-")
-            text = yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False)
+            text = yaml.safe_dump(hf.eval_result_entries_to_yaml([entry]), sort_keys=False)
             yield f"{EVAL_RESULTS_FOLDER}/{file}.yaml", text
 
 
@@ -109,14 +109,12 @@ def push(plan: Push, *, pull_request: bool = False) -> str:
         InputError: if there is no such repository.
         Unavailable: if the Hub cannot be reached or refuses; nothing was changed then.
     """
-    from huggingface_hub import CommitOperationAdd
-
     name = plan.repo.name
     with hub_errors(plan.repo):
         api = hub_api()
         head = patiently(api.model_info, name).sha
         files = {**plan.files, "README.md": _card(name, plan.results)}
-        operations = [CommitOperationAdd(path, text.encode()) for path, text in files.items()]
+        operations = [hf.CommitOperationAdd(path, text.encode()) for path, text in files.items()]
         told = {"commit_message": f"Results of {', '.join(plan.results['tasks'])}"}
         how = {**told, "parent_commit": head, "create_pr": pull_request}
         made = patiently(api.create_commit, name, operations, **how)
@@ -125,13 +123,10 @@ def push(plan: Push, *, pull_request: bool = False) -> str:
 
 def _card(name: str, results: Results) -> str:
     """Return a model's card with the results among others, in place of older ones."""
-    from huggingface_hub import ModelCard
-    from huggingface_hub.errors import RemoteEntryNotFoundError
-
     try:
-        card: Any = ModelCard.load(name)
-    except RemoteEntryNotFoundError:
-        card = ModelCard("---\n{}\n---\n")
+        card: Any = hf.ModelCard.load(name)
+    except hf_errors.RemoteEntryNotFoundError:
+        card = hf.ModelCard("---\n{}\n---\n")
     found = [*(card.data.eval_results or ()), *model_index(results)]
     told = {(each.dataset_type, each.dataset_config, each.metric_name): each for each in found}
     card.data.eval_results = list(told.values())
