@@ -6,7 +6,7 @@ a quantity, a list, an interval, a relation, a matrix, a clock time, plain words
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
@@ -325,15 +325,14 @@ def substitute(node: Node, values: Mapping[str, Node]) -> Node:
     return rebuild(node, lambda child: substitute(child, values))
 
 
-def walk(value: Value) -> Iterator[Value]:
-    """Yield ``value`` and what it is made of: subexpressions, items, numbers of units."""
-    owed = [value]
-    while owed:
-        part = owed.pop()
-        yield part
+def walk(value: Value) -> list[Value]:
+    """Return ``value`` and what it is made of: subexpressions, items, numbers of units."""
+    found = [value]
+    for part in found:  # which grows meanwhile
         parts = _PARTS.get(type(part))
         if parts:
-            owed.extend(parts(part))
+            found.extend(parts(part))
+    return found
 
 
 def spread(value: Value) -> tuple[Value, ...]:

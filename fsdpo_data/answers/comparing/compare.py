@@ -92,7 +92,7 @@ class Comparison:
             tolerance = self.tolerance
             return tolerance is not None and within(gold, answer, tolerance, self.budget)
         return families.same_up_to_constants(gold, answer, self.budget) or families.same_family(
-            gold, answer, self.same
+            gold, answer, self.same, self.budget
         )
 
     def _quantities(self, gold: tree.Quantity, answer: tree.Quantity) -> bool:
@@ -237,7 +237,7 @@ class Comparison:
         try:
             first, second = real_set(gold, self.budget), real_set(answer, self.budget)
         except NotASet:
-            return families.same_family(gold, answer, self.same)
+            return families.same_family(gold, answer, self.same, self.budget)
         if first.variable and second.variable and first.variable != second.variable:
             return False
         return reals.same_set(first, second, self.budget)

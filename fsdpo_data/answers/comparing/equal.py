@@ -113,7 +113,7 @@ def _with_units(gold: Answer, answer: Answer, comparison: Comparison) -> bool:
         right = right.parts[-1]
     if _has_letters(right) and not _has_letters(left):
         return answer.measured != right and comparison.same(left, answer.measured)
-    if _has_letters(left) and isinstance(right, Quantity) and right.unit.dims:
+    if isinstance(right, Quantity) and right.unit.dims and _has_letters(left):
         return gold.measured != left and comparison.same(gold.measured, right)
     return False
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations
+from typing import Any
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
@@ -90,7 +91,7 @@ def _is_domain(part: Value) -> bool:
     )
 
 
-def same_family(gold: Value, answer: Value, same: Same) -> bool:
+def same_family(gold: Value, answer: Value, same: Same, budget: Budget) -> bool:
     """Whether two families have the same values, whatever their parameters are called."""
     left = family(gold)
     right = family(answer) if left else None
@@ -106,9 +107,13 @@ def same_family(gold: Value, answer: Value, same: Same) -> bool:
         return False
     if left.head is not None and right.head is not None and left.head != right.head:
         return False
-    return same_members(
-        left.bodies, right.bodies, lambda body, other: _same_values(body, left, other, right, same)
-    )
+
+    def same_values(body: Value, other: Value) -> bool:
+        if tree.is_node(body) and tree.is_node(other):
+            return any(same_node(body, each, budget) for each in _moved(other, left, right))
+        return any(same(body, each) for each in _moved(other, left, right))
+
+    return same_members(left.bodies, right.bodies, same_values)
 
 
 def _mentions_angle(value: Value) -> bool:
@@ -120,15 +125,14 @@ def _mentions_angle(value: Value) -> bool:
     )
 
 
-def _same_values(body: Value, left: Family, other: Value, right: Family, same: Same) -> bool:
+def _moved(other: Value, left: Family, right: Family) -> Iterator[Any]:
+    """Yield a body of the right family in the left one's parameter, moved as its domain allows."""
     domain = left.domain or right.domain
     for sign in (1, -1) if domain in _SIGNED else (1,):
         for shift in _SHIFTS if domain in _MOVABLE else (0,):
             scaled = tree.multiply([tree.Num(Fraction(sign)), tree.Sym(left.parameter)])
             moved = tree.add([scaled, tree.Num(Fraction(shift))])
-            if same(body, _replaced(other, {right.parameter: moved})):
-                return True
-    return False
+            yield _replaced(other, {right.parameter: moved})
 
 
 def _replaced(value: Value, values: dict[str, Node]) -> Value:
@@ -190,24 +194,29 @@ def same_congruence(gold: Value, answer: Value, same: Same) -> bool:
 
 def same_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
     """Whether two functions agree but for constants that are arbitrary: ``+ C``, ``A e^x``."""
-    names = symbols(gold), symbols(answer)
-    constants = [sorted(filter(_ARBITRARY.fullmatch, each)) for each in names]
-    if not constants[1] or not names[0] & _VARIABLES:
+    constants = sorted(filter(_ARBITRARY.fullmatch, symbols(answer)))
+    names = symbols(gold) if constants else frozenset[str]()
+    if not names & _VARIABLES:
         return False
+    letters = [tree.Sym(name) for name in sorted(names) if _ARBITRARY.fullmatch(name)]
     tail, other_tail = _without_constant(gold), _without_constant(answer)
     if tail is not None and other_tail is not None:
         if constant_difference(tail, other_tail, budget):
             return True
-    elif other_tail is not None and not constants[0]:
-        return "C" in names[1] and same_node(gold, other_tail, budget)  # the gold leaves it out
-    if len(constants[0]) != len(constants[1]) or len(constants[0]) > 4:
+    elif other_tail is not None and not letters:
+        return "C" in constants and same_node(gold, other_tail, budget)  # the gold leaves it out
+    if len(letters) != len(constants) or len(letters) > 4:
         return False
-    if not any(map(_SURELY.fullmatch, constants[0] + constants[1])):
-        return False
-    letters = list(map(tree.Sym, constants[0]))
-    return any(
-        same_node(gold, tree.substitute(answer, dict(zip(order, letters, strict=True))), budget)
-        for order in permutations(constants[1])
+    named = (*constants, *(letter.name for letter in letters))
+    # With one letter for all of them no order matters: where that differs, every order does.
+    alike = dict.fromkeys(named, letters[0])
+    return (
+        any(map(_SURELY.fullmatch, named))
+        and same_node(tree.substitute(gold, alike), tree.substitute(answer, alike), budget)
+        and any(
+            same_node(gold, tree.substitute(answer, dict(zip(order, letters, strict=True))), budget)
+            for order in permutations(constants)
+        )
     )
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from hashlib import blake2b
+from operator import add, mul
 from typing import Any, TypeAlias
 
 from fsdpo_data.answers.budget import Budget, TooLarge
@@ -28,6 +29,8 @@ DIGITS = 60
 LISTED = frozenset(("sum", "prod"))
 OPERATORS = LISTED | {"int", "lim"}
 TERMS, SLICES = 200, 24
+#: An endless sum ends after so many terms in a row below this part of it.
+RUN, NEXT_TO_NOTHING = 4, 1e-4
 MAX_LOG = 10**15  #: Largest logarithm of a power that is evaluated.
 MAX_ARGUMENT = 10**12  #: Largest argument of a trigonometric function or a factorial.
 COST = 8  #: What one operation in 60 digits costs, in operations modulo a prime.
@@ -95,9 +98,9 @@ class Evaluator:
             case Add():
                 terms = [self.value(term) for term in node.terms]
                 self.scale = max(self.scale, *(abs(term) for term in terms))
-                return self.mp.fsum(terms)
+                return reduce(add, terms)
             case Mul():
-                return self.mp.fprod([self.value(factor) for factor in node.factors])
+                return reduce(mul, [self.value(factor) for factor in node.factors])
             case Div():
                 bottom = self.value(node.bottom)
                 if bottom == 0:
@@ -113,7 +116,7 @@ class Evaluator:
             case Const("inf"):
                 raise Undefined("infinity")
             case Const():
-                return +(self.mp.pi if node.name == "pi" else self.mp.e)
+                return _constant(node.name)
             case Call():
                 return self._call(node)
             case PlusMinus():
@@ -175,6 +178,8 @@ class Evaluator:
         if node.name in LISTED and whole and -2 < high - low <= TERMS:
             if endless and not self.rough:
                 return None
+            if endless and node.name == "sum":
+                return self._endless(node, low)
             terms = [self._at(node, low + step) for step in range(int(high - low) + 1)]
             return self.mp.fsum(terms) if node.name == "sum" else self.mp.fprod(terms)
         if not self.rough or (endless and node.name == "int"):
@@ -185,6 +190,17 @@ class Evaluator:
         return width * self.mp.fsum(
             self._at(node, low + width * (step + self.mp.mpf(1) / 2)) for step in range(SLICES)
         )
+
+    def _endless(self, node: Call, low: Real) -> Real:
+        """Add the terms of an endless sum until a run of them adds next to nothing."""
+        total, small = self.mp.mpf(0), 0
+        for step in range(TERMS + 1):
+            term = self._at(node, low + step)
+            total += term
+            small = small + 1 if abs(term) < abs(total) * NEXT_TO_NOTHING else 0
+            if small == RUN:
+                break
+        return total
 
     def _at(self, node: Call, place: Real) -> Real:
         """Return the value of what an operator is applied to, with its variable at a place."""
@@ -294,6 +310,11 @@ def is_unknown(name: str) -> bool:
     return name not in _FUNCTIONS and name not in _library()
 
 
+@cache
+def _constant(name: str) -> Real:
+    return +(context().pi if name == "pi" else context().e)
+
+
 @lru_cache(maxsize=8_192)
 def _rational(value: Fraction) -> Real:
     return context().mpf(value.numerator) / value.denominator
@@ -329,7 +350,7 @@ def counters(node: Node) -> frozenset[str]:
 
 def has_imaginary(node: Node) -> bool:
     """Whether ``i`` occurs in ``node``."""
-    return Const("i") in walk(node)
+    return any(type(part) is Const and part.name == "i" for part in walk(node))
 
 
 def has_bars(*nodes: Node) -> bool:

@@ -109,7 +109,9 @@ def _interval(
 ) -> tuple[Cut, ...]:
     """Return the cuts of an interval, none if it is empty; its ends are closed both, or each."""
     low_closed, high_closed = closed if isinstance(closed, tuple) else (closed, closed)
-    left, right = _cut(low, not low_closed, budget), _cut(high, high_closed, budget)
+    left = _cut(low, not low_closed, budget)
+    point = high is low and not infinite(low)
+    right = replace(left, after=high_closed) if point else _cut(high, high_closed, budget)
     if _equal(left.key, right.key):
         return (left, right) if right.after and not left.after else ()
     return (left, right) if left.key < right.key else ()

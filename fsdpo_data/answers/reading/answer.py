@@ -21,11 +21,8 @@ class Answer:
 
     def __init__(self, text: str) -> None:
         self.text = text
-
-    @cached_property
-    def number(self) -> Num | Quantity | None:
-        """The plain number, sum of money or percentage that the whole text is."""
-        return read_number(self.text)
+        #: The plain number, sum of money or percentage that the whole text is.
+        self.number: Num | Quantity | None = read_number(text)
 
     @cached_property
     def cleaned(self) -> str:
@@ -44,7 +41,7 @@ class Answer:
             return self.text
         if isinstance(self.number, Num):
             value = self.number.value
-            return f"{value.numerator:x}/{value.denominator:x}"
+            return f" {value.numerator:x}/{value.denominator:x}"  # no text begins with a space
         text = self.cleaned.replace("dfrac", "frac").replace("tfrac", "frac")
         return _DROPPED.sub("", " ".join(text.split()))
 

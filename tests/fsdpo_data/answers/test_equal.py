@@ -175,6 +175,12 @@ def test_equal_keys_are_equivalent_answers():
     assert read_answer("1,000").key == read_answer("$1000$").key == read_answer("1000.0").key
 
 
+def test_no_text_has_the_key_of_a_number():
+    for number, text in (("10", "a/1"), ("171/13", "ab/d"), ("-10", "-a/1")):
+        assert read_answer(number).key != read_answer(text).key
+        assert equivalent(number, text).status == equivalent(text, number).status == "incorrect"
+
+
 fractions = st.fractions(min_value=-1000, max_value=1000, max_denominator=500)
 
 
