@@ -274,6 +274,11 @@ def multiply(factors: list[Node]) -> Node:
     return scaled or Mul(tuple(factors))
 
 
+def scaled(node: Node, size: Fraction) -> Node:
+    """Return ``size`` times ``node``, of which a decimal counts as exact."""
+    return multiply([Num(node.value) if isinstance(node, Num) else node, Num(size)])
+
+
 def divide(top: Node, bottom: Node) -> Node:
     """Return the quotient, folded if both are exact numbers."""
     values = _exact([top, bottom])

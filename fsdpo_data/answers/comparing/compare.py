@@ -63,16 +63,13 @@ class Comparison:
             if not self.same(one[0], other[0]):
                 return False
             if one[1] and other[1]:
-                return self._same_condition(one[1], other[1])
+                return one[1] == other[1] or self.same(one[1], other[1])
             named, taken = (one[1], right) if one[1] else (other[1], left)
-            return named is None or not any(self._same_condition(each, named) for each in taken)
+            return named is None or not any(x == named or self.same(x, named) for x in taken)
 
         return len(gold.branches) == len(answer.branches) and relations.same_members(
             gold.branches, answer.branches, same_branch
         )
-
-    def _same_condition(self, gold: Value, answer: Value) -> bool:
-        return gold == answer or self.same(gold, answer)
 
     def _scalars(self, gold: Value, answer: Value) -> bool:
         if isinstance(gold, tree.Based) or isinstance(answer, tree.Based):
@@ -104,7 +101,7 @@ class Comparison:
             return False  # "9 red and 5 blue" are not 5 red and 9 blue
         if size == 1:
             return self._nodes(gold.node, answer.node)
-        return self._nodes(gold.node, tree.multiply([_exactly(answer.node), tree.Num(size)]))
+        return self._nodes(gold.node, tree.scaled(answer.node, size))
 
     def _measured(self, gold: Value, answer: Value) -> bool:
         """Compare a quantity with a value that states no unit."""
@@ -116,8 +113,7 @@ class Comparison:
         if quantity.unit.dims == units.PLACE and quantity.unit.label not in units.RANKS:
             return False  # "seventh grade" is not 7, "seventh place" is
         if quantity.unit.dims == units.PART:
-            whole = tree.multiply([_exactly(quantity.node), tree.Num(quantity.unit.factor)])
-            return self._nodes(whole, other)
+            return self._nodes(tree.scaled(quantity.node, quantity.unit.factor), other)
         if quantity.unit.dims == units.DEGREE.dims and tree.Const("pi") in tree.walk(other):
             return self._nodes(tree.Call("deg", (quantity.node,)), other)
         return self._nodes(quantity.node, other)
@@ -134,9 +130,7 @@ class Comparison:
             return True
         if abs(value) > 1 and value.denominator == 1:
             return False  # 18 is a count, or 18 of a hundred; nobody writes it as 1800 %
-        return self._nodes(
-            tree.multiply([_exactly(percentage.node), tree.Num(Fraction(1, 100))]), other
-        )
+        return self._nodes(tree.scaled(percentage.node, Fraction(1, 100)), other)
 
     def _ratios(self, gold: Value, answer: Value) -> bool:
         first, second = _parts(gold), _parts(answer)
@@ -212,10 +206,9 @@ class Comparison:
         )
 
     def _statements(self, gold: Value, answer: Value) -> bool:
-        if families.has_modulus(gold) and (_is_statement(answer) or families.family(answer)):
-            return families.same_congruence(gold, answer, self.same)
-        if families.has_modulus(answer) and (_is_statement(gold) or families.family(gold)):
-            return families.same_congruence(gold, answer, self.same)
+        for one, other in ((gold, answer), (answer, gold)):
+            if families.has_modulus(one) and (_is_statement(other) or families.family(other)):
+                return families.same_congruence(gold, answer, self.same)
         if self._as_sets(gold, answer):
             return True
         if isinstance(gold, tree.Relation) and isinstance(answer, tree.Relation):
@@ -280,10 +273,6 @@ class Comparison:
 def _expanded(value: Value) -> Value:
     values = tree.both_values(value)
     return value if len(values) == 1 else tree.Items("", values)
-
-
-def _exactly(node: Node) -> Node:
-    return tree.Num(node.value) if isinstance(node, tree.Num) else node
 
 
 def _parts(value: Value) -> tuple[Node, ...]:

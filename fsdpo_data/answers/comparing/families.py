@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import permutations
-from typing import Any
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
@@ -109,9 +108,12 @@ def same_family(gold: Value, answer: Value, same: Same, budget: Budget) -> bool:
         return False
 
     def same_values(body: Value, other: Value) -> bool:
-        if tree.is_node(body) and tree.is_node(other):
-            return any(same_node(body, each, budget) for each in _moved(other, left, right))
-        return any(same(body, each) for each in _moved(other, left, right))
+        return any(
+            same_node(body, each, budget)
+            if tree.is_node(body) and tree.is_node(each)
+            else same(body, each)
+            for each in _moved(other, left, right)
+        )
 
     return same_members(left.bodies, right.bodies, same_values)
 
@@ -125,13 +127,13 @@ def _mentions_angle(value: Value) -> bool:
     )
 
 
-def _moved(other: Value, left: Family, right: Family) -> Iterator[Any]:
+def _moved(other: Value, left: Family, right: Family) -> Iterator[Value]:
     """Yield a body of the right family in the left one's parameter, moved as its domain allows."""
     domain = left.domain or right.domain
     for sign in (1, -1) if domain in _SIGNED else (1,):
         for shift in _SHIFTS if domain in _MOVABLE else (0,):
-            scaled = tree.multiply([tree.Num(Fraction(sign)), tree.Sym(left.parameter)])
-            moved = tree.add([scaled, tree.Num(Fraction(shift))])
+            turned = tree.scaled(tree.Sym(left.parameter), Fraction(sign))
+            moved = tree.add([turned, tree.Num(Fraction(shift))])
             yield _replaced(other, {right.parameter: moved})
 
 
@@ -205,13 +207,12 @@ def same_up_to_constants(gold: Node, answer: Node, budget: Budget) -> bool:
             return True
     elif other_tail is not None and not letters:
         return "C" in constants and same_node(gold, other_tail, budget)  # the gold leaves it out
-    if len(letters) != len(constants) or len(letters) > 4:
-        return False
     named = (*constants, *(letter.name for letter in letters))
     # With one letter for all of them no order matters: where that differs, every order does.
-    alike = dict.fromkeys(named, letters[0])
+    alike = dict.fromkeys(named, tree.Sym("C"))
     return (
-        any(map(_SURELY.fullmatch, named))
+        len(letters) == len(constants) < 5
+        and any(map(_SURELY.fullmatch, named))
         and same_node(tree.substitute(gold, alike), tree.substitute(answer, alike), budget)
         and any(
             same_node(gold, tree.substitute(answer, dict(zip(order, letters, strict=True))), budget)

@@ -82,11 +82,7 @@ def same_set(left: RealSet, right: RealSet, budget: Budget) -> bool:
 
 def _resized(end: Node, size: Fraction) -> Node:
     """Return an end in another unit."""
-    if size == 1 or infinite(end):
-        return end
-    return tree.multiply(
-        [tree.Num(end.value) if isinstance(end, tree.Num) else end, tree.Num(size)]
-    )
+    return end if size == 1 or infinite(end) else tree.scaled(end, size)
 
 
 def _without_unit(value: Value) -> tuple[Value, tree.Unit | None]:
