@@ -8,10 +8,13 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from fsdpo_data.answers import Grader
+from fsdpo_data.answers.pool import pooled
+from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
 from fsdpo_data.core.job_shard import WHOLE, JobShard
@@ -27,12 +30,16 @@ from fsdpo_data.engines.options import SamplerOptions, StatedSampling
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.resolve import Weights, resolve_weights, served
 from fsdpo_data.models.thinking import find_thought
-from fsdpo_data.stages.grade import Response, judge
+from fsdpo_data.stages.grade import WHOLE as WITH_THINKING
+from fsdpo_data.stages.grade import Response, gold_answers, judge
 from fsdpo_data.stages.sample import sample_owed
 
 log = logging.getLogger(__name__)
 
 Beginning = tuple[str, str]  #: Id and text of what is to be continued.
+Tried = list[tuple[dict[str, Any], Outcome]]  #: Continuations, and what became of them.
+#: Takes ids of beginnings, each with a solution that begins so; yields the continuations of each.
+Judging = Callable[[Sequence[tuple[str, Solution]]], Iterator[Tried]]
 
 
 def beginning_id(text: str) -> str:
@@ -93,6 +100,14 @@ class Continuer:
             sample_owed(run, keys, owed, *how, phase=self.phase, progress=draft.progress)
             yield run
 
+    @contextlib.contextmanager
+    def judging(self, draft: Draft, run: RunDir, workers: int | None) -> Iterator[Judging]:
+        """Give what grades the continuations of a run, as the solutions of the dataset were."""
+        spec, golds = draft.manifest.spec, gold_answers(draft.files("problems"))
+        count = len(run.spans) * self.sampling.n
+        with pooled(partial(get_grader, spec.grader), count, workers) as grader:
+            yield partial(_judged, run, golds, grader, spec.thinking == WITH_THINKING)
+
     def bill(self, run: RunDir, manifest: Manifest) -> Spent:
         """Return what the continuations cost, and add it to what the dataset has cost."""
         tokens: int | None = 0
@@ -123,19 +138,16 @@ def _first_of(keys: set[str], found: Iterable[Beginning]) -> Iterator[Beginning]
             yield key, text
 
 
-def judged(
+def _judged(
     run: RunDir,
-    asked: Sequence[tuple[str, Solution]],
     golds: Mapping[str, str],
     grader: Grader,
-    *,
     whole: bool,
-) -> Iterator[list[tuple[dict[str, Any], Outcome]]]:
+    asked: Sequence[tuple[str, Solution]],
+) -> Iterator[Tried]:
     """Grade the continuations of beginnings, each joined with what it continues.
 
-    ``asked`` has ids of beginnings, each with a solution that begins so, and ``golds`` answers by
-    problem id; ``whole`` is that of :func:`~.grade.judge`. Of each beginning come its continuations
-    and what became of them.
+    ``golds`` are answers by problem id; ``whole`` is that of :func:`~.grade.judge`.
     """
     keys = [key for key, _ in asked]
     responses: list[Response] = []

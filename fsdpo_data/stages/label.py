@@ -13,8 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from fsdpo_data.answers import Grader
-from fsdpo_data.answers.pool import pooled
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.identity import ModelRef, file_sha256
@@ -26,7 +24,6 @@ from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.derive import Draft, Stage
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.parts import Rollouts
-from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.engines.load import resolve_model
 from fsdpo_data.engines.options import Shard
@@ -36,10 +33,9 @@ from fsdpo_data.stages.continuations import (
     Beginning,
     ContinueOptions,
     Continuer,
+    Judging,
     beginnings,
-    judged,
 )
-from fsdpo_data.stages.grade import WHOLE, gold_answers
 from fsdpo_data.stages.judge import JudgeStage
 
 FOLDER = "rollouts"  #: Folder of the continuations inside the new dataset's directory.
@@ -78,17 +74,10 @@ class LabelStage(Stage):
 
     def run(self, draft: Draft) -> None:
         """Continue every beginning that is owed, then count and write."""
-        golds = gold_answers(draft.files("problems"))
-        wanted = partial(_wanted, draft.files("solutions"))
-        manifest = draft.manifest
-        make = partial(get_grader, manifest.spec.grader)
+        wanted, manifest = partial(_wanted, draft.files("solutions")), draft.manifest
         with self.continuer.run(draft, FOLDER, wanted) as run:
-            whole = manifest.spec.thinking == WHOLE
-            count = len(run.spans) * self.continuer.sampling.n
-            with pooled(make, count, self.workers) as grader:
-                draft.rewrite(
-                    "solutions", "count", partial(with_rollouts, run, golds, grader, whole)
-                )
+            with self.continuer.judging(draft, run, self.workers) as judged:
+                draft.rewrite("solutions", "count", partial(with_rollouts, judged))
             before = manifest.cost.tokens
             manifest.judged = None
             manifest.rollouts = Rollouts(
@@ -121,9 +110,7 @@ def _wanted(files: list[Path]) -> Iterator[Beginning]:
                     yield from beginnings(row["prompt"], row["completions"])
 
 
-def with_rollouts(
-    run: RunDir, golds: Mapping[str, str], grader: Grader, whole: bool, table: pa.Table
-) -> pa.Table:
+def with_rollouts(judged: Judging, table: pa.Table) -> pa.Table:
     """Return a file's solutions with the counts of their steps."""
     solutions = [Solution(**row) for row in table.to_pylist()]
     asked = {
@@ -133,8 +120,7 @@ def with_rollouts(
         for key, _ in beginnings(each.prompt, each.completions)
     }
     counts = {}
-    found = judged(run, list(asked.items()), golds, grader, whole=whole)
-    for key, tried in zip(asked, found, strict=True):
+    for key, tried in zip(asked, judged(list(asked.items())), strict=True):
         outcomes = [outcome for _, outcome in tried if outcome in GRADED]
         counts[key] = {"n": len(outcomes), "n_correct": outcomes.count("correct")}
     return to_table("solutions", (_counted(each, counts) for each in solutions))

@@ -14,12 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.answers.pool import pooled
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.nouns import Outcome, Pair
+from fsdpo_data.core.nouns import Pair
 from fsdpo_data.core.rows import scan
 from fsdpo_data.dataset.derive import Draft, Stage
 from fsdpo_data.dataset.manifest import Manifest
@@ -29,8 +28,7 @@ from fsdpo_data.models.thinking import steps_of
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.pairs.first_error import FirstError, StepPairSpec, first_errors
 from fsdpo_data.pairs.statistics import step_pair_statistics
-from fsdpo_data.stages.continuations import Beginning, Continuer, beginning_id, judged
-from fsdpo_data.stages.grade import WHOLE, gold_answers
+from fsdpo_data.stages.continuations import Beginning, Continuer, Tried, beginning_id
 from fsdpo_data.steps.segment import get_segmenter
 
 FOLDER = "resampled"  #: Folder of the continuations inside the new dataset's directory.
@@ -91,21 +89,16 @@ class StepPairStage(PairingStage):
     def run(self, draft: Draft) -> None:
         """Continue what is owed, then write one file of pairs per file of solutions."""
         files = draft.files("solutions")
-        golds = gold_answers(draft.files("problems"))
-        spec = draft.manifest.spec
-        segmenter, _ = get_segmenter(spec.segmenter)
-        make = partial(get_grader, draft.manifest.spec.grader)
+        segmenter, _ = get_segmenter(draft.manifest.spec.segmenter)
         with self.continuer.run(draft, FOLDER, partial(self._wanted, files)) as run:
-            count = len(run.spans) * self.continuer.sampling.n
-            with pooled(make, count, self.workers) as grader:
+            with self.continuer.judging(draft, run, self.workers) as judged:
 
                 def table(file: Path) -> pa.Table:
                     errors = list(first_errors(file, self.choice))
                     asked = [(beginning_id(each.beginning), each.solution) for each in errors]
-                    tried = judged(run, asked, golds, grader, whole=spec.thinking == WHOLE)
                     pairs = (
                         self._pair(key, error, some, segmenter)
-                        for (key, _), error, some in zip(asked, errors, tried, strict=True)
+                        for (key, _), error, some in zip(asked, errors, judged(asked), strict=True)
                     )
                     return to_table("pairs", filter(None, pairs))
 
@@ -124,13 +117,7 @@ class StepPairStage(PairingStage):
             for error in first_errors(file, self.choice):
                 yield beginning_id(error.beginning), error.beginning
 
-    def _pair(
-        self,
-        beginning: str,
-        error: FirstError,
-        tried: Sequence[tuple[Mapping[str, Any], Outcome]],
-        segmenter: str,
-    ) -> Pair | None:
+    def _pair(self, beginning: str, error: FirstError, tried: Tried, segmenter: str) -> Pair | None:
         """Return the pair of an error and the first continuation that puts it right."""
         solution = error.solution
         before = "".join(solution.completions[: error.step])
