@@ -34,7 +34,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) ->
 
     On a narrow terminal words fold, numbers and the names of the rows do not, and no column goes. A
     column whose name ends in ">" is of numbers; without any name there is no head. Cells that are
-    strings are plain text.
+    strings are plain text. Of rows of one name, which come together, the first alone shows it.
     """
     table = Table(box=None, pad_edge=False, show_header=any(columns))
     for place, column in enumerate(columns):
@@ -46,8 +46,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) ->
             no_wrap=number or not place,
             min_width=None if number or not place else _LEAST,
         )
-    for row in rows:
-        table.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in row))
+    last: str | Text = ""
+    for name, *others in rows:
+        shown = ("" if name == last else name, *others)
+        table.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in shown))
+        last = name
     console = Console()
     words = [column for column in table.columns if not column.no_wrap]
     for each in words if console.is_terminal else ():
@@ -166,31 +169,22 @@ def print_results(results: Results) -> None:
 
 def _result_rows(results: Results) -> Iterator[Sequence[str]]:
     for task in results["tasks"].values():
-        title = task["title"]
         for name, decoder in task["decoders"].items():
             cost = decoder["cost"]
             counts = (f"{decoder['correct']:g}", f"{decoder['n']:,}")
             spent = (amount(cost["tokens"]), f"{cost['prm_calls']:,.0f}")
-            yield (title, name, points(decoder), *counts, *spent)
-            title = ""
+            yield (task["title"], name, points(decoder), *counts, *spent)
         for k, share in task["avg_at_k"].items():
-            yield (title, f"avg@{k}", points(share), "", f"{share['n']:,}", "", "")
+            yield (task["title"], f"avg@{k}", points(share), "", f"{share['n']:,}", "", "")
     for suite, found in results["suites"].items():
-        title = f"mean of {suite}"
         for name, share in found["decoders"].items():
-            yield (title, name, points(share), "", f"{share['n']:,}", "", "")
-            title = ""
+            yield (f"mean of {suite}", name, points(share), "", f"{share['n']:,}", "", "")
 
 
 def print_comparison(compared: Comparison, show: int) -> None:
     """Print the differences, then the first problems that changed."""
     columns = ("benchmark", "decoder", "A>", "B>", "B - A>", "95 %>", "only A>", "only B>", "p>")
-    tasks = ["", *(delta.task for delta in compared.deltas)]
-    rows = (
-        ("" if delta.task == before else delta.task, *_delta_row(delta))
-        for before, delta in zip(tasks, compared.deltas, strict=False)
-    )
-    print_table((*columns, "of>"), rows)
+    print_table((*columns, "of>"), map(_delta_row, compared.deltas))
     for note in compared.notes:
         say(f"note: {note}")
     if any(delta.clusters for delta in compared.deltas):
@@ -213,6 +207,7 @@ def _delta_row(delta: Delta) -> Sequence[str]:
     low, high = (100 * bound for bound in delta.ci95)
     clusters = f" ({delta.clusters})" if delta.clusters else ""
     return (
+        delta.task,
         delta.decoder_a if same else f"{delta.decoder_a} / {delta.decoder_b}",
         f"{100 * delta.correct_a / delta.n:.1f}",
         f"{100 * delta.correct_b / delta.n:.1f}",
@@ -343,17 +338,14 @@ def matching(wanted: InspectOptions) -> Iterator[dict[str, Any]]:
         InputError: if there is no run, or it has no such benchmark or decoder.
     """
     decoder = decoder_of(wanted.data, wanted.decoder)
-    records = read_records(wanted.data, wanted.task)
-    return (record for record in records if _passes(record, wanted, decoder))
-
-
-def _passes(record: Mapping[str, Any], wanted: InspectOptions, decoder: str) -> bool:
-    decided = record["decoded"].get(decoder)
-    if decided is None or not record["problem_id"].startswith(wanted.problem or ""):
-        return False
-    found = {**record["metadata"], "outcome": decided["status"]}
     asked = {name: getattr(wanted, name) for name in ("outcome", "subject", "level")}
-    return all(each is None or each == found.get(name) for name, each in asked.items())
+    asked = {name: value for name, value in asked.items() if value is not None}
+    for record in read_records(wanted.data, wanted.task):
+        decided = record["decoded"].get(decoder)
+        if decided is not None and record["problem_id"].startswith(wanted.problem or ""):
+            found = {**record["metadata"], "outcome": decided["status"]}
+            if asked.items() <= found.items():
+                yield record
 
 
 def print_records(records: Iterator[dict[str, Any]], count: int, samples: int) -> None:
