@@ -189,10 +189,10 @@ def repeated(rows: pl.LazyFrame, key: Sequence[str], name: str) -> list[str]:
     return found.unique(maintain_order=True).to_list()
 
 
-def some(names: Sequence[str]) -> str:
+def some(names: Sequence[str], between: str = ", ") -> str:
     """Name the first of several, and say how many more there are."""
     rest = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    return between.join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def well_formed(text: str) -> str:

@@ -10,14 +10,13 @@ from pydantic import BaseModel, ValidationError, field_validator
 from fsdpo_data import __version__
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import digest
+from fsdpo_data.core.rows import some
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.dataset import parts
 from fsdpo_data.dataset.parts import FileEntry
 from fsdpo_data.dataset.run import CONFIG, MANIFEST
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.dataset.tally import Tally
-
-SHOWN = 3  #: What is wrong with a manifest is named at most so many times.
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -162,7 +161,6 @@ def _checked(root: Path, kind: type[T]) -> T:
         wrong = [
             f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()
         ]
-        more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
         raise SchemaError(
-            f"{file} is not a manifest: {'; '.join(wrong[:SHOWN])}{more}. Fetch or build it again."
+            f"{file} is not a manifest: {some(wrong, '; ')}. Fetch or build it again."
         ) from None

@@ -79,7 +79,8 @@ def title(results: Results, date: str) -> str:
 
 def render_markdown(results: Results) -> str:
     """Render ``report.md``."""
-    tasks, published = results["tasks"], published_rows(results)
+    tasks: Mapping[str, Any] = results["tasks"]
+    published = published_rows(results)
     return render(
         TEMPLATES / "report.md",
         filters={"points": plots.points},
@@ -87,12 +88,8 @@ def render_markdown(results: Results) -> str:
         samples=[
             (task["title"], f"{kind}@{k}", share)
             for task in tasks.values()
-            for kind, shares in (
-                ("avg", task["avg_at_k"]),
-                ("pass", task["pass_at_k"]),
-                ("maj", task["maj_at_k"]),
-            )
-            for k, share in shares.items()
+            for kind in ("avg", "pass", "maj")
+            for k, share in task[f"{kind}_at_k"].items()
         ],
         published=published,
         reported=[name for name in tasks if any(name in row["values"] for row in published)],
