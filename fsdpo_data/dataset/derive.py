@@ -73,9 +73,7 @@ class Draft:
         self.progress.phase(phase, total, done=total - sum(rows[file] for file in owed))
         for file in owed:
             table = change(pq.read_table(file))
-            target = self.root / file.relative_to(self.source)
-            target.parent.mkdir(exist_ok=True)
-            write_parquet(table, target)
+            write_parquet(table, self.root / file.relative_to(self.source))
             if advance:
                 self.progress.advance(rows[file])
 
@@ -94,7 +92,6 @@ class Draft:
             path = f"pairs/train-{i:05d}-of-{len(files):05d}.parquet"
             self.paths.append(path)
             if self._rewritten(path) is None:
-                (self.root / "pairs").mkdir(exist_ok=True)
                 write_parquet(make(file), self.root / path)
             self.progress.advance(1)
 

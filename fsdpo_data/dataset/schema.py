@@ -74,12 +74,13 @@ def text_bytes(text: str) -> bytes:
 
 
 def write_parquet(table: pa.Table, target: Path) -> None:
-    """Write a table, whole or not at all.
+    """Write a table, whole or not at all, its folder too.
 
     Pages are cut by content, so that a store which keeps equal chunks once (the Hub's does) is
     sent only what a later version of the dataset changes.
     """
     with explained(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
         # In memory first: where a disk is full, Arrow's own files abort the process.
         written = pa.BufferOutputStream()
         pq.write_table(

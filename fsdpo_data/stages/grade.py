@@ -68,20 +68,19 @@ def _answer_part(gold: str, thought: Thought, text: str, ended: str, *, whole: b
     return gold, text[thought.end :], ended
 
 
+@dataclass(frozen=True)
 class GradeStage(Stage):
     """Replaces the verdicts of a dataset, and the labels that follow from them."""
 
     part = "grade"
 
-    def __init__(self, grader: str, workers: int | None = None, *, whole: bool = False) -> None:
-        self._make = partial(get_grader, grader)
-        self._version = self._make().version
-        self._workers = workers
-        self._whole = whole
+    grader: str  #: Full name.
+    workers: int | None = None
+    whole: bool = False  #: Whether thinking that never ends may hold the answer.
 
     def spec(self) -> Mapping[str, Any]:
         """Return the grader's version, and where it looks for answers."""
-        return {"grader": self._version, **({"thinking": WHOLE} if self._whole else {})}
+        return {"grader": self.grader, **({"thinking": WHOLE} if self.whole else {})}
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse Monte-Carlo labels: the texts that the old grader judged for them are gone."""
@@ -94,26 +93,26 @@ class GradeStage(Stage):
 
     def run(self, draft: Draft) -> None:
         """Rewrite the solutions, and every count in the manifest that rests on verdicts."""
-        old = draft.manifest.spec.grader
+        manifest, old = draft.manifest, draft.manifest.spec.grader
         golds = gold_answers(draft.files("problems"))
         # Rules are counted while grading and kept nowhere else, so an interrupted run, which is
         # a matter of seconds, begins again.
         shutil.rmtree(draft.root / "solutions", ignore_errors=True)
         tally, changes = Tally(), Counter[tuple[str, str]]()
-        with pooled(self._make, draft.manifest.rows.solutions, self._workers) as grader:
-            judged = partial(judge, grader, whole=self._whole)
+        make = partial(get_grader, self.grader)
+        with pooled(make, manifest.rows.solutions, self.workers) as grader:
+            judged = partial(judge, grader, whole=self.whole)
             draft.rewrite("solutions", "grade", partial(regraded, golds, judged, tally, changes))
         draft.drop_pairs()
-        manifest = draft.manifest
-        manifest.spec.grader = self._version
-        manifest.spec.thinking = WHOLE if self._whole else None
+        manifest.spec.grader = self.grader
+        manifest.spec.thinking = WHOLE if self.whole else None
         for name, value in tally.counts().items():
             setattr(manifest, name, value)
         for name, value in tally.outcome_statistics().items():
             setattr(manifest.statistics, name, value)
         changed = sum(n for (was, now), n in changes.items() if was != now)
         counts = [[was, now, n] for (was, now), n in sorted(changes.items())]
-        told = {"from": old, "to": self._version, "changed": changed, "outcomes": counts}
+        told = {"from": old, "to": self.grader, "changed": changed, "outcomes": counts}
         manifest.regraded = Regraded.model_validate(told)
 
 
@@ -173,5 +172,4 @@ class GradeOptions(StageOptions):
 
     def stage(self) -> GradeStage:
         """Look the grader up."""
-        version = get_grader(self.grader).version
-        return GradeStage(version, self.workers, whole=self.grade_thinking)
+        return GradeStage(get_grader(self.grader).version, self.workers, self.grade_thinking)
