@@ -8,6 +8,7 @@ so no model is loaded, and it grades, counts and seals as it always does.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -172,10 +173,7 @@ def _bring(shard: Path, out: Path) -> None:
 
 def _append(source: Path, target: Path) -> None:
     """Append the whole lines of a file that another does not have yet."""
-
-    def key(record: dict[str, Any]) -> str | None:
-        return str(record["problem_id"])
-
+    key = itemgetter("problem_id")
     with explained(target.parent):
         target.parent.mkdir(exist_ok=True)
     with LineFile.open(target, key) as lines, source.open("rb") as file:

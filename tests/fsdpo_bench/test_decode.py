@@ -15,7 +15,7 @@ import pytest
 from fakes import FixedSampler, Judge, TableScorer, Writer
 from fsdpo_bench.decode.beam import BeamSpec, beam_search
 from fsdpo_bench.decode.choose import answer_classes, best, majority, weighted_majority
-from fsdpo_bench.decode.solution import Cost, draw, greedy, value, with_rewards
+from fsdpo_bench.decode.solution import Cost, draw, likeliest, value, with_rewards
 from fsdpo_bench.tasks.judge import judge
 from fsdpo_bench.tasks.table import shelf
 
@@ -150,7 +150,8 @@ def test_greedy_asks_for_one_sample_without_temperature() -> None:
             asked.append(spec)
             return super().sample(prompts, spec)
 
-    [found] = greedy(["p"], Recorder(0), SamplingSpec(n=5, temperature=0.8, seed=3), "newline@1")
+    how = likeliest(SamplingSpec(n=5, temperature=0.8, seed=3))
+    [[found]] = draw(["p"], Recorder(0), how, "newline@1")
     assert asked == [SamplingSpec(n=1, temperature=0.0, seed=3)]
     assert "".join(found.steps) == found.text
 

@@ -74,16 +74,9 @@ def draw(
     return [found[place] for place in range(len(prompts))]
 
 
-def greedy(
-    prompts: Sequence[str],
-    sampler: Sampler,
-    sampling: SamplingSpec,
-    segmenter: str,
-    finished: Finished = lambda prompts, tokens: None,
-) -> list[Solution]:
-    """Return the most likely solution of each prompt, token by token."""
-    once = replace(sampling, n=1, temperature=0.0)
-    return [solution for [solution] in draw(prompts, sampler, once, segmenter, finished)]
+def likeliest(sampling: SamplingSpec) -> SamplingSpec:
+    """Return how to draw the most likely solution, token by token."""
+    return replace(sampling, n=1, temperature=0.0)
 
 
 def with_rewards(

@@ -8,21 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fsdpo_bench.runs.records import decoder_of, read_config, read_records
 from fsdpo_data.core.files import explained, write_atomic
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.tables import filled, read_table
 
-
-class Seen(NamedTuple):
-    """What a decoder has seen of a problem."""
-
-    record: Mapping[str, Any]
-    texts: list[str]
-    right: float
-    ended: str  #: ``length`` where all were cut off: a field of ours, which others pass over.
+Seen = Mapping[str, Any]  #: A record, with what a decoder has seen of its problem.
 
 
 def export_run(run: Path, form: str, out: Path, decoder: str | None = None) -> list[Path]:
@@ -43,30 +36,33 @@ def export_run(run: Path, form: str, out: Path, decoder: str | None = None) -> l
 
 
 def _seen(run: Path, task: str, decoder: str) -> Iterator[Seen]:
-    """Yield the responses that a decoder made or chose among; problems without a gold have none."""
+    """Yield records with the ``texts`` that a decoder made or chose among.
+
+    Problems without a gold have none. ``ended`` is ``length`` where all were cut off: a field of
+    ours, which others pass over.
+    """
     for record in read_records(run, task):
         decided = record["decoded"][decoder]
         if decided["correct"] is not None:
             own, k = decided["sample"] is None, decoder.partition("@")[2].partition(":")[0]
             rows = [decided["solution"]] if own else record["samples"][: int(k)]
             cut = all(row["finish_reason"] == "length" for row in rows)
-            texts = [row["text"] for row in rows]
-            yield Seen(record, texts, float(decided["correct"]), "length" if cut else "stop")
+            told = {"right": float(decided["correct"]), "ended": "length" if cut else "stop"}
+            yield {**record, **told, "texts": [row["text"] for row in rows]}
 
 
 def _lm_eval(task: str, seen: Iterable[Seen]) -> tuple[str, bytes]:
     """Write what ``--log_samples`` does: a line for each document."""
     lines = []
-    for record, texts, right, ended in seen:
-        document = {"question": record["question"], "answer": record["gold"]}
+    for each in seen:
+        document = {"question": each["question"], "answer": each["gold"]}
         hashed = {
             "doc_hash": json.dumps(document, indent=2, ensure_ascii=False),
-            "prompt_hash": record["prompt"],
-            "target_hash": record["gold"],
+            "prompt_hash": each["prompt"],
+            "target_hash": each["gold"],
         }
-        told: dict[str, Any] = {k: sha256(_encoded(v)).hexdigest() for k, v in hashed.items()}
-        told |= {"document": document, "texts": texts, "right": right, "ended": ended}
-        row = filled(_ROWS["lm-eval"], {**record, **told})
+        hashes = {name: sha256(_encoded(text)).hexdigest() for name, text in hashed.items()}
+        row = filled(_ROWS["lm-eval"], {**each, **hashes, "document": document})
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     return f"samples_{task}.jsonl", _encoded("".join(lines))
 
@@ -77,10 +73,7 @@ def _encoded(text: str) -> bytes:
 
 def _lighteval(task: str, seen: Iterable[Seen]) -> tuple[str, bytes]:
     """Write the columns of its details: document, response, metric."""
-    table = []
-    for record, texts, right, ended in seen:
-        told = {"id": str(record["row"]), "texts": texts, "right": right, "ended": ended}
-        table.append(filled(_ROWS["lighteval"], {**record, **told}))
+    table = [filled(_ROWS["lighteval"], {**each, "id": str(each["row"])}) for each in seen]
     file = BytesIO()
     pl.DataFrame(table).write_parquet(file)
     return f"details_{task}.parquet", file.getvalue()

@@ -87,7 +87,7 @@ class RunOptions(ReplayOptions):
         wants eight samples.
 
         Raises:
-            InputError: for a name or a number that cannot be.
+            InputError: for a name or a number that cannot be, or a reward model without a use.
         """
         wanted = sorted({int(each.partition("@")[2]) for each in metrics if "@" in each})
         default = ("greedy", "sc") if wanted else ("greedy",)
@@ -104,5 +104,12 @@ class RunOptions(ReplayOptions):
                 "temperature above 0.",
                 field="temperature",
                 value=0,
+            )
+        if self.prm is not None and not plan.needs_prm:
+            raise InputError(
+                "no step reward is asked for. Choose a decoder that ranks by them (weighted, bon, "
+                "sbs), or leave it out.",
+                field="prm",
+                value=self.prm,
             )
         return plan

@@ -15,7 +15,7 @@ from typing import Any
 from fsdpo_bench.decode.beam import beam_search
 from fsdpo_bench.decode.choose import cost_row, solution_row
 from fsdpo_bench.decode.plan import Plan, beam_name
-from fsdpo_bench.decode.solution import Cost, Finished, Solution, draw, greedy, with_rewards
+from fsdpo_bench.decode.solution import Cost, Finished, Solution, draw, likeliest, with_rewards
 from fsdpo_bench.runs.records import open_records, record_key
 from fsdpo_bench.runs.regrade import graded
 from fsdpo_bench.tasks.load import Loaded
@@ -203,16 +203,11 @@ class _Decoding:
         spec = self.job.spec
         found = {}
         if "greedy" in spec.plan.decoders:
-            alone = greedy(
-                prompts, self.job.make_sampler(), spec.sampling, spec.segmenter, self.finished
-            )
-            costs = [Cost(each.n_tokens, 0, each.seconds) for each in alone]
+            how = likeliest(spec.sampling)
+            alone = draw(prompts, self.job.make_sampler(), how, spec.segmenter, self.finished)
             if spec.prm is not None:  # for readers; it decides nothing, so nothing is charged
-                scored = with_rewards(
-                    prompts, [[each] for each in alone], self.job.make_scorer(), questions
-                )
-                alone = [each for [each] in scored]
-            found["greedy"] = list(zip(alone, costs, strict=True))
+                alone = with_rewards(prompts, alone, self.job.make_scorer(), questions)
+            found["greedy"] = [(each, Cost(each.n_tokens, 0, each.seconds)) for [each] in alone]
         for beam in spec.plan.beams:
             engines = self.job.make_sampler(), self.job.make_scorer()
             found[beam_name(beam)] = beam_search(

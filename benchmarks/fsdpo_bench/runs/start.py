@@ -67,7 +67,6 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> Job:
             field="decoder",
             value=",".join(plan.decoders),
         )
-    _refuse_needless(options.prm, plan.needs_prm)
     model = resolve_model(options.model or "tiny", options, options.template)
     # The reward model stands beside the policy on its GPU; by itself, vLLM leaves it no room.
     # Under Ray each has GPUs of its own.
@@ -84,16 +83,6 @@ def _live(options: RunOptions, warn: Callable[[str], None]) -> Job:
     parts = [limited(each, options.limit, options.seed) for each in loaded]
     size, load = options.batch_size or host.batch_size, partial(host.load, "sampler", model)
     return Job(spec, parts, load, load_scorer, size, options.workers)
-
-
-def _refuse_needless(prm: str | None, needed: bool) -> None:
-    if prm is not None and not needed:
-        raise InputError(
-            "no step reward is asked for. Choose a decoder that ranks by them (weighted, bon, "
-            "sbs), or leave it out.",
-            field="prm",
-            value=prm,
-        )
 
 
 def _no_scorer() -> Scorer:
@@ -153,7 +142,6 @@ def _recorded(options: RunOptions, recording: Recording, warn: Callable[[str], N
             field="decoder",
             value="sbs",
         )
-    _refuse_needless(options.prm, plan.needs_prm)
     # Responses that are ranked have their rewards, unless a model is to give them.
     recording.check(max(1, plan.samples), rewards=plan.needs_prm and options.prm is None)
     found = [recording.of_task(load_task(task, options.data)) for task in tasks]
