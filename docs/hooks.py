@@ -23,7 +23,7 @@ _ENTRY = re.compile(r"^    (\w+): ", re.M)
 
 def on_files(files: Any, config: Any) -> Any:
     """Take in the figures of the study from where the study writes them."""
-    for figure in sorted(ROOT.glob("benchmarks/study/*.svg")):
+    for figure in sorted(ROOT.glob("benchmarks/study/**/*.svg")):
         files.append(File.generated(config, f"study-{figure.name}", abs_src_path=str(figure)))
     return files
 

@@ -8,14 +8,17 @@ probability that the policy gives a step.
 
 import random
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
 import polars as pl
+import torch
 from fsdpo_bench.recipes.recipe import Stage, Work, owed, run_stages
-from plan import COMMANDS, KINDS, STAGES, Arm, Size
+from plan import COMMANDS, KINDS, SIZES, STAGES, Arm, Size
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import SamplingSpec
@@ -24,7 +27,7 @@ from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.engines.load import load_likelihood, load_sampler
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.scorers import SteppedText
-from fsdpo_data.problems.embedded import PROMPT
+from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT
 from fsdpo_data.problems.embedded.solutions import demonstration, final_answer, first_wrong_step
 from fsdpo_data.problems.embedded.world import make_problems
 
@@ -49,9 +52,14 @@ class Place:
         """Return the problems that pairs are made of."""
         return make_problems("train", self.size.problems, PAIRS, KINDS["solve"])
 
+    def sft(self) -> Path:
+        """Return the SFT policy."""
+        return (self.out.parent / self.size.policy if self.size.policy else self.out) / "sft"
+
     def made(self, name: str) -> Path:
         """Return what a command of the plan makes; it goes on where it was."""
-        out, told = self.out / name, COMMANDS[name].format(out=self.out, **asdict(self.size))
+        place = {"out": self.out, "sft": self.sft(), **asdict(self.size)}
+        out, told = self.out / name, COMMANDS[name].format(**place)
         done = "README.md" if told.split()[0] == "fsdpo-train" else "manifest.json"
         stage = Stage(name, "", f"{told} --out {out}", str(out / done), 0, Work("none"))
         if owed(stage):
@@ -61,9 +69,22 @@ class Place:
 
 def make_data(place: Place) -> None:
     """Make the SFT policy, its samples, a PRM trained on their outcomes, and the pairs."""
-    rng, solve = random.Random(0), KINDS["solve"]
     place.out.mkdir(parents=True, exist_ok=True)
-    counts = place.size.demonstrations
+    if place.size.policy:
+        make_policy(Place(place.sft().parent, SIZES[place.size.policy]))
+    else:
+        make_policy(place)
+    asked = [{"question": each.question, "answer": each.answer} for each in place.problems()]
+    pl.DataFrame(asked).write_ndjson(place.out / "problems.jsonl")
+    for name in ("sampled", "prm", "scored", "pairs"):
+        place.made(name)
+
+
+def make_policy(place: Place) -> None:
+    """Teach the SFT policy, which starts from the embedded model."""
+    rng, solve, counts = random.Random(0), KINDS["solve"], place.size.demonstrations
+    place.out.mkdir(parents=True, exist_ok=True)
+    deepen(place.out / "start", place.size.copies)
     demonstrated = iter(make_problems("train", sum(counts.values()), DEMONSTRATIONS, solve))
     for name, stage in STAGES.items():
         shown = [
@@ -71,10 +92,22 @@ def make_data(place: Place) -> None:
             for each in islice(demonstrated, counts[name])
         ]
         pl.DataFrame(shown).write_ndjson(place.out / f"{name}.jsonl")
-    asked = [{"question": each.question, "answer": each.answer} for each in place.problems()]
-    pl.DataFrame(asked).write_ndjson(place.out / "problems.jsonl")
-    for name in (*STAGES, "sampled", "prm", "scored", "pairs"):
         place.made(name)
+
+
+def deepen(out: Path, copies: int) -> None:
+    """Write the embedded model with copies behind each layer, which say nothing until trained."""
+    model = AutoModelForCausalLM.from_pretrained(CHECKPOINT)
+    layers = [deepcopy(layer) for layer in model.model.layers for _ in range(copies)]
+    for at, layer in enumerate(layers):
+        layer.self_attn.layer_idx = at
+        if at % copies:
+            layer.self_attn.o_proj.weight.data.zero_()
+            layer.mlp.down_proj.weight.data.zero_()
+    model.model.layers = torch.nn.ModuleList(layers)
+    model.config.update({"num_hidden_layers": len(layers), "layer_types": None})
+    model.save_pretrained(out)
+    AutoTokenizer.from_pretrained(CHECKPOINT).save_pretrained(out)
 
 
 def prompt_of(problem: Problem) -> str:
@@ -133,7 +166,7 @@ def _true(place: Place, by_prm: Rewards) -> Rewards:
 
 
 def _likelihood(place: Place, by_prm: Rewards) -> Rewards:
-    scorer = load_likelihood(str(place.out / "sft"), ScorerOptions(engine="transformers"))
+    scorer = load_likelihood(str(place.sft()), ScorerOptions(engine="transformers"))
     scores = scorer.score([SteppedText(*key) for key in by_prm])
     return {key: score or [] for key, score in zip(by_prm, scores, strict=True)}
 
@@ -142,7 +175,7 @@ def _rollouts(place: Place, by_prm: Rewards) -> Rewards:
     """Continue every step; after the last, whose answer is there, nothing is left to say."""
     golds = {prompt_of(each): each.answer for each in place.problems()}
     begun = [(key, "".join(key[1][: at + 1])) for key in by_prm for at in range(len(key[1]) - 1)]
-    sampler = load_sampler(str(place.out / "sft"), SamplerOptions(engine="transformers"))
+    sampler = load_sampler(str(place.sft()), SamplerOptions(engine="transformers"))
     spec = SamplingSpec(n=ROLLOUTS, temperature=TEMPERATURE, max_tokens=MAX_TOKENS, seed=3)
     ends = sampler.sample([key[0] + text for key, text in begun], spec)
     found: Rewards = {key: [] for key in by_prm}

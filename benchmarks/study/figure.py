@@ -3,7 +3,7 @@
 On white, with shapes or numbers beside colours, they read alike on any page and in print.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from measure import Rows
 
 RATES = "Does it tolerate larger steps?"
+SIZES = "Is it another answer with more problems, or a larger policy?"
 #: Colours that differ in lightness too (Okabe & Ito), each with a shape of its own.
 COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777")
 SHAPES = "osD^vPX*"
@@ -29,7 +30,8 @@ def write_contrasts(file: Path, title: str, arms: Sequence[str], final: Rows, fo
         for place, rows, name in ((left, level, "value"), (right, found, "ahead")):
             for row in rows:
                 if row["arm"] in arms:
-                    _interval(place, row, name, arms.index(str(row["arm"])))
+                    at = arms.index(str(row["arm"]))
+                    _interval(place, row, name, at, at)
         left.set_yticks(range(len(arms)), arms)
         left.axvline(float(str(level[0]["value"])), color="#555555", linewidth=1, linestyle=":")
         left.set(xlabel="avg@k, test problems (%); dotted: SFT", xlim=(0, None))
@@ -42,11 +44,35 @@ def write_contrasts(file: Path, title: str, arms: Sequence[str], final: Rows, fo
         figure.savefig(file, metadata={"Date": None})
 
 
-def _interval(place: Axes, row: dict[str, object], name: str, at: int) -> None:
+def write_sizes(file: Path, by_size: Mapping[str, Rows]) -> None:
+    """Draw how far arms are ahead of others, where a comparison was made at every size."""
+    pairs = [[(row["arm"], row["against"]) for row in rows] for rows in by_size.values()]
+    shown = [each for each in dict.fromkeys(pairs[0]) if all(each in some for some in pairs)]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(8, 1.3 + 0.26 * len(by_size) * len(shown)), layout="constrained")
+        place = figure.subplots()
+        for nth, (size, rows) in enumerate(by_size.items()):
+            for row in rows:
+                if (each := (row["arm"], row["against"])) in shown:
+                    at = shown.index(each) + (nth + 0.5) / (len(by_size) + 0.5) - 0.5
+                    _interval(place, row, "ahead", at, nth, size if each == shown[0] else None)
+        place.set_yticks(range(len(shown)), [f"{arm}\nagainst {other}" for arm, other in shown])
+        place.set_ylim(len(shown) - 0.5, -0.5)
+        place.axvline(0, color="#555555", linewidth=1, linestyle="--")
+        place.set_xlabel("ahead in avg@k, test problems (points)")
+        place.grid(axis="x", color="#dddddd")
+        figure.legend(loc="outside lower center", ncols=len(by_size))
+        figure.suptitle(SIZES, fontweight="bold")
+        figure.savefig(file, metadata={"Date": None})
+
+
+def _interval(
+    place: Axes, row: dict[str, object], name: str, at: float, style: int, label: str | None = None
+) -> None:
     value, low, high = (float(str(row[f"{name}{end}"])) for end in ("", " low", " high"))
     ends = [[value - low], [high - value]]
-    colour, shape = COLOURS[at % len(COLOURS)], SHAPES[at % len(SHAPES)]
-    place.errorbar(value, at, xerr=ends, fmt=shape, color=colour, capsize=3)
+    colour, shape = COLOURS[style % len(COLOURS)], SHAPES[style % len(SHAPES)]
+    place.errorbar(value, at, xerr=ends, fmt=shape, color=colour, capsize=3, label=label)
     place.annotate(f"{value:.1f}", (value, at), (0, 5), textcoords="offset points", ha="center")
 
 

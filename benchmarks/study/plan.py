@@ -62,7 +62,10 @@ class Size:
     validation: Mapping[str, Sequence[int]]
     test: Mapping[str, Sequence[int]]  #: What is reported; every seed has problems of its own.
     seeds: Sequence[int]
-    arms: int = 99  #: Only so many arms, the first ones.
+    arms: Sequence[str] = ()  #: Only these.
+    copies: int = 1  #: How often each layer of the embedded model stands in the policy.
+    policy: str = ""  #: The size whose SFT policy is trained, if not one of its own.
+    like: str = ""  #: The size that says what this one leaves out.
 
 
 def _kind(told: Mapping[str, Any]) -> Kind:
@@ -76,4 +79,7 @@ STAGES: Mapping[str, Any] = _TOLD["stages"]
 COMMANDS: Mapping[str, str] = _TOLD["commands"]
 TRAINING: Mapping[str, Any] = _TOLD["training"]
 QUESTIONS = [Question(**told) for told in _TOLD["questions"]]
-SIZES = {name: Size(**told) for name, told in _TOLD["sizes"].items()}
+SIZES = {
+    name: Size(**{**_TOLD["sizes"].get(told.get("like"), {}), **told})
+    for name, told in _TOLD["sizes"].items()
+}

@@ -31,13 +31,13 @@ def trained(place: Place, policy: Policy) -> Path:
     """Train a policy; all arms have the same reference, optimizer steps and prompts a step."""
     out, arm = place.out / "policies" / policy.name, policy.arm
     if arm == SFT or (out / "README.md").exists():
-        return place.made("sft") if arm == SFT else out
+        return place.sft() if arm == SFT else out
     data = pairs_of(place, arm)
     train_dpo(
         DpoConfig(
             data=data,
             out=out,
-            model=str(place.made("sft")),
+            model=str(place.sft()),
             loss=arm.loss,
             gamma=arm.gamma,
             lr=policy.lr,
@@ -78,7 +78,7 @@ def _measure(model: Path, place: Place, split: str, seed: int) -> Found:
             greedy = _solutions(sampler, problems, 1, 0)
             found[kind] |= {
                 "greedy": [_correct(*one)[0] for one in zip(problems, greedy, strict=True)],
-                "kl": _spent(model, place.made("sft"), each),
+                "kl": _spent(model, place.sft(), each),
             }
     return found
 

@@ -1,7 +1,7 @@
 """The credit study: what step rewards buy, arm by arm, on long problems of the embedded world.
 
     python benchmarks/study/study.py --out runs/study              # what `make study` runs
-    python benchmarks/study/study.py --out runs/small --size demo   # it in small
+    python benchmarks/study/study.py --out runs/small --sizes demo  # it in small
 
 One policy, one set of samples and pairs, as many optimizer steps, the same learning rates and βs
 for every arm, of which the best on validation problems are taken; then training runs from several
@@ -9,8 +9,9 @@ seeds, each measured on test problems of its own. Arms, commands, sizes and ques
 `plan.toml`. What is in `--out` is not made again, so a stopped study goes on; what is told is of
 the arms that are whole.
 
-Written to `--out`: `sweep.csv` (every setting tried), `final.csv` (every measure), `contrasts.csv`
-(the questions), `sources.csv` (how right rewards are) and figures, which `--publish DIR` copies.
+Written to `--out`, a folder a size: `sweep.csv` (every setting tried), `final.csv` (every measure),
+`contrasts.csv` (the questions), `sources.csv` (how right rewards are) and figures, which
+`--publish DIR` copies; and `sizes.svg`, what separates arms at every size.
 """
 
 import argparse
@@ -19,12 +20,13 @@ import shutil
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 
 import polars as pl
 from data import Place, agreement, make_data, pairs_of
-from figure import write_contrasts, write_rates
+from figure import write_contrasts, write_rates, write_sizes
 from measure import contrast_rows, final_rows, sweep_rows
 from plan import ARMS, QUESTIONS, SFT, SIZES, Arm, Policy
 from policies import Found, measured
@@ -83,23 +85,35 @@ def main() -> None:
     """Run the study, or the part of it that is owed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--size", choices=SIZES, default="study")
+    few = [size for size in SIZES if size != "demo"]
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=few)
     parser.add_argument("--publish", type=Path, help="folder to copy tables and figures to")
     parser.add_argument("--jobs", type=int, default=2, help="policies at a time")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # of every command and policy; `--jobs` is what uses cores
-    place = Place(options.out, SIZES[options.size])
+    for size in options.sizes:
+        run(Place(options.out / size, SIZES[size]), options.jobs)
+    rows = {size: pl.read_csv(options.out / size / "contrasts.csv") for size in options.sizes}
+    write_sizes(options.out / "sizes.svg", {size: each.to_dicts() for size, each in rows.items()})
+    told = [options.out.glob(names) for names in ("*.svg", "*/*.csv", f"{few[0]}/*.svg")]
+    for file in chain(*told) if options.publish else ():
+        goal = options.publish / file.relative_to(options.out)
+        goal.parent.mkdir(exist_ok=True)
+        shutil.copy(file, goal)
+
+
+def run(place: Place, jobs: int) -> None:
+    """Run a size, and tell of every arm when it is whole."""
     make_data(place)
-    study = Study(place, options.jobs)
-    for arm in ARMS[: place.size.arms]:
-        study.add(arm)
-        written = study.tell()
-        print(f"{arm.name}: {study.chosen[arm.name].name}", flush=True)
+    study = Study(place, jobs)
+    for arm in ARMS:
+        if not place.size.arms or arm.name in place.size.arms:
+            study.add(arm)
+            written = study.tell()
+            print(f"{arm.name}: {study.chosen[arm.name].name}", flush=True)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_hide_column_data_types=True):
         print(pl.read_csv(place.out / "final.csv").filter(problems="solve").drop("problems"))
     print(f"written: {', '.join(map(str, written))}")
-    for file in written if options.publish else ():
-        shutil.copy(file, options.publish)
 
 
 if __name__ == "__main__":

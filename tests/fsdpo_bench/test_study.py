@@ -24,7 +24,7 @@ sys.path.insert(0, str(STUDY))
 
 import data  # noqa: E402
 import policies  # noqa: E402
-from figure import write_contrasts, write_rates  # noqa: E402
+from figure import write_contrasts, write_rates, write_sizes  # noqa: E402
 from measure import contrast_rows, estimate, final_rows, holm, sweep_rows  # noqa: E402
 from plan import (  # noqa: E402
     ARMS,
@@ -39,7 +39,7 @@ from plan import (  # noqa: E402
     Question,
 )
 
-from fsdpo_data.problems.embedded import PROMPT  # noqa: E402
+from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT  # noqa: E402
 from fsdpo_data.problems.embedded.solutions import demonstration  # noqa: E402
 from fsdpo_data.problems.embedded.world import make_problems  # noqa: E402
 
@@ -91,12 +91,13 @@ def test_the_plan_names_what_there_is() -> None:
     assert len(set(names)) == len(names)
     assert all({*question.arms} <= {*names} for question in QUESTIONS)
     assert {arm.rewards for arm in ARMS} <= data.SOURCES.keys()
-    assert len(SIZES["study"].seeds) >= 5
-    settings = SIZES["study"].settings
+    assert all(len(size.seeds) >= 5 for name, size in SIZES.items() if name != "demo")
+    assert all({*size.arms} <= {*names} for size in SIZES.values())
+    settings = SIZES["problems-96"].settings
     policies = {Policy(arm, **setting, seed=0).name for arm in ARMS for setting in settings}
     assert len(policies) == len(settings) * len(ARMS)
     assert all(size.demonstrations.keys() == STAGES.keys() for size in SIZES.values())
-    place = {"out": "OUT", **asdict(SIZES["demo"])}
+    place = {"out": "OUT", "sft": "SFT", **asdict(SIZES["demo"])}
     assert all(told.format(**place).strip().startswith("fsdpo-") for told in COMMANDS.values())
 
 
@@ -153,6 +154,22 @@ def test_shuffling_keeps_the_rewards_of_a_solution_and_not_their_order(
     assert after != told
 
 
+def test_a_deeper_policy_starts_as_the_embedded_model(tmp_path: Path) -> None:
+    data.deepen(tmp_path, 2)
+    deep, plain = (data.AutoModelForCausalLM.from_pretrained(at) for at in (tmp_path, CHECKPOINT))
+    ids = data.torch.arange(5, 90)[None]
+    assert data.torch.equal(deep(ids).logits, plain(ids).logits)
+    assert deep.config.num_hidden_layers == 2 * plain.config.num_hidden_layers
+    loss = deep(ids, labels=ids).loss
+    loss.backward()
+    assert all(layer.mlp.down_proj.weight.grad.abs().max() > 0 for layer in deep.model.layers)
+
+
+def test_sizes_share_a_policy_where_they_say_so() -> None:
+    sft = [data.Place(Path(name), SIZES[name]).sft() for name in ("problems-300", "layers-8")]
+    assert sft == [Path("problems-96/sft"), Path("layers-8/sft")]
+
+
 def test_rewards_are_made_once(run: Any) -> None:
     first = data.pairs_of(run, source("truth"))
     first.write_text(first.read_text() + "\n")
@@ -198,11 +215,12 @@ def test_the_figures_are_pictures(tmp_path: Path) -> None:
     settings = [Policy(DPO, lr, beta, 0) for beta in (0.1, 1) for lr in (1e-3, 3e-3)]
     swept = {policy: found(0.6) for policy in (Policy(SFT, 0, 0, 0), *settings)}
     write_rates(tmp_path / "b.svg", ["DPO"], sweep_rows(swept, {}))
+    write_sizes(tmp_path / "c.svg", {"96 problems": asked, "300 problems": asked})
     seen = []
-    for name in ("a", "b"):
+    for name in ("a", "b", "c"):
         root = ElementTree.parse(tmp_path / f"{name}.svg").getroot()
         seen += [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"Why?", "DPO", "b <c>", "0.001", "β 0.1", "β 1", "60"} <= set(seen)
+    assert {"Why?", "DPO", "b <c>", "0.001", "β 0.1", "β 1", "60", "300 problems"} <= set(seen)
     assert Policy(SFT, 0, 0, 1).name != Policy(SFT, 0, 0, 2).name
 
 
@@ -251,8 +269,8 @@ def test_the_page_names_the_arms_that_it_does_not_have() -> None:
     assert all(arm.name in there or arm.name in missing for arm in ARMS)
 
 
-def table(name: str) -> list[dict[str, str]]:
-    with (STUDY / f"{name}.csv").open(encoding="utf-8") as file:
+def table(name: str, size: str = "problems-96") -> list[dict[str, str]]:
+    with (STUDY / size / f"{name}.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
