@@ -38,6 +38,8 @@ class TrainConfig(Options):
         grad_accum: Passes per optimizer step.
         lr: Peak learning rate.
         lora: Rank of LoRA adapters, merged into the weights at the end; 0 trains all weights.
+        load_in_4bit: Hold the weights that LoRA freezes in four bits (QLoRA: NF4, quantized twice);
+            the adapters are merged into the weights as they were.
         seed: Of new weights, the order of the data and dropout.
         resume: Continue the run in ``out`` from its last checkpoint.
         schedule: Learning-rate schedule, by its name in transformers.
@@ -71,6 +73,7 @@ class TrainConfig(Options):
     grad_accum: Annotated[int, Option(min=1)] = 1
     lr: Annotated[float, Option(above=0)] = 1e-5
     lora: Annotated[int, Option(min=0)] = 0
+    load_in_4bit: Annotated[bool, Option(panel=_COMPUTE)] = False
     seed: Annotated[int, Option(min=0, max=2**32 - 1)] = 0
     resume: bool = False
     schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "cosine"
@@ -100,6 +103,12 @@ class TrainConfig(Options):
                 "lora",
                 "adapters cannot be merged into weights that zero3 spreads over processes. Use "
                 "zero2: LoRA leaves little for zero3 to save.",
+            )
+        if self.load_in_4bit and not (self.lora and self.model):
+            raise self.refusal(
+                "load_in_4bit",
+                "weights in four bits are those of a `model`, and frozen. Set `lora` to the rank "
+                "of adapters over them, e.g. `lora=16`.",
             )
 
     @property

@@ -47,7 +47,7 @@ def imported(folder: Path) -> dict[str, str]:
     ("folder", "extras"),
     [
         ("fsdpo_data", {"train", "vllm", "ray"}),
-        ("fsdpo_train", {"train", "lora", "deepspeed"}),
+        ("fsdpo_train", {"train", "lora", "qlora", "deepspeed"}),
         ("benchmarks/fsdpo_bench", {"train"}),
         ("cards/fsdpo_cards", set()),
     ],

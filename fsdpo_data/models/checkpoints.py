@@ -10,7 +10,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
 from fsdpo_data.models.resolve import Weights
-from fsdpo_data.models.untrusted import load_error, tried
+from fsdpo_data.models.untrusted import load_error, read_tokenizer
 
 #: Tokens that a CPU computes at a time: more are slower, leave its caches and are padded more.
 CPU_TOKENS = 1024
@@ -24,12 +24,14 @@ def load_checkpoint(
     expected: str,
     field: str = "model",
     configure: Callable[[Any], None] | None = None,
+    **how: Any,
 ) -> tuple[Any, Any]:
     """Load a tokenizer and a model; weights come from safetensors only.
 
     ``auto_class`` is the ``AutoModelFor…`` to load it as, ``dtype`` one of torch's or ``auto``,
     the checkpoint's own. ``configure`` changes the config before the weights are loaded.
-    ``expected`` and ``field`` say in the message what should have been there, and what names it.
+    ``expected`` and ``field`` say in the message what should have been there, and what names it;
+    ``how`` is what else ``from_pretrained`` is told.
 
     Raises:
         InputError: if weights are missing, and ``configure`` has not asked for new ones.
@@ -38,15 +40,11 @@ def load_checkpoint(
     import transformers
 
     try:
-        tokenizer = tried(
-            transformers.AutoTokenizer.from_pretrained(
-                weights.path, revision=weights.commit, trust_remote_code=False
-            )
-        )
+        tokenizer = read_tokenizer(weights.path, weights.commit)
         config = load_config(weights)
         if configure is not None:
             configure(config)
-        with _unreported() if auto_class == "AutoModel" else nullcontext():
+        with _unreported() if configure or auto_class == "AutoModel" else nullcontext():
             net, told = getattr(transformers, auto_class).from_pretrained(
                 weights.path,
                 revision=weights.commit,
@@ -55,6 +53,7 @@ def load_checkpoint(
                 use_safetensors=True,
                 trust_remote_code=False,
                 output_loading_info=True,
+                **how,
             )
     except FsdpoError:
         raise
@@ -73,7 +72,7 @@ def load_checkpoint(
 
 @contextmanager
 def _unreported() -> Iterator[None]:
-    """Keep transformers from reporting the weights of a head, which are read apart."""
+    """Keep transformers from reporting the weights of a head: new, or read apart."""
     logger = logging.getLogger("transformers")
     level = logger.level
     logger.setLevel(logging.ERROR)

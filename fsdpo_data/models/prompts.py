@@ -16,7 +16,7 @@ from fsdpo_data.core.errors import InputError, Unavailable, install, nearest
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.tables import Table
 from fsdpo_data.hub.client import HubRepo, explain
-from fsdpo_data.models.untrusted import budget, load_error, tried
+from fsdpo_data.models.untrusted import budget, load_error, read_tokenizer
 
 _MARK = re.compile(r"\{(question|first_line|rest)\}")
 
@@ -143,18 +143,12 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
         InputError: if there is no usable tokenizer at ``path``.
     """
     try:
-        from transformers import AutoTokenizer
+        return read_tokenizer(path, revision)
     except ImportError:
         raise Unavailable(
             "chat templates need the transformers package. Install it with "
             f"{install('train')}, or choose a template other than chat."
         ) from None
-    try:
-        return tried(
-            AutoTokenizer.from_pretrained(
-                path, revision=revision or "main", trust_remote_code=False
-            )
-        )
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
         explained = explain(error, HubRepo(path, "model", revision)) if revision else None
         if explained is not None:

@@ -27,10 +27,13 @@ def load_error(error: Exception) -> str:
     return lines[0] if lines else repr(error)
 
 
-def tried(tokenizer: Any) -> Any:
-    """Return a tokenizer that turns a text into ids and back; damaged ones raise at their first."""
-    tokenizer.decode(tokenizer("a")["input_ids"])
-    return tokenizer
+def read_tokenizer(path: str, revision: str | None = None) -> Any:
+    """Load a tokenizer that turns a text into ids and back; damaged ones raise some error."""
+    from transformers import AutoTokenizer
+
+    found = AutoTokenizer.from_pretrained(path, revision=revision, trust_remote_code=False)
+    found.decode(found("a")["input_ids"])
+    return found
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def made_by(config: DpoConfig, model: str, tokenizer: Any) -> dict[str, str]:
         "model": model,
         "tokenizer": digest(tokenizer.backend_tokenizer.to_str(), tokenizer.eos_token_id),
         "precision": config.dtype,
-        "weights": config.weights_dtype,
+        "weights": "nf4" if config.load_in_4bit else config.weights_dtype,
     }
 
 
@@ -65,18 +65,13 @@ def reference_logprobs(
 def _missing(
     data: Prepared, found: Mapping[str, np.ndarray], process: int, processes: int
 ) -> list[Missing]:
-    """Return this process's groups of solutions that are not in the store, longest first.
+    """Return this process's groups with solutions that are not in the store, longest first.
 
     A group belongs to a process by its number, whatever is missing: while one process looks,
     another may have added to the store already.
     """
-    missing = []
-    for group, keys in list(zip(data.groups, data.keys, strict=True))[process::processes]:
-        places = [i for i, key in enumerate(keys) if key.solution not in found]
-        if places:
-            solutions = [group.solutions[i] for i in places]
-            rewards = [group.rewards[i] for i in places]
-            missing.append((Group(solutions, rewards, []), [keys[i] for i in places]))
+    own = list(zip(data.groups, data.keys, strict=True))[process::processes]
+    missing = [each for each in own if any(key.solution not in found for key in each[1])]
     return sorted(missing, key=lambda each: -sum(len(s.ids) for s in each[0].solutions))
 
 

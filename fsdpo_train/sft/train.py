@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from fsdpo_data.core.errors import InputError, Unavailable
 from fsdpo_data.engines.logprobs import head_error, return_logprobs
-from fsdpo_data.models.untrusted import load_error, tried
+from fsdpo_data.models.untrusted import load_error, read_tokenizer
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.data import COLUMNS, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
@@ -88,7 +88,7 @@ def _start(config: SftConfig) -> tuple[Any, Any]:
     folder = source.parent if source.suffix == ".json" else source
     try:
         architecture = AutoConfig.from_pretrained(str(source), trust_remote_code=False)
-        tokenizer = tried(AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False))
+        tokenizer = read_tokenizer(str(folder))
         model = AutoModelForCausalLM.from_config(architecture, dtype=torch.float32)
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
         raise Unavailable(

@@ -1,5 +1,6 @@
 """What ``transformers`` is told of a run."""
 
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -18,12 +19,17 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
 
     Raises:
         InputError: if an option is unknown or options do not go together.
-        Unavailable: if a tracker or DeepSpeed is not installed.
+        Unavailable: if a tracker, DeepSpeed or what adapters need is not installed.
     """
     for field, kinds in {"schedule": SchedulerType, "optim": OptimizerNames}.items():
         names, name = [kind.value for kind in kinds], getattr(config, field)
         if name not in names:
             raise InputError(f"expected one of {', '.join(names)}.", field=field, value=name)
+    adapters = (("lora", "peft", "lora"), ("load_in_4bit", "bitsandbytes", "qlora"))
+    for field, package, extra in adapters:
+        if (value := getattr(config, field)) and find_spec(package) is None:
+            told = f"it needs {package}. Install it: {install(extra)}."
+            raise Unavailable(told, field=field, value=value)
     known = ["none", *get_available_reporting_integrations()]
     if config.report_to not in known:
         raise Unavailable(

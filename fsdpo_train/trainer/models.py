@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch.nn.modules.dropout import _DropoutNd
+from transformers import BitsAndBytesConfig
 
-from fsdpo_data.core.errors import InputError, Unavailable, install
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.models import checkpoints
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
@@ -27,9 +28,26 @@ def load_model(
         dtype=config.weights_dtype,  # whatever the file holds
         expected="config.json, tokenizer files and safetensors weights",
         configure=configure,
+        **(_four_bits(config, new_head=configure is not None) if config.load_in_4bit else {}),
     )
+    for each in model.modules():
+        if hasattr(each, "support_avx512bf16_for_cpu"):
+            # Or evaluation would repack weights for good: rounded, and nothing learns from them.
+            each.support_avx512bf16_for_cpu = False
     check_tokenizer(tokenizer, model)
     return model, tokenizer
+
+
+def _four_bits(config: TrainConfig, new_head: bool) -> dict[str, Any]:
+    """Return what ``from_pretrained`` is told to hold linear layers, save the head, in NF4."""
+    quantized = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=config.dtype,
+        llm_int8_skip_modules=["score"] if new_head else None,  # by default that of a vocabulary
+    )
+    return {"quantization_config": quantized}
 
 
 def without_dropout(model: Any) -> Any:
@@ -81,20 +99,11 @@ def with_adapters(model: Any, rank: int, task: str, *, exclude: Sequence[str] = 
     """Put LoRA adapters on every linear layer of ``model``, if ``rank`` is over 0.
 
     A vocabulary head is left alone, and so is ``exclude``; the adapters' scale is twice their rank.
-
-    Raises:
-        Unavailable: if peft is not installed.
     """
     if not rank:
         return model
-    try:
-        from peft import LoraConfig, get_peft_model
-    except ImportError as error:
-        raise Unavailable(
-            f"adapters need peft ({error}). Install it: {install('lora')}.",
-            field="lora",
-            value=rank,
-        ) from error
+    from peft import LoraConfig, get_peft_model
+
     adapters = LoraConfig(
         task_type=task,
         r=rank,
@@ -106,4 +115,23 @@ def with_adapters(model: Any, rank: int, task: str, *, exclude: Sequence[str] = 
     for each in found.parameters():
         if each.requires_grad:  # at 1e-5, updates to bfloat16 weights round away
             each.data = each.data.float()
+    return found
+
+
+def unquantized(model: Any, config: TrainConfig) -> Any:
+    """Return a model with the adapters of one in four bits, and the weights that it was made of."""
+    from peft import get_peft_model
+
+    base = model.get_base_model()
+    told = {name: each for name, each in vars(base.config).items() if name != "quantization_config"}
+    _, whole = checkpoints.load_checkpoint(
+        type(base).__name__,
+        resolve_weights(str(config.model)),
+        dtype="float32",
+        expected="the weights that it had at the start",
+        configure=lambda fresh: vars(fresh).update(told),
+    )
+    found = get_peft_model(whole, model.peft_config["default"])
+    trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    found.load_state_dict(trained, strict=False)
     return found

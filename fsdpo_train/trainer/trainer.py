@@ -14,6 +14,7 @@ from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.batching import grouped, grouped_order, read_solutions, unpacked
 from fsdpo_train.trainer.checkpoints import WRITING, last_whole, settle, settle_model, writing
 from fsdpo_train.trainer.directory import write_state
+from fsdpo_train.trainer.models import unquantized
 
 log = logging.getLogger(__name__)
 
@@ -156,8 +157,9 @@ def save_merged(trainer: Any, config: TrainConfig) -> None:
         StoreError: if they cannot be written.
     """
     if config.lora:
-        # Not into halves, which would round most of it away.
-        whole = trainer.accelerator.unwrap_model(trainer.model).cpu().float()
+        trained = trainer.accelerator.unwrap_model(trainer.model).cpu()
+        # Not into halves or quarters, which would round most of it away.
+        whole = unquantized(trained, config) if config.load_in_4bit else trained.float()
         trainer.model = whole.merge_and_unload()
     # transformers turns it off for training; whoever samples wants it.
     trainer.model.config.use_cache = trainer.use_cache

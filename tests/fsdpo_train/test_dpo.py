@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
@@ -88,6 +87,20 @@ def test_the_card_names_what_it_was_made_from(policy: Path, data: Path, tmp_path
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     assert tokenizer.eos_token_id is not None
     assert weights(tmp_path / "out").keys() == weights(policy).keys()
+
+
+def test_an_optimizer_of_eight_bits_trains_as_adamw_does(
+    policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("bitsandbytes", reason="optimizers of 8 bits need bitsandbytes")
+    losses = [
+        dpo.train_dpo(config(policy, data, tmp_path / optim, optim=optim)).loss
+        for optim in ("adamw_torch", "adamw_bnb_8bit")
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-2) and losses[1] != losses[0]
+    monkeypatch.setattr("transformers.trainer_optimizer.is_bitsandbytes_available", lambda: False)
+    with pytest.raises(Unavailable, match=r"optim = 'adamw_8bit': .*install `bitsandb"):
+        dpo.train_dpo(config(policy, data, tmp_path / "none", optim="adamw_8bit"))
 
 
 @pytest.mark.parametrize("loss", ["full-step", "release"])
@@ -457,9 +470,6 @@ def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> N
         dpo.train_dpo(config(policy, tmp_path / "empty.jsonl", tmp_path / "out"))
     with pytest.raises(InputError, match="expected a sealed dataset with pairs"):
         open_pairs(tmp_path / "nowhere")
-    if find_spec("bitsandbytes") is None:
-        with pytest.raises(Unavailable, match=r"optim = 'paged_adamw_8bit': .*install `bitsandb"):
-            dpo.train_dpo(config(policy, data, tmp_path / "b", optim="paged_adamw_8bit"))
     with pytest.raises(InputError, match="optim = 'adam': expected one of adamw_torch"):
         dpo.train_dpo(config(policy, data, tmp_path / "a", optim="adam"))
     if not torch.cuda.is_available():

@@ -117,12 +117,12 @@ def _problems(run: Path) -> dict[str, dict[tuple[str, int], Facts]]:
 
 def _differences(configs: tuple[Mapping[str, Any], Mapping[str, Any]]) -> list[str]:
     """Name what differs besides the models and makes numbers hard to compare."""
-    first, second = ((each["grader"], each["template"]) for each in configs)
-    notes = []
-    if first[0] != second[0]:
-        notes.append(f"the graders differ: {first[0]} and {second[0]}")
-    if first[1] != second[1]:
-        names = f"{first[1]['name']} and {second[1]['name']}"
+    (grader, other), templates = (
+        [each[name] for each in configs] for name in ("grader", "template")
+    )
+    notes = [f"the graders differ: {grader} and {other}"] if grader != other else []
+    if templates[0] != templates[1]:
+        names = " and ".join(each["name"] for each in templates)
         notes.append(f"the prompt templates differ: {names}")
     return notes
 
@@ -149,20 +149,15 @@ def _paired(
 def _decoders(pairs: Pairs, wanted: Wanted) -> list[tuple[str, str]]:
     first, second = pairs[0][0].decoded, pairs[0][1].decoded
     one = wanted.decoder_a or wanted.decoder_b
-    if one is None:
-        both = [(name, name) for name in first if name in second]
-    else:
-        both = [(one, wanted.decoder_b or one)]
-    for a, b in both:
-        if a not in first or b not in second:
-            raise InputError(
-                f"no decoder {a!r} in the first run or {b!r} in the second: they have "
-                f"{', '.join(first)} and {', '.join(second)}."
-            )
+    asked = [(one, wanted.decoder_b or one)] if one else [(name, name) for name in first]
+    both = [(a, b) for a, b in asked if a in first and b in second]
     if not both:
+        what = (
+            "no decoder {!r} in the first run or {!r} in the second" if one else "none is in both"
+        )
         raise InputError(
-            f"no decoder is in both runs ({', '.join(first)}; {', '.join(second)}). Give "
-            "`decoder_a` and `decoder_b`."
+            f"{what.format(*asked[0])}: they have {', '.join(first)} and {', '.join(second)}. Give "
+            "`decoder_a` and `decoder_b` of those."
         )
     return both
 

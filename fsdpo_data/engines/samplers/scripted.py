@@ -44,21 +44,16 @@ class ScriptedSampler(ReplayingSampler):
         self._spans = _index(self._file)
 
     def _replay(self, prompt: str, n: int) -> list[Completion]:
-        span = self._spans.get(text_key(prompt))
+        spans = [self._spans[key]] if (key := text_key(prompt)) in self._spans else []
+        recorded = [
+            each for found in read_spans(self._file, spans) for each in found["completions"]
+        ]
         asked = f"recorded for the prompt {prompt[:80]!r}"
-        if span is None:
-            raise _unusable(
-                self._file,
-                f"no completions were {asked}. Use the file with the problems and the template "
-                "that made it.",
-            )
-        [record] = read_spans(self._file, [span])
-        recorded = record["completions"]
         if len(recorded) < n:
             raise _unusable(
                 self._file,
-                f"{len(recorded)} completions were {asked}, {n} asked for. Ask for "
-                f"{len(recorded)} samples or less.",
+                f"{len(recorded) or 'no'} completions were {asked}, {n} asked for. Ask for fewer, "
+                "or use the file with the problems and the template that made it.",
             )
         # What others have recorded may not say what it took.
         made: list[dict[str, Any]] = [

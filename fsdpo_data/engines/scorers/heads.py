@@ -122,7 +122,6 @@ def _by_prompt(encoded: dict[int, Encoded]) -> tuple[list[list[int]], list[int]]
     for index, each in encoded.items():
         prompt = each.ids[: each.n_prompt] if len(each.ids) <= LONGEST else ()
         groups.setdefault(tuple(prompt), []).append(index)
-    shared = [group for ids, group in groups.items() if ids and len(group) > 1]
-    shared.sort(key=lambda group: encoded[group[0]].n_prompt)
-    alone = [group for ids, group in groups.items() if not ids or len(group) == 1]
-    return shared, [index for group in alone for index in group]
+    alone = [*groups.pop((), ()), *(group[0] for group in groups.values() if len(group) == 1)]
+    shared = [group for group in groups.values() if len(group) > 1]
+    return sorted(shared, key=lambda group: encoded[group[0]].n_prompt), alone
