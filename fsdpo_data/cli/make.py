@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import typer
 
 from fsdpo_data import api
 from fsdpo_data.cli.show import print_changes, print_summary
 from fsdpo_data.core.options import Options
-from fsdpo_data.core.progress import progress
+from fsdpo_data.core.progress import Progress, progress
 from fsdpo_data.dataset.derive import StageOptions
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontaminate
 from fsdpo_data.stages.grade import GradeOptions
@@ -25,9 +27,7 @@ def build(options: BuildOptions) -> None:
     """Build, and say what came out."""
     if options.shard:
         return _shard(options)
-    with progress() as shown:
-        data = api.Dataset(*run_build(options, shown))
-    _next(_sealed(data))
+    next_step(made(lambda shown: api.Dataset(*run_build(options, shown))))
 
 
 def label(options: LabelOptions) -> None:
@@ -42,7 +42,7 @@ def label(options: LabelOptions) -> None:
 
 def score(options: ScoreOptions) -> None:
     """Score, or do one job's part of it."""
-    return _shard(options) if options.shard else _next(_run(options))
+    return _shard(options) if options.shard else next_step(_run(options))
 
 
 def grade(options: GradeOptions) -> None:
@@ -50,19 +50,17 @@ def grade(options: GradeOptions) -> None:
     data = _run(options)
     if data.manifest.regraded:
         print_changes(data.manifest.regraded)
-    _next(data)
+    next_step(data)
 
 
 def pair(options: PairOptions) -> None:
     """Pair, and say what came out."""
-    _next(_run(options))
+    next_step(_run(options))
 
 
 def merge(options: MergeOptions) -> None:
     """Merge, and say what came out."""
-    with progress() as shown:
-        data = api.Dataset(*bring_together(options, shown))
-    _next(_sealed(data))
+    next_step(made(lambda shown: api.Dataset(*bring_together(options, shown))))
 
 
 def _shard(options: ShardedOptions) -> None:
@@ -74,17 +72,19 @@ def _shard(options: ShardedOptions) -> None:
 
 
 def _run(options: StageOptions) -> api.Dataset:
+    return made(partial(api.run_stage, options))
+
+
+def made(make: Callable[[Progress], api.Dataset]) -> api.Dataset:
+    """Make a dataset while progress is shown, and say what came out."""
     with progress() as shown:
-        data = api.run_stage(options, shown)
-    return _sealed(data)
-
-
-def _sealed(data: api.Dataset) -> api.Dataset:
+        data = make(shown)
     print_summary(data.manifest, f"sealed {data.path}")
     return data
 
 
-def _next(data: api.Dataset) -> None:
+def next_step(data: api.Dataset) -> None:
+    """Say what to do with a new dataset."""
     typer.echo(f"\nnext: fsdpo-data inspect {data.path}")
 
 

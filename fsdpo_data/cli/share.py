@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fsdpo_data import api
+from fsdpo_data.cli.make import made, next_step
 from fsdpo_data.cli.options import OnDataset
 from fsdpo_data.cli.show import print_summary
 from fsdpo_data.core.errors import Unavailable
@@ -123,7 +124,7 @@ def pull(options: PullOptions) -> None:
     with progress() as shown:
         data = api.pull(options.name, options.out, shown)
     print_summary(data.manifest, f"pulled {options.name} to {data.path}")
-    typer.echo(f"\nnext: fsdpo-data inspect {data.path}")
+    next_step(data)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,11 +184,7 @@ class ImportOptions(OutputsOptions):
 def import_(options: ImportOptions) -> None:
     """Import, and say what was set aside."""
     if options.source == OUTPUTS:
-        with progress() as shown:
-            data = api.Dataset(*run_import(options, shown))
-        print_summary(data.manifest, f"sealed {data.path}")
-        typer.echo(f"\nnext: fsdpo-data inspect {data.path}")
-        return
+        return next_step(made(lambda shown: api.Dataset(*run_import(options, shown))))
     out = Path(options.out)
     found = import_rows(Path(options.file), options.source, out, options.template or "problem")
     typer.echo(

@@ -100,14 +100,12 @@ def _next_steps(step: Mapping[str, Any]) -> tuple[list[tuple[str, int]], tuple[s
     """Return the rated alternatives of a step that were not followed, and the one that was."""
     rated = [(each["text"].strip(), each["rating"]) for each in step["completions"] or []]
     chosen, human = step["chosen_completion"], step["human_completion"]
-    following = None
     if chosen is not None:
-        following = rated[chosen]
-        rated[chosen] = ("", None)
-    elif human is not None:
-        following = (human["text"].strip(), 1)
-    others = [(text, rating) for text, rating in rated if rating is not None]
-    return others, following if following and following[1] is not None else None
+        following = rated.pop(chosen)
+    else:
+        following = ("", None) if human is None else (human["text"].strip(), 1)
+    others = [each for each in rated if each[1] is not None]
+    return others, None if following[1] is None else following
 
 
 def _rated(problem: str, answer: str, chain: Sequence[tuple[str, int]]) -> Stepwise:

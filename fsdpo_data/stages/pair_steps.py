@@ -122,11 +122,9 @@ class StepPairStage(PairingStage):
         solution = error.solution
         before = "".join(solution.completions[: error.step])
         for index, (sample, outcome) in enumerate(tried):
-            text = before + sample["text"]
-            steps = steps_of(solution.prompt, text, segmenter)
-            if outcome != "correct" or sample["finish_reason"] != "stop":
-                continue
-            if _is_another_step(error, steps):
+            steps = steps_of(solution.prompt, before + sample["text"], segmenter)
+            right = outcome == "correct" and sample["finish_reason"] == "stop"
+            if right and _is_another_step(error, steps):
                 return Pair(
                     problem_id=solution.problem_id,
                     chosen_id=digest(
