@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.job_shard import JobShard
@@ -67,7 +66,7 @@ class JudgeStage(Stage):
         with self.continuer.run(draft, FOLDER, partial(self._wanted, draft)) as run:
             draft.rewrite("solutions", "count", partial(self._labelled, draft, run))
             # Of what was written before an interruption, too.
-            for file in _parents(draft):
+            for file in manifest.paths(draft.source, "solutions"):
                 for row, votes in self._judged(draft, run, pq.read_table(file)):
                     tally.update({} if votes is None else self._told(row, votes))
             manifest.judged = Judged.model_validate(
@@ -76,7 +75,8 @@ class JudgeStage(Stage):
             manifest.rollouts = None
 
     def _wanted(self, draft: Draft) -> Iterator[Beginning]:
-        for file in _parents(draft):
+        # As they were: those written already have lost what is agreed with.
+        for file in draft.manifest.paths(draft.source, "solutions"):
             for _, prompt in self._prompts(draft, pq.read_table(file)):
                 if prompt:
                     yield beginning_id(prompt), prompt
@@ -132,8 +132,3 @@ class JudgeStage(Stage):
 def first_hopeless(rollouts: Sequence[Mapping[str, int]]) -> int:
     """Return the first step from which no continuation ended right, or ``NO_ERROR``."""
     return next((k for k, each in enumerate(rollouts) if not each["n_correct"]), NO_ERROR)
-
-
-def _parents(draft: Draft) -> list[Path]:
-    """Return the solutions as they were: those written already have lost what is agreed with."""
-    return [draft.source / path for path in draft.paths if path.startswith("solutions/")]
