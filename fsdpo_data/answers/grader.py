@@ -146,7 +146,8 @@ def _states(gold: Answer, sentence: str) -> bool:
     if wanted in (["yes"], ["no"]) and _SAID["no_verdict"].match(sentence):
         return False
     doubts = (set(words) & _DOUBT) - set(wanted)
-    if doubts or any(word.endswith("n't") for word in words):
+    last = words[-1] == "last" != wanted[-1]  # "Tom finished last" says of Tom what he is not
+    if doubts or last or any(word.endswith("n't") for word in words):
         return False
     if words[: len(wanted)] == wanted:
         return True

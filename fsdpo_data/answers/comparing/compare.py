@@ -158,14 +158,16 @@ class Comparison:
         names = relations.assignments(gold), relations.assignments(answer)
         if names[0] and names[1] and names[0].keys() == names[1].keys():
             return all(self.same(value, names[1][name]) for name, value in names[0].items())
-        if names[0]:
-            # Roots, called x_1 and x_2, come in no order.
-            if all(name[:2] in ("x_", "t_", "z_") and name[2:].isdigit() for name in names[0]):
-                return self._unordered(tuple(names[0].values()), _values(answer))
-            if any(isinstance(item, tree.Relation) for item in answer.items):
-                return False
-            return self._in_order(tuple(names[0].values()), answer.items)
-        return self._unordered(_values(gold), _values(answer))
+        # Roots, called x_1 and x_2, come in no order.
+        named = names[0] or (names[1] if gold.brackets == "" else {})
+        if all(name[:2] in ("x_", "t_", "z_") and name[2:].isdigit() for name in named):
+            return self._unordered(_values(gold), _values(answer))
+        if not names[0]:  # "a = 2, b = 1" says which is which
+            orders = named.values(), (named[name] for name in sorted(named))
+            return any(self._in_order(gold.items, tuple(order)) for order in orders)
+        if any(isinstance(item, tree.Relation) for item in answer.items):
+            return False
+        return self._in_order(tuple(names[0].values()), answer.items)
 
     def _one_of_one(self, gold: Value, answer: Value) -> bool:
         """Compare a list of one, or one value in several forms, with a value that stands alone."""
@@ -287,7 +289,7 @@ def _is_statement(value: Value) -> bool:
     if isinstance(value, tree.Items) and value.brackets == "":
         return any(
             isinstance(item, tree.Member)
-            or (isinstance(item, tree.Relation) and item.ops != ("=",))
+            or (isinstance(item, tree.Relation) and item.ops not in (("=",), ("~",)))
             for item in value.items
         )
     return isinstance(value, _STATEMENTS) or (isinstance(value, tree.Sym) and value.name == "RR")

@@ -135,14 +135,15 @@ def assignments(value: Items) -> dict[str, Value]:
         for item in value.items
         if isinstance(item, Relation)
         and isinstance(item.parts[0], Sym | Call)
-        and item.ops == ("=",)
+        and item.ops in (("=",), ("~",))
     }
     return named if len(named) == len(value.items) > 1 else {}
 
 
 def _letters(value: Value) -> frozenset[str]:
     """Return the symbols of an expression or a quantity; of anything else, one of ours."""
-    return symbols(value) if is_node(value) or isinstance(value, Quantity) else frozenset("?")
+    named = is_node(value) or isinstance(value, Quantity)
+    return symbols(value) - {"ldots"} if named else frozenset("?")
 
 
 def _is_name(value: Value) -> bool:

@@ -103,7 +103,8 @@ def stands_for(shown: Num, value: Fraction, exact: bool) -> bool:
     needed = MIN_DIGITS_RECURRING if exact and _recurs(value) else MIN_DIGITS_OTHER
     if value.denominator == 1 or shown.value.denominator == 1:
         return False  # integers are exact, "145.0" too
-    return shown.digits >= needed and is_rounded(shown, value, may_cut=not exact or _recurs(value))
+    may_cut = not exact or (shown.places >= MIN_DIGITS_RECURRING and _recurs(value))
+    return shown.digits >= needed and is_rounded(shown, value, may_cut)
 
 
 def is_rounded(shown: Num, value: Fraction, may_cut: bool) -> bool:
