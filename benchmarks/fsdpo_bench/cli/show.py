@@ -209,8 +209,8 @@ def _delta_row(delta: Delta) -> Sequence[str]:
     return (
         delta.task,
         delta.decoder_a if same else f"{delta.decoder_a} / {delta.decoder_b}",
-        f"{100 * delta.correct_a / delta.n:.1f}",
-        f"{100 * delta.correct_b / delta.n:.1f}",
+        f"{100 * (delta.correct_a / delta.n):.1f}",
+        f"{100 * (delta.correct_b / delta.n):.1f}",
         f"{100 * delta.difference:+.1f}",
         f"[{low:+.1f}, {high:+.1f}]",
         f"{delta.only_a:,}",

@@ -152,11 +152,11 @@ def _decoders(pairs: Pairs, wanted: Wanted) -> list[tuple[str, str]]:
     asked = [(one, wanted.decoder_b or one)] if one else [(name, name) for name in first]
     both = [(a, b) for a, b in asked if a in first and b in second]
     if not both:
-        what = (
-            "no decoder {!r} in the first run or {!r} in the second" if one else "none is in both"
-        )
+        what = "no decoder is in both runs"
+        if one:
+            what = f"no decoder {asked[0][0]!r} in the first run or {asked[0][1]!r} in the second"
         raise InputError(
-            f"{what.format(*asked[0])}: they have {', '.join(first)} and {', '.join(second)}. Give "
+            f"{what}: they have {', '.join(first)} and {', '.join(second)}. Give "
             "`decoder_a` and `decoder_b` of those."
         )
     return both
