@@ -1,21 +1,22 @@
 """Solutions and steps per second of the PRM scorer, against the ways others score.
 
     python benchmarks/perf/score.py [--problems 24] [--samples 16] [--rounds 3] [--threads 1] \
-        [--published] [--model DIR] [--engine vllm] [--actors N]
+        [--published] [--model DIR] [--actors N]
 
 Everything runs on the same solutions of the embedded world, with the same random head on the
 embedded model or that in DIR, in one process, in an order that turns from round to round:
 
 - `scorer`: what `fsdpo-data score` runs: batches of like length, a prompt computed once;
 - `no sharing`: the same, the prompt computed for every solution;
-- `step by step`: one forward pass per step, each of the solution up to there;
-- `vllm`: the engine of that name, where it is asked for.
+- `step by step`: one forward pass per step, each of the solution up to there.
 
 `--published` scores as TRL's models are, with two classes and a mark behind each step, in place of
 a model of our own.
 
 `--actors N` times N copies on a Ray cluster against one instead, each on `--threads` cores, by the
-clock: the machine has to be idle. Solutions with many steps come first, so halves are uneven.
+clock: the machine has to be idle. Solutions of a problem stand together, as in a dataset: parted,
+each copy would compute its prompt. Problems with many steps come first, so halves are uneven. The
+same for N processes without Ray tells what the machine allows: cores share their memory.
 
 Solutions are different from each other, so that repeated texts give no advantage. The times are
 process times; the ratios are what counts. The rewards of all must agree.
@@ -29,12 +30,12 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import typer
 
 from fsdpo_data.engines.load import load_scorer
-from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers import release
 from fsdpo_data.engines.scorers import SteppedText
 from fsdpo_data.engines.scorers.heads import PrmScorer
@@ -43,6 +44,7 @@ from fsdpo_data.problems.embedded.solutions import demonstration
 from fsdpo_data.problems.embedded.world import make_problems
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
+from bare_scorers import ALONE, bare
 from random_model import save_random_prm
 
 Rewards = list[list[float] | None]
@@ -55,14 +57,12 @@ def main(
     threads: int = 1,
     published: bool = False,
     model: Path = CHECKPOINT,
-    engine: str = "",
     actors: int = 1,
 ) -> None:
     """Time the ways of scoring, in turns."""
     import torch
 
-    # In a process of its own vLLM would add nothing to the time of this one.
-    os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": str(threads)}
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # of processes started here
     torch.set_num_threads(threads)
     items = solutions(problems, samples)
     steps = sum(len(item.steps) for item in items)
@@ -71,7 +71,7 @@ def main(
         prm = save_random_prm(Path(folder), model, labels=2 if published else 1)
         if actors > 1:
             return spread(str(prm), items, actors, rounds)
-        ways = make_ways(prm, engine)
+        ways = make_ways(prm)
         agree({name: score(items) for name, score in ways.items()})  # warms up, too
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(rounds):
@@ -84,20 +84,31 @@ def main(
 
 
 def spread(prm: str, items: Sequence[SteppedText], actors: int, rounds: int) -> None:
-    """Time one copy and several on a Ray cluster, in turns."""
-    items, ratios = sorted(items, key=lambda item: -len(item.steps)), []
+    """Time one copy and several, on a Ray cluster and as bare processes, in turns."""
+    problems: dict[str | None, list[SteppedText]] = {}
+    for item in items:
+        problems.setdefault(item.question, []).append(item)
+    order = sorted(problems.values(), key=lambda some: -sum(len(each.steps) for each in some))
+    ratios: dict[str, list[float]] = {"actors": [], "processes without Ray": []}
     for number in range(rounds):
-        seconds = {}
-        for count in (1, actors) if number % 2 else (actors, 1):
-            options = ScorerOptions(engine="ray", actors=count, device="cpu", dtype="float32")
-            copies = load_scorer(prm, options)
-            copies.score(items)
-            started = time.perf_counter()
-            copies.score(items)
-            seconds[count] = time.perf_counter() - started
-            release(copies)
-        ratios.append(seconds[1] / seconds[actors])
-    print(f"{actors} actors: {statistics.median(ratios):.2f} x as fast, median of {rounds}")
+        for name, way in zip(ratios, (over_ray, bare), strict=True):
+            counts = (1, actors) if number % 2 else (actors, 1)
+            seconds = {count: way(prm, order, count) for count in counts}
+            ratios[name].append(seconds[1] / seconds[actors])
+    for name, found in ratios.items():
+        print(f"{actors} {name}: {statistics.median(found):.2f} x as fast, median of {rounds}")
+
+
+def over_ray(prm: str, problems: Sequence[list[SteppedText]], count: int) -> float:
+    """Seconds that so many actors take for all solutions."""
+    items = [item for some in problems for item in some]
+    copies = load_scorer(prm, replace(ALONE, engine="ray", actors=count))
+    copies.score(items)
+    started = time.perf_counter()
+    copies.score(items)
+    seconds = time.perf_counter() - started
+    release(copies)
+    return seconds
 
 
 def solutions(problems: int, samples: int) -> list[SteppedText]:
@@ -115,20 +126,12 @@ def solutions(problems: int, samples: int) -> list[SteppedText]:
     return items
 
 
-def make_ways(folder: Path, engine: str) -> dict[str, Callable[[Sequence[SteppedText]], Rewards]]:
-    engines = {"scorer": "transformers", "no sharing": "transformers"}
-    engines |= {engine: engine} if engine else {}
-    loaded = {
-        name: load_scorer(str(folder), ScorerOptions(engine=how, dtype="float32"))
-        for name, how in engines.items()
-    }
-    apart = loaded["no sharing"]
+def make_ways(folder: Path) -> dict[str, Callable[[Sequence[SteppedText]], Rewards]]:
+    ours, apart = (load_scorer(str(folder), ALONE) for _ in range(2))
     assert isinstance(apart, PrmScorer)
     apart._share = False
-    return {
-        **{name: scorer.score for name, scorer in loaded.items()},
-        "step by step": lambda items: step_by_step(apart, items),
-    }
+    step_wise = partial(step_by_step, apart)
+    return {"scorer": ours.score, "no sharing": apart.score, "step by step": step_wise}
 
 
 def step_by_step(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
