@@ -97,7 +97,7 @@ def make_policy(place: Place) -> None:
 
 def deepen(out: Path, copies: int) -> None:
     """Write the embedded model with copies behind each layer, which say nothing until trained."""
-    model = AutoModelForCausalLM.from_pretrained(CHECKPOINT)
+    model = AutoModelForCausalLM.from_pretrained(CHECKPOINT, trust_remote_code=False)
     layers = [deepcopy(layer) for layer in model.model.layers for _ in range(copies)]
     for at, layer in enumerate(layers):
         layer.self_attn.layer_idx = at
@@ -107,7 +107,7 @@ def deepen(out: Path, copies: int) -> None:
     model.model.layers = torch.nn.ModuleList(layers)
     model.config.update({"num_hidden_layers": len(layers), "layer_types": None})
     model.save_pretrained(out)
-    AutoTokenizer.from_pretrained(CHECKPOINT).save_pretrained(out)
+    AutoTokenizer.from_pretrained(CHECKPOINT, trust_remote_code=False).save_pretrained(out)
 
 
 def prompt_of(problem: Problem) -> str:

@@ -130,7 +130,10 @@ class ReferenceStore:
         table.write_parquet(body)
         data = body.getvalue()
         with explained(self.folder):
-            write_atomic(self.folder / f"{sha256(data).hexdigest()[:_NAME]}.parquet", data)
+            # Runs that share the store may save the same at once: each writes under its own name.
+            own = self.folder / f"{socket.gethostname()}.{os.getpid()}"
+            write_atomic(own, data)
+            publish(own, self.folder / f"{sha256(data).hexdigest()[:_NAME]}.parquet")
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -280,6 +282,26 @@ def test_logits_changed_behind_the_head_are_refused() -> None:
 
 def no_model(*_: Any, **__: Any) -> Any:
     raise AssertionError("the reference was computed again")
+
+
+SAVING = """
+import sys
+from pathlib import Path
+from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
+store = ReferenceStore(Path(sys.argv[1]), {})
+rows = [(ReferenceKey(str(i), "prompt", "text"), [0.5] * 50) for i in range(500)]
+for _ in range(60):
+    store.save(rows)
+assert len(store.load([key for key, _ in rows])) == 500
+"""
+
+
+def test_runs_that_share_a_reference_may_save_the_same_at_once(tmp_path: Path) -> None:
+    line = [sys.executable, "-c", SAVING, str(tmp_path / "reference")]
+    runs = [subprocess.Popen(line, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [run.communicate()[1] for run in runs] == ["", "", ""]
+    left = sorted(each.suffix for each in (tmp_path / "reference").iterdir())
+    assert left == [".json", ".parquet"]
 
 
 def test_the_reference_is_computed_once_for_all_runs(
