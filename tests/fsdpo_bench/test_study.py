@@ -225,6 +225,8 @@ def test_the_figures_are_pictures(tmp_path: Path) -> None:
 
 
 ROWS = ("final", "value"), ("final", "gain"), ("contrasts", "ahead")
+#: Of the other sizes; the rest of the page is of the first one.
+SECTION = "## With more problems, or a larger policy\n"
 INTERVAL = re.compile(r"-?\d+\.\d \[-?\d+\.\d, -?\d+\.\d\]")
 
 
@@ -235,6 +237,7 @@ def test_a_page_says_what_the_result_files_say(page: str) -> None:
     if page == "README.md":
         text = text.partition("## Does it work?")[2].partition("\n## ")[0]
     text = text.partition("\n## A pretrained model")[0]  # has a result file of another kind
+    text = text.partition(SECTION)[0] + text.partition(SECTION)[2].partition("\n## ")[2]
     by_arm: dict[str, set[str]] = {}
     for name, column in ROWS:
         for row in table(name):
@@ -260,6 +263,32 @@ def test_the_page_says_what_the_sweep_and_the_rewards_were() -> None:
         assert f"| {arm} | {told} | {collapsed} of {len(rows)} |" in text
     for row in table("sources"):
         assert f"| {row['rewards']} | {float(row['AUC']):.3f} |" in text
+
+
+def test_the_page_says_what_every_size_found() -> None:
+    """Cells are those of the files of their column; bold where the corrected p is below 0.05."""
+    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
+    text = text.partition(SECTION)[2].partition("\n## ")[0]
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line[:1] == "|"]
+    tables = [at for at, cells in enumerate(lines) if cells[0] == "arm"]
+    assert len(tables) == 2
+    for name, column, keys in (("final", "value", 1), ("contrasts", "ahead", 2)):
+        head, _, *body = lines[tables[keys - 1] :][: tables[1] if keys == 1 else None]
+        assert head[keys:] == [size for size in SIZES if size != "demo"]
+        for place, size in enumerate(head[keys:], start=keys):
+            found = {}
+            for row in table(name, size):
+                if name == "contrasts" or (row["problems"], row["measure"]) == ("solve", "sampled"):
+                    bold = "**" if float(row.get("p (Holm)", 1)) < 0.05 else ""
+                    key = (row["arm"], row.get("against"))[:keys]
+                    found[key] = f"{bold}{interval(row, column)}{bold}"
+            told = {tuple(cells[:keys]): cells[place] for cells in body if cells[place:]}
+            assert all(found.get(key, "–") == cell for key, cell in told.items())
+            assert len(told) > 5
+    cells = " ".join(cell for line in lines for cell in line)
+    assert {*INTERVAL.findall(text)} == {*INTERVAL.findall(cells)}
+    said = re.findall(r"(?<!γ )\b\d+\.\d", INTERVAL.sub("", text))
+    assert {*said} <= {f"{float(row['value']):.1f}" for row in table("sweep", "problems-300")}
 
 
 def test_the_page_names_the_arms_that_it_does_not_have() -> None:
