@@ -15,10 +15,8 @@ from pathlib import Path
 from statistics import fmean
 
 import polars as pl
-import torch
 from fsdpo_bench.recipes.recipe import Stage, Work, owed, run_stages
 from plan import COMMANDS, KINDS, SIZES, STAGES, Arm, Size
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import SamplingSpec
@@ -70,10 +68,8 @@ class Place:
 def make_data(place: Place) -> None:
     """Make the SFT policy, its samples, a PRM trained on their outcomes, and the pairs."""
     place.out.mkdir(parents=True, exist_ok=True)
-    if place.size.policy:
-        make_policy(Place(place.sft().parent, SIZES[place.size.policy]))
-    else:
-        make_policy(place)
+    if not (place.sft() / "README.md").exists():
+        make_policy(Place(place.sft().parent, SIZES.get(place.size.policy, place.size)))
     asked = [{"question": each.question, "answer": each.answer} for each in place.problems()]
     pl.DataFrame(asked).write_ndjson(place.out / "problems.jsonl")
     for name in ("sampled", "prm", "scored", "pairs"):
@@ -83,7 +79,6 @@ def make_data(place: Place) -> None:
 def make_policy(place: Place) -> None:
     """Teach the SFT policy, which starts from the embedded model."""
     rng, solve, counts = random.Random(0), KINDS["solve"], place.size.demonstrations
-    place.out.mkdir(parents=True, exist_ok=True)
     deepen(place.out / "start", place.size.copies)
     demonstrated = iter(make_problems("train", sum(counts.values()), DEMONSTRATIONS, solve))
     for name, stage in STAGES.items():
@@ -97,6 +92,9 @@ def make_policy(place: Place) -> None:
 
 def deepen(out: Path, copies: int) -> None:
     """Write the embedded model with copies behind each layer, which say nothing until trained."""
+    from torch.nn import ModuleList
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     model = AutoModelForCausalLM.from_pretrained(CHECKPOINT, trust_remote_code=False)
     layers = [deepcopy(layer) for layer in model.model.layers for _ in range(copies)]
     for at, layer in enumerate(layers):
@@ -104,7 +102,7 @@ def deepen(out: Path, copies: int) -> None:
         if at % copies:
             layer.self_attn.o_proj.weight.data.zero_()
             layer.mlp.down_proj.weight.data.zero_()
-    model.model.layers = torch.nn.ModuleList(layers)
+    model.model.layers = ModuleList(layers)
     model.config.update({"num_hidden_layers": len(layers), "layer_types": None})
     model.save_pretrained(out)
     AutoTokenizer.from_pretrained(CHECKPOINT, trust_remote_code=False).save_pretrained(out)

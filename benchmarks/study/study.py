@@ -93,8 +93,9 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # of every command and policy; `--jobs` is what uses cores
     for size in options.sizes:
         run(Place(options.out / size, SIZES[size]), options.jobs)
-    rows = {size: pl.read_csv(options.out / size / "contrasts.csv") for size in options.sizes}
-    write_sizes(options.out / "sizes.svg", {size: each.to_dicts() for size, each in rows.items()})
+    files = {size: options.out / size / "contrasts.csv" for size in SIZES}  # of earlier runs, too
+    rows = {size: pl.read_csv(file).to_dicts() for size, file in files.items() if file.exists()}
+    write_sizes(options.out / "sizes.svg", rows)
     told = [options.out.glob(names) for names in ("*.svg", "*/*.csv", f"{few[0]}/*.svg")]
     for file in chain(*told) if options.publish else ():
         goal = options.publish / file.relative_to(options.out)

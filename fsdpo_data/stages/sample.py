@@ -189,6 +189,7 @@ def _seal(run: RunDir, job: Build, progress: Progress) -> None:
     with explained(root, saved=len(run.spans)):
         for name in ("problems", "solutions"):
             shutil.rmtree(root / name, ignore_errors=True)
+            (root / name).mkdir()
         rows = "".join(json.dumps(asdict(row)) + "\n" for row in source.quarantined)
         write_atomic(root / QUARANTINE, rows.encode())
     path = "problems/train-00000-of-00001.parquet"

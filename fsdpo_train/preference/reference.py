@@ -65,13 +65,18 @@ def reference_logprobs(
 def _missing(
     data: Prepared, found: Mapping[str, np.ndarray], process: int, processes: int
 ) -> list[Missing]:
-    """Return this process's groups with solutions that are not in the store, longest first.
+    """Return this process's groups of solutions that are not in the store, longest first.
 
     A group belongs to a process by its number, whatever is missing: while one process looks,
     another may have added to the store already.
     """
-    own = list(zip(data.groups, data.keys, strict=True))[process::processes]
-    missing = [each for each in own if any(key.solution not in found for key in each[1])]
+    missing = []
+    for group, keys in list(zip(data.groups, data.keys, strict=True))[process::processes]:
+        places = [i for i, key in enumerate(keys) if key.solution not in found]
+        if places:
+            solutions = [group.solutions[i] for i in places]
+            rewards = [group.rewards[i] for i in places]
+            missing.append((Group(solutions, rewards, []), [keys[i] for i in places]))
     return sorted(missing, key=lambda each: -sum(len(s.ids) for s in each[0].solutions))
 
 

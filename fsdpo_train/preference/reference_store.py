@@ -61,12 +61,7 @@ class ReferenceStore:
             folder.mkdir(parents=True, exist_ok=True)
         header = folder / HEADER
         if not header.exists():
-            body = json.dumps(dict(made_by), indent=2) + "\n"
-            # Written by every process of a run, each under a name of its own.
-            temporary = folder / f"{HEADER}.{socket.gethostname()}.{os.getpid()}"
-            temporary.write_text(body)
-            publish(temporary, header)
-            return
+            return self._write(HEADER, (json.dumps(dict(made_by), indent=2) + "\n").encode())
         before = _read_header(header)
         changed = sorted(k for k in before.keys() | made_by if before.get(k) != made_by.get(k))
         if changed:
@@ -129,11 +124,14 @@ class ReferenceStore:
         body = io.BytesIO()
         table.write_parquet(body)
         data = body.getvalue()
+        self._write(f"{sha256(data).hexdigest()[:_NAME]}.parquet", data)
+
+    def _write(self, name: str, data: bytes) -> None:
+        """Write under a name of its own first: processes and runs may write the same at once."""
         with explained(self.folder):
-            # Runs that share the store may save the same at once: each writes under its own name.
-            own = self.folder / f"{socket.gethostname()}.{os.getpid()}"
+            own = self.folder / f"{name}.{socket.gethostname()}.{os.getpid()}"
             write_atomic(own, data)
-            publish(own, self.folder / f"{sha256(data).hexdigest()[:_NAME]}.parquet")
+            publish(own, self.folder / name)
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch.nn.modules.dropout import _DropoutNd
-from transformers import BitsAndBytesConfig
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.models import checkpoints
@@ -40,6 +39,8 @@ def load_model(
 
 def _four_bits(config: TrainConfig, new_head: bool) -> dict[str, Any]:
     """Return what ``from_pretrained`` is told to hold linear layers, save the head, in NF4."""
+    from transformers import BitsAndBytesConfig
+
     quantized = BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",

@@ -17,7 +17,7 @@ import pytest
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("matplotlib")
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "benchmarks" / "study"
 sys.path.insert(0, str(STUDY))
@@ -38,6 +38,7 @@ from plan import (  # noqa: E402
     Policy,
     Question,
 )
+from transformers import AutoModelForCausalLM  # noqa: E402
 
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT  # noqa: E402
 from fsdpo_data.problems.embedded.solutions import demonstration  # noqa: E402
@@ -156,9 +157,9 @@ def test_shuffling_keeps_the_rewards_of_a_solution_and_not_their_order(
 
 def test_a_deeper_policy_starts_as_the_embedded_model(tmp_path: Path) -> None:
     data.deepen(tmp_path, 2)
-    deep, plain = (data.AutoModelForCausalLM.from_pretrained(at) for at in (tmp_path, CHECKPOINT))
-    ids = data.torch.arange(5, 90)[None]
-    assert data.torch.equal(deep(ids).logits, plain(ids).logits)
+    deep, plain = (AutoModelForCausalLM.from_pretrained(at) for at in (tmp_path, CHECKPOINT))
+    ids = torch.arange(5, 90)[None]
+    assert torch.equal(deep(ids).logits, plain(ids).logits)
     assert deep.config.num_hidden_layers == 2 * plain.config.num_hidden_layers
     loss = deep(ids, labels=ids).loss
     loss.backward()

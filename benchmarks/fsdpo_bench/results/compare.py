@@ -117,9 +117,8 @@ def _problems(run: Path) -> dict[str, dict[tuple[str, int], Facts]]:
 
 def _differences(configs: tuple[Mapping[str, Any], Mapping[str, Any]]) -> list[str]:
     """Name what differs besides the models and makes numbers hard to compare."""
-    (grader, other), templates = (
-        [each[name] for each in configs] for name in ("grader", "template")
-    )
+    grader, other = (each["grader"] for each in configs)
+    templates = [each["template"] for each in configs]
     notes = [f"the graders differ: {grader} and {other}"] if grader != other else []
     if templates[0] != templates[1]:
         names = " and ".join(each["name"] for each in templates)
