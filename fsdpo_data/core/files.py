@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from filelock import FileLock, Timeout
+
 from fsdpo_data.core.errors import StoreError
 
 LOCK = ".lock"  #: The file in the folder of a run that the process holds which works there.
@@ -44,8 +46,6 @@ def held(folder: Path, doing: str = "writing to this run", *, alone: bool = True
     Raises:
         StoreError: if it cannot be written, or another process holds it.
     """
-    from filelock import FileLock, Timeout
-
     with contextlib.ExitStack() as stack:
         with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -89,15 +89,20 @@ def write_atomic(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text whole or not at all, its folder too; a lone surrogate is no reason to fail.
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, its folder too.
 
     Raises:
         StoreError: if it cannot be written.
     """
     with explained(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, text.encode("utf-8", "backslashreplace"))
+        write_atomic(path, data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text as :func:`write_file` does; a lone surrogate is no reason to fail."""
+    write_file(path, text.encode("utf-8", "backslashreplace"))
 
 
 def publish(temporary: Path, path: Path) -> None:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.files import write_file
 from fsdpo_data.core.lazy import pa, pq
 from fsdpo_data.core.nouns import Pair, Problem, Solution
 from fsdpo_data.core.tables import read_table
@@ -79,15 +79,13 @@ def write_parquet(table: pa.Table, target: Path) -> None:
     Pages are cut by content, so that a store which keeps equal chunks once (the Hub's does) is
     sent only what a later version of the dataset changes.
     """
-    with explained(target.parent):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # In memory first: where a disk is full, Arrow's own files abort the process.
-        written = pa.BufferOutputStream()
-        pq.write_table(
-            table,
-            written,
-            compression="zstd",
-            use_content_defined_chunking=True,
-            write_page_index=True,  # the Hub's viewer reads single pages
-        )
-        write_atomic(target, written.getvalue())
+    # In memory first: where a disk is full, Arrow's own files abort the process.
+    written = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        written,
+        compression="zstd",
+        use_content_defined_chunking=True,
+        write_page_index=True,  # the Hub's viewer reads single pages
+    )
+    write_file(target, written.getvalue())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.files import explained, write_text
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.log import LineFile, indexed
@@ -81,9 +81,7 @@ def run_shard(options: ShardedOptions, progress: Progress) -> Path:
     given = {name: value for name, value in asdict(options).items() if name not in _OF_A_JOB}
     told = json.loads(json.dumps({"command": command, "options": given}, default=str))
     told = {"shard": str(job), **told}
-    with explained(out):
-        sealed = json.dumps({**told, "digest": digest(told)}, indent=2)
-        write_atomic(out / SHARD, sealed.encode() + b"\n")
+    write_text(out / SHARD, json.dumps({**told, "digest": digest(told)}, indent=2) + "\n")
     return out
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.runs.records import decoder_of, read_config, read_records
-from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.files import write_file
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.tables import filled, read_table
 
@@ -29,9 +29,7 @@ def export_run(run: Path, form: str, out: Path, decoder: str | None = None) -> l
     for task in read_config(run)["tasks"]:
         name, content = FORMS[form](task, _seen(run, task, wanted))
         files.append(out / name)
-        with explained(out):
-            out.mkdir(parents=True, exist_ok=True)
-            write_atomic(out / name, content)
+        write_file(out / name, content)
     return files
 
 

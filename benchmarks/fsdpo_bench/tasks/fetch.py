@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from fsdpo_data.core.errors import InputError, Unavailable
-from fsdpo_data.core.files import explained, write_atomic
+from fsdpo_data.core.files import write_file
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.patience import PASSING, pause
 
@@ -42,10 +42,7 @@ def fetched(name: str, file: PublicFile, folder: Path | None = None) -> Path:
     """
     target = (folder or cache()) / name / PurePosixPath(file.path).name
     if not target.is_file():
-        content = _download(name, file)
-        with explained(target.parent):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(target, content)
+        write_file(target, _download(name, file))
     elif file_sha256(target) != file.sha256:
         raise InputError(
             f"{target} is not the file of {file.repo} that {name} is made of. Move it away; it is "
