@@ -30,7 +30,7 @@ def dataset_card(
         warnings=warnings(manifest),
         configs=configs_of(manifest),
         examples=examples(root, manifest),
-        plots=plots(root, manifest),
+        plots={title: bars(counts) for title, counts in distributions(root, manifest).items()},
         info=dataset_info(root, manifest),
     )
     return fsdpo_cards.dataset_card(facts, name=name, revision=revision)
@@ -95,11 +95,6 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
         fields = kind.value_type.fields
         return {"list": [{"name": each.name, **_feature(each.type)} for each in fields]}
     return {"dtype": {"float": "float32", "bool": "bool"}.get(str(kind), str(kind))}
-
-
-def plots(root: Path, manifest: Manifest) -> dict[str, str]:
-    """Return the distributions that the dataset has as text, by title."""
-    return {title: bars(counts) for title, counts in distributions(root, manifest).items()}
 
 
 def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, int]]]:

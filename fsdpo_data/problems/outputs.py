@@ -159,11 +159,6 @@ _ENDED = ("finish_reason", "stop_reason")
 _REASONING = ("message.reasoning_content", "message.reasoning", "reasoning")
 
 
-def _last_line(value: Any) -> str:
-    # A solution may say "at Job A: …" before the "A: 8400" it ends on.
-    return str(value).rpartition("\nA:")[2].strip()
-
-
 def _of_solution(value: Any) -> str:
     return boxed_gold(value) if "\\boxed" in value else after_hashes(value)
 
@@ -171,7 +166,8 @@ def _of_solution(value: Any) -> str:
 _GOLDS: Mapping[str, Callable[[Any], Any]] = {
     "": lambda value: value,
     "text": lambda value: answer_text(value) if value != "" else "",  # which is never counted
-    "last line": _last_line,
+    # A solution may say "at Job A: …" before the "A: 8400" it ends on.
+    "last line": lambda value: str(value).rpartition("\nA:")[2].strip(),
     "solution": _of_solution,
     "first solution": lambda value: _of_solution(value[0]),
 }

@@ -18,7 +18,7 @@ from jinja2 import UndefinedError
 from paired_data import SOLUTIONS, paired_dataset
 
 from fsdpo_data.cli.show import print_problem
-from fsdpo_data.dataset.card import dataset_card, dataset_info, plots
+from fsdpo_data.dataset.card import dataset_card, dataset_info, distributions
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
 
@@ -75,11 +75,8 @@ def test_examples_are_real_rows(dataset: Path) -> None:
 
 def test_distributions_count_every_row_once(dataset: Path) -> None:
     manifest = manifest_of(dataset)
-    drawn = plots(dataset, read_manifest(dataset))
-    totals = {
-        title: sum(int(line.split()[-1]) for line in plot.splitlines())
-        for title, plot in drawn.items()
-    }
+    drawn = distributions(dataset, read_manifest(dataset))
+    totals = {title: sum(count for _, count in counts) for title, counts in drawn.items()}
     solutions, steps = manifest["rows"]["solutions"], manifest["labels"]["steps"]
     assert totals == {
         "Solutions by outcome": solutions,
