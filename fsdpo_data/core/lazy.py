@@ -3,10 +3,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["hf", "hf_errors", "pa", "pl", "pq"]
+__all__ = ["Lazy", "hf", "hf_constants", "hf_errors"]
+__all__ += ["pa", "pl", "pq", "ray", "torch", "transformers"]
 
 
-class _Lazy:
+class Lazy:
     """A module that is imported when something of it is asked for."""
 
     def __init__(self, name: str) -> None:
@@ -18,10 +19,16 @@ class _Lazy:
 
 if TYPE_CHECKING:
     import huggingface_hub as hf
+    import huggingface_hub.constants as hf_constants
     import huggingface_hub.errors as hf_errors
     import polars as pl
     import pyarrow as pa
     import pyarrow.parquet as pq
+    import ray
+    import torch
+    import transformers
 else:
-    hf, hf_errors = map(_Lazy, ("huggingface_hub", "huggingface_hub.errors"))
-    pl, pa, pq = map(_Lazy, ("polars", "pyarrow", "pyarrow.parquet"))
+    hf = Lazy("huggingface_hub")
+    hf_constants, hf_errors = map(Lazy, ("huggingface_hub.constants", "huggingface_hub.errors"))
+    pl, pa, pq = map(Lazy, ("polars", "pyarrow", "pyarrow.parquet"))
+    ray, torch, transformers = map(Lazy, ("ray", "torch", "transformers"))

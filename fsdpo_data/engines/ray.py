@@ -16,6 +16,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError, InputError, install
 from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.lazy import ray
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.registry import engine_error
 from fsdpo_data.engines.samplers import Finished, StreamingSampler, release, stream
@@ -38,7 +39,8 @@ class Placement:
     @property
     def copies(self) -> int:
         """Copies there will be on the cluster, as :meth:`resources` says."""
-        return self.resources(start_ray().nodes())[0]
+        start_ray()
+        return self.resources(ray.nodes())[0]
 
     def resources(self, nodes: Sequence[Any]) -> tuple[int, dict[str, float]]:
         """Return the number of copies, and what Ray reserves for each, on ``ray.nodes()``.
@@ -90,7 +92,7 @@ class Copies(StreamingSampler):
         self, model: ModelRef, load: Callable[[], Any], placement: Placement, batch: int
     ) -> None:
         self.model, self._batch = model, batch
-        ray = start_ray()
+        start_ray()
         count, resources = placement.resources(ray.nodes())
         self._start = partial(ray.remote(**resources)(_Copy).remote, load)
         self._actors = [self._start() for _ in range(count)]
@@ -117,8 +119,6 @@ class Copies(StreamingSampler):
             FsdpoError: that a copy raised.
             Unavailable: if copies died, one after the other, and nothing was done in between.
         """
-        import ray
-
         owed, self._deaths = list(range(len(items))), 0
         free: list[Any] = []
         least = min(LEAST, math.ceil(len(items) / len(self._actors)))
@@ -164,8 +164,6 @@ class Copies(StreamingSampler):
 
     def close(self) -> None:
         """End the copies and give back what they hold."""
-        import ray
-
         calls = [actor.close.remote() for actor in self._actors]
         ray.wait(calls, num_returns=len(calls), timeout=PATIENCE)  # some may be gone, or stuck
         self._kill()
@@ -191,14 +189,13 @@ class _Copy:
             release(self._engine)
 
 
-def start_ray() -> Any:
-    """Join the cluster at ``RAY_ADDRESS``, or start one on this machine; return the module.
+def start_ray() -> None:
+    """Join the cluster at ``RAY_ADDRESS``, or start one on this machine.
 
     Raises:
         Unavailable: if ray is not installed, or the cluster does not answer.
     """
     try:
-        import ray
         from ray import is_initialized  # a folder of that name can be imported as well
     except ImportError as error:
         raise engine_error(
@@ -222,7 +219,6 @@ def start_ray() -> Any:
                 f"no Ray cluster at RAY_ADDRESS={address!r} ({str(error).splitlines()[0]}). Start "
                 "one with `ray start --head`, or unset RAY_ADDRESS to use this machine alone.",
             ) from error
-    return ray
 
 
 def pick_there(pick: Callable[..., str], device: str, role: str) -> str:
@@ -231,7 +227,7 @@ def pick_there(pick: Callable[..., str], device: str, role: str) -> str:
     Raises:
         Unavailable: if there is no engine where copies run.
     """
-    ray = start_ray()
+    start_ray()
     _, resources = Placement(actors=1, gpus=0 if device == "cpu" else None).resources(ray.nodes())
     probe = ray.remote(**resources | {"num_cpus": 0})(pick)
     picked: str = _result(probe.remote("auto", device, role))
@@ -239,16 +235,12 @@ def pick_there(pick: Callable[..., str], device: str, role: str) -> str:
 
 
 def _kill(actors: Sequence[Any]) -> None:
-    import ray
-
     for actor in actors:
         ray.kill(actor)
 
 
 def _result(call: Any) -> Any:
     """Return the result of a call; an error of ours is raised as it was there."""
-    import ray
-
     try:
         return ray.get(call)
     except ray.exceptions.RayTaskError as error:

@@ -12,7 +12,7 @@ from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
-from fsdpo_data.core.lazy import hf, hf_errors
+from fsdpo_data.core.lazy import hf, hf_constants, hf_errors
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +60,7 @@ class HubRepo:
 
 def endpoint() -> str:
     """Return the Hub's address without any user name or password in it."""
-    from huggingface_hub import constants
-
-    parts = urlsplit(constants.ENDPOINT)
+    parts = urlsplit(hf_constants.ENDPOINT)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
@@ -76,8 +74,6 @@ def resolve_commit(repo: HubRepo) -> str:
         InputError: if the Hub has no such repository or revision.
         Unavailable: if the Hub cannot be reached or refuses, and nothing is cached.
     """
-    from huggingface_hub import constants
-
     with hub_errors(repo):
         probe = hf.try_to_load_from_cache(
             repo.name, _PROBES[repo.kind], revision=repo.revision, repo_type=repo.kind
@@ -91,7 +87,7 @@ def resolve_commit(repo: HubRepo) -> str:
     except Unavailable as error:
         if cached is None:
             raise
-        if constants.HF_HUB_OFFLINE:
+        if hf_constants.HF_HUB_OFFLINE:
             return cached
         if repo.kind == "dataset":
             raise Unavailable(f"{error} Or set HF_HUB_OFFLINE=1: {cached} is cached.") from None

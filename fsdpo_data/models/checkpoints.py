@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
+from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.models.resolve import Weights
 from fsdpo_data.models.untrusted import load_error, read_tokenizer
 
@@ -37,8 +38,6 @@ def load_checkpoint(
         InputError: if weights are missing, and ``configure`` has not asked for new ones.
         Unavailable: if it cannot be loaded.
     """
-    import transformers
-
     try:
         tokenizer = read_tokenizer(weights.path, weights.commit)
         config = load_config(weights)
@@ -84,10 +83,8 @@ def _unreported() -> Iterator[None]:
 
 def load_config(weights: Weights) -> Any:
     """Load the config of a checkpoint; Unavailable if it cannot be loaded."""
-    from transformers import AutoConfig
-
     try:
-        return AutoConfig.from_pretrained(
+        return transformers.AutoConfig.from_pretrained(
             weights.path, revision=weights.commit, trust_remote_code=False
         )
     except Exception as error:  # a damaged file
@@ -140,8 +137,6 @@ def _unloadable(weights: Weights, error: Exception, expected: str) -> FsdpoError
 
 def pick_device(device: str) -> str:
     """Return ``cuda`` or ``cpu``; Unavailable if a GPU is asked for and torch sees none."""
-    import torch
-
     has_gpu = torch.cuda.is_available()
     if device == "cuda" and not has_gpu:
         raise Unavailable(

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import transformers
 
 #: Lines of Python that a chat template may take, its compilation included: a second or two, and a
 #: hundred times what long ones need.
@@ -29,9 +30,8 @@ def load_error(error: Exception) -> str:
 
 def read_tokenizer(path: str, revision: str | None = None) -> Any:
     """Load a tokenizer that turns a text into ids and back; damaged ones raise some error."""
-    from transformers import AutoTokenizer
-
-    found = AutoTokenizer.from_pretrained(path, revision=revision, trust_remote_code=False)
+    auto = transformers.AutoTokenizer
+    found = auto.from_pretrained(path, revision=revision, trust_remote_code=False)
     found.decode(found("a")["input_ids"])
     return found
 

@@ -6,19 +6,30 @@ import time
 from copy import copy
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fsdpo_bench.cli import options as take
 from fsdpo_bench.prm.measure import PrmOptions, measure_prm
+from fsdpo_bench.publish.export import export_run
+from fsdpo_bench.recipes.recipe import GPUS, load_recipe, recipe_names, run_stages
+from fsdpo_bench.results.compare import compare_runs
 from fsdpo_bench.runs.options import RunOptions
+from fsdpo_bench.tasks.fetch import fetched
+from fsdpo_bench.tasks.table import get_task, select_tasks, shelf
 from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.options import command
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
+from fsdpo_data.core.lazy import Lazy
 from fsdpo_data.core.progress import progress
 from fsdpo_data.core.tables import read_table
+
+if TYPE_CHECKING:
+    from fsdpo_bench.cli import show
+else:
+    show = Lazy("fsdpo_bench.cli.show")
 
 _EXAMPLES = read_table(Path(__file__).with_name("examples"))
 
@@ -39,13 +50,12 @@ def _warn(text: str) -> None:
 
 def _finish(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
     """Report on a run whose records are complete, and say what to do next."""
-    from fsdpo_bench.cli.show import print_results
     from fsdpo_bench.report.render import write_report
 
     results = write_report(out, int(megabytes * 1_000_000), _warn)
     if as_json:
         return _print_json(results)
-    print_results(results)
+    show.print_results(results)
     next_one = f"fsdpo-bench inspect {out} --outcome incorrect"
     typer.echo(f"\nnext: open {out / 'report.html'}, or {next_one}")
 
@@ -57,22 +67,17 @@ def _print_json(value: Any) -> None:
 @command(app, take.InspectOptions, examples=_EXAMPLES["inspect"])
 def inspect(options: take.InspectOptions) -> None:
     """Show problems of a run."""
-    from fsdpo_bench.cli.show import matching, print_records
-
-    found = matching(options)
+    found = show.matching(options)
     if options.as_json:
         for record in found:
             typer.echo(json.dumps(record, ensure_ascii=False))
         return
-    print_records(found, options.count, options.samples)
+    show.print_records(found, options.count, options.samples)
 
 
 @command(app, take.DiffOptions, examples=_EXAMPLES["diff"])
 def diff(options: take.DiffOptions) -> None:
     """Compare two runs."""
-    from fsdpo_bench.cli.show import print_comparison
-    from fsdpo_bench.results.compare import compare_runs
-
     compared = compare_runs(options.run_a, options.run_b, options)
     if options.html is not None:
         from fsdpo_bench.report.beside import render_comparison
@@ -81,7 +86,7 @@ def diff(options: take.DiffOptions) -> None:
     if options.as_json:
         _print_json(asdict(compared))
     else:
-        print_comparison(compared, options.show)
+        show.print_comparison(compared, options.show)
         if options.html is not None:
             typer.echo(f"\nnext: open {options.html}")
 
@@ -89,8 +94,6 @@ def diff(options: take.DiffOptions) -> None:
 @command(app, take.GradeOptions, examples=_EXAMPLES["grade"])
 def grade(options: take.GradeOptions) -> None:
     """Judge what is there already."""
-    from fsdpo_bench.cli.show import print_verdict
-    from fsdpo_bench.tasks.table import get_task
     from fsdpo_data.answers.grader import MathGrader
 
     if (options.data is None) == (options.explain is None):
@@ -100,7 +103,7 @@ def grade(options: take.GradeOptions) -> None:
         tolerance = get_task(options.task).tolerance
     if options.explain is not None:
         [verdict] = MathGrader(tolerance).grade([options.explain])
-        print_verdict(options.explain[0], verdict)
+        show.print_verdict(options.explain[0], verdict)
     elif options.data is not None and options.data.is_dir():
         _grade_run(options.data, options)
     elif options.data is not None:
@@ -119,7 +122,6 @@ def _grade_run(run: Path, options: take.GradeOptions) -> None:
 
 
 def _grade_file(file: Path, options: take.GradeOptions, tolerance: float | None) -> None:
-    from fsdpo_bench.cli.show import print_disputed, print_series
     from fsdpo_bench.recorded.outputs import by_series, read_outputs, score
 
     scored = score(read_outputs(file), tolerance, options.workers)
@@ -127,8 +129,8 @@ def _grade_file(file: Path, options: take.GradeOptions, tolerance: float | None)
     if options.as_json:
         _print_json(series)
         return
-    print_series(series)
-    print_disputed([each for each in scored if each.disputed], options.show)
+    show.print_series(series)
+    show.print_disputed([each for each in scored if each.disputed], options.show)
 
 
 @command(app, take.ReportOptions, examples=_EXAMPLES["report"])
@@ -155,8 +157,6 @@ def push(options: take.PushOptions) -> None:
 @command(app, take.ExportOptions, examples=_EXAMPLES["export"])
 def export(options: take.ExportOptions) -> None:
     """Write responses as other harnesses do."""
-    from fsdpo_bench.publish.export import export_run
-
     for file in export_run(options.data, options.to, options.out, options.decoder):
         typer.echo(str(file))
 
@@ -183,31 +183,23 @@ def index(options: take.IndexOptions) -> None:
 @command(app, PrmOptions, examples=_EXAMPLES["prm"])
 def prm(options: PrmOptions) -> None:
     """Measure a process reward model."""
-    from fsdpo_bench.cli.show import print_prm
-
     with progress() as shown:
         measured = measure_prm(options, shown)
     if options.as_json:
         _print_json(asdict(measured))
     else:
-        print_prm(measured)
+        show.print_prm(measured)
 
 
 @app.command(epilog="**Example** `fsdpo-bench tasks`")
 def tasks() -> None:
     """List the benchmarks and the suites."""
-    from fsdpo_bench.cli.show import print_tasks
-    from fsdpo_bench.tasks.table import shelf
-
-    print_tasks(list(shelf().values()))
+    show.print_tasks(list(shelf().values()))
 
 
 @command(app, take.FetchOptions, examples=_EXAMPLES["fetch"])
 def fetch(options: take.FetchOptions) -> None:
     """Get benchmarks that have no home on the Hub."""
-    from fsdpo_bench.tasks.fetch import fetched
-    from fsdpo_bench.tasks.table import get_task, shelf
-
     for task in map(get_task, options.task) if options.task else shelf().values():
         if task.fetch is not None:
             file = fetched(task.name, task.fetch, options.out)
@@ -220,8 +212,6 @@ def fetch(options: take.FetchOptions) -> None:
 @command(app, take.ValidateOptions, examples=_EXAMPLES["validate"])
 def validate(options: take.ValidateOptions) -> None:
     """Check benchmarks."""
-    from fsdpo_bench.cli.show import print_reports
-    from fsdpo_bench.tasks.table import select_tasks
     from fsdpo_bench.tasks.validate import validate_task
 
     wanted = select_tasks(options.suite, options.task)
@@ -234,28 +224,25 @@ def validate(options: take.ValidateOptions) -> None:
     if options.as_json:
         _print_json([report.as_dict() for report in reports])
     else:
-        print_reports(reports)
+        show.print_reports(reports)
     raise typer.Exit(0 if all(report.passed for report in reports) else 1)
 
 
 @command(app, take.RecipeOptions, examples=_EXAMPLES["recipe"])
 def recipe(options: take.RecipeOptions) -> None:
     """Run a recipe."""
-    from fsdpo_bench.cli.show import print_costs, print_plan, print_recipes
-    from fsdpo_bench.recipes.recipe import GPUS, load_recipe, recipe_names, run_stages
-
     if options.name is None:
-        print_recipes([load_recipe(each) for each in recipe_names()])
+        show.print_recipes([load_recipe(each) for each in recipe_names()])
         return
     found = load_recipe(options.name)
     stages = found.chosen(options.stage)
     if options.as_json:
         _print_json(found.plan(stages, GPUS[options.gpu]))
     elif options.dry_run:
-        print_plan(found, stages, GPUS[options.gpu], options.price)
+        show.print_plan(found, stages, GPUS[options.gpu], options.price)
     else:
         run_stages(stages, typer.echo)
-        print_costs(stages, GPUS[options.gpu], options.price)
+        show.print_costs(stages, GPUS[options.gpu], options.price)
 
 
 # The names that commands had before still work, unseen in `--help`.

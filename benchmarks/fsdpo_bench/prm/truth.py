@@ -21,6 +21,7 @@ from fsdpo_data.core.rows import scan
 from fsdpo_data.core.statistics import Ranking, auc, mean_interval, ranking_auc
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.problems.embedded.solutions import first_wrong_step
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
 #: Sizes of the best-of-N curve, as far as there are samples.
@@ -68,8 +69,6 @@ def load_unscored(root: Path) -> list[ScoredSolution]:
     Raises:
         SchemaError: if it is no sealed dataset, or what is read of it was changed since.
     """
-    from fsdpo_data.problems.embedded.solutions import first_wrong_step
-
     manifest = read_manifest(root)
     check_files(root, [*manifest.of_config("problems"), *manifest.of_config("solutions")])
     truth, questions = {}, {}

@@ -19,7 +19,7 @@ from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import read_config, read_records, record_file
 from fsdpo_bench.tasks.table import shelf
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.lazy import hf, hf_errors
+from fsdpo_data.core.lazy import hf, hf_constants, hf_errors
 from fsdpo_data.hub.client import HubRepo, hub_errors
 from fsdpo_data.publish.push import hub_api, patiently
 
@@ -74,7 +74,6 @@ def _source(name: str, described: Mapping[str, Any]) -> dict[str, str] | None:
 def _eval_results(results: Results, run: Path, url: str) -> Iterator[tuple[str, str]]:
     """Yield path and text of a file for each benchmark and way to answer, in percent."""
     import yaml
-    from huggingface_hub.constants import EVAL_RESULTS_FOLDER
 
     for name, task in results["tasks"].items():
         source = results["run"]["tasks"][name]["source"]
@@ -97,7 +96,7 @@ def _eval_results(results: Results, run: Path, url: str) -> Iterator[tuple[str, 
             )
             file = re.sub(r"[^\w.]+", "-", f"{name}-{way}").strip("-")
             text = yaml.safe_dump(hf.eval_result_entries_to_yaml([entry]), sort_keys=False)
-            yield f"{EVAL_RESULTS_FOLDER}/{file}.yaml", text
+            yield f"{hf_constants.EVAL_RESULTS_FOLDER}/{file}.yaml", text
 
 
 def push(plan: Push, *, pull_request: bool = False) -> str:

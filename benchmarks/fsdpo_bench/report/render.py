@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fsdpo_cards import benchmark_card
 from fsdpo_cards.pages.browse import BUDGET, Browsable
 from fsdpo_cards.pages.page import render_page
 from fsdpo_cards.render import render
+from markupsafe import Markup
 
 from fsdpo_bench.report import plots
 from fsdpo_bench.report.browse import browsable
@@ -36,7 +38,6 @@ def render_html(
     date: str = "",
 ) -> str:
     """Render ``report.html``; ``date`` is when the run was made."""
-    from markupsafe import Markup
 
     def drawn(draw: Callable[[Any], str], what: Any) -> Markup:
         try:
@@ -133,8 +134,6 @@ def write_report(
     Raises:
         InputError: if it holds no records.
     """
-    from fsdpo_cards import benchmark_card
-
     results = summarise(read_records(run), read_config(run))
     total = sum(task["problems"] for task in results["tasks"].values())
     if not total:

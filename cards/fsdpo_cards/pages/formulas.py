@@ -8,6 +8,7 @@ and attributes that do nothing; the page makes nodes of it one by one, and never
 import json
 import re
 from collections.abc import Iterable
+from html import unescape
 from itertools import chain
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -75,8 +76,6 @@ def _plain(element: Element, depth: int) -> Tree:
     Raises:
         ValueError: if it is too deep.
     """
-    from html import unescape
-
     if not depth:
         raise ValueError("too deep")
     while element.tag == "mrow" and len(element) == 1 and not element.text:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from fsdpo_cards.render import amount, filled
 
 _HERE = Path(__file__).parent
@@ -26,8 +28,6 @@ def render_page(
     Raises:
         jinja2.UndefinedError: if the template shows a field that is not there.
     """
-    from markupsafe import Markup
-
     style, script = ((_HERE / f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # Inside a ``<script>`` no ``<`` may end it.

@@ -10,14 +10,12 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import torch
 from fsdpo_data.core.rows import well_formed
 from fsdpo_data.models.thinking import FAMILIES, find_thought
-
-if TYPE_CHECKING:
-    import torch
 
 #: A token before a completion, so that its decoder does not take it for the beginning of a text.
 _BEFORE = "a"
@@ -157,7 +155,6 @@ def padded(
     Nothing sees what comes behind it, so of long rows that are padded on the right nothing is
     masked: of a padded one transformers would write out [T, T].
     """
-    import torch
     from torch.nn.utils.rnn import pad_sequence
 
     from fsdpo_data.engines.sharing import LONGEST
