@@ -10,7 +10,7 @@ import math
 import operator
 import re
 import typing
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -37,24 +37,20 @@ class Option:
     metavar: str = ""  #: What ``--help`` shows for the value, where its type says too little.
     choices: Collection[str] = ()  #: The words it may be, where a table has them (no ``Literal``).
 
-    def _bounds(self) -> list[tuple[str, Callable[[float, float], bool], float]]:
+    def expected(self, value: float) -> str:
+        """Return what is expected in place of a number; empty if it is within the bounds."""
         bounds = (
             ("at least", operator.ge, self.min),
             ("at most", operator.le, self.max),
             ("more than", operator.gt, self.above),
             ("less than", operator.lt, self.below),
         )
-        return [(word, within, bound) for word, within, bound in bounds if bound is not None]
-
-    def expected(self) -> str:
-        """Return the bounds in words."""
-        words = [f"{word} {bound}" for word, _, bound in self._bounds()]
-        return " and ".join(words) or "a finite number"
-
-    def holds(self, value: float) -> bool:
-        """Whether a number is within the bounds."""
+        known = [(word, within, bound) for word, within, bound in bounds if bound is not None]
         real = math.isfinite(value) or (self.infinite and math.isinf(value))
-        return real and all(within(value, bound) for _, within, bound in self._bounds())
+        if real and all(within(value, bound) for _, within, bound in known):
+            return ""
+        words = " and ".join(f"{word} {bound}" for word, _, bound in known)
+        return words if math.isfinite(value) else "a finite number"
 
 
 class Options:
@@ -88,8 +84,8 @@ def _check(field: str, kind: Any, option: Option, value: Any) -> None:
     choices = option.choices or choices_of(kind)
     if choices and value is not None and value not in choices:
         raise unknown(field, value, choices)
-    if isinstance(value, int | float) and not isinstance(value, bool) and not option.holds(value):
-        expected = option.expected() if math.isfinite(value) else "a finite number"
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and (expected := option.expected(value)):
         raise InputError(f"expected {expected}.", field=field, value=value)
 
 

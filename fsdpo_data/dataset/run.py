@@ -37,10 +37,6 @@ class RunDir:
         """Start a run in ``path``, or take up the one there; see :func:`claim`.
 
         A problem has ``config["sampling"]["n"]`` samples.
-
-        Raises:
-            RunMismatch: if the directory holds a run and ``resume`` is off, or its config differs.
-            StoreError: if the directory cannot be written or another process is writing to it.
         """
         n, seed = int(config["sampling"]["n"]), config["sampling"].get("seed")
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from fsdpo_data.core.errors import InputError, Unavailable, nearest
+from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable, nearest
 from fsdpo_data.core.rows import Record
 from fsdpo_data.core.tables import Table
-from fsdpo_data.hub.client import HubRepo, explain, resolve_commit
+from fsdpo_data.hub.client import HubRepo, hub_errors, resolve_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +104,18 @@ def _fetch(repo: HubRepo, config: str | None, split: str, commit: str) -> list[d
     from datasets.exceptions import DatasetsError
 
     try:
-        table = datasets.load_dataset(repo.name, config, split=split, revision=commit)
-    except Exception as error:
-        explained = explain(error, repo)
+        with hub_errors(repo):
+            table = datasets.load_dataset(repo.name, config, split=split, revision=commit)
+    except FsdpoError:
+        raise
+    except (ValueError, RuntimeError, FileNotFoundError, DatasetsError) as error:
         # An unknown config or split, each with the list of those that exist; no data files, or
         # files that are not what their names say; a loading script instead of data.
-        expected = (ValueError, RuntimeError, FileNotFoundError, DatasetsError)
-        if explained is None and isinstance(error, expected):
-            cause = f" ({error.__cause__})" if error.__cause__ else ""
-            said = f"{error}{cause}".replace("\n", " ").rstrip(".")
-            explained = InputError(
-                f"{repo}, split {split}: {said}. See {repo.url}, or give files of your own."
-            )
-        if explained is None:
-            raise
-        raise explained from None
+        cause = f" ({error.__cause__})" if error.__cause__ else ""
+        said = f"{error}{cause}".replace("\n", " ").rstrip(".")
+        raise InputError(
+            f"{repo}, split {split}: {said}. See {repo.url}, or give files of your own."
+        ) from None
     # Without a network, datasets takes the latest copy it has, of whatever commit.
     if not all(commit in file["filename"] for file in table.cache_files):
         raise Unavailable(

@@ -31,14 +31,7 @@ POLICY_SHARE = 0.6
 
 
 def run_job(options: RunOptions, warn: Callable[[str], None] = lambda text: None) -> Path:
-    """Check the options, decode, and return the run's directory.
-
-    ``warn`` is told of what a reader of the results should know, before anything is decoded.
-
-    Raises:
-        InputError: if an option cannot be used.
-        Unavailable: if a library, a GPU, a model or the Hub is not here.
-    """
+    """Check the options, decode, and return the run's directory; see :func:`fsdpo_bench.run`."""
     # Completions by prompt, as `fsdpo-data build` records them, replay without anything known of
     # problems; other files of responses are benchmarks of their own.
     replay = options.replay
