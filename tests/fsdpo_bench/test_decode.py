@@ -14,7 +14,13 @@ from typing import Any
 import pytest
 from fakes import FixedSampler, Judge, TableScorer, Writer
 from fsdpo_bench.decode.beam import BeamSpec, beam_search
-from fsdpo_bench.decode.choose import answer_classes, best, majority, weighted_majority
+from fsdpo_bench.decode.choose import (
+    agreements,
+    answer_classes,
+    best,
+    majority,
+    weighted_majority,
+)
 from fsdpo_bench.decode.solution import Cost, draw, likeliest, value, with_rewards
 from fsdpo_bench.tasks.judge import judge
 from fsdpo_bench.tasks.table import shelf
@@ -39,12 +45,16 @@ def random_answers(draw: random.Random, count: int) -> list[str | None]:
 KIND = {"1/2": 0, "0.5": 0, r"\frac{1}{2}": 0, "2": 1, "2.0": 1, "x+1": 2, "1+x": 2, "7": 3}
 
 
+def classes_of(answers: Sequence[str | None]) -> list[int | None]:
+    return answer_classes(answers, agreements(answers))
+
+
 def test_votes_go_to_classes_of_equivalent_answers() -> None:
     """Against counting by hand-made classes, at every K, on thousands of random samples."""
     for case in range(CASES):
         draw = random.Random(case)
         answers = random_answers(draw, draw.randint(1, 12))
-        classes = answer_classes(answers)
+        classes = classes_of(answers)
         for k in range(1, len(answers) + 1):
             kinds = [KIND[a] for a in answers[:k] if a]
             votes = Counter(kinds)
@@ -57,7 +67,7 @@ def test_votes_go_to_classes_of_equivalent_answers() -> None:
                 ]
                 expected = min(firsts)
             assert majority(classes[:k]) == expected
-        assert classes == answer_classes([*answers, "2"])[: len(answers)]
+        assert classes == classes_of([*answers, "2"])[: len(answers)]
 
 
 def test_classes_do_not_depend_on_the_order_of_answers() -> None:
@@ -65,13 +75,13 @@ def test_classes_do_not_depend_on_the_order_of_answers() -> None:
     pool = ["5 m", "5", "5 cm", "5 m", "7"]
     groups = set()
     for answers in itertools.permutations(pool):
-        classes = answer_classes(answers)
+        classes = classes_of(answers)
         found: dict[int | None, list[str]] = {}
         for answer, each in zip(answers, classes, strict=True):
             found.setdefault(each, []).append(answer)
         groups.add(frozenset(tuple(sorted(each)) for each in found.values()))
     assert groups == {frozenset({("5 m", "5 m"), ("5",), ("5 cm",), ("7",)})}
-    assert answer_classes(["5", "5 m"]) == [0, 0]
+    assert classes_of(["5", "5 m"]) == [0, 0]
 
 
 def test_weighted_votes_sum_the_weights_of_a_class() -> None:
@@ -83,7 +93,7 @@ def test_weighted_votes_sum_the_weights_of_a_class() -> None:
         for answer, weight in zip(answers, weights, strict=True):
             if answer:
                 totals[KIND[answer]] = totals.get(KIND[answer], 0.0) + (weight or 0.0)
-        chosen = weighted_majority(answer_classes(answers), weights)
+        chosen = weighted_majority(classes_of(answers), weights)
         if not totals:
             assert chosen == 0
             continue
@@ -94,7 +104,7 @@ def test_weighted_votes_sum_the_weights_of_a_class() -> None:
 
 def test_equal_weights_are_a_plain_vote() -> None:
     for case in range(CASES):
-        classes = answer_classes(random_answers(random.Random(case), 7))
+        classes = classes_of(random_answers(random.Random(case), 7))
         assert weighted_majority(classes, [0.5] * 7) == majority(classes)
 
 

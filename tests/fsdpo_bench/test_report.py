@@ -57,7 +57,7 @@ class Page(HTMLParser):
 def page_of(tasks: dict[str, int], budget: int = 10**7, **options: Any) -> tuple[str, Page]:
     records = make_records(tasks, **options)
     results = summarise(records, config(tasks))
-    text = render_html(results, browsable(records, len(records), budget))
+    text = render_html(results, browsable(records, len(records), budget), print, "")
     return text, Page(text)
 
 
@@ -106,7 +106,7 @@ def test_hostile_text_stays_text() -> None:
 def test_a_hostile_model_name_is_escaped() -> None:
     records = make_records({"gsm8k": 2})
     described = config({"gsm8k": 2}, model="</title><script>alert(1)</script>|x")
-    page = Page(render_html(summarise(records, described), browsable(records, 2)))
+    page = Page(render_html(summarise(records, described), browsable(records, 2), print, ""))
     assert len([tag for tag, _ in page.elements if tag == "script"]) == 2
 
 
@@ -156,7 +156,7 @@ def test_a_sparse_run_still_has_a_page(missing: str) -> None:
             for sample in [*record["samples"], record["decoded"]["greedy"]["solution"]]:
                 sample["rewards"] = None
     results = summarise(records, config({"gsm8k": 6}))
-    text = render_html(results, browsable(records, 6))
+    text = render_html(results, browsable(records, 6), print, "")
     assert ("Step rewards" in text) == (missing == "decoders")
     assert ("Accuracy and cost" in text) == (missing != "decoders")
 
@@ -193,7 +193,7 @@ def test_a_large_run_keeps_to_the_budget_and_says_what_is_left_out() -> None:
         for each in problem["decoded"].values():
             [taken] = each["taken"]
             assert taken is None or problem["solutions"][taken]
-    text = render_html(summarise(records, config({"gsm8k": 3000})), shown)
+    text = render_html(summarise(records, config({"gsm8k": 3000})), shown, print, "")
     assert "Left out for size: 2,000 of 3,000 problems" in text
 
 

@@ -288,7 +288,7 @@ def print_recipes(recipes: Sequence[Recipe]) -> None:
     print_table(("recipe", "stages>", "GPU-hours>", "what it makes"), rows)
 
 
-def print_costs(stages: Sequence[Stage], gpu: Gpu, price: float | None = None) -> None:
+def print_costs(stages: Sequence[Stage], gpu: Gpu, price: float | None) -> None:
     """Print what stages are estimated to cost, beside what they have cost."""
     rows, total = [], 0.0
     for stage in stages:
@@ -303,9 +303,7 @@ def print_costs(stages: Sequence[Stage], gpu: Gpu, price: float | None = None) -
     print_table((*columns, "tokens spent>", "GPU-hours spent>"), [*rows, last])
 
 
-def print_plan(
-    recipe: Recipe, stages: Sequence[Stage], gpu: Gpu, price: float | None = None
-) -> None:
+def print_plan(recipe: Recipe, stages: Sequence[Stage], gpu: Gpu, price: float | None) -> None:
     """Print what the stages do, cost and have cost, then their commands."""
     say(f"{recipe.title}\n{recipe.about}\n")
     print_costs(stages, gpu, price)

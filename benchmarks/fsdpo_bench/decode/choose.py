@@ -30,20 +30,17 @@ def agreements(answers: Sequence[str | None]) -> Agreements:
     return {text: frozenset(others) for text, others in found.items()}
 
 
-def answer_classes(
-    answers: Sequence[str | None], agree: Agreements | None = None
-) -> list[int | None]:
+def answer_classes(answers: Sequence[str | None], agree: Agreements) -> list[int | None]:
     r"""Group equivalent answers (``1/2``, ``\frac12`` and ``0.5`` are one).
 
     To agree is not transitive: ``5`` agrees with ``5 m`` and with ``5 cm``. Answers are in one
     class if they agree with the same of these answers, so their order decides nothing, and one that
     could be two things stands for neither.
 
-    ``agree`` are :func:`agreements` of these answers and maybe more; they are worked out if None.
+    ``agree`` are :func:`agreements` of these answers and maybe more.
 
     An answer's class is the index of its first member; None where there is no answer.
     """
-    agree = agreements(answers) if agree is None else agree
     given = {each for each in answers if each in agree}
     firsts: dict[frozenset[str], int] = {}
     return [

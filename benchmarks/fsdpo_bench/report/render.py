@@ -31,12 +31,7 @@ _OF_REWARDS = (plots.calibration_plot, plots.distribution_plot, plots.step_plot)
 _NAMED = 3  #: Benchmarks that a title names one by one; of more, the means.
 
 
-def render_html(
-    results: Results,
-    shown: Browsable,
-    warn: Callable[[str], None] = lambda text: None,
-    date: str = "",
-) -> str:
+def render_html(results: Results, shown: Browsable, warn: Callable[[str], None], date: str) -> str:
     """Render ``report.html``; ``date`` is when the run was made."""
 
     def drawn(draw: Callable[[Any], str], what: Any) -> Markup:
