@@ -21,6 +21,7 @@ from fsdpo_cards.render import render
 from fsdpo_data.api import build
 from fsdpo_data.cli.console import run_app
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.tables import read_table
 from fsdpo_data.problems.embedded import PROMPT
@@ -75,18 +76,16 @@ def _write_rows(
     with file.open("w") as opened:
         for problem in islice(problems, stage["rows"]):
             prompt = PROMPT.format(question=problem.question)
-            completion = demonstration(problem, rng, stage["error_rate"]).text
+            completion = "".join(demonstration(problem, rng, stage["error_rate"]))
             opened.write(json.dumps({"prompt": prompt, "completion": completion}) + "\n")
 
 
 def _write_architecture(folder: Path, data: Path) -> None:
     """Train the tokenizer on the rows of ``data`` and write it beside the model's config."""
-    from transformers import Qwen2Config
-
     rows = (json.loads(line) for line in data.open())
     tokenizer = train_tokenizer(row["prompt"] + row["completion"] for row in rows)
     tokenizer.save_pretrained(folder)
-    Qwen2Config(
+    transformers.Qwen2Config(
         **ARCHITECTURE,
         vocab_size=len(tokenizer),
         bos_token_id=None,
@@ -102,9 +101,8 @@ def train_tokenizer(texts: Iterable[str]) -> Any:
     of type ``qwen2`` this class whatever else the tokenizer's files say.
     """
     from tokenizers import pre_tokenizers, trainers
-    from transformers import Qwen2Tokenizer
 
-    raw = Qwen2Tokenizer().backend_tokenizer
+    raw = transformers.Qwen2Tokenizer().backend_tokenizer
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
         special_tokens=[EOS, PAD],
@@ -113,7 +111,7 @@ def train_tokenizer(texts: Iterable[str]) -> Any:
     )
     raw.train_from_iterator(texts, trainer)
     model = json.loads(raw.to_str())["model"]
-    return Qwen2Tokenizer(
+    return transformers.Qwen2Tokenizer(
         vocab=model["vocab"],
         merges=[tuple(pair) for pair in model["merges"]],
         eos_token=EOS,
@@ -172,9 +170,6 @@ def _measure(folder: Path, temperature: float, count: int, n: int) -> dict[str, 
 
 
 def _card(seed: int, minutes: float, measured: list[dict[str, float]]) -> str:
-    import torch
-    import transformers
-
     return render(
         Path(__file__).with_suffix(".md"),
         world=WORLD_VERSION,

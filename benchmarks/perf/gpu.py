@@ -18,6 +18,8 @@ from pathlib import Path
 
 import typer
 
+from fsdpo_data.core.lazy import torch
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 from gpu_cases import attempt, cases
 
@@ -32,8 +34,6 @@ COLUMNS = (
 
 def main(minutes: float = 10, out: Path = Path("runs/gpu.json"), tiny: bool = False) -> None:
     """Measure every case, print a row for each, and write them all as JSON."""
-    import torch
-
     gpu, end = torch.cuda.is_available(), time.monotonic() + 60 * minutes
     device = torch.cuda.get_device_name() if gpu else "no GPU here"
     print(f"{device}, torch {torch.__version__}{'' if gpu or tiny else ': would measure'}")

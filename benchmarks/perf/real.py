@@ -24,6 +24,7 @@ from pathlib import Path
 import polars as pl
 import typer
 
+from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.core.rows import read_records
 from fsdpo_data.models.prompts import get_template
 
@@ -69,18 +70,17 @@ def fetched(out: Path) -> Path:
 
 def convert(file: Path, target: Path) -> None:
     """Save a GGUF file's weights, in bfloat16, and tokenizer as `from_pretrained` takes them."""
-    import torch
-    from transformers import AutoTokenizer, GgufConfig, LlamaForCausalLM
-
-    whole, name = GgufConfig(dequantize=True), file.name
-    net = LlamaForCausalLM.from_pretrained(
+    whole, name = transformers.GgufConfig(dequantize=True), file.name
+    net = transformers.LlamaForCausalLM.from_pretrained(
         file.parent, gguf_file=name, quantization_config=whole, trust_remote_code=False
     )
-    fresh = LlamaForCausalLM(net.config)
+    fresh = transformers.LlamaForCausalLM(net.config)
     fresh.load_state_dict(net.state_dict())
     part = target.with_name("part")
     fresh.to(torch.bfloat16).save_pretrained(part)
-    tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=name, trust_remote_code=False)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        file.parent, gguf_file=name, trust_remote_code=False
+    )
     tokenizer.save_pretrained(part)
     part.rename(target)
 

@@ -35,6 +35,7 @@ from pathlib import Path
 
 import typer
 
+from fsdpo_data.core.lazy import torch
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.samplers import release
 from fsdpo_data.engines.scorers import SteppedText
@@ -60,8 +61,6 @@ def main(
     actors: int = 1,
 ) -> None:
     """Time the ways of scoring, in turns."""
-    import torch
-
     os.environ["OMP_NUM_THREADS"] = str(threads)  # of processes started here
     torch.set_num_threads(threads)
     items = solutions(problems, samples)
@@ -118,7 +117,7 @@ def solutions(problems: int, samples: int) -> list[SteppedText]:
     for problem in make_problems("test", problems):
         prompt = PROMPT.format(question=problem.question)
         for sample in range(samples):
-            steps = demonstration(problem, rng, 0.3).steps
+            steps = demonstration(problem, rng, 0.3)
             # Sampled solutions differ in length by more than demonstrations do.
             more = [f"Step {k}: that is {sample} and {k}.\n" for k in range(rng.randrange(8))]
             steps = [*(s.rstrip("\n") + "\n" for s in steps), *more]

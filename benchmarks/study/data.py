@@ -18,6 +18,7 @@ import polars as pl
 from fsdpo_bench.recipes.recipe import Stage, Work, owed, run_stages
 from plan import COMMANDS, KINDS, SIZES, STAGES, Arm, Size
 
+from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.core.statistics import auc
@@ -83,7 +84,7 @@ def make_policy(place: Place) -> None:
     demonstrated = iter(make_problems("train", sum(counts.values()), DEMONSTRATIONS, solve))
     for name, stage in STAGES.items():
         shown = [
-            {"prompt": prompt_of(each), "completion": demonstration(each, rng, **stage).text}
+            {"prompt": prompt_of(each), "completion": "".join(demonstration(each, rng, **stage))}
             for each in islice(demonstrated, counts[name])
         ]
         pl.DataFrame(shown).write_ndjson(place.out / f"{name}.jsonl")
@@ -92,20 +93,18 @@ def make_policy(place: Place) -> None:
 
 def deepen(out: Path, copies: int) -> None:
     """Write the embedded model with copies behind each layer, which say nothing until trained."""
-    from torch.nn import ModuleList
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    model = AutoModelForCausalLM.from_pretrained(CHECKPOINT, trust_remote_code=False)
+    model = transformers.AutoModelForCausalLM.from_pretrained(CHECKPOINT, trust_remote_code=False)
     layers = [deepcopy(layer) for layer in model.model.layers for _ in range(copies)]
     for at, layer in enumerate(layers):
         layer.self_attn.layer_idx = at
         if at % copies:
             layer.self_attn.o_proj.weight.data.zero_()
             layer.mlp.down_proj.weight.data.zero_()
-    model.model.layers = ModuleList(layers)
+    model.model.layers = torch.nn.ModuleList(layers)
     model.config.update({"num_hidden_layers": len(layers), "layer_types": None})
     model.save_pretrained(out)
-    AutoTokenizer.from_pretrained(CHECKPOINT, trust_remote_code=False).save_pretrained(out)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(CHECKPOINT, trust_remote_code=False)
+    tokenizer.save_pretrained(out)
 
 
 def prompt_of(problem: Problem) -> str:

@@ -42,7 +42,7 @@ from fsdpo_data.engines.scorers.conventions import CONVENTIONS, Published
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer, critique_prompt
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.embedded import CHECKPOINT
-from fsdpo_data.problems.embedded.solutions import demonstration
+from fsdpo_data.problems.embedded.solutions import demonstration, first_wrong_step
 from fsdpo_data.problems.embedded.world import make_problems
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.sample import Build, build
@@ -179,11 +179,11 @@ def test_a_scored_world_is_measured_end_to_end(tmp_path: Path) -> None:
     texts, table = {}, {}
     for problem in problems:
         shown = [demonstration(problem, rng, rate) for rate in (0.0, 0.0, 0.6, 0.9)]
-        texts[template.render(problem.question)] = [each.text for each in shown]
-        for each in shown:
-            wrong = each.first_wrong_step
-            end = len(each.steps) if wrong is None else wrong
-            table[each.text] = [0.9 if i < end else 0.1 for i in range(len(each.steps))]
+        texts[template.render(problem.question)] = ["".join(steps) for steps in shown]
+        for steps in shown:
+            wrong = first_wrong_step(problem, steps)
+            end = len(steps) if wrong is None else wrong
+            table["".join(steps)] = [0.9 if i < end else 0.1 for i in range(len(steps))]
     source = ProblemSet(problems, [SourceRef("embedded", "1", "test")])
     progress = LineProgress()
     job = Build(build_spec(), source, lambda: FixedSampler(texts))
@@ -267,7 +267,7 @@ def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Pa
     problems, template, rng = make_problems("test", 12), get_template("problem"), random.Random(0)
     texts = {
         template.render(problem.question): [
-            demonstration(problem, rng, rate).text for rate in (0.0, 0.0, 0.4, 0.9)
+            "".join(demonstration(problem, rng, rate)) for rate in (0.0, 0.0, 0.4, 0.9)
         ]
         for problem in problems
     }

@@ -109,10 +109,9 @@ def pairs(run: Any) -> list[dict[str, Any]]:
         rng = random.Random(seed)
         sides = (demonstration(problem, rng), demonstration(problem, rng, error_rate=0.6))
         row: dict[str, Any] = {"prompt": PROMPT.format(question=problem.question)}
-        for name, side in zip(("chosen", "rejected"), sides, strict=True):
-            steps = list(side.steps)
+        for name, steps in zip(("chosen", "rejected"), sides, strict=True):
             given = [(at + 1) / 10 for at in range(len(steps))]
-            row |= {name: side.text, f"{name}_steps": steps, f"{name}_rewards": given}
+            row |= {name: "".join(steps), f"{name}_steps": steps, f"{name}_rewards": given}
         rows.append(row)
     return rows
 

@@ -117,7 +117,7 @@ def write_inputs(folder: Path, problems: int) -> None:
     rng = random.Random(0)
     told = {}
     for problem in make_problems("train", min(DIFFERENT, problems)):
-        texts = [demonstration(problem, rng, error_rate=0.2).text for _ in range(SAMPLES)]
+        texts = ["".join(demonstration(problem, rng, error_rate=0.2)) for _ in range(SAMPLES)]
         told[problem.question] = problem.answer, texts
     write_recorded(
         folder,

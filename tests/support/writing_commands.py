@@ -223,7 +223,7 @@ def _world(count: int) -> Iterator[tuple[str, str, list[str]]]:
     rng = random.Random(0)
     base = make_problems("train", min(count, 400))
     demonstrated = [
-        [demonstration(problem, rng, error_rate=0.3).text for _ in range(8)] for problem in base
+        ["".join(demonstration(problem, rng, error_rate=0.3)) for _ in range(8)] for problem in base
     ]
     for index in range(count):
         problem, texts = base[index % len(base)], demonstrated[index % len(base)]

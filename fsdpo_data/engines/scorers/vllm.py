@@ -4,10 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.vllm import alive, start_engine
 from fsdpo_data.engines.scorers.conventions import Published
 from fsdpo_data.engines.scorers.encoded import EncodedScorer, by_length
+from fsdpo_data.engines.scorers.published import Head
 from fsdpo_data.engines.step_tokens import Encoded
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import Weights
@@ -53,18 +55,14 @@ class VllmPublishedScorer(VllmPrmScorer):
     """
 
     def __init__(self, weights: Published, options: ScorerOptions) -> None:
-        import torch
-        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
-        from fsdpo_data.engines.scorers.published import Head
-
         kind = load_config(weights).model_type
+        decoders = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
         super().__init__(
             weights,
             options,
             convert="embed",
             load_format=DECODER_ONLY,
-            hf_overrides={"architectures": [MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind, kind)]},
+            hf_overrides={"architectures": [decoders.get(kind, kind)]},
             pooler_config={"task": "token_embed", "use_activation": False},
         )
         self._head = Head(weights, self._llm.get_tokenizer(), torch.float32)

@@ -3,7 +3,6 @@
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from fsdpo_data.core.nouns import Problem
 from fsdpo_data.problems.embedded.story import Node, apply, value_of, words
@@ -24,25 +23,19 @@ _WRONG_OPERATION = {"+": "-", "-": "+", "*": "+", "/": "-"}
 Equation = tuple[int, str, int, int]  #: (left, operation, right, result) as written.
 
 
-@dataclass(frozen=True, slots=True)
-class Demonstration:
-    """A written solution."""
-
-    steps: tuple[str, ...]  #: The steps; joined they are the text.
-    text: str  #: The solution, ready to be a completion.
-    first_wrong_step: int | None  #: 0-based, or None if every step is right.
-
-
 def demonstration(
     problem: Problem,
     rng: random.Random,
     error_rate: float = 0.0,
     mistaken: Mapping[str, float] | None = None,
-) -> Demonstration:
+) -> list[str]:
     """Write a solution in which each step goes wrong with probability ``error_rate``.
 
     Later steps carry on consistently from a wrong value, so the final answer is usually wrong.
     ``mistaken`` are the relations whose steps go wrong with probabilities of their own.
+
+    Returns:
+        The steps; joined they are the text.
     """
     nodes: list[Node] = problem.metadata["nodes"]
     steps: list[str] = []
@@ -58,7 +51,7 @@ def demonstration(
             who=node[4], thing=problem.metadata["thing"], eq=f"{left} {op} {right} = {result}"
         )
         steps.append(f"Step {i + 1}: {said}{answer}")
-    return Demonstration(tuple(steps), "".join(steps), first_wrong_step(problem, steps))
+    return steps
 
 
 def first_wrong_step(problem: Problem, steps: Sequence[str]) -> int | None:

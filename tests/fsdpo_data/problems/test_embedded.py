@@ -90,30 +90,25 @@ def test_every_number_of_the_solution_is_told_or_worked_out():
 def test_right_demonstrations_are_right_and_in_the_format():
     rng = random.Random(0)
     for p in PROBLEMS:
-        shown = demonstration(p, rng)
-        assert shown.first_wrong_step is None
-        assert "".join(shown.steps) == shown.text
-        assert [s.split(":")[0] for s in shown.steps] == [
-            f"Step {i + 1}" for i in range(len(shown.steps))
-        ]
-        assert final_answer(shown.text) == p.answer
-        assert shown.text.endswith(f"The answer is: {p.answer}")
+        steps = demonstration(p, rng)
+        assert first_wrong_step(p, steps) is None
+        assert [s.split(":")[0] for s in steps] == [f"Step {i + 1}" for i in range(len(steps))]
+        assert final_answer("".join(steps)) == p.answer
+        assert steps[-1].endswith(f"The answer is: {p.answer}")
 
 
 def test_wrong_demonstrations_are_wrong_where_they_say():
     rng = random.Random(0)
     for p in PROBLEMS:
-        assert demonstration(p, rng, error_rate=1.0).first_wrong_step == 0
+        assert first_wrong_step(p, demonstration(p, rng, error_rate=1.0)) == 0
     shown = [demonstration(p, rng, error_rate=0.2) for p in PROBLEMS]
-    steps = sum(len(d.steps) for d in shown)
-    wrong = [d.first_wrong_step for d in shown if d.first_wrong_step is not None]
-    seen = steps - sum(
-        len(d.steps) - 1 - d.first_wrong_step for d in shown if d.first_wrong_step is not None
-    )
+    told = [first_wrong_step(*each) for each in zip(PROBLEMS, shown, strict=True)]
+    wrong = [at for at in told if at is not None]
+    seen = sum(len(d) if at is None else at + 1 for d, at in zip(shown, told, strict=True))
     assert 0.15 < len(wrong) / seen < 0.25
     assert len(set(wrong)) >= 4
-    rights = [d.first_wrong_step is None for d in shown]
-    answers = [final_answer(d.text) == p.answer for d, p in zip(shown, PROBLEMS, strict=True)]
+    rights = [at is None for at in told]
+    answers = [final_answer("".join(d)) == p.answer for d, p in zip(shown, PROBLEMS, strict=True)]
     assert all(answer for answer, right in zip(answers, rights, strict=True) if right)
     lucky = sum(a and not r for a, r in zip(answers, rights, strict=True))
     assert lucky < 0.05 * len(PROBLEMS)
@@ -122,19 +117,20 @@ def test_wrong_demonstrations_are_wrong_where_they_say():
 def test_what_is_mistaken_goes_wrong_as_often_as_it_says():
     rng = random.Random(0)
     for p in PROBLEMS:
-        told = demonstration(p, rng, mistaken={"gain": 1.0}).first_wrong_step
+        told = first_wrong_step(p, demonstration(p, rng, mistaken={"gain": 1.0}))
         relations = [node[0] for node in p.metadata["nodes"]]
         assert told == (relations.index("gain") if "gain" in relations else None)
-        assert demonstration(p, rng, 1.0, dict.fromkeys(relations, 0.0)).first_wrong_step is None
+        right = demonstration(p, rng, 1.0, dict.fromkeys(relations, 0.0))
+        assert first_wrong_step(p, right) is None
 
 
 def test_a_later_step_carries_on_from_the_wrong_value():
     for seed in range(50):
         shown = demonstration(EXAMPLE, random.Random(seed), error_rate=0.3)
-        results = [re.search(r"= (-?\d+)", step)[1] for step in shown.steps]
+        results = [re.search(r"= (-?\d+)", step)[1] for step in shown]
         # An error may also be the operand itself (the distractor), of which EXAMPLE has none.
-        assert f"{results[0]} - {results[1]} = " in shown.steps[2] or (
-            f"{results[0]} + {results[1]} = " in shown.steps[2]
+        assert f"{results[0]} - {results[1]} = " in shown[2] or (
+            f"{results[0]} + {results[1]} = " in shown[2]
         )
 
 
@@ -181,7 +177,7 @@ def test_metadata_survives_json():
         back = Problem(p.question, p.answer, p.source, p.split, json.loads(p.row()["metadata"]))
         assert back == p
         assert len(p.row()["metadata"]) < 600
-        assert first_wrong_step(back, demonstration(p, rng).steps) is None
+        assert first_wrong_step(back, demonstration(p, rng)) is None
 
 
 @given(st.lists(st.text()), st.text())
@@ -269,4 +265,4 @@ def test_other_kinds_of_stories_differ_in_what_is_said():
     assert not any(pattern.search(p.question) for p in make_problems("test", 30))
     rng = random.Random(0)
     for p in [*long, *distracted, *reworded]:
-        assert first_wrong_step(p, demonstration(p, rng).steps) is None
+        assert first_wrong_step(p, demonstration(p, rng)) is None
