@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 from fsdpo_data.answers import Item, Verdict, tree
-from fsdpo_data.answers.comparing.equal import STRICT, Options, equivalent, is_words
+from fsdpo_data.answers.comparing.equal import equivalent, is_words
 from fsdpo_data.answers.finding import unmarked
 from fsdpo_data.answers.finding.extract import Extraction, extract, own_part
 from fsdpo_data.answers.finding.phrases import phrases
@@ -40,16 +39,10 @@ _BEFORE = names("is are was were be been in on during called named chose picked 
 _SEVERAL = (Items, tree.Relation, tree.Member, tree.Join, tree.Builder)
 _UNIT_LENGTH = 60  #: Characters after a number in which its unit is named.
 
-#: A gold answer, read once and then graded against as often as there are responses.
-Gold: TypeAlias = Answer
 
-
-def read_gold(text: str) -> Gold:
-    """Read a gold answer, for ``grade``; an empty one gives ``gold_unparsed`` verdicts."""
-    return read_answer(text)
-
-
-def grade(gold: Gold, response: str, options: Options = STRICT, cut_off: bool = False) -> Verdict:
+def grade(
+    gold: Answer, response: str, tolerance: float | None = None, cut_off: bool = False
+) -> Verdict:
     """Judge one response; never raises on text.
 
     One that was ``cut_off`` at its length has the answer that it marks, in a box or by its words,
@@ -66,12 +59,12 @@ def grade(gold: Gold, response: str, options: Options = STRICT, cut_off: bool = 
         return Verdict("no_answer", None, "cut-off")
     if found.answer is None:
         return Verdict("no_answer", None, found.rule)
-    verdict = equivalent(gold, found.answer, options)
+    verdict = equivalent(gold, found.answer, tolerance)
     if verdict.status == "correct" and found.rule in ("last-number", "last-maths"):
         number = _with_unit(gold, found.answer, found.sentence)
-        verdict = equivalent(gold, number, options)
+        verdict = equivalent(gold, number, tolerance)
     for meant in _also_meant(gold, found, response) if verdict.status == "incorrect" else ():
-        other = verdict if meant == found.answer else equivalent(gold, meant, options)
+        other = verdict if meant == found.answer else equivalent(gold, meant, tolerance)
         if other.status != "incorrect":
             verdict = other
             break
@@ -86,18 +79,18 @@ class MathGrader:
     """Grades mathematical answers; see ``fsdpo_data.answers`` for the seam it fills.
 
     Args:
-        tolerance: None for strict grading; see ``Options``.
+        tolerance: None for strict grading; see :func:`~.equal.equivalent`.
     """
 
     def __init__(self, tolerance: float | None = None) -> None:
-        self.options = Options(tolerance)
+        self._tolerance = tolerance
         self.version = NAME if tolerance is None else f"{NAME}+tolerance={tolerance:g}"
 
     def grade(self, items: Sequence[Item]) -> list[Verdict]:
         """Grade responses, in order; each gold is read once."""
-        golds = {text: read_gold(text) for text in {item[0] for item in items}}
+        golds = {text: read_answer(text) for text in {item[0] for item in items}}
         return [
-            grade(golds[gold], response, self.options, cut_off=ended == ["length"])
+            grade(golds[gold], response, self._tolerance, cut_off=ended == ["length"])
             for gold, response, *ended in items
         ]
 

@@ -209,7 +209,7 @@ class Comparison:
 
     def _statements(self, gold: Value, answer: Value) -> bool:
         for one, other in ((gold, answer), (answer, gold)):
-            if families.has_modulus(one) and (_is_statement(other) or families.family(other)):
+            if families.class_of(one) and (_is_statement(other) or families.family(other)):
                 return families.same_congruence(gold, answer, self.same)
         if self._as_sets(gold, answer):
             return True

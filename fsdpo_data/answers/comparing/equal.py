@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, product
 
@@ -24,55 +23,46 @@ from fsdpo_data.core.nouns import Outcome
 BUDGET = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How answers are compared."""
+def equivalent(gold: Answer | str, answer: Answer | str, tolerance: float | None = None) -> Verdict:
+    """Compare two bare answers; never raises on text.
 
-    #: None for strict comparison. Otherwise a prediction also agrees with a number if it rounds to
-    #: it at the digits that the gold shows, or has at most this relative error; 0 allows for digits
-    #: only.
-    tolerance: float | None = None
-
-
-STRICT = Options()
-
-
-def equivalent(gold: Answer | str, answer: Answer | str, options: Options = STRICT) -> Verdict:
-    """Compare two bare answers; never raises on text."""
+    With a ``tolerance``, a prediction also agrees with a number if it rounds to it at the digits
+    that the gold shows, or has at most this relative error; 0 allows for digits only.
+    """
     left = read_answer(gold) if isinstance(gold, str) else gold
     right = read_answer(answer) if isinstance(answer, str) else answer
     if not left.text.strip():
         return Verdict("gold_unparsed", right.text, "empty-gold")
     if not right.text.strip():
         return Verdict("no_answer", right.text, "empty-answer")
-    quick = _quick(left, right, options)
+    quick = _quick(left, right, tolerance)
     if quick is not None:
         return quick
     if left.key == right.key:
         return Verdict("correct", right.text, "text", left.key, left.key)
     try:
-        same, rule = _compare(left, right, options)
+        same, rule = _compare(left, right, tolerance)
         status: Outcome = "correct" if same else "incorrect"
     except (OutOfBudget, TooLarge):
         status, rule = "timed_out", "budget"
     return Verdict(status, right.text, rule, left.form, right.form)
 
 
-def _quick(gold: Answer, answer: Answer, options: Options) -> Verdict | None:
+def _quick(gold: Answer, answer: Answer, tolerance: float | None) -> Verdict | None:
     """Decide pairs of plain numbers."""
     left, right = gold.number, answer.number
     if not isinstance(left, Num) or not isinstance(right, Num):
         return None
     same = left is right or agree(left, right)
-    if not same and options.tolerance is not None:
-        same = within(left, right, Fraction(options.tolerance), Budget(BUDGET))
+    if not same and tolerance is not None:
+        same = within(left, right, Fraction(tolerance), Budget(BUDGET))
     if not same and "," in gold.text and "," in answer.text:
         return None  # "70,110" may be a list, but a list is no single number
     status: Outcome = "correct" if same else "incorrect"
     return Verdict(status, answer.text, "number", gold.form, answer.form)
 
 
-def _compare(gold: Answer, answer: Answer, options: Options) -> tuple[bool, str]:
+def _compare(gold: Answer, answer: Answer, tolerance: float | None) -> tuple[bool, str]:
     are_text = isinstance(gold.value, Text), isinstance(answer.value, Text)
     if same_words(gold.plain, answer.plain, *are_text):
         return True, "words"
@@ -80,7 +70,7 @@ def _compare(gold: Answer, answer: Answer, options: Options) -> tuple[bool, str]
         return True, "words"
     if gold.label and opposed(gold.label, answer.label):
         return False, "words"
-    comparison = Comparison(Budget(BUDGET), options.tolerance)
+    comparison = Comparison(Budget(BUDGET), tolerance)
     if are_text[0] and same_statement(gold.cleaned, answer.cleaned, comparison):
         return True, "words"
     if all(are_text):

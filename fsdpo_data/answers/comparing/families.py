@@ -154,13 +154,8 @@ class Congruence:
     modulus: Fraction
 
 
-def has_modulus(value: Value) -> bool:
-    """Whether ``value`` is a congruence as it is written."""
-    return _class_of(value) is not None
-
-
-def _class_of(value: Value) -> tree.Quantity | None:
-    """Return the residue of a written congruence with its modulus, a unit."""
+def class_of(value: Value) -> tree.Quantity | None:
+    """Return the residue of a congruence as it is written with its modulus, a unit, or None."""
     right = value.parts[-1] if isinstance(value, tree.Relation) and value.ops == ("==",) else None
     return (
         right if isinstance(right, tree.Quantity) and right.unit.label.startswith("mod ") else None
@@ -169,7 +164,7 @@ def _class_of(value: Value) -> tree.Quantity | None:
 
 def congruence(value: Value) -> Congruence | None:
     """Read a class of numbers; None if ``value`` is none."""
-    written = _class_of(value)
+    written = class_of(value)
     if written is not None and isinstance(value, tree.Relation):
         modulus, residue = Fraction(written.unit.label[4:]), rational_value(written.node)
         return None if residue is None else Congruence(value.parts[0], residue % modulus, modulus)

@@ -4,6 +4,7 @@ Recursive descent over the tokens of ``lex``. Juxtaposition multiplies, ``12\fra
 ``8 1/3`` are mixed numbers, ``\sin 2x`` takes the whole product.
 """
 
+from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.units import is_letter_unit, unit_named
 from fsdpo_data.answers.lexicon.vocabulary import (
     ACCENTS,
@@ -21,22 +22,7 @@ from fsdpo_data.answers.reading.commands import CommandParser
 from fsdpo_data.answers.reading.lex import Token, Unreadable
 from fsdpo_data.answers.reading.names import as_node, is_number_set
 from fsdpo_data.answers.show import show
-from fsdpo_data.answers.tree import (
-    Call,
-    Items,
-    Matrix,
-    Node,
-    Num,
-    PlusMinus,
-    Pow,
-    Sym,
-    Value,
-    add,
-    divide,
-    is_node,
-    multiply,
-    negate,
-)
+from fsdpo_data.answers.tree import Node, Value
 
 #: Commands that begin a factor.
 _VECTORS = ("vec", "overrightarrow")  #: The order of a product of them matters.
@@ -54,16 +40,16 @@ class ExpressionParser(CommandParser):
     def sum(self) -> Value:
         """Read ``a + b - c``; a value that is no expression is returned as it is."""
         first = self._term(self.accept("+", "-", "pm", "mp"))
-        if not is_node(first) or is_number_set(first) or self.at_end():
+        if not tree.is_node(first) or is_number_set(first) or self.at_end():
             return first
         terms = [as_node(first)]
         while sign := self.accept("+", "-", "pm", "mp"):
             terms.append(as_node(self._term(sign)))
         stacked = self.accept("over", "choose")
         if not stacked:
-            return add(terms)
-        parts = add(terms), as_node(self.sum())
-        return divide(*parts) if stacked == "over" else Call("binom", parts)
+            return tree.add(terms)
+        parts = tree.add(terms), as_node(self.sum())
+        return tree.divide(*parts) if stacked == "over" else tree.Call("binom", parts)
 
     def _term(self, sign: str) -> Value:
         value = self.product()
@@ -71,13 +57,13 @@ class ExpressionParser(CommandParser):
             return value
         node = as_node(value)
         if sign == "-":
-            return negate(node)
-        return PlusMinus(1 if sign == "pm" else -1, node)
+            return tree.negate(node)
+        return tree.PlusMinus(1 if sign == "pm" else -1, node)
 
     def product(self) -> Value:
         """Read ``a * b / c`` and juxtaposition."""
         first = self.factor()
-        if not is_node(first):
+        if not tree.is_node(first):
             return first
         factors = [as_node(first)]
         divisors: list[Node] = []
@@ -85,7 +71,7 @@ class ExpressionParser(CommandParser):
             sign = self.sign()
             if sign == "times" and any(each.text in _VECTORS for each in self.tokens):
                 self.at += 1
-                factors = [Call("cross", (multiply(factors), as_node(self.factor())))]
+                factors = [tree.Call("cross", (tree.multiply(factors), as_node(self.factor())))]
             elif self.accept("*", "times", "cdot") or (not sign and self._accept_cross()):
                 factors.append(as_node(self.factor()))
             elif sign in ("/", "div") and self.word(1) not in ("", "x") and self.unit_ahead(1):
@@ -94,15 +80,15 @@ class ExpressionParser(CommandParser):
                 self.accept_word("of")
                 divisors.append(as_node(self.factor()))
             elif sign in ("", "bmod") and self._accept_mod():
-                factors = [remainder(multiply(factors), as_node(self.factor()))]
+                factors = [remainder(tree.multiply(factors), as_node(self.factor()))]
             elif self.peek(int(sign in ("(", "["))).kind == "begin":
-                return scaled(multiply(factors), self.primary())
+                return scaled(tree.multiply(factors), self.primary())
             elif self.juxtaposed():
                 factors.append(as_node(self.power()))
             else:
                 break
-        product = multiply(factors)
-        return divide(product, multiply(divisors)) if divisors else product
+        product = tree.multiply(factors)
+        return tree.divide(product, tree.multiply(divisors)) if divisors else product
 
     def _accept_mod(self) -> bool:
         """Step over the word of "5 mod 3", a remainder; in a congruence it names the modulus."""
@@ -213,26 +199,26 @@ class ExpressionParser(CommandParser):
         self.enter()
         value = self.factor()
         self.leave()
-        return negate(as_node(value)) if sign == "-" else value
+        return tree.negate(as_node(value)) if sign == "-" else value
 
     def power(self) -> Value:
         """Read a primary with its exponents, subscripts, factorials and primes."""
         self.count()
         value = self.primary()
-        return self.postfix(value) if is_node(value) else self._transposed(value)
+        return self.postfix(value) if tree.is_node(value) else self._transposed(value)
 
     def _transposed(self, value: Value) -> Value:
         r"""Step over the ``^T`` of a vector or a matrix."""
         braced = int(self.sign(1) == "{")
         if self.sign() != "^" or self.peek(1 + braced).text not in ("T", "top", "intercal"):
             return value
-        rows = value.rows if isinstance(value, Matrix) else None
-        if isinstance(value, Items) and value.brackets in ("()", "[]"):
+        rows = value.rows if isinstance(value, tree.Matrix) else None
+        if isinstance(value, tree.Items) and value.brackets in ("()", "[]"):
             rows = (value.items,)
         if rows is None or (braced and self.sign(3) != "}"):
             raise Unreadable("the transpose of no matrix")
         self.at += 2 + 2 * braced
-        return Matrix(tuple(zip(*rows, strict=True)))
+        return tree.Matrix(tuple(zip(*rows, strict=True)))
 
     def postfix(self, value: Value) -> Value:
         """Read exponents, subscripts, factorials and primes behind ``value``."""
@@ -242,16 +228,16 @@ class ExpressionParser(CommandParser):
                 self.at += 1
                 raised = self._raised(as_node(value))
                 value = self._inverse(value, raised)
-            elif sign == "_" and isinstance(value, Sym):
+            elif sign == "_" and isinstance(value, tree.Sym):
                 self.at += 1
                 value = self.subscripted(value)
             elif sign == "!":
                 self.at += 1
                 double = self.accept("!")
-                value = Call("factorial2" if double else "factorial", (as_node(value),))
-            elif sign == "'" and isinstance(value, Sym):
+                value = tree.Call("factorial2" if double else "factorial", (as_node(value),))
+            elif sign == "'" and isinstance(value, tree.Sym):
                 self.at += 1
-                value = Sym(value.name + "'")
+                value = tree.Sym(value.name + "'")
                 if self.sign() == "(":
                     value = self.applied(value)
             else:
@@ -260,24 +246,24 @@ class ExpressionParser(CommandParser):
 
     def _inverse(self, function: Value, raised: Node) -> Value:
         """Read ``f^{-1}(2)`` as a value of the inverse of f."""
-        is_function = isinstance(function, Sym) and function.name in FUNCTION_LETTERS
-        if not is_function or self.sign() != "(" or not isinstance(raised, Pow):
+        is_function = isinstance(function, tree.Sym) and function.name in FUNCTION_LETTERS
+        if not is_function or self.sign() != "(" or not isinstance(raised, tree.Pow):
             return raised
         self.at += 1
-        return Call(f"{show(function)}^{show(raised.exponent)}", self.arguments(")"))
+        return tree.Call(f"{show(function)}^{show(raised.exponent)}", self.arguments(")"))
 
     def _raised(self, base: Node) -> Node:
         """Read what follows ``^``."""
         primes = self.marks()
         if primes == "circ":
-            return Call("deg", (base,))
+            return tree.Call("deg", (base,))
         if primes:
-            if not isinstance(base, Sym):
+            if not isinstance(base, tree.Sym):
                 raise Unreadable("prime of an expression")
-            return Sym(base.name + "'" * primes.count("'"))
-        if isinstance(base, Num) and self._ordinal_mark():
-            return Call("ordinal", (base,))
-        return Pow(base, self.script())
+            return tree.Sym(base.name + "'" * primes.count("'"))
+        if isinstance(base, tree.Num) and self._ordinal_mark():
+            return tree.Call("ordinal", (base,))
+        return tree.Pow(base, self.script())
 
     def _ordinal_mark(self) -> bool:
         """Step over the th of ``6^{th}``."""
@@ -311,7 +297,7 @@ class ExpressionParser(CommandParser):
         self.enter()
         self.count()
         if self.accept("-"):
-            node = negate(self.script())
+            node = tree.negate(self.script())
         else:
             self.accept("+")
             if self.peek().kind == "word" and self.sign(1) == "^":
@@ -349,15 +335,17 @@ class ExpressionParser(CommandParser):
 
 def remainder(number: Node, modulus: Node) -> Node:
     """Return ``number`` modulo ``modulus``."""
-    if isinstance(number, Num) and isinstance(modulus, Num) and modulus.value > 0:
-        return Num(number.value % modulus.value)
-    return Call("mod", (number, modulus))
+    if isinstance(number, tree.Num) and isinstance(modulus, tree.Num) and modulus.value > 0:
+        return tree.Num(number.value % modulus.value)
+    return tree.Call("mod", (number, modulus))
 
 
 def scaled(factor: Node, matrix: Value) -> Value:
     """Return a matrix times a number."""
-    if not isinstance(matrix, Matrix):
+    if not isinstance(matrix, tree.Matrix):
         raise Unreadable("a factor that is no number")
-    return Matrix(
-        tuple(tuple(multiply([factor, as_node(entry)]) for entry in row) for row in matrix.rows)
+    return tree.Matrix(
+        tuple(
+            tuple(tree.multiply([factor, as_node(entry)]) for entry in row) for row in matrix.rows
+        )
     )

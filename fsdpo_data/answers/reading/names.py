@@ -3,6 +3,7 @@
 import re
 from fractions import Fraction
 
+from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.numbers import decimal
 from fsdpo_data.answers.lexicon.units import CURRENCIES, DEGREE, is_letter_unit, unit_named
 from fsdpo_data.answers.lexicon.vocabulary import (
@@ -26,21 +27,7 @@ from fsdpo_data.answers.lexicon.words import (
 )
 from fsdpo_data.answers.reading.cursor import Cursor
 from fsdpo_data.answers.reading.lex import Token, Unreadable, exact
-from fsdpo_data.answers.tree import (
-    Based,
-    Call,
-    Items,
-    Node,
-    Num,
-    Pow,
-    Quantity,
-    Sym,
-    Unit,
-    Value,
-    is_node,
-    multiply,
-    negate,
-)
+from fsdpo_data.answers.tree import Node, Value
 
 #: Signs that make what P is taken of an event, not a number or a point.
 _EVENT = frozenset(("|", "=", "<", ">", "le", "ge", "cap", "cup", "overline", "bar"))
@@ -50,7 +37,7 @@ class NameParser(Cursor):
     """Reads numbers, letters and words."""
 
     #: The currency whose sign was met.
-    currency: Unit | None = None
+    currency: tree.Unit | None = None
 
     def unit_ahead(self, ahead: int) -> bool:
         """Whether the token ``ahead`` is the name of a unit."""
@@ -83,7 +70,7 @@ class NameParser(Cursor):
             parts.append("" if token.text in "{}" else token.text)
         return "".join(parts)
 
-    def number(self, number: Num) -> Value:
+    def number(self, number: tree.Num) -> Value:
         """Read on after a number: "6th", mixed fractions and "2.5 million"."""
         if self.at_end():
             return number
@@ -91,13 +78,13 @@ class NameParser(Cursor):
             return self._based(self.tokens[self.at - 1].text)
         if self.word() in ORDINAL_MARKS and not self.peek().space:
             self.at += 1
-            return Call("ordinal", (number,))
+            return tree.Call("ordinal", (number,))
         if self.sign() == "(" and SMALL.get(self.word(1)) == number.value and self.sign(2) == ")":
             self.at += 3  # "3 (three)"
             return number
         if self.sign() == "%" and self.sign(1) in ("cdot", "times", "*"):
             self.at += 1  # "100% · s"
-            return Num(number.value / 100)
+            return tree.Num(number.value / 100)
         following = self._after_number(number)
         if following is not None:
             return following
@@ -107,11 +94,11 @@ class NameParser(Cursor):
             places = None if number.places is None else number.places - len(str(scale)) + 1
             if scale == 12:
                 places = None
-            return Num(number.value * scale, places, number.digits)
+            return tree.Num(number.value * scale, places, number.digits)
         if number.places is None and number.value.denominator == 1:
             part = self._fraction_part()
             if part is not None:
-                return Num(number.value + part)
+                return tree.Num(number.value + part)
         return number
 
     def _based(self, digits: str) -> Value:
@@ -120,17 +107,17 @@ class NameParser(Cursor):
         base = self.raw_group()
         if not base.isdigit() or not digits.replace(".", "").isdigit() or int(base[:3]) < 2:
             raise Unreadable("a subscript of a number")
-        return Based(digits, int(base[:3]))
+        return tree.Based(digits, int(base[:3]))
 
-    def _after_number(self, number: Num) -> Value | None:
+    def _after_number(self, number: tree.Num) -> Value | None:
         """Read "5 squared", "5 factorial", "5 thirds"."""
         word = self.word()
         if word in ("squared", "cubed"):
             self.at += 1
-            return Pow(number, exact("2" if word == "squared" else "3"))
+            return tree.Pow(number, exact("2" if word == "squared" else "3"))
         if word == "factorial":
             self.at += 1
-            return Call("factorial", (number,))
+            return tree.Call("factorial", (number,))
         return None
 
     def _fraction_part(self) -> Fraction | None:
@@ -140,7 +127,7 @@ class NameParser(Cursor):
         if self.sign() == "frac" and not (self.sign(1) == "{" and self.unit_ahead(2)):
             self.at += 1
             part = self.fraction()
-            if isinstance(part, Num) and 0 < part.value < 1 and part.places is None:
+            if isinstance(part, tree.Num) and 0 < part.value < 1 and part.places is None:
                 return part.value
         elif self.peek().kind == "num" and self.peek().space and self.sign(1) == "/":
             top, bottom = self.take().number, self.peek(1).number
@@ -156,7 +143,7 @@ class NameParser(Cursor):
         """Read on after a letter."""
         if token.text in ("e", "i") and self.sign() != "_":
             return CONSTANTS[token.text]
-        symbol = Sym(token.text)
+        symbol = tree.Sym(token.text)
         if token.text in ("a", "A") and (self.word() in SCALES or self.word() in PART_WORDS):
             return self._number_words()
         if token.text == "P" and self.sign() == "(":
@@ -165,10 +152,10 @@ class NameParser(Cursor):
                 return event
         if token.text == "C" and self.sign() == "(" and self.sign(2) == ",":
             self.at += 1
-            return Call("binom", self.arguments(")"))
+            return tree.Call("binom", self.arguments(")"))
         return self.applied(symbol) if self.sign() == "(" and not self.peek().space else symbol
 
-    def _event(self) -> Sym | None:
+    def _event(self) -> tree.Sym | None:
         r"""Read the probability of an event, ``P(A \mid B)`` or ``P(X \ge 2)``, as one name."""
         ahead, depth = 1, 1
         while depth and self.peek(ahead).kind != "eof":
@@ -178,40 +165,40 @@ class NameParser(Cursor):
         if depth or not _EVENT & set(inside):
             return None
         self.at += ahead
-        return Sym(f"P({' '.join(inside)})")
+        return tree.Sym(f"P({' '.join(inside)})")
 
-    def applied(self, symbol: Sym) -> Value:
+    def applied(self, symbol: tree.Sym) -> Value:
         """Read ``f(x)``: any argument of f, g, h; a letter or number of any other name."""
         closing = self.sign(2) == ")"
         bare = closing and self.peek(1).kind in ("num", "let")
         if symbol.name.rstrip("'") in FUNCTION_LETTERS or bare or symbol.name.endswith("'"):
             self.at += 1
-            return Call(symbol.name, self.arguments(")"))
+            return tree.Call(symbol.name, self.arguments(")"))
         return symbol
 
     def arguments(self, closer: str) -> tuple[Node, ...]:
         """Read arguments up to ``closer``."""
         inner = self.value()
         self.expect(closer)
-        values = inner.items if isinstance(inner, Items) and not inner.brackets else (inner,)
+        values = inner.items if isinstance(inner, tree.Items) and not inner.brackets else (inner,)
         return tuple(as_node(value) for value in values)
 
-    def subscripted(self, symbol: Sym) -> Value:
+    def subscripted(self, symbol: tree.Sym) -> Value:
         r"""Read ``x_1``; ``C_n^k`` is a binomial coefficient."""
         name = self.raw_group()
         if symbol.name == "C" and name in ("n", "m", "N") and self.accept("^"):
-            return Call("binom", (Sym(name), self.script()))
+            return tree.Call("binom", (tree.Sym(name), self.script()))
         if symbol.name in ("C", "P", "A") and name.isdigit() and self.sign() == "^":
             at = self.at
             self.at += 1
             top, chosen = int(name), self.script()
-            if isinstance(chosen, Num) and 1 <= chosen.value <= top:
+            if isinstance(chosen, tree.Num) and 1 <= chosen.value <= top:
                 kind = "binom" if symbol.name == "C" else "perm"
-                return Call(kind, (exact(name), chosen))
+                return tree.Call(kind, (exact(name), chosen))
             self.at = at
         stem = symbol.name.rstrip("'")
         primes = symbol.name[len(stem) :]
-        result = Sym(f"{stem}_{name}{primes}")
+        result = tree.Sym(f"{stem}_{name}{primes}")
         return self.applied(result) if self.sign() == "(" else result
 
     def named(self, token: Token) -> Value:
@@ -226,14 +213,14 @@ class NameParser(Cursor):
         if word in ("np", "math") and self.accept("."):
             return self.primary()
         if lower in GREEK:
-            return Sym(word if word in GREEK else lower)
+            return tree.Sym(word if word in GREEK else lower)
         if is_number_word(word) or lower in ORDINALS or lower in ("a", "an"):
             return self._number_words()
         if lower in ("negative", "minus"):
-            return negate(as_node(self.power()))
+            return tree.negate(as_node(self.power()))
         if re.fullmatch("d[a-z]", word) and self.sign() == "/" and self.word(1)[:1] == "d":
             self.at += 2
-            return Sym(word[1:] + "'")
+            return tree.Sym(word[1:] + "'")
         if lower in FIGURES and self.peek().text.isupper():
             return self.primary()
         if (
@@ -256,13 +243,15 @@ class NameParser(Cursor):
     def _letters(self, word: str) -> Value:
         """Multiply the letters of ``word``; an exponent belongs to the last one."""
         if len(word) == 2 and word.isupper() and self._segment_beside():
-            return Sym(f"segment {''.join(sorted(word))}")
-        letters: list[Node] = [CONSTANTS.get(c, Sym(c)) if c in "ei" else Sym(c) for c in word]
+            return tree.Sym(f"segment {''.join(sorted(word))}")
+        letters: list[Node] = [
+            CONSTANTS.get(c, tree.Sym(c)) if c in "ei" else tree.Sym(c) for c in word
+        ]
         if self.sign() in ("^", "_", "!", "'"):
             letters[-1] = as_node(self.postfix(letters[-1]))
-        elif self.sign() == "(" and isinstance(letters[-1], Sym):
+        elif self.sign() == "(" and isinstance(letters[-1], tree.Sym):
             letters[-1] = as_node(self.applied(letters[-1]))
-        return multiply(letters)
+        return tree.multiply(letters)
 
     def _segment_beside(self) -> bool:
         r"""Whether the word just read is a segment times another: ``AB \cdot CD``."""
@@ -283,7 +272,7 @@ class NameParser(Cursor):
         while SMALL.get(self.word(), 10) < 10:
             places += str(SMALL[self.word()])
             self.at += 1
-        return decimal(str(whole), places) or Num(Fraction(whole))
+        return decimal(str(whole), places) or tree.Num(Fraction(whole))
 
     def _number_words(self) -> Value:
         """Read a number in words from the word just taken."""
@@ -307,23 +296,23 @@ class NameParser(Cursor):
         number, used, ordinal = found
         self.at = ends[used - 1]
         if ordinal:
-            return Call("ordinal", (Num(number),))
+            return tree.Call("ordinal", (tree.Num(number),))
         if self.word() == "point":
             return self._decimal_words(int(number))
-        if self.sign() == "(" and self.peek(1).number == Num(number) and self.sign(2) == ")":
+        if self.sign() == "(" and self.peek(1).number == tree.Num(number) and self.sign(2) == ")":
             self.at += 3  # "three (3)"
-        return Num(number)
+        return tree.Num(number)
 
 
 def is_number_set(value: Value) -> bool:
     """Whether ``value`` is the set of all reals or integers, a name that is no number."""
-    return isinstance(value, Sym) and value.name in ("RR", "ZZ", "QQ", "NN", "CC")
+    return isinstance(value, tree.Sym) and value.name in ("RR", "ZZ", "QQ", "NN", "CC")
 
 
 def as_node(value: Value) -> Node:
     """Return ``value`` as an expression; Unreadable for one that cannot be calculated with."""
-    if isinstance(value, Quantity) and value.unit == DEGREE:
-        return Call("deg", (value.node,))
-    if not is_node(value):
+    if isinstance(value, tree.Quantity) and value.unit == DEGREE:
+        return tree.Call("deg", (value.node,))
+    if not tree.is_node(value):
         raise Unreadable("not an expression")
     return value

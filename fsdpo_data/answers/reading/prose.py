@@ -3,20 +3,9 @@
 import re
 from fractions import Fraction
 
+from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.vocabulary import names
-from fsdpo_data.answers.tree import (
-    Add,
-    Builder,
-    Const,
-    Items,
-    Member,
-    Mul,
-    Num,
-    Sym,
-    Text,
-    Value,
-    negate,
-)
+from fsdpo_data.answers.tree import Value
 from fsdpo_data.core.tables import compiled, read_table
 
 _TOLD = read_table(__file__)
@@ -28,14 +17,16 @@ _PLAIN = re.compile(r"\\?[A-Za-z]+|\d+(?:\.\d+)?|[^\sA-Za-z\d]")
 _IGNORED = frozenset("'\"().,;:{}$!?*`[]")
 _FILLERS = names("the a an is are was were it they their its both there on due will be")
 
-UNDEFINED = Text(("undefined",))
-UNDETERMINED = Sym("undetermined")  #: What a question leaves open, a value like no other.
-_ZERO, _INF = Num(Fraction(0)), Const("inf")
+UNDEFINED = tree.Text(("undefined",))
+UNDETERMINED = tree.Sym("undetermined")  #: What a question leaves open, a value like no other.
+_ZERO, _INF = tree.Num(Fraction(0)), tree.Const("inf")
 _MEANINGS: dict[str, Value] = {
-    "reals": Sym("RR"), "empty": Items("{}", ()), "positive": Items("()", (_ZERO, _INF)),
-    "negative": Items("()", (negate(_INF), _ZERO)), "nonnegative": Items("[)", (_ZERO, _INF)),
-    "integers": Sym("ZZ"), "positive_integers": Sym("NN+"), "naturals": Sym("NN"),
-    "undefined": UNDEFINED, "infinity": _INF, "yes": Text(("yes",)), "no": Text(("no",)),
+    "reals": tree.Sym("RR"), "empty": tree.Items("{}", ()),
+    "positive": tree.Items("()", (_ZERO, _INF)),
+    "negative": tree.Items("()", (tree.negate(_INF), _ZERO)),
+    "nonnegative": tree.Items("[)", (_ZERO, _INF)), "integers": tree.Sym("ZZ"),
+    "positive_integers": tree.Sym("NN+"), "naturals": tree.Sym("NN"), "undefined": UNDEFINED,
+    "infinity": _INF, "yes": tree.Text(("yes",)), "no": tree.Text(("no",)),
 }  # fmt: skip
 _RELATION_WORDS = [
     (re.compile(words), f" {sign} ".replace("\\", r"\\"))
@@ -88,9 +79,9 @@ def phrase(words: tuple[str, ...]) -> Value | None:
     if multiple is None:
         return _BY_WORDS.get(words)
     size = Fraction(multiple["size"] or 2)
-    values = Mul((Num(size), Sym("k")))
-    odd = Add((values, Num(Fraction(1)))) if multiple["parity"] == "odd" else values
-    return Builder(odd, (Member(Sym("k"), Sym("ZZ")),))
+    values = tree.Mul((tree.Num(size), tree.Sym("k")))
+    odd = tree.Add((values, tree.Num(Fraction(1)))) if multiple["parity"] == "odd" else values
+    return tree.Builder(odd, (tree.Member(tree.Sym("k"), tree.Sym("ZZ")),))
 
 
 #: What a sentence may say something about, where only what it says is the answer.

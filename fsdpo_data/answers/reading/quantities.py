@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.units import (
     DEGREE,
     MARKS,
@@ -21,20 +22,7 @@ from fsdpo_data.answers.lexicon.words import is_number_word, part_named
 from fsdpo_data.answers.reading.expressions import ExpressionParser, remainder
 from fsdpo_data.answers.reading.lex import Unreadable
 from fsdpo_data.answers.reading.names import as_node
-from fsdpo_data.answers.tree import (
-    MINUS_ONE,
-    Call,
-    Mul,
-    Node,
-    Num,
-    Quantity,
-    Unit,
-    Value,
-    add,
-    is_node,
-    multiply,
-    negate,
-)
+from fsdpo_data.answers.tree import Node, Value
 
 MAX_WORDS = 8  #: Most words that may name what was counted.
 _SQUARES = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
@@ -50,29 +38,31 @@ class QuantityParser(ExpressionParser):
         before, self.currency = self.currency, None
         value = self.sum()
         currency = self._currency_since(before)
-        if not is_node(value):
+        if not tree.is_node(value):
             return value
         node = as_node(value)
         # A minus stands before all of "10^\circ".
-        below = isinstance(node, Mul) and node.factors[0] == MINUS_ONE
-        size = node.factors[-1] if isinstance(node, Mul) and below else node
-        if isinstance(size, Call) and size.name == "deg" and self.peek().text in ("C", "F"):
-            return Quantity(negate(size.args[0]) if below else size.args[0], self._degrees())
+        below = isinstance(node, tree.Mul) and node.factors[0] == tree.MINUS_ONE
+        size = node.factors[-1] if isinstance(node, tree.Mul) and below else node
+        if isinstance(size, tree.Call) and size.name == "deg" and self.peek().text in ("C", "F"):
+            return tree.Quantity(
+                tree.negate(size.args[0]) if below else size.args[0], self._degrees()
+            )
         unit = self._unit(node)
         if currency is not None and unit is not None:
             unit = qualified(currency, unit.words)
         measured = _measured(node, unit or currency)
-        if not isinstance(measured, Quantity) or not measured.unit.dims:
+        if not isinstance(measured, tree.Quantity) or not measured.unit.dims:
             return measured
         if measured.unit is DEGREE and self.peek().kind == "num":
             return self._arc(measured)
         return self._compound(measured)
 
-    def _currency_since(self, before: Unit | None) -> Unit | None:
+    def _currency_since(self, before: tree.Unit | None) -> tree.Unit | None:
         found, self.currency = self.currency, before
         return found
 
-    def _arc(self, whole: Quantity) -> Quantity:
+    def _arc(self, whole: tree.Quantity) -> tree.Quantity:
         r"""Read on: ``25^\circ 30' 36''``."""
         parts: list[Node] = [whole.node]
         for size in (60, 3600):
@@ -84,10 +74,10 @@ class QuantityParser(ExpressionParser):
             if marks != "'" * len(parts):
                 self.at = start
                 break
-            parts.append(multiply([number, Num(Fraction(1, size))]))
-        return Quantity(add(parts), DEGREE)
+            parts.append(tree.multiply([number, tree.Num(Fraction(1, size))]))
+        return tree.Quantity(tree.add(parts), DEGREE)
 
-    def _compound(self, first: Quantity) -> Quantity:
+    def _compound(self, first: tree.Quantity) -> tree.Quantity:
         """Read on: "5 feet 6 inches", "2 hours and 30 minutes"."""
         start, depth = self.at, self.depth
         self.accept_word("and")
@@ -104,7 +94,7 @@ class QuantityParser(ExpressionParser):
         self.at = start
         return first
 
-    def _unit(self, node: Node) -> Unit | None:
+    def _unit(self, node: Node) -> tree.Unit | None:
         """Read a unit, or the name of what was counted; None if there is none."""
         if self.ends():
             return None
@@ -124,16 +114,16 @@ class QuantityParser(ExpressionParser):
             self.at = start
         return unit
 
-    def _named_unit(self) -> Unit | None:
+    def _named_unit(self) -> tree.Unit | None:
         unit = self._unit_product()
         if unit is not None:
             return qualified(unit, self._trailing_words())
         size = part_named(self.word()) if self.word().endswith("s") else None
         if size is None or not self.peek().space or self.peek(1).kind != "eof":
             return self._counted()
-        return Unit(self.take().text.lower(), PART, Fraction(1, size))  # "5 thirds"
+        return tree.Unit(self.take().text.lower(), PART, Fraction(1, size))  # "5 thirds"
 
-    def _unit_product(self) -> Unit | None:
+    def _unit_product(self) -> tree.Unit | None:
         """Read ``km/h``, ``N m``, ``square feet per hour``."""
         percent = self.word() == "per" and self.word(1) == "cent"
         over = not percent and bool(self.accept("/") or self.accept_word("per"))
@@ -156,7 +146,7 @@ class QuantityParser(ExpressionParser):
                 return unit
             unit = product(unit, more)
 
-    def _unit_atom(self) -> Unit | None:
+    def _unit_atom(self) -> tree.Unit | None:
         start = self.at
         power = 1
         if self.word() in ("square", "sq", "cubic", "cu"):
@@ -170,7 +160,7 @@ class QuantityParser(ExpressionParser):
             at = self.at
             self.at += 1
             exponent = self.script()
-            if not isinstance(exponent, Num) or exponent.value.denominator != 1:
+            if not isinstance(exponent, tree.Num) or exponent.value.denominator != 1:
                 self.at = at
                 return unit
             power = int(exponent.value)
@@ -182,7 +172,7 @@ class QuantityParser(ExpressionParser):
             return product(UNITS["m"], raised(UNITS["s"], power))
         return raised(unit, power) if power != 1 else unit
 
-    def _unit_word(self) -> Unit | None:
+    def _unit_word(self) -> tree.Unit | None:
         token = self.peek()
         if token.kind in ("op", "cmd"):
             return self._unit_sign(token.text)
@@ -223,7 +213,7 @@ class QuantityParser(ExpressionParser):
             in_unit or before.text == "(" or self.letter_is_unit(token)
         )
 
-    def _unit_sign(self, sign: str) -> Unit | None:
+    def _unit_sign(self, sign: str) -> tree.Unit | None:
         if sign == "^" and self.marks() == "circ":
             return self._degrees()
         if sign == "circ":
@@ -237,13 +227,13 @@ class QuantityParser(ExpressionParser):
         if sign in ("mu", "micro"):
             self.at += 1
             inner = self._unit_word()
-            return inner and Unit("µ" + inner.label, inner.dims, inner.factor / 10**6)
+            return inner and tree.Unit("µ" + inner.label, inner.dims, inner.factor / 10**6)
         return None
 
-    def _unit_fraction(self) -> Unit | None:
+    def _unit_fraction(self) -> tree.Unit | None:
         r"""Read ``\frac{km}{h}``."""
         self.at += 1
-        sides: list[Unit] = []
+        sides: list[tree.Unit] = []
         for power in (1, -1):
             self.expect("{")
             unit = self._unit_atom()
@@ -253,12 +243,12 @@ class QuantityParser(ExpressionParser):
             self.expect("}")
         return product(*sides)
 
-    def _degrees(self) -> Unit:
+    def _degrees(self) -> tree.Unit:
         if self.peek().kind == "let" and self.peek().text in "CF":
             return UNITS["celsius" if self.take().text == "C" else "fahrenheit"]
         return DEGREE
 
-    def _modulus(self) -> Unit | None:
+    def _modulus(self) -> tree.Unit | None:
         r"""Read ``\pmod 7`` or ``(mod 7)``."""
         start = self.at
         bracket = self.accept("(")
@@ -266,13 +256,13 @@ class QuantityParser(ExpressionParser):
             modulus = self.script()
             if bracket:
                 self.expect(")")
-            if isinstance(modulus, Num):
+            if isinstance(modulus, tree.Num):
                 label = f"mod {modulus.value}"
-                return Unit(label, ((label, 1),))
+                return tree.Unit(label, ((label, 1),))
         self.at = start
         return None
 
-    def _counted(self) -> Unit | None:
+    def _counted(self) -> tree.Unit | None:
         """Read the words that name what was counted: "different ways", "more inches"."""
         words: list[str] = []
         while len(words) <= MAX_WORDS and self._take_noun_word(words):
@@ -314,34 +304,36 @@ class QuantityParser(ExpressionParser):
         return tuple(taken[1:])
 
 
-def compound(parts: tuple[Value, ...]) -> Quantity | None:
+def compound(parts: tuple[Value, ...]) -> tree.Quantity | None:
     """Return "2 hours, 30 minutes" as one quantity; None if the units do not go down."""
     whole, last = parts[0], parts[0]
     for part in parts[1:]:
-        if not (isinstance(whole, Quantity) and isinstance(last, Quantity)):
+        if not (isinstance(whole, tree.Quantity) and isinstance(last, tree.Quantity)):
             return None
-        if not isinstance(part, Quantity) or part.unit.dims != whole.unit.dims:
+        if not isinstance(part, tree.Quantity) or part.unit.dims != whole.unit.dims:
             return None
         if not whole.unit.dims or part.unit.factor >= last.unit.factor:
             return None
         size = part.unit.factor / whole.unit.factor
-        whole = Quantity(add([whole.node, multiply([part.node, Num(size)])]), whole.unit)
+        whole = tree.Quantity(
+            tree.add([whole.node, tree.multiply([part.node, tree.Num(size)])]), whole.unit
+        )
         last = part
-    return whole if isinstance(whole, Quantity) and len(parts) > 1 else None
+    return whole if isinstance(whole, tree.Quantity) and len(parts) > 1 else None
 
 
-def _measured(node: Node, unit: Unit | None) -> Value:
+def _measured(node: Node, unit: tree.Unit | None) -> Value:
     """Return a number with its unit; degrees and ordinals count as units."""
     if unit is None:
-        if isinstance(node, Call) and node.name == "deg":
-            return Quantity(node.args[0], DEGREE)
-        if isinstance(node, Call) and node.name == "ordinal":
-            return Quantity(node.args[0], ordinal("th"))
+        if isinstance(node, tree.Call) and node.name == "deg":
+            return tree.Quantity(node.args[0], DEGREE)
+        if isinstance(node, tree.Call) and node.name == "ordinal":
+            return tree.Quantity(node.args[0], ordinal("th"))
         return node
-    if isinstance(node, Call) and node.name == "ordinal":
-        return Quantity(node.args[0], ordinal(unit.label))
-    if isinstance(node, Call) and node.name == "deg" and not unit.dims:
-        return Quantity(node.args[0], qualified(DEGREE, unit.words))
+    if isinstance(node, tree.Call) and node.name == "ordinal":
+        return tree.Quantity(node.args[0], ordinal(unit.label))
+    if isinstance(node, tree.Call) and node.name == "deg" and not unit.dims:
+        return tree.Quantity(node.args[0], qualified(DEGREE, unit.words))
     if unit.label.startswith("mod "):
-        node = remainder(node, Num(Fraction(unit.label[4:])))
-    return Quantity(node, unit)
+        node = remainder(node, tree.Num(Fraction(unit.label[4:])))
+    return tree.Quantity(node, unit)

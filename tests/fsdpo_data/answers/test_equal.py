@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsdpo_data.answers.comparing.equal import BUDGET, Options, equivalent
+from fsdpo_data.answers.comparing.equal import BUDGET, equivalent
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.reading.answer import read_answer
 from fsdpo_data.core.nouns import OUTCOMES
@@ -130,7 +130,6 @@ def test_blank_golds_and_answers_have_statuses_of_their_own():
 
 
 def test_the_tolerant_rule_rounds_to_the_gold_or_allows_a_relative_error():
-    tolerant = Options(tolerance=0.01)
     for gold, answer in (
         ("41.8", "41.75"),
         ("0.33", "1/3"),
@@ -138,9 +137,9 @@ def test_the_tolerant_rule_rounds_to_the_gold_or_allows_a_relative_error():
         ("-7", "-6.95"),
     ):
         assert equivalent(gold, answer).status == "incorrect"
-        assert equivalent(gold, answer, tolerant).status == "correct", (gold, answer)
+        assert equivalent(gold, answer, 0.01).status == "correct", (gold, answer)
     for gold, answer in (("41.8", "42.5"), ("0", "0.01"), ("-7", "7"), ("x", "1.001x")):
-        assert equivalent(gold, answer, tolerant).status == "incorrect", (gold, answer)
+        assert equivalent(gold, answer, 0.01).status == "incorrect", (gold, answer)
 
 
 @pytest.mark.parametrize(
@@ -325,4 +324,4 @@ def test_otherwise_stands_only_for_what_its_own_side_leaves() -> None:
 )
 def test_without_an_error_the_tolerant_rule_is_that_of_the_digits_shown(gold, answer, right):
     assert equivalent(gold, answer).status == "incorrect"
-    assert (equivalent(gold, answer, Options(0.0)).status == "correct") == right
+    assert (equivalent(gold, answer, 0.0).status == "correct") == right
