@@ -71,14 +71,14 @@ class TrainConfig(Options):
     batch_size: Annotated[int, Option(min=1)] = 16
     batch_tokens: Annotated[int, Option(min=0, panel=_COMPUTE)] = 0
     grad_accum: Annotated[int, Option(min=1)] = 1
-    lr: Annotated[float, Option(above=0)] = 1e-5
+    lr: Annotated[float, Option(above=0)] = 5e-7
     lora: Annotated[int, Option(min=0)] = 0
     load_in_4bit: Annotated[bool, Option(panel=_COMPUTE)] = False
     seed: Annotated[int, Option(min=0, max=2**32 - 1)] = 0
     resume: bool = False
-    schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "cosine"
+    schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "linear"
     optim: Annotated[str, Option(panel=_OPTIMIZER)] = "adamw_torch_fused"
-    warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.03
+    warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.05
     weight_decay: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.0
     adam_beta2: Annotated[float, Option(min=0, below=1, panel=_OPTIMIZER)] = 0.999
     max_grad_norm: Annotated[float, Option(above=0, panel=_OPTIMIZER)] = 1.0
@@ -146,6 +146,9 @@ class SftConfig(TrainConfig):
     stage: ClassVar[str] = "sft"
 
     epochs: Annotated[float, Option(above=0)] = 3.0
+    lr: Annotated[float, Option(above=0)] = 1e-5
+    schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "cosine"
+    warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.03
     from_config: Path | None = None
 
     def __post_init__(self) -> None:
@@ -196,9 +199,6 @@ class PrmConfig(TrainConfig):
     model: str = "tiny"
     batch_size: Annotated[int, Option(min=1)] = 8
     grad_accum: Annotated[int, Option(min=1)] = 32
-    lr: Annotated[float, Option(above=0)] = 5e-7
-    schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "linear"
-    warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.05
     labels: Literal["auto", "outcome", "rollouts"] = "auto"
     loss: Annotated[Literal["bce", "pqm", "implicit"], Option(panel=_LOSS)] = "bce"
     beta: Annotated[float, Option(above=0, panel=_LOSS)] = 0.05
@@ -258,9 +258,6 @@ class DpoConfig(PreferenceSpec, TrainConfig):
 
     model: str = "tiny"
     batch_size: Annotated[int, Option(min=1)] = 4
-    lr: Annotated[float, Option(above=0)] = 5e-7
-    schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "linear"
-    warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.05
     shuffle: Literal["groups", "pairs"] = "groups"
     share_prompt: Annotated[bool, Option(panel=_COMPUTE)] = True
     attention: Annotated[Literal["auto", "flex", "sdpa"], Option(panel=_COMPUTE)] = "auto"

@@ -41,8 +41,27 @@ def prepare(
         InputError: if a step holds no token, or no pair is left.
     """
     encoder, found = StepTokenizer(tokenizer), Prepared([], [], Counter())
-    for each in prompts:
-        _add(found, each, encoder, max_length, made_by)
+    for prompt in prompts:
+        encoded = [
+            encoder.encode(prompt.prompt, each.steps, end=each.end, max_length=max_length)
+            for each in prompt.solutions
+        ]
+        fits = [not each.lost for each in encoded]
+        pairs = [(a, b) for a, b in prompt.pairs if fits[a] and fits[b]]
+        found.counts["long_solutions"] += fits.count(False)
+        found.counts["repeated_pairs"] += prompt.repeated
+        found.counts["long_pairs"] += len(prompt.pairs) - len(pairs)
+        if pairs:
+            rewards = [each.rewards for each in prompt.solutions]
+            group, kept = _only(Group(encoded, rewards, prompt.pairs), pairs)
+            used = (prompt.solutions[index] for index in kept)
+            keys = [reference_key(made_by, prompt.prompt, each.steps, each.end) for each in used]
+            found.groups.append(group)
+            found.keys.append(keys)
+            found.counts["prompts"] += 1
+            found.counts["solutions"] += len(kept)
+            found.counts["pairs"] += len(pairs)
+            found.counts["tokens"] += sum(len(e.ids) - e.n_prompt for e in group.solutions)
     if not found.groups:
         raise InputError(
             f"none of {found.counts['long_pairs']} pairs is left; "
@@ -50,36 +69,6 @@ def prepare(
             "max_length, or choose a model with a longer context."
         )
     return found
-
-
-def _add(
-    found: Prepared,
-    prompt: PromptPairs,
-    encoder: StepTokenizer,
-    max_length: int,
-    made_by: Mapping[str, str],
-) -> None:
-    encoded = [
-        encoder.encode(prompt.prompt, each.steps, end=each.end, max_length=max_length)
-        for each in prompt.solutions
-    ]
-    fits = [not each.lost for each in encoded]
-    pairs = [(a, b) for a, b in prompt.pairs if fits[a] and fits[b]]
-    found.counts["long_solutions"] += fits.count(False)
-    found.counts["repeated_pairs"] += prompt.repeated
-    found.counts["long_pairs"] += len(prompt.pairs) - len(pairs)
-    if not pairs:
-        return
-    rewards = [each.rewards for each in prompt.solutions]
-    group, kept = _only(Group(encoded, rewards, prompt.pairs), pairs)
-    found.groups.append(group)
-    used = (prompt.solutions[index] for index in kept)
-    keys = [reference_key(made_by, prompt.prompt, each.steps, each.end) for each in used]
-    found.keys.append(keys)
-    found.counts["prompts"] += 1
-    found.counts["solutions"] += len(kept)
-    found.counts["pairs"] += len(pairs)
-    found.counts["tokens"] += sum(len(each.ids) - each.n_prompt for each in group.solutions)
 
 
 def _only(group: Group, pairs: Sequence[tuple[int, int]]) -> tuple[Group, list[int]]:

@@ -66,10 +66,9 @@ class ReferenceStore:
         changed = sorted(k for k in before.keys() | made_by if before.get(k) != made_by.get(k))
         if changed:
             said = (f"{key} is {before.get(key)} there, {made_by.get(key)} here" for key in changed)
-            told = "; ".join(said)
             raise RunMismatch(
-                f"{folder} holds reference log-probabilities of something else: {told}. Choose "
-                "another reference_cache, or leave it out."
+                f"{folder} holds reference log-probabilities of something else: {'; '.join(said)}. "
+                "Choose another reference_cache, or leave it out."
             )
 
     @property
