@@ -44,7 +44,7 @@ from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
-from fsdpo_data.steps.segment import get_segmenter
+from fsdpo_data.steps.segment import segmenter_name
 
 __all__ = [
     "Dataset",
@@ -281,7 +281,7 @@ def segment(text: str, segmenter: str = "auto", prompt: str = "") -> list[str]:
         segmenter: `auto`, `step-marker`, `newline`, `blank-line`, `thinking` or `both`.
         prompt: What it answers; it may open the thinking.
     """
-    return steps_of(prompt, text, get_segmenter(segmenter)[0])
+    return steps_of(prompt, text, segmenter_name(segmenter))
 
 
 def _loader(

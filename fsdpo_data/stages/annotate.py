@@ -29,7 +29,7 @@ from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.models.thinking import find_thought
 from fsdpo_data.stages.grade import Response, judge
 from fsdpo_data.steps.rewards import outcome_labels
-from fsdpo_data.steps.segment import cut, get_segmenter
+from fsdpo_data.steps.segment import cut, segmenter_name
 
 #: Solutions in a shard, about: 10 MB of compressed parquet, 200 MB in a worker.
 SHARD_SOLUTIONS = 20_000
@@ -82,7 +82,7 @@ def annotate(
 
 def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntry, Tally]:
     """Segment, grade and label the samples of some problems, and write them as one file."""
-    segmenter, _ = get_segmenter(task.segmenter)
+    segmenter = segmenter_name(task.segmenter)
     spans = [span for _, _, span in task.problems]
     records = list(read_spans(task.root / COMPLETIONS, spans))
     responses: list[Response] = [

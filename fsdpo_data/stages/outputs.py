@@ -31,7 +31,7 @@ from fsdpo_data.problems.forms import NotAProblem, storable
 from fsdpo_data.problems.load import ProblemSet, files_revision, load_problems, quarantined
 from fsdpo_data.problems.outputs import FORMS, Recorded, form_of, question_key
 from fsdpo_data.stages.sample import Build, BuildSpec, build
-from fsdpo_data.steps.segment import get_segmenter
+from fsdpo_data.steps.segment import segmenter_name
 
 _OUTPUTS = "Outputs"
 
@@ -90,7 +90,7 @@ def run_import(options: OutputsOptions, progress: Progress) -> tuple[Path, Manif
         StoreError: if the disk fails.
     """
     files, out = data_files(str(options.file), options.split), Path(options.out)
-    segmenter, _ = get_segmenter(options.segmenter)
+    segmenter = segmenter_name(options.segmenter)
     with explained(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
     with explained(out.parent), tempfile.TemporaryFile(dir=out.parent) as spool:

@@ -29,7 +29,7 @@ from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.pairs.first_error import FirstError, StepPairSpec, first_errors
 from fsdpo_data.pairs.statistics import step_pair_statistics
 from fsdpo_data.stages.continuations import Beginning, Continuer, Tried, beginning_id
-from fsdpo_data.steps.segment import get_segmenter
+from fsdpo_data.steps.segment import segmenter_name
 
 FOLDER = "resampled"  #: Folder of the continuations inside the new dataset's directory.
 
@@ -89,7 +89,7 @@ class StepPairStage(PairingStage):
     def run(self, draft: Draft) -> None:
         """Continue what is owed, then write one file of pairs per file of solutions."""
         files = draft.files("solutions")
-        segmenter, _ = get_segmenter(draft.manifest.spec.segmenter)
+        segmenter = segmenter_name(draft.manifest.spec.segmenter)
         with self.continuer.run(draft, FOLDER, partial(self._wanted, files)) as run:
             with self.continuer.judging(draft, run, self.workers) as judged:
 

@@ -25,7 +25,7 @@ from fsdpo_data.problems.load import load_problems
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import Build, BuildSpec, build, sample_problems
 from fsdpo_data.stages.score import make_score_stage
-from fsdpo_data.steps.segment import get_segmenter
+from fsdpo_data.steps.segment import segmenter_name
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ def _prepared(options: BuildOptions) -> Build:
     here = not options.on_cluster and options.replay is None
     if options.device == "cuda" and here and find_spec("torch"):
         pick_device("cuda")
-    sampling, (segmenter, _) = options.sampling, get_segmenter(options.segmenter)
+    sampling, segmenter = options.sampling, segmenter_name(options.segmenter)
     model = resolve_model(options.model or "tiny", options, options.template)
     source = load_problems(
         options.problems, split=options.split, limit=options.limit, seed=options.seed

@@ -141,12 +141,12 @@ SEGMENTERS: dict[str, Segmenter] = {
 _OF_THINKING: dict[str, Segmenter] = {"thinking@1": paragraphs, "both@1": paragraphs}
 
 
-def get_segmenter(name: str) -> tuple[str, Segmenter]:
-    """Return full name and function for ``auto`` or ``auto@1``; InputError if there is none."""
+def segmenter_name(name: str) -> str:
+    """Return the full name for ``auto`` or ``auto@1``; InputError if there is none."""
     full = name if "@" in name else f"{name}@1"
     if full not in SEGMENTERS:
         raise InputError(f"expected one of {', '.join(SEGMENTERS)}.", field="segmenter", value=name)
-    return full, SEGMENTERS[full]
+    return full
 
 
 # Where generation pauses so that a step can be scored. Every segmenter cuts at line ends, and

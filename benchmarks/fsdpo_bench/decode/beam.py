@@ -24,7 +24,7 @@ from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer, SteppedText
 from fsdpo_data.models.thinking import steps_of
 from fsdpo_data.steps.rewards import AGGREGATES
-from fsdpo_data.steps.segment import get_segmenter, kept_of, step_stops
+from fsdpo_data.steps.segment import kept_of, segmenter_name, step_stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class _Rounds:
                     needs[number, each.text] += self.spec.b1
         batches: dict[tuple[int, tuple[str, ...]], list[tuple[int, str]]] = defaultdict(list)
         for key, n in needs.items():
-            batches[n, step_stops(get_segmenter(self.segmenter)[0], key[1])].append(key)
+            batches[n, step_stops(segmenter_name(self.segmenter), key[1])].append(key)
         drawn = {}
         most = min(self.spec.step_tokens, self.sampling.max_tokens)
         for (n, stops), keys in batches.items():

@@ -24,7 +24,7 @@ from fsdpo_data.engines.scorers.conventions import Published, convention_of
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.prompts import RECORDED, Template, get_template, load_tokenizer
 from fsdpo_data.models.resolve import SERVED, ResolvedModel, Weights, resolve_weights
-from fsdpo_data.steps.segment import get_segmenter
+from fsdpo_data.steps.segment import segmenter_name
 
 #: Share of a GPU's memory that vLLM may take for the policy where a reward model needs some too.
 POLICY_SHARE = 0.6
@@ -162,7 +162,7 @@ def _spec(
 ) -> RunSpec:
     """Return what decides a run: what is told, and what the options say of it."""
     engine = {**engine, **options.author_kind(named=options.model is not None)}
-    segmenter, _ = get_segmenter(options.segmenter)
+    segmenter = segmenter_name(options.segmenter)
     n, stated = max(1, plan.samples), options.stated
     sampling = SamplingSpec(n=n, seed=options.seed, stop=template.stop, **stated)
     return RunSpec(author, template, sampling, engine, segmenter, plan, prm, options.unknown)

@@ -20,9 +20,9 @@ from fsdpo_data.steps.segment import (
     auto,
     blank_line,
     cut,
-    get_segmenter,
     newline,
     paragraphs,
+    segmenter_name,
     step_marker,
 )
 
@@ -215,8 +215,8 @@ def test_traces_are_cut_nowhere_inside(shared: Path) -> None:
 
 
 def test_unknown_name_lists_the_known() -> None:
-    assert get_segmenter("auto") == ("auto@1", auto)
+    assert segmenter_name("auto") == "auto@1"
     with pytest.raises(
         InputError, match=r"segmenter = 'lines': expected one of auto@1, step-marker@1"
     ):
-        get_segmenter("lines")
+        segmenter_name("lines")
