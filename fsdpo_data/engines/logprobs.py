@@ -16,6 +16,8 @@ from fsdpo_data.engines.sharing import TreeAttention, decoder_of, tree_inputs, u
 _PROBE, _ROUNDING = 8, 1e-3
 #: Tokens whose logits are held at once, at most; on CPUs more are no faster, nor more logits.
 ON_CPU, ON_GPU, LOGITS = 512, 8192, 2**26
+#: Logits that a CPU widens at a time: they stay in its caches.
+CACHED = 2**19
 
 
 def chunk_size(vocabulary: int, device: torch.device) -> int:
@@ -35,10 +37,10 @@ def token_logprobs(
 ) -> Tensor:
     """Return log π of each target, shape [N], float32 or the head's own dtype if wider.
 
-    The head runs chunk by chunk and once more in the backward pass, so memory for logits is that
-    of one chunk in either direction. It is called as a module, never by its weight: DeepSpeed
-    gathers a sharded weight only around such a call. ``hidden_ND`` predict the targets, ``chunk``
-    of them at a time; 0: :func:`chunk_size`.
+    The head runs chunk by chunk and, but for the last, with which gradients begin, once more in the
+    backward pass, so memory for logits is that of one chunk in either direction. It is called as a
+    module, never by its weight: DeepSpeed gathers a sharded weight only around such a call.
+    ``hidden_ND`` predict the targets, ``chunk`` of them at a time; 0: :func:`chunk_size`.
     """
     if not len(target_N):
         return hidden_ND.new_zeros(0)
@@ -46,35 +48,41 @@ def token_logprobs(
     chunk = chunk or chunk_size(width, hidden_ND.device)
 
     def of_chunk(hidden_CD: Tensor, target_C: Tensor) -> Any:
-        logit_CV = head(hidden_CD)
-        logit_CV = logit_CV.float() if logit_CV.element_size() < 4 else logit_CV
-        return _Picked.apply(logit_CV, target_C)
+        return _Picked.apply(head(hidden_CD), target_C)
 
-    parts = [
-        checkpoint(of_chunk, hidden, target, use_reentrant=False)
-        for hidden, target in zip(hidden_ND.split(chunk), target_N.split(chunk), strict=True)
-    ]
-    return torch.cat(parts)
+    *first, last = zip(hidden_ND.split(chunk), target_N.split(chunk), strict=True)
+    parts = [checkpoint(of_chunk, *each, use_reentrant=False) for each in first]
+    return torch.cat([*parts, of_chunk(*last)])
+
+
+def _wide(logit: Tensor) -> Tensor:
+    return logit.float() if logit.element_size() < 4 else logit
 
 
 class _Picked(torch.autograd.Function):  # type: ignore[misc]
-    """From logits [C, V] and targets [C] to log π of the targets, [C].
+    """From logits [C, V] and targets [C] to log π of the targets, [C], float32 at least.
 
-    The gradient, (one-hot − softmax) · upstream, is made in one table beside the logits. Autograd
-    would make four: of the exponentials, of the choice, of their sum, and one more on the way.
+    The gradient, (one-hot − softmax) · upstream, takes the place of the logits, which nobody else
+    may hold. Of what is wider than they are, a CPU holds a few rows, in its caches.
     """
 
     @staticmethod
     def forward(ctx: Any, logit_CV: Tensor, target_C: Tensor) -> Tensor:
-        total_C = logit_CV.logsumexp(-1)
+        on_cpu, (tokens, vocabulary) = logit_CV.device.type == "cpu", logit_CV.shape
+        ctx.rows = max(1, CACHED // vocabulary) if on_cpu else tokens
+        total_C = torch.cat([_wide(some).logsumexp(-1) for some in logit_CV.split(ctx.rows)])
         ctx.save_for_backward(logit_CV, target_C, total_C)
-        return logit_CV.gather(-1, target_C[:, None]).squeeze(-1) - total_C
+        return _wide(logit_CV.gather(-1, target_C[:, None]).squeeze(-1)) - total_C
 
     @staticmethod
     def backward(ctx: Any, upstream_C: Tensor) -> tuple[Tensor, None]:
         logit_CV, target_C, total_C = ctx.saved_tensors
-        grad_CV = (logit_CV - total_C[:, None]).exp_().mul_(-upstream_C[:, None])
-        return grad_CV.scatter_add_(-1, target_C[:, None], upstream_C[:, None]), None
+        tables = (logit_CV, *(each[:, None] for each in (target_C, total_C, upstream_C)))
+        rows = zip(*(table.split(ctx.rows) for table in tables), strict=True)
+        for logit_RV, target_R1, total_R1, upstream_R1 in rows:
+            grad_RV = _wide(logit_RV).sub_(total_R1).exp_().mul_(-upstream_R1)
+            logit_RV.copy_(grad_RV.scatter_add_(-1, target_R1, upstream_R1))
+        return logit_CV, None
 
 
 def head_error(model: Any) -> float:
@@ -122,7 +130,7 @@ def return_logprobs(
 def _logprobs_of_logits(self: Any, source_N: Tensor, target_N: Tensor, **inputs: Tensor) -> Tensor:
     read = tree_inputs(self, **inputs)
     logits_RLV = type(self).forward(self, **read, use_cache=False).logits
-    return token_logprobs(logits_RLV.flatten(0, 1)[source_N], target_N, lambda each: each)
+    return token_logprobs(logits_RLV.flatten(0, 1)[source_N], target_N, Tensor.clone)
 
 
 def _logprobs(self: Any, source_N: Tensor, target_N: Tensor, **inputs: Tensor) -> Tensor:
