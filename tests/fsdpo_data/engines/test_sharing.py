@@ -10,6 +10,7 @@ from random_model import save_random_model
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
+from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
 
 from fsdpo_data.core.identity import ModelRef  # noqa: E402
 from fsdpo_data.engines.logprobs import check_architecture  # noqa: E402
@@ -19,6 +20,7 @@ from fsdpo_data.engines.scorers.heads import PrmScorer, _by_prompt  # noqa: E402
 from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer  # noqa: E402
 from fsdpo_data.engines.sharing import (  # noqa: E402
     LONGEST,
+    _attend,
     _probes,
     can_share_prompts,
     use_tree_attention,
@@ -102,6 +104,40 @@ def test_trees_are_computed_in_halves_too(family: str) -> None:
     alone, shared = _probes(model)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         assert (alone() - shared()).abs().max() < 0.05 * alone().abs().max()
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 9, 3, 50, 50, 64), (1, 8, 2, 40, 90, 32), (2, 4, 4, 7, 9, 16)]
+)
+def test_attention_in_halves_errs_no_more_than_that_of_torch(shape: tuple[int, ...]) -> None:
+    rows, heads, groups, own, seen, width = shape
+    torch.manual_seed(0)
+    sizes = ((heads, own), (groups, seen), (groups, seen), (heads, own))
+    *states, upstream = (torch.randn(rows, n, t, width).bfloat16() for n, t in sizes)
+    mask = torch.full((own, seen), -torch.inf).triu(seen - own + 1)[None, None]
+
+    def found(dtype: torch.dtype, attend: Any) -> list[torch.Tensor]:
+        given = [each.to(dtype).requires_grad_() for each in states]
+        corner = None if own == seen else mask.to(dtype)
+        output = attend(*given, corner)
+        return [output.detach(), *torch.autograd.grad(output, given, upstream.to(dtype))]
+
+    def by_torch(query: Any, key: Any, value: Any, corner: Any) -> Any:
+        how: dict[str, Any] = {"attn_mask": corner, "is_causal": corner is None}
+        return scaled_dot_product_attention(query, key, value, enable_gqa=True, **how)
+
+    def by_us(query: Any, key: Any, value: Any, corner: Any) -> Any:
+        return _attend(query, key, value, mask=corner, options={"scale": None, "enable_gqa": True})
+
+    exact = found(torch.float64, by_torch)
+    errors = [
+        [
+            float((each - right).norm() / right.norm())
+            for each, right in zip(some, exact, strict=True)
+        ]
+        for some in (found(torch.bfloat16, by_us), found(torch.bfloat16, by_torch))
+    ]
+    assert all(ours < 1.1 * theirs for ours, theirs in zip(*errors, strict=True)), errors
 
 
 def test_chunks_of_attention_are_windows() -> None:
