@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -38,6 +39,9 @@ def load_checkpoint(
         InputError: if weights are missing, and ``configure`` has not asked for new ones.
         Unavailable: if it cannot be loaded.
     """
+    # oneDNN keeps what it compiles for products of halves, which is megabytes for every length of a
+    # batch; those of a few batches are enough.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     try:
         tokenizer = read_tokenizer(weights.path, weights.commit)
         config = load_config(weights)
