@@ -16,6 +16,7 @@ from fsdpo_train.preference.data import Prepared
 from fsdpo_train.preference.groups import Group, collate_groups
 from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
 from fsdpo_train.trainer.deepspeed import whole_weights
+from fsdpo_train.trainer.halves import Halves, computes_in_halves
 from fsdpo_train.trainer.models import load_model
 
 _PER_FILE = 2048  #: Solutions in one file of the store: what a killed run computes again at most.
@@ -91,6 +92,8 @@ def _compute(
         model, tokenizer = load_model(config, "AutoModelForCausalLM")
     model = model.to(arguments.device).eval()
     check_architecture(model)
+    if computes_in_halves(config, arguments):
+        Halves(model).put()
     return_logprobs(model, attention=config.attention)
     rows: list[tuple[ReferenceKey, list[float]]] = []
     with progress() as shown:

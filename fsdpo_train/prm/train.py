@@ -26,6 +26,7 @@ from fsdpo_train.prm.data import (
 from fsdpo_train.prm.loss import pqm_loss, prm_loss
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import filled, packed, read_own, read_solutions, reads_trees
+from fsdpo_train.trainer.halves import Halves
 from fsdpo_train.trainer.models import context_length, load_model, with_adapters
 from fsdpo_train.trainer.run import Report, finish, started
 from fsdpo_train.trainer.trainer import CountingTrainer, run_trainer
@@ -174,6 +175,8 @@ class ImplicitTrainer(PrmTrainer):
         super().__init__(*given, **options)
         reference, _ = load_model(self.stage_config, "AutoModelForCausalLM")
         return_logprobs(reference, attention="auto").eval().requires_grad_(False)
+        if self.in_halves:
+            Halves(reference).put()
         self.reference = reference.to(self.args.device)
 
     def logits(self, model: Any, inputs: dict[str, Any]) -> Tensor:

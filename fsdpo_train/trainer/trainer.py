@@ -3,6 +3,7 @@
 import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.batching import grouped, grouped_order, read_solutions, unpacked
 from fsdpo_train.trainer.checkpoints import WRITING, last_whole, settle, settle_model, writing
 from fsdpo_train.trainer.directory import write_state
+from fsdpo_train.trainer.halves import Halves, computes_in_halves
 from fsdpo_train.trainer.models import unquantized
 
 log = logging.getLogger(__name__)
@@ -72,6 +74,8 @@ class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
         self.data_collator = lambda rows: collate(unpacked(rows))
         # With it and a count of items, no version of transformers divides by grad_accum.
         self.model_accepts_loss_kwargs = True
+        self.in_halves = computes_in_halves(config, self.args)
+        self.rounded = Halves(self.model).in_place if self.in_halves else nullcontext
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Order:
         return Order(self.train_dataset, self.stage_config, self.args.world_size)
@@ -103,7 +107,13 @@ class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
     def training_step(self, model: Any, inputs: dict[str, Any], *given: Any) -> torch.Tensor:
         """Add the gradients of a batch, part by part, and return its loss."""
         step = super().training_step
-        return torch.stack([step(model, part, *given) for part in self._parts(inputs)]).sum()
+        with self.rounded():
+            return torch.stack([step(model, part, *given) for part in self._parts(inputs)]).sum()
+
+    def prediction_step(self, *given: Any, **options: Any) -> Any:
+        """Compute as in training."""
+        with self.rounded():
+            return super().prediction_step(*given, **options)
 
     def _parts(self, inputs: dict[str, Any]) -> list[dict[str, Any]]:
         """Part a batch by its rows where that saves memory and costs no time."""

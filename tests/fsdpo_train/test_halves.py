@@ -1,0 +1,90 @@
+"""bfloat16 on a CPU: passes in halves, training in float32."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import transformers  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
+
+from fsdpo_data.problems.embedded import CHECKPOINT  # noqa: E402
+from fsdpo_train.config import SftConfig  # noqa: E402
+from fsdpo_train.sft.train import train_sft  # noqa: E402
+from fsdpo_train.trainer.halves import Halves  # noqa: E402
+
+
+@pytest.fixture
+def model() -> Any:
+    torch.manual_seed(0)
+    sizes = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, vocab_size=500)
+    heads = dict(num_attention_heads=4, num_key_value_heads=2)
+    config = transformers.LlamaConfig(**sizes, **heads, tie_word_embeddings=True)
+    return transformers.LlamaForCausalLM(config)
+
+
+def gradients(model: Any, *rows: Any) -> dict[str, Any]:
+    """Add up what some rows give."""
+    for ids in rows:
+        model(input_ids=ids, labels=ids).loss.backward()
+    found = {name: each.grad.clone() for name, each in model.named_parameters()}
+    model.zero_grad()
+    return found
+
+
+def test_gradients_reach_the_weights_and_add_up_in_float32(model: Any) -> None:
+    first, second = torch.randint(0, 500, (2, 1, 40))
+    exact = gradients(model, first, second)
+    weights = dict(model.named_parameters())
+    before = {name: each.clone() for name, each in weights.items()}
+    with Halves(model).in_place():
+        assert {each.dtype for each in model.parameters()} == {torch.bfloat16}
+        assert model.lm_head.weight is model.model.embed_tokens.weight
+        model(input_ids=first, labels=first).loss.backward()
+        assert all(each.grad is None for each in model.parameters())
+        once = {name: each.grad.clone() for name, each in weights.items()}
+        model(input_ids=second, labels=second).loss.backward()
+    assert all(each is weights[name] for name, each in model.named_parameters())
+    assert all(torch.equal(each, before[name]) for name, each in weights.items())
+    for name, each in weights.items():
+        assert each.grad.dtype == torch.float32
+        assert (each.grad - exact[name]).norm() < 0.03 * exact[name].norm(), name
+        # What a half would have lost: a sum of halves is mostly none.
+        assert not torch.equal(each.grad, each.grad.bfloat16().float()), name
+        assert torch.equal(once[name], once[name].bfloat16().float()), name
+
+
+def test_weights_are_rounded_anew_in_every_pass(model: Any) -> None:
+    halves = Halves(model)
+    weight = model.model.norm.weight
+    with halves.in_place():
+        pass
+    with torch.no_grad():
+        weight.add_(1)
+    with halves.in_place():
+        assert torch.equal(model.model.norm.weight, weight.bfloat16())
+
+
+def test_an_error_leaves_the_weights_in_their_place(model: Any) -> None:
+    weights = list(model.parameters())
+    with pytest.raises(ZeroDivisionError), Halves(model).in_place():
+        _ = 1 / 0
+    assert all(a is b for a, b in zip(weights, model.parameters(), strict=True))
+
+
+def test_steps_too_small_for_halves_are_kept(tmp_path: Path) -> None:
+    """Of a weight near 1, bfloat16 knows neighbours 0.4 % apart; a step of 1e-5 is far less."""
+    data = tmp_path / "rows.jsonl"
+    data.write_text('{"prompt": "1 + 1 =", "completion": " 2"}\n' * 4)
+    same: dict[str, Any] = dict(data=data, model=str(CHECKPOINT), max_steps=2, lr=1e-5, warmup=0)
+    found = {}
+    for dtype in ("bfloat16", "float32"):
+        train_sft(SftConfig(out=tmp_path / dtype, dtype=dtype, **same))
+        found[dtype] = load_file(tmp_path / dtype / "model.safetensors")
+    start = load_file(CHECKPOINT / "model.safetensors")
+    for name, weight in found["bfloat16"].items():
+        assert weight.dtype == torch.float32
+        moved, exact = (found[dtype][name] - start[name].float() for dtype in found)
+        assert 0 < moved.abs().max() < 3e-5, name
+        assert (moved * exact).sum() > 0.5 * moved.norm() * exact.norm(), name
