@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from fsdpo_data.answers import Item, Verdict, tree
 from fsdpo_data.answers.comparing.equal import equivalent, is_words
@@ -39,9 +40,17 @@ _BEFORE = names("is are was were be been in on during called named chose picked 
 _SEVERAL = (Items, tree.Relation, tree.Member, tree.Join, tree.Builder)
 _UNIT_LENGTH = 60  #: Characters after a number in which its unit is named.
 
+#: A gold answer, read once and then graded against as often as there are responses.
+Gold: TypeAlias = Answer
+
+
+def read_gold(text: str) -> Gold:
+    """Read a gold answer, for ``grade``; an empty one gives ``gold_unparsed`` verdicts."""
+    return read_answer(text)
+
 
 def grade(
-    gold: Answer, response: str, tolerance: float | None = None, cut_off: bool = False
+    gold: Gold, response: str, tolerance: float | None = None, cut_off: bool = False
 ) -> Verdict:
     """Judge one response; never raises on text.
 
@@ -88,7 +97,7 @@ class MathGrader:
 
     def grade(self, items: Sequence[Item]) -> list[Verdict]:
         """Grade responses, in order; each gold is read once."""
-        golds = {text: read_answer(text) for text in {item[0] for item in items}}
+        golds = {text: read_gold(text) for text in {item[0] for item in items}}
         return [
             grade(golds[gold], response, self._tolerance, cut_off=ended == ["length"])
             for gold, response, *ended in items

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsdpo_data.answers.comparing.equal import equivalent
-from fsdpo_data.answers.reading.answer import Answer, read_answer
+from fsdpo_data.answers.grader import Gold, read_gold
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.rows import well_formed
 
@@ -54,13 +54,13 @@ def overlaps(
         training="id",
         benchmark="id_new",
     ).sort("training", "benchmark")
-    golds = {place: read_answer(training[place].answer) for place in pairs["training"].unique()}
+    golds = {place: read_gold(training[place].answer) for place in pairs["training"].unique()}
     places = pairs.select("training", "benchmark").iter_rows()
     agree = [_agree(golds[old], benchmarks[new].answer) for old, new in places]
     return pairs.with_columns(same_answer=pl.Series(agree, dtype=pl.Boolean))
 
 
-def _agree(gold: Answer, other: str) -> bool:
+def _agree(gold: Gold, other: str) -> bool:
     """Whether two golds are one answer; ASDiv's ``9 (apples)`` is 9 elsewhere."""
     return bool(gold.text and other) and equivalent(gold, other).status == "correct"
 
