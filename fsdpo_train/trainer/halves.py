@@ -65,7 +65,9 @@ def _hand_on(weight: Tensor, half: Tensor) -> None:
     found, half.grad = half.grad, None
     if weight.grad is None:
         weight.grad = found.float()
-        return
-    rows = max(1, _CACHED // max(1, weight[0].numel()))
-    for total, some in zip(weight.grad.split(rows), found.split(rows), strict=True):
-        total.add_(some)
+    elif weight.numel() <= _CACHED:
+        weight.grad.add_(found)
+    else:
+        rows = max(1, _CACHED // weight[0].numel())
+        for total, some in zip(weight.grad.split(rows), found.split(rows), strict=True):
+            total.add_(some)

@@ -12,6 +12,7 @@ from safetensors.torch import load_file  # noqa: E402
 from fsdpo_data.problems.embedded import CHECKPOINT  # noqa: E402
 from fsdpo_train.config import SftConfig  # noqa: E402
 from fsdpo_train.sft.train import train_sft  # noqa: E402
+from fsdpo_train.trainer import halves  # noqa: E402
 from fsdpo_train.trainer.halves import Halves  # noqa: E402
 
 
@@ -33,7 +34,11 @@ def gradients(model: Any, *rows: Any) -> dict[str, Any]:
     return found
 
 
-def test_gradients_reach_the_weights_and_add_up_in_float32(model: Any) -> None:
+@pytest.mark.parametrize("cached", [100, 2**18])  # a large one is added in parts
+def test_gradients_reach_the_weights_and_add_up_in_float32(
+    cached: int, model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(halves, "_CACHED", cached)
     first, second = torch.randint(0, 500, (2, 1, 40))
     exact = gradients(model, first, second)
     weights = dict(model.named_parameters())
@@ -56,13 +61,13 @@ def test_gradients_reach_the_weights_and_add_up_in_float32(model: Any) -> None:
 
 
 def test_weights_are_rounded_anew_in_every_pass(model: Any) -> None:
-    halves = Halves(model)
+    rounded = Halves(model)
     weight = model.model.norm.weight
-    with halves.in_place():
+    with rounded.in_place():
         pass
     with torch.no_grad():
         weight.add_(1)
-    with halves.in_place():
+    with rounded.in_place():
         assert torch.equal(model.model.norm.weight, weight.bfloat16())
 
 
