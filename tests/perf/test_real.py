@@ -36,11 +36,12 @@ def test_a_pretrained_model_goes_through_every_stage(tmp_path: Path) -> None:
         pytest.skip(ran.stderr.strip().splitlines()[-1])
     assert ran.returncode == 0, ran.stdout + ran.stderr[-4000:]
     stages = [row.split()[0] for row in ran.stdout.splitlines()[1:]]
-    assert stages == ["built", "sft", "prm", "scored", "pairs", "dpo"]
+    sft, prm, dpo = ([f"{each}-float32", f"{each}-bfloat16"] for each in ("sft", "prm", "dpo"))
+    assert stages == ["built", *sft, *prm, "scored", "pairs", *dpo]
     manifest = validate(tmp_path / "real/pairs")
     assert manifest.rows.solutions == 16 and manifest.pairs is not None and manifest.pairs.pairs
     assert manifest.outcomes["correct"] >= 1 and manifest.spec.template.name == "chat-boxed@1"
     built = json.loads((tmp_path / "real/model/config.json").read_text())
     assert built["vocab_size"] == 49152 and "quantization_config" not in built
     again = subprocess.run([str(each) for each in line], capture_output=True, text=True)
-    assert again.stdout.count("done") == 6, again.stderr
+    assert again.stdout.count("done") == 9, again.stderr
