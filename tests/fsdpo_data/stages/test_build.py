@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -15,6 +14,7 @@ from hashes import hashes
 from helpers import RIGHT, SILENT, TEXTS, WRONG, build_spec, fixed_sampler, problem_set, small_build
 from pair_files import Rewards
 
+from fsdpo_data.core import files
 from fsdpo_data.core.errors import RunMismatch, StoreError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import LineProgress
@@ -98,12 +98,16 @@ def test_workers_write_the_same_bytes(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_disk_that_fails_while_sealing_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
+    write = files.write_atomic
+
+    def full(path: Path, data: bytes) -> None:
+        if path.suffix == ".parquet":
+            raise OSError(28, "No space left on device")
+        write(path, data)
 
     small_build(tmp_path / "good")
     with monkeypatch.context() as patch:
-        patch.setattr("pyarrow.parquet.write_table", full)
+        patch.setattr(files, "write_atomic", full)
         with pytest.raises(StoreError, match="the disk is full; free some space"):
             small_build(tmp_path / "run")
     assert not (tmp_path / "run" / MANIFEST).exists()
