@@ -1,14 +1,13 @@
 """Datasets for people: a manifest as a table, problems with their step-marked solutions."""
 
+from __future__ import annotations
+
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsdpo_cards.render import tokens
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from fsdpo_data.core.nouns import OUTCOMES
 from fsdpo_data.dataset.describe import summary_rows, warnings
@@ -17,12 +16,18 @@ from fsdpo_data.dataset.parts import Regraded
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _COLOURS = {"correct": "green", "incorrect": "red"}
 _SIGNS = {True: "[green]+[/]", False: "[red]-[/]", None: "[yellow]?[/]"}
 
 
 def print_summary(manifest: Manifest, title: str) -> None:
     """Print what a manifest says, as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -35,6 +40,9 @@ def print_summary(manifest: Manifest, title: str) -> None:
 
 def print_changes(regraded: Regraded) -> None:
     """Print how many solutions went from which outcome to which."""
+    from rich.console import Console
+    from rich.table import Table
+
     counts = {(was, now): count for was, now, count in regraded.outcomes}
     outcomes = [each for each in OUTCOMES if any(each in pair for pair in counts)]
     title = f"\n{regraded.changed:,} outcomes changed from {regraded.was}"
@@ -51,11 +59,15 @@ def print_changes(regraded: Regraded) -> None:
 
 def harmless(text: str) -> str:
     """Return a text of others that a terminal shows as it is, and takes no orders from."""
+    from rich.markup import escape
+
     return escape("".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text))
 
 
 def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> None:
     """Print a problem and up to ``samples`` of its solutions and of its pairs, a step at a time."""
+    from rich.console import Console
+
     console = Console()
     console.rule(f"[bold]{problem['problem_id']}[/]  {harmless(problem['source'])}", align="left")
     console.print(harmless(textwrap.fill(problem["question"], console.width)), highlight=False)
@@ -71,6 +83,8 @@ def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> Non
 
 def _print_pair(console: Console, pair: Mapping[str, Any], gamma: float) -> None:
     """Print a pair side by side, with reward and α of every step."""
+    from rich.table import Table
+
     table = Table(title=f"\npair, α at γ = {gamma:g}", title_justify="left", box=None, expand=True)
     columns = []
     for side in SIDES:

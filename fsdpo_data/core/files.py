@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from filelock import FileLock, Timeout
-
 from fsdpo_data.core.errors import StoreError
 
 LOCK = ".lock"  #: The file in the folder of a run that the process holds which works there.
@@ -46,6 +44,8 @@ def held(folder: Path, doing: str = "writing to this run", *, alone: bool = True
     Raises:
         StoreError: if it cannot be written, or another process holds it.
     """
+    from filelock import FileLock, Timeout
+
     with contextlib.ExitStack() as stack:
         with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)

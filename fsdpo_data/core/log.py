@@ -26,6 +26,7 @@ class LineFile:
     def __init__(self, path: Path, file: FileIO) -> None:
         self.path = path
         self.spans: dict[str, Span] = {}  #: Complete lines so far, by key.
+        self.torn = 0  #: Lines found broken on opening.
         self._file = file
 
     @classmethod
@@ -46,7 +47,9 @@ class LineFile:
             with explained(path.parent):
                 end = 0
                 for name, length in indexed(path, key):
-                    if name is not None:
+                    if name is None:
+                        lines.torn += 1
+                    else:
                         lines.spans.setdefault(name, (end, length))
                     end += length
                 file.truncate(end)  # appending starts on a fresh line

@@ -30,6 +30,7 @@ class RunDir:
         self.path, self._lines = path, lines
         self.completions = lines.path  #: The raw completions, one problem a line.
         self.spans = lines.spans  #: Where the complete records so far are, by problem id.
+        self.torn = lines.torn  #: Records found broken on opening; their problems are owed again.
 
     @classmethod
     @contextlib.contextmanager

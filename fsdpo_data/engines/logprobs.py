@@ -27,7 +27,7 @@ def chunk_size(vocabulary: int, device: torch.device) -> int:
         free, most = torch.cuda.mem_get_info(device)[0] + kept, ON_GPU
     else:
         free, most = psutil.virtual_memory().available, min(ON_CPU, LOGITS // vocabulary)
-    # A quarter of it holds them as the head gives them, in float32, and their gradient.
+    # A quarter of it would hold them three times, in float32.
     fits = min(most, int(free) // (4 * 12 * vocabulary))
     return max(16, 1 << fits.bit_length() >> 1)
 
@@ -55,8 +55,9 @@ def token_logprobs(
     return torch.cat([*parts, of_chunk(*last)])
 
 
-def _wide(logit: Tensor) -> Tensor:
-    return logit.float() if logit.element_size() < 4 else logit
+def widened(value: Tensor) -> Tensor:
+    """Return halves in float32, and what is wider as it is."""
+    return value.float() if value.element_size() < 4 else value
 
 
 class _Picked(torch.autograd.Function):  # type: ignore[misc]
@@ -70,9 +71,9 @@ class _Picked(torch.autograd.Function):  # type: ignore[misc]
     def forward(ctx: Any, logit_CV: Tensor, target_C: Tensor) -> Tensor:
         on_cpu, (tokens, vocabulary) = logit_CV.device.type == "cpu", logit_CV.shape
         ctx.rows = max(1, CACHED // vocabulary) if on_cpu else tokens
-        total_C = torch.cat([_wide(some).logsumexp(-1) for some in logit_CV.split(ctx.rows)])
+        total_C = torch.cat([widened(some).logsumexp(-1) for some in logit_CV.split(ctx.rows)])
         ctx.save_for_backward(logit_CV, target_C, total_C)
-        return _wide(logit_CV.gather(-1, target_C[:, None]).squeeze(-1)) - total_C
+        return widened(logit_CV.gather(-1, target_C[:, None]).squeeze(-1)) - total_C
 
     @staticmethod
     def backward(ctx: Any, upstream_C: Tensor) -> tuple[Tensor, None]:
@@ -80,7 +81,7 @@ class _Picked(torch.autograd.Function):  # type: ignore[misc]
         tables = (logit_CV, *(each[:, None] for each in (target_C, total_C, upstream_C)))
         rows = zip(*(table.split(ctx.rows) for table in tables), strict=True)
         for logit_RV, target_R1, total_R1, upstream_R1 in rows:
-            grad_RV = _wide(logit_RV).sub_(total_R1).exp_().mul_(-upstream_R1)
+            grad_RV = widened(logit_RV).sub_(total_R1).exp_().mul_(-upstream_R1)
             logit_RV.copy_(grad_RV.scatter_add_(-1, target_R1, upstream_R1))
         return logit_CV, None
 

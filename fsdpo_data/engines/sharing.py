@@ -310,8 +310,8 @@ def _by_segment(
         for some in query.split(_AT_ONCE, dim=2):
             rows, seen = some.shape[2], seen + some.shape[2]
             corner = mask[:, :, mask.shape[2] - rows :, mask.shape[3] - seen :]
-            seen_too = key[:, :, :seen], value[:, :, :seen]
-            outputs.append(_attend(some, *seen_too, mask=corner, options=options))
+            before = (each[:, :, :seen] for each in (key, value))
+            outputs.append(_attend(some, *before, mask=corner, options=options))
     return torch.cat(outputs, dim=2)
 
 
@@ -322,10 +322,8 @@ def _attend(
     halves = query.is_cpu and query.dtype == torch.bfloat16 and torch.is_grad_enabled()
     if halves and query.shape[3] == value.shape[3]:
         return _Halves.apply(query, key, value, mask, options["scale"] or query.shape[3] ** -0.5)
-    causal = mask is None
-    return scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, is_causal=causal, **options
-    )
+    how = {"attn_mask": mask, "is_causal": mask is None, **options}
+    return scaled_dot_product_attention(query, key, value, **how)
 
 
 class _Halves(torch.autograd.Function):  # type: ignore[misc]

@@ -36,7 +36,8 @@ class Halves:
         ]
         self.halves: dict[Tensor, Tensor] = {}
         for weight in dict.fromkeys(weight for _, _, weight in self.places):  # some are tied
-            half = Parameter(weight.detach().bfloat16(), requires_grad=weight.requires_grad)
+            empty = torch.empty_like(weight, dtype=torch.bfloat16)  # until it is put
+            half = Parameter(empty, requires_grad=weight.requires_grad)
             if weight.requires_grad:
                 half.register_post_accumulate_grad_hook(partial(_hand_on, weight))
             self.halves[weight] = half

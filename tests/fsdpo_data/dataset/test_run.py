@@ -25,9 +25,9 @@ def started(path: Path, *ids: str) -> Path:
     return path
 
 
-def known(path: Path) -> list[str]:
+def known(path: Path) -> tuple[list[str], int]:
     with RunDir.open(path, CONFIG, resume=True) as run:
-        return list(run.spans)
+        return list(run.spans), run.torn
 
 
 def test_records_are_found_again(tmp_path: Path) -> None:
@@ -40,28 +40,30 @@ def test_records_are_found_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "left"),
+    ("damage", "left", "torn"),
     [
-        (lambda raw: raw[:-5], ["p1"]),
-        (lambda raw: raw[:-1], ["p1"]),
-        (lambda raw: raw + b'{"problem_id": "p3"', ["p1", "p2"]),
-        (lambda raw: raw + b"\x00" * 4096, ["p1", "p2"]),
-        (lambda raw: b"not json\n" + raw, ["p1", "p2"]),
-        (lambda raw: raw.replace(b'"p1"', b'["p1"]'), ["p2"]),
-        (lambda raw: raw.replace(b',"seconds":0.5', b"", 1), ["p2"]),
-        (lambda raw: raw.replace(b',"n_tokens":1', b"", 1), ["p2"]),
-        (lambda raw: raw + raw, ["p1", "p2"]),
-        (lambda raw: raw.replace(b'[{"text":"a"', b"[", 1)[: -len(raw) // 2], []),
-        (lambda raw: b"", []),
+        (lambda raw: raw[:-5], ["p1"], 1),
+        (lambda raw: raw[:-1], ["p1"], 1),
+        (lambda raw: raw + b'{"problem_id": "p3"', ["p1", "p2"], 1),
+        (lambda raw: raw + b"\x00" * 4096, ["p1", "p2"], 1),
+        (lambda raw: b"not json\n" + raw, ["p1", "p2"], 1),
+        (lambda raw: raw.replace(b'"p1"', b'["p1"]'), ["p2"], 1),
+        (lambda raw: raw.replace(b',"seconds":0.5', b"", 1), ["p2"], 1),
+        (lambda raw: raw.replace(b',"n_tokens":1', b"", 1), ["p2"], 1),
+        (lambda raw: raw + raw, ["p1", "p2"], 0),
+        (lambda raw: raw.replace(b'[{"text":"a"', b"[", 1)[: -len(raw) // 2], [], 1),
+        (lambda raw: b"", [], 0),
     ],
 )
-def test_damage_costs_only_what_it_hit(tmp_path: Path, damage: Any, left: list[str]) -> None:
+def test_damage_costs_only_what_it_hit(
+    tmp_path: Path, damage: Any, left: list[str], torn: int
+) -> None:
     path = started(tmp_path / "run", "p1", "p2") / COMPLETIONS
     path.write_bytes(damage(path.read_bytes()))
-    assert known(tmp_path / "run") == left
+    assert known(tmp_path / "run") == (left, torn)
     with RunDir.open(tmp_path / "run", CONFIG, resume=True) as run:
         run.append([record("p9")])
-    assert known(tmp_path / "run") == [*left, "p9"]
+    assert known(tmp_path / "run")[0] == [*left, "p9"]
 
 
 def test_a_record_with_too_few_samples_is_owed(tmp_path: Path) -> None:
@@ -69,7 +71,7 @@ def test_a_record_with_too_few_samples_is_owed(tmp_path: Path) -> None:
     one = {"problem_id": "p2", "prompt": "", "completions": [{"text": "a"}]}
     with (path / COMPLETIONS).open("a") as file:
         file.write(json.dumps(one) + "\n")
-    assert known(path) == ["p1"]
+    assert known(path) == (["p1"], 1)
 
 
 def test_another_config_is_refused_with_the_keys_that_differ(tmp_path: Path) -> None:
