@@ -307,14 +307,10 @@ def _scientific(number: Node, power: Node) -> Node | None:
 def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
     """Return ``node`` with ``change`` made to its direct subexpressions."""
     match node:
-        case Add():
-            return Add(tuple(map(change, node.terms)))
-        case Mul():
-            return Mul(tuple(map(change, node.factors)))
-        case Div():
-            return Div(change(node.top), change(node.bottom))
-        case Pow():
-            return Pow(change(node.base), change(node.exponent))
+        case Add() | Mul():
+            return type(node)(tuple(map(change, children(node))))
+        case Div() | Pow():
+            return type(node)(*map(change, children(node)))
         case Call():
             return Call(node.name, tuple(map(change, node.args)))
         case PlusMinus():

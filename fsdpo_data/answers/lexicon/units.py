@@ -10,7 +10,9 @@ from fsdpo_data.core.tables import read_table
 _TOLD = read_table(__file__)
 
 #: One-letter units; read as units only where letters cannot be variables.
-_LETTERS = frozenset("msghLlJNWVATKCM")
+LETTER_UNITS = frozenset("msghLlJNWVATKCM")
+#: Short names of units that are read in any case.
+_ANY_CASE = frozenset(("lbs", "gal", "mph", "hrs", "min"))
 
 
 def _factor(size: str) -> Fraction:
@@ -44,17 +46,9 @@ CURRENCIES = {code: UNITS[name] for code, name in _TOLD["currencies"].items()}
 
 def unit_named(word: str) -> Unit | None:
     """Return the unit called ``word``; long names in any case, short ones as they are."""
+    lower = word.lower()
     unit = UNITS.get(word)
-    if unit is None and len(word) > 3:
-        unit = UNITS.get(word.lower())
-    if unit is None and word.lower() in ("lbs", "gal", "mph", "hrs", "min"):
-        unit = UNITS.get(word.lower())
-    return unit
-
-
-def is_letter_unit(word: str) -> bool:
-    """Whether ``word`` is a unit that is written like a variable."""
-    return word in _LETTERS
+    return UNITS.get(lower) if unit is None and (len(word) > 3 or lower in _ANY_CASE) else unit
 
 
 def raised(unit: Unit, power: int) -> Unit:
@@ -77,7 +71,7 @@ def noun(words: str) -> Unit:
     return Unit(words, words=_said(words))
 
 
-PLACE = (("place", 1),)  #: Dimension of places in an order.
+PLACE = (("place", 1),)  #: Dimension of places in an order: "6th", "sixth caller".
 RANKS = frozenset(("th", "place", "position", "rank", "spot"))  #: Places that are their number.
 PART = (("part", 1),)  #: Dimension of parts of a whole: "5 thirds".
 #: Words that exclude each other.
@@ -104,11 +98,6 @@ def qualified(unit: Unit, words: tuple[str, ...]) -> Unit:
 
 def _said(words: str) -> tuple[str, ...]:
     return tuple(words.lower().replace(" - ", "-").split())
-
-
-def ordinal(words: str) -> Unit:
-    """Return the unit of places in an order: "6th", "sixth caller"."""
-    return Unit(words, PLACE)
 
 
 #: Dimensions that do not exclude each other: "square units" of a length in centimetres,

@@ -5,7 +5,7 @@ Recursive descent over the tokens of ``lex``. Juxtaposition multiplies, ``12\fra
 """
 
 from fsdpo_data.answers import tree
-from fsdpo_data.answers.lexicon.units import is_letter_unit, unit_named
+from fsdpo_data.answers.lexicon.units import LETTER_UNITS, unit_named
 from fsdpo_data.answers.lexicon.vocabulary import (
     ACCENTS,
     CONSTANTS,
@@ -159,7 +159,7 @@ class ExpressionParser(CommandParser):
 
     def letter_is_unit(self, token: Token) -> bool:
         """Whether a letter after a number is a unit, not a variable."""
-        if not is_letter_unit(token.text):
+        if token.text not in LETTER_UNITS:
             return False
         if self.sign(1) == "^" and token.text != "m":
             inverse = "-" in (self.sign(2), self.sign(3))

@@ -175,7 +175,7 @@ class _Lexer:
         elif name in _STYLE:
             if name in ("left", "right") and self.text[end : end + 1] == ".":
                 end += 1
-        elif name in "()[]":
+        elif name in "()[]\n":
             self.space = max(self.space, 1)
         elif name in ("{", "lbrace"):
             self.depth += 1
@@ -187,8 +187,6 @@ class _Lexer:
             self._emit("op", "%")
         elif name in ("lbrack", "rbrack"):
             self._sign("[" if name == "lbrack" else "]")
-        elif name == "\n":
-            self.space = max(self.space, 1)
         else:
             self._emit("cmd", _SAME.get(name, name))
         return end

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.numbers import decimal
-from fsdpo_data.answers.lexicon.units import CURRENCIES, DEGREE, is_letter_unit, unit_named
+from fsdpo_data.answers.lexicon.units import CURRENCIES, DEGREE, LETTER_UNITS, unit_named
 from fsdpo_data.answers.lexicon.vocabulary import (
     CONSTANTS,
     FIGURES,
@@ -43,7 +43,7 @@ class NameParser(Cursor):
         """Whether the token ``ahead`` is the name of a unit."""
         token = self.peek(ahead)
         if token.kind == "let":
-            return (token.upright or self.letter_units) and is_letter_unit(token.text)
+            return (token.upright or self.letter_units) and token.text in LETTER_UNITS
         return token.kind == "word" and unit_named(token.text) is not None
 
     def split_word(self) -> None:
@@ -71,7 +71,7 @@ class NameParser(Cursor):
         return "".join(parts)
 
     def number(self, number: tree.Num) -> Value:
-        """Read on after a number: "6th", mixed fractions and "2.5 million"."""
+        """Read on after a number: "6th", "5 squared", mixed fractions and "2.5 million"."""
         if self.at_end():
             return number
         if self.sign() == "_":
@@ -85,15 +85,18 @@ class NameParser(Cursor):
         if self.sign() == "%" and self.sign(1) in ("cdot", "times", "*"):
             self.at += 1  # "100% · s"
             return tree.Num(number.value / 100)
-        following = self._after_number(number)
-        if following is not None:
-            return following
-        scale = SCALES.get(self.word())
+        word = self.word()
+        if word in ("squared", "cubed"):
+            self.at += 1
+            return tree.Pow(number, exact("2" if word == "squared" else "3"))
+        if word == "factorial":
+            self.at += 1
+            return tree.Call("factorial", (number,))
+        scale = SCALES.get(word)
         if scale is not None and self.peek().kind == "word":
             self.at += 1
-            places = None if number.places is None else number.places - len(str(scale)) + 1
-            if scale == 12:
-                places = None
+            counted = number.places is None or scale == 12
+            places = None if counted else (number.places or 0) - len(str(scale)) + 1
             return tree.Num(number.value * scale, places, number.digits)
         if number.places is None and number.value.denominator == 1:
             part = self._fraction_part()
@@ -108,17 +111,6 @@ class NameParser(Cursor):
         if not base.isdigit() or not digits.replace(".", "").isdigit() or int(base[:3]) < 2:
             raise Unreadable("a subscript of a number")
         return tree.Based(digits, int(base[:3]))
-
-    def _after_number(self, number: tree.Num) -> Value | None:
-        """Read "5 squared", "5 factorial", "5 thirds"."""
-        word = self.word()
-        if word in ("squared", "cubed"):
-            self.at += 1
-            return tree.Pow(number, exact("2" if word == "squared" else "3"))
-        if word == "factorial":
-            self.at += 1
-            return tree.Call("factorial", (number,))
-        return None
 
     def _fraction_part(self) -> Fraction | None:
         r"""Read the ``\frac35`` of ``12\frac35`` or the ``1/3`` of ``8 1/3``."""
@@ -180,8 +172,7 @@ class NameParser(Cursor):
         """Read arguments up to ``closer``."""
         inner = self.value()
         self.expect(closer)
-        values = inner.items if isinstance(inner, tree.Items) and not inner.brackets else (inner,)
-        return tuple(as_node(value) for value in values)
+        return tuple(map(as_node, tree.spread(inner)))
 
     def subscripted(self, symbol: tree.Sym) -> Value:
         r"""Read ``x_1``; ``C_n^k`` is a binomial coefficient."""

@@ -5,13 +5,13 @@ from fractions import Fraction
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.units import (
     DEGREE,
+    LETTER_UNITS,
     MARKS,
     PART,
+    PLACE,
     SIGNS,
     UNITS,
-    is_letter_unit,
     noun,
-    ordinal,
     product,
     qualified,
     raised,
@@ -209,9 +209,8 @@ class QuantityParser(ExpressionParser):
         in_unit = before.text in ("/", "per", "{", "mu", "micro") or (
             before.kind == "word" and unit_named(before.text) is not None
         )
-        return is_letter_unit(letter) and (
-            in_unit or before.text == "(" or self.letter_is_unit(token)
-        )
+        named = in_unit or before.text == "(" or self.letter_is_unit(token)
+        return letter in LETTER_UNITS and named
 
     def _unit_sign(self, sign: str) -> tree.Unit | None:
         if sign == "^" and self.marks() == "circ":
@@ -324,16 +323,13 @@ def compound(parts: tuple[Value, ...]) -> tree.Quantity | None:
 
 def _measured(node: Node, unit: tree.Unit | None) -> Value:
     """Return a number with its unit; degrees and ordinals count as units."""
+    match node:
+        case tree.Call("ordinal", (place, *_)):
+            return tree.Quantity(place, tree.Unit(unit.label if unit else "th", PLACE))
+        case tree.Call("deg", (angle, *_)) if unit is None or not unit.dims:
+            return tree.Quantity(angle, qualified(DEGREE, unit.words if unit else ()))
     if unit is None:
-        if isinstance(node, tree.Call) and node.name == "deg":
-            return tree.Quantity(node.args[0], DEGREE)
-        if isinstance(node, tree.Call) and node.name == "ordinal":
-            return tree.Quantity(node.args[0], ordinal("th"))
         return node
-    if isinstance(node, tree.Call) and node.name == "ordinal":
-        return tree.Quantity(node.args[0], ordinal(unit.label))
-    if isinstance(node, tree.Call) and node.name == "deg" and not unit.dims:
-        return tree.Quantity(node.args[0], qualified(DEGREE, unit.words))
     if unit.label.startswith("mod "):
         node = remainder(node, tree.Num(Fraction(unit.label[4:])))
     return tree.Quantity(node, unit)

@@ -52,9 +52,8 @@ class AnswerParser(QuantityParser):
         cases = _joined_cases(items)
         if cases is not None or len(items) == 1:
             return cases or items[0]
-        if joined and all(map(_is_statement, items)):
-            return tree.Join("and", tuple(items))
-        if self._last_separator == "wedge" and all(map(_is_formula, items)):
+        logical = self._last_separator == "wedge" and all(map(_is_formula, items))
+        if logical or (joined and all(map(_is_statement, items))):
             return tree.Join("and", tuple(items))
         return tree.Items("", _distributed(tuple(items)))
 
@@ -232,9 +231,7 @@ class AnswerParser(QuantityParser):
             raise Unreadable(f"the environment {name}")
         rows: list[tuple[Value, ...]] = []
         row: list[Value] = []
-        while True:
-            if self.peek().kind == "end":
-                break
+        while self.peek().kind != "end":
             row.append(self.quantity())
             if self.accept("&"):
                 continue
