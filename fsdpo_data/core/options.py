@@ -101,11 +101,9 @@ def declared_fields(kind: type) -> dict[str, tuple[Any, Option]]:
     hints = typing.get_type_hints(kind, include_extras=True)
     declared = {}
     for each in fields(kind):
-        plain, *more = (
-            typing.get_args(hint)
-            if typing.get_origin(hint := hints[each.name]) is typing.Annotated
-            else (hint,)
-        )
+        hint = hints[each.name]
+        annotated = typing.get_origin(hint) is typing.Annotated
+        plain, *more = typing.get_args(hint) if annotated else (hint,)
         declared[each.name] = (plain, next((m for m in more if isinstance(m, Option)), Option()))
     return declared
 
