@@ -62,7 +62,8 @@ def make(out: Path, seed: int = 0) -> None:
     _write_architecture(work / "architecture", work / f"{STAGES[0]['name']}.jsonl")
     start: dict[str, Any] = {"from_config": work / "architecture"}
     for stage in STAGES:
-        _train(work, stage, seed, start)
+        place = {"data": work / f"{stage['name']}.jsonl", "out": work / stage["name"]}
+        train_sft(SftConfig(lr=stage["lr"], seed=seed, **place, **_RECIPE["training"], **start))
         start = {"model": str(work / stage["name"])}
     for name in _SHIPPED:
         shutil.copyfile(work / STAGES[-1]["name"] / name, out / name)
@@ -119,18 +120,6 @@ def train_tokenizer(texts: Iterable[str]) -> Any:
         model_max_length=ARCHITECTURE["max_position_embeddings"],
         padding_side="left",
     )
-
-
-def _train(work: Path, stage: Mapping[str, Any], seed: int, start: Mapping[str, Any]) -> None:
-    config = SftConfig(
-        data=work / f"{stage['name']}.jsonl",
-        out=work / stage["name"],
-        lr=stage["lr"],
-        seed=seed,
-        **_RECIPE["training"],
-        **start,
-    )
-    train_sft(config)
 
 
 def measure(

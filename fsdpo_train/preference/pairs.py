@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Self
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.pairs.statistics import differing
 from fsdpo_train.config import WITHOUT_REWARDS
 from fsdpo_train.trainer.source import PlacedRow, Row, Source, open_source
 
@@ -67,9 +67,7 @@ def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
                 "Leave the pair out."
             )
         if loss == "step-dpo":  # both end with the first step in which they differ
-            both = zip(*(side.steps for side in sides), strict=False)
-            shared = sum(1 for _ in takewhile(lambda each: each[0] == each[1], both))
-            sides = [side.cut(shared + 1) for side in sides]
+            sides = [side.cut(differing(row)[0] + 1) for side in sides]
         group = groups.setdefault(row["prompt"], PromptPairs(row["prompt"]))
         known = places.setdefault(row["prompt"], {})
         for side in sides:
