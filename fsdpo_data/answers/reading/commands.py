@@ -44,8 +44,7 @@ class CommandParser(NameParser):
         if name == "binom":
             return tree.Call("binom", (self._argument(), self._argument()))
         if name in ("lfloor", "lceil"):
-            argument = self.arguments("rfloor" if name == "lfloor" else "rceil")
-            return tree.Call("floor" if name == "lfloor" else "ceil", argument)
+            return tree.Call(name[1:], self.arguments(f"r{name[1:]}"))
         if name in ACCENTS:
             return self._accented(name)
         if name == "mathbb":
@@ -213,10 +212,8 @@ class CommandParser(NameParser):
         return node if exponent is None else tree.Pow(node, exponent)
 
     def _function_arguments(self) -> tuple[Node, ...]:
-        if self.accept("("):
-            return self.arguments(")")
-        if self.accept("["):
-            return self.arguments("]")
+        if opener := self.accept("(", "["):
+            return self.arguments(")" if opener == "(" else "]")
         factors = [as_node(self.factor())]
         while self.juxtaposed() and not (
             self.peek().kind in ("cmd", "word") and self.peek().text in FUNCTIONS

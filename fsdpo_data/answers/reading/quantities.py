@@ -213,8 +213,6 @@ class QuantityParser(ExpressionParser):
         return letter in LETTER_UNITS and named
 
     def _unit_sign(self, sign: str) -> tree.Unit | None:
-        if sign == "^" and self.marks() == "circ":
-            return self._degrees()
         if sign == "circ":
             self.at += 1
             return self._degrees()

@@ -115,14 +115,10 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
     if isinstance(value, Ratio) and len(value.parts) in (2, 3):
         moment = read_moment(_text_of_time(cleaned))
         return (value,) if moment is None else (value, moment)
-    if isinstance(value, Num):
-        match = _SAID["list"].fullmatch(cleaned)
-        if match is not None:
-            numbers = (Num(Fraction(int(part))) for part in match.group().split(","))
-            return (value, Items("", tuple(numbers)))
     if "(b)" in cleaned and (parts := _parts(cleaned)):
         return (value, parts)
-    if cleaned[:1] == "(" and _SAID["places"].fullmatch(cleaned):
+    listed = isinstance(value, Num) and _SAID["list"].fullmatch(cleaned)
+    if listed or (cleaned[:1] == "(" and _SAID["places"].fullmatch(cleaned)):
         numbers = (Num(Fraction(int(part))) for part in re.findall(r"\d+", cleaned))
         return (value, Items("", tuple(numbers)))
     if isinstance(value, Items) and value.brackets == "":

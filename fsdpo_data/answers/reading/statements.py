@@ -94,14 +94,9 @@ class AnswerParser(QuantityParser):
             return tree.Relation(tuple(parts), tuple(ops))
         if self.at_end():
             return parts[0]
-        if self.word() == "in" and self.sign(1) in ("(", "[", "lset", "mathbb", "]"):
-            self.at += 1
-            return tree.Member(parts[0], self._set_operand())
-        if self.accept("in"):
-            return tree.Member(parts[0], self._set_operand())
-        if self.accept("notin"):
-            return tree.Member(parts[0], self._set_operand(), negated=True)
-        return parts[0]
+        spelled = self.word() == "in" and self.sign(1) in ("(", "[", "lset", "mathbb", "]")
+        sign = self.accept_word("in") if spelled else self.accept("in", "notin")
+        return tree.Member(parts[0], self._set_operand(), sign == "notin") if sign else parts[0]
 
     def _set_operand(self) -> Value:
         """Read what something is an element of; a plain Z is the set of integers."""
@@ -161,12 +156,11 @@ class AnswerParser(QuantityParser):
         if self.accept("rset", "}"):
             return tree.Items("{}", ())
         head = self.inside(bars_close=True)
-        if self.accept("|", ":", ";"):
-            conditions = self.inside(bars_close=False)
-            self.expect("rset", "}")
-            return tree.Builder(head, tuple(tree.spread(conditions)))
+        given = self.inside(bars_close=False) if self.accept("|", ":", ";") else None
         self.expect("rset", "}")
-        return tree.Items("{}", tuple(tree.spread(head)))
+        if given is None:
+            return tree.Items("{}", tree.spread(head))
+        return tree.Builder(head, tree.spread(given))
 
     def primary(self) -> Value:
         """Read a matrix or what an expression begins with."""
