@@ -97,8 +97,7 @@ class ReferenceStore:
             prompts.update(rows["prompt"])
             texts.update(rows["text"])
             kept = rows.filter(pl.col("solution").is_in(list(solutions)))
-            for solution, values in zip(kept["solution"], kept["logprobs"], strict=True):
-                found[solution] = values.to_numpy()
+            found |= zip(kept["solution"], (v.to_numpy() for v in kept["logprobs"]), strict=True)
         if prompts and not any(key.prompt in prompts for key in wanted):
             what = (
                 "the prompts differ: the same solutions stand under other prompts there. Was "

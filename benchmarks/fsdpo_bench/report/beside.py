@@ -3,7 +3,7 @@
 from collections import defaultdict
 from pathlib import Path
 
-from fsdpo_cards.pages.browse import BUDGET, OUTCOMES, Browsable, Marks
+from fsdpo_cards.pages.browse import OUTCOMES, Browsable, Marks
 from fsdpo_cards.pages.page import render_page
 
 from fsdpo_bench.report.browse import asked, solutions_of
@@ -21,7 +21,7 @@ _MARKS: Marks = {
 }
 
 
-def render_comparison(run_a: Path, run_b: Path, compared: Comparison, budget: int = BUDGET) -> str:
+def render_comparison(run_a: Path, run_b: Path, compared: Comparison) -> str:
     """Render the page; of problems that do not fit, those that changed come first."""
     decoders = defaultdict(list)
     for delta in compared.deltas:
@@ -30,8 +30,8 @@ def render_comparison(run_a: Path, run_b: Path, compared: Comparison, budget: in
     theirs = dict(keyed(read_records(run_b)))
     both = [key for key, _ in keyed(read_records(run_a)) if key in theirs and key[0] in decoders]
     both.sort(key=lambda key: key[:2] not in changed)
-    shown = Browsable(_MARKS, len(both), budget)
-    chosen = set(both[: budget // shown.room])
+    shown = Browsable(_MARKS, len(both))
+    chosen = set(both[: shown.budget // shown.room])
     for key, record in keyed(read_records(run_a)):
         if key in chosen:
             _add(shown, record, theirs[key], decoders[key[0]])
