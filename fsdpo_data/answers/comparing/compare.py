@@ -44,9 +44,8 @@ class Comparison:
         if isinstance(gold, tree.Cases) or isinstance(answer, tree.Cases):
             return self._cases(gold, answer)
         gold, answer = _expanded(gold), _expanded(answer)
-        if isinstance(gold, tree.Items | tree.Matrix) or isinstance(
-            answer, tree.Items | tree.Matrix
-        ):
+        several = tree.Items | tree.Matrix
+        if isinstance(gold, several) or isinstance(answer, several):
             return self._collections(gold, answer)
         return self._scalars(gold, answer)
 

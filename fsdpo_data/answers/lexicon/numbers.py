@@ -54,12 +54,10 @@ def _from_match(match: re.Match[str]) -> Num | None:
     whole, places = match["whole"] or "", match["places"] or ""
     if not whole and not places:
         return None
+    digits, sign = _SEPARATOR.sub("", whole), "-" if negative else ""
     if not places and match["power"] is None:
-        number = Num(Fraction(int(_SEPARATOR.sub("", whole))))
-    else:
-        sign = "-" if negative else ""
-        return decimal(_SEPARATOR.sub("", whole), places, int(match["power"] or 0), sign)
-    return Num(-number.value) if negative else number
+        return Num(Fraction(int(sign + digits)))
+    return decimal(digits, places, int(match["power"] or 0), sign)
 
 
 def decimal(whole: str, places: str, power: int = 0, sign: str = "") -> Num | None:

@@ -133,9 +133,7 @@ def read_moment(text: str) -> Moment | None:
     for words, half in _TOLD["halves"].items():
         rest = re.sub(words, half, rest)
     time = _SAID["time"].fullmatch(rest) if rest else None
-    if rest and time is None:
-        return None
-    if date is None and time is None:
+    if time is None and (rest or date is None):
         return None
     return _moment(time, date)
 

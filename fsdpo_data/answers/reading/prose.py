@@ -117,7 +117,7 @@ def same_words(left: str, right: str, *are_text: bool) -> bool:
     if choice and choice[1] == _chosen(right):
         return True
     formula = "=" in left and "\\" not in left
-    if formula and _SPACES.sub("", left) == _SPACES.sub("", right):
+    if formula and left.replace(" ", "") == right.replace(" ", ""):
         return True
     if _SAID["roman"].fullmatch(left) and left == right.upper():
         return True
@@ -185,6 +185,3 @@ def _letter_set(text: str) -> frozenset[str]:
     runs = re.findall("[A-Z]+", text.replace("and", ""))
     listed = len(set(letters)) == len(letters) and (len(runs) in (1, len(letters)))
     return frozenset(letters) if listed else frozenset()
-
-
-_SPACES = re.compile(r"\s+")
