@@ -15,7 +15,7 @@ from fsdpo_data.engines.sharing import TreeAttention, decoder_of, tree_inputs, u
 #: Tokens that a model is tried on, and the error that rounding may explain.
 _PROBE, _ROUNDING = 8, 1e-3
 #: Tokens whose logits are held at once, at most; on CPUs more are no faster, nor more logits.
-ON_CPU, ON_GPU, LOGITS = 512, 8192, 2**26
+ON_CPU, ON_GPU, LOGITS = 512, 8192, 2**25
 #: Logits that a CPU widens at a time: they stay in its caches.
 CACHED = 2**19
 
@@ -38,14 +38,17 @@ def token_logprobs(
     """Return log π of each target, shape [N], float32 or the head's own dtype if wider.
 
     The head runs chunk by chunk and, but for the last, with which gradients begin, once more in the
-    backward pass, so memory for logits is that of one chunk in either direction. It is called as a
-    module, never by its weight: DeepSpeed gathers a sharded weight only around such a call.
+    backward pass, so memory for logits is that of one chunk in either direction. One that is more
+    than its weight is called as a module: DeepSpeed gathers what is sharded around such a call.
     ``hidden_ND`` predict the targets, ``chunk`` of them at a time; 0: :func:`chunk_size`.
     """
     if not len(target_N):
         return hidden_ND.new_zeros(0)
     width = getattr(head, "out_features", hidden_ND.shape[-1])
     chunk = chunk or chunk_size(width, hidden_ND.device)
+    if _is_plain(head):
+        found: Tensor = _OfHead.apply(hidden_ND.to(head.weight.dtype), head.weight, target_N, chunk)
+        return found
 
     def of_chunk(hidden_CD: Tensor, target_C: Tensor) -> Any:
         return _Picked.apply(head(hidden_CD), target_C)
@@ -55,35 +58,94 @@ def token_logprobs(
     return torch.cat([*parts, of_chunk(*last)])
 
 
+def _is_plain(head: Any) -> bool:
+    """Say whether a head is its weight, whole and computed with as it is, and nothing besides."""
+    if type(head) is not torch.nn.Linear or "forward" in vars(head) or head.bias is not None:
+        return False
+    weight, kind = head.weight, head.weight.device.type
+    cast = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) != weight.dtype
+    return not (cast or head._forward_hooks or head._forward_pre_hooks or hasattr(weight, "ds_id"))
+
+
 def widened(value: Tensor) -> Tensor:
     """Return halves in float32, and what is wider as it is."""
     return value.float() if value.element_size() < 4 else value
 
 
-class _Picked(torch.autograd.Function):  # type: ignore[misc]
-    """From logits [C, V] and targets [C] to log π of the targets, [C], float32 at least.
+def _pick(logit_CV: Tensor, target_C: Tensor) -> tuple[Tensor, Tensor]:
+    """Return log π of targets and the logits' log-sum-exp, [C] each, float32 at least."""
+    total_C = torch.cat([widened(some).logsumexp(-1) for some in logit_CV.split(_rows(logit_CV))])
+    return widened(logit_CV.gather(-1, target_C[:, None]).squeeze(-1)) - total_C, total_C
 
-    The gradient, (one-hot − softmax) · upstream, takes the place of the logits, which nobody else
-    may hold. Of what is wider than they are, a CPU holds a few rows, in its caches.
+
+def _turn(logit_CV: Tensor, *given_C: Tensor) -> Tensor:
+    """Put the gradient, (one-hot − softmax) · upstream, in the place of the logits.
+
+    Nobody else may hold them. ``given_C`` are targets, log-sum-exp and upstream gradients.
     """
+    tables = (logit_CV, *(each[:, None] for each in given_C))
+    rows = zip(*(table.split(_rows(logit_CV)) for table in tables), strict=True)
+    for logit_RV, target_R1, total_R1, upstream_R1 in rows:
+        grad_RV = widened(logit_RV).sub_(total_R1).exp_().mul_(-upstream_R1)
+        logit_RV.copy_(grad_RV.scatter_add_(-1, target_R1, upstream_R1))
+    return logit_CV
+
+
+def _rows(logit_CV: Tensor) -> int:
+    """Return how many rows are computed with at a time: of what is wider, a CPU holds a few."""
+    return max(1, CACHED // logit_CV.shape[1]) if logit_CV.is_cpu else len(logit_CV)
+
+
+class _Picked(torch.autograd.Function):  # type: ignore[misc]
+    """From logits [C, V] and targets [C] to log π of the targets, [C]."""
 
     @staticmethod
     def forward(ctx: Any, logit_CV: Tensor, target_C: Tensor) -> Tensor:
-        on_cpu, (tokens, vocabulary) = logit_CV.device.type == "cpu", logit_CV.shape
-        ctx.rows = max(1, CACHED // vocabulary) if on_cpu else tokens
-        total_C = torch.cat([widened(some).logsumexp(-1) for some in logit_CV.split(ctx.rows)])
+        found_C, total_C = _pick(logit_CV, target_C)
         ctx.save_for_backward(logit_CV, target_C, total_C)
-        return widened(logit_CV.gather(-1, target_C[:, None]).squeeze(-1)) - total_C
+        return found_C
 
     @staticmethod
     def backward(ctx: Any, upstream_C: Tensor) -> tuple[Tensor, None]:
-        logit_CV, target_C, total_C = ctx.saved_tensors
-        tables = (logit_CV, *(each[:, None] for each in (target_C, total_C, upstream_C)))
-        rows = zip(*(table.split(ctx.rows) for table in tables), strict=True)
-        for logit_RV, target_R1, total_R1, upstream_R1 in rows:
-            grad_RV = widened(logit_RV).sub_(total_R1).exp_().mul_(-upstream_R1)
-            logit_RV.copy_(grad_RV.scatter_add_(-1, target_R1, upstream_R1))
-        return logit_CV, None
+        return _turn(*ctx.saved_tensors, upstream_C), None
+
+
+class _OfHead(torch.autograd.Function):  # type: ignore[misc]
+    """The same behind a product with a head's weight, [V, D], whose gradient adds up in place.
+
+    Autograd would hold it three times: what there was, what a chunk adds, and their sum.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, chunk: int
+    ) -> Tensor:
+        room_CV = hidden_ND.new_empty(min(chunk, len(hidden_ND)), len(weight_VD))
+        chunks = zip(hidden_ND.split(chunk), target_N.split(chunk), strict=True)
+        found = [
+            _pick(torch.mm(hidden_CD, weight_VD.T, out=room_CV[: len(hidden_CD)]), target_C)
+            for hidden_CD, target_C in chunks
+        ]
+        logprob_N, total_N = (torch.cat(each) for each in zip(*found, strict=True))
+        ctx.chunk = chunk
+        ctx.save_for_backward(room_CV, hidden_ND, weight_VD, target_N, total_N)
+        return logprob_N
+
+    @staticmethod
+    def backward(ctx: Any, upstream_N: Tensor) -> tuple[Tensor | None, ...]:
+        room_CV, hidden_ND, weight_VD, *given = ctx.saved_tensors
+        grad_ND = torch.empty_like(hidden_ND)
+        grad_VD = torch.zeros_like(weight_VD) if ctx.needs_input_grad[1] else None
+        tables = (hidden_ND, grad_ND, *given, upstream_N)
+        chunks = list(zip(*(table.split(ctx.chunk) for table in tables), strict=True))
+        for place, (hidden_CD, grad_CD, *given_C) in enumerate(reversed(chunks)):
+            logit_CV = room_CV[: len(hidden_CD)]
+            if place:  # those of the last chunk are there
+                torch.mm(hidden_CD, weight_VD.T, out=logit_CV)
+            torch.mm(_turn(logit_CV, *given_C), weight_VD, out=grad_CD)
+            if grad_VD is not None:
+                grad_VD.addmm_(logit_CV.T, hidden_CD)
+        return grad_ND, grad_VD, None, None
 
 
 def head_error(model: Any) -> float:

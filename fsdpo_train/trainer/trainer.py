@@ -122,7 +122,8 @@ class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
         if distributed or self.args.device.type != "cpu" or "input_ids" not in inputs:
             return [inputs]
         _, place_BT = read_solutions(inputs, self.share_prompt)
-        part_B = place_BT.amax(1) // CPU_TOKENS
+        # Products of halves gain from more tokens, and those take half the memory.
+        part_B = place_BT.amax(1) // (CPU_TOKENS * (2 if self.in_halves else 1))
         rows = part_B.unique_consecutive(return_counts=True)[1].tolist()
         parts = zip(*(each.split(rows) for each in inputs.values()), strict=True)
         return [dict(zip(inputs, part, strict=True)) for part in parts]

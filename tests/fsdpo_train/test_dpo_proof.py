@@ -43,18 +43,29 @@ def losses(out: Path) -> list[float]:
 
 
 @pytest.mark.deepspeed
-@pytest.mark.parametrize(("preset", "rank"), [("zero2", 0), ("zero3", 0), ("zero2", 4)])
-def test_two_processes_train_to_the_losses_of_one(folder: Path, preset: str, rank: int) -> None:
+@pytest.mark.parametrize(
+    ("preset", "adapters"),
+    [
+        ("zero2", ()),
+        ("zero3", ()),
+        ("zero2", ("--lora", 4)),
+        ("zero2", ("--lora", 4, "--load-in-4bit")),
+    ],
+)
+def test_two_processes_train_to_the_losses_of_one(
+    folder: Path, preset: str, adapters: tuple[object, ...]
+) -> None:
     import transformers
 
-    if rank:
+    if adapters:
         pytest.importorskip("peft")
-    name = f"{preset}-{rank}"
+        pytest.importorskip("bitsandbytes")
+    name = f"{preset}{len(adapters)}"
     data, one, many = folder / "pairs.jsonl", folder / f"one-{name}", folder / name
-    python(*command(folder, data, one, "--batch-size", 4, "--lora", rank))
+    python(*command(folder, data, one, "--batch-size", 4, *adapters))
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    options = ["--batch-size", 2, "--deepspeed", preset, "--lora", rank]
-    options += [] if rank else ["--gradient-checkpointing"]
+    options = ["--batch-size", 2, "--deepspeed", preset, *adapters]
+    options += [] if adapters else ["--gradient-checkpointing"]
     python(*torchrun, *command(folder, data, many, *options))
     # Float32 sums in another order; after some steps of Adam they have not drifted apart.
     assert losses(many) == pytest.approx(losses(one), abs=2e-4)

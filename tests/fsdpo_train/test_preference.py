@@ -280,7 +280,7 @@ def test_options_out_of_range_are_named(options, message):
         PreferenceSpec(**options)
 
 
-@pytest.mark.parametrize(("device", "most"), [("cpu", 256), ("cuda", 8192)])
+@pytest.mark.parametrize(("device", "most"), [("cpu", 128), ("cuda", 8192)])
 def test_chunks_are_as_large_as_memory_is_free(device, most, monkeypatch):
     """An eighth to a quarter of what is free, and neither beyond a bound nor below a few tokens."""
     assert 16 <= logprobs.chunk_size(10**9, torch.device("cpu")) < 512  # of what is free here
@@ -293,7 +293,7 @@ def test_chunks_are_as_large_as_memory_is_free(device, most, monkeypatch):
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device, free=free: free)
         monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device, free=free: free // 2)
         found.append(logprobs.chunk_size(152_000, torch.device(device)))
-    assert found == [16, 128, *([256, 256] if device == "cpu" else [1024, 2048]), most]
+    assert found == [16, 128, *([128, 128] if device == "cpu" else [1024, 2048]), most]
     assert logprobs.chunk_size(49_152, torch.device("cpu")) == 512
 
 
@@ -303,20 +303,47 @@ def test_chunks_change_nothing_and_hold_no_table(monkeypatch):
     hidden = torch.randn(20, 8).double().requires_grad_()
     target = torch.randint(0, VOCABULARY, (20,))
     sizes = []
-    hook = head.register_forward_hook(lambda module, given, out: sizes.append(out.shape[0]))
-    results = []
     monkeypatch.setattr(logprobs, "chunk_size", lambda vocabulary, device: vocabulary // 10)
-    for chunk in (3, 1000, None):
-        head.zero_grad()
-        logp = token_logprobs(hidden, target, head, chunk)
-        (grad,) = torch.autograd.grad((logp * torch.arange(20)).sum(), hidden)
-        results.append((logp, grad))
+    pick = logprobs._pick
+    monkeypatch.setattr(
+        logprobs, "_pick", lambda *given: sizes.append(len(given[0])) or pick(*given)
+    )
+
+    def found(logp):
+        return logp, *torch.autograd.grad((logp * torch.arange(20)).sum(), (hidden, head.weight))
+
+    results = [found(token_logprobs(hidden, target, head, chunk)) for chunk in (3, 1000, None)]
+    assert sizes == [*[3] * 6, 2, 20, *[5] * 4]
+    # A head with a hook is called as a module, and once more in the backward pass.
+    hook = head.register_forward_hook(lambda *given: sizes.append(len(given[2])))
+    sizes.clear()
+    results += [found(token_logprobs(hidden, target, head, chunk)) for chunk in (3, 1000, None)]
     hook.remove()
-    assert max(sizes[:13]) == 3 and sizes[13:] == [20, *[5] * 7]  # the last one is not run again
-    expected = head(hidden).log_softmax(-1)[torch.arange(20), target]
-    for logp, grad in results:
-        assert torch.allclose(logp, expected, rtol=1e-12)
-        assert torch.allclose(grad, results[0][1], rtol=1e-12)
+    assert max(sizes[:26]) == 3 and sizes[26:28] == [20, 20] and set(sizes[28:]) == {5}
+    expected = found(head(hidden).log_softmax(-1)[torch.arange(20), target])
+    for each in results:
+        for some, right in zip(each, expected, strict=True):
+            assert torch.allclose(some, right, rtol=1e-12, atol=1e-14)
+
+
+def test_a_frozen_head_gets_no_gradient_and_a_second_pass_back_is_refused():
+    head = torch.nn.Linear(8, VOCABULARY, bias=False).requires_grad_(False)
+    hidden = torch.randn(20, 8, requires_grad=True)
+    logp = token_logprobs(hidden, torch.randint(0, VOCABULARY, (20,)), head, 7)
+    logp.sum().backward(retain_graph=True)
+    assert head.weight.grad is None and hidden.grad is not None
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        logp.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_computes_a_head_in_its_precision(dtype):
+    head = torch.nn.Linear(8, VOCABULARY, bias=False).to(dtype)
+    hidden, target = torch.randn(20, 8), torch.randint(0, VOCABULARY, (20,))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = token_logprobs(hidden, target, head, 7)
+        expected = head(hidden).float().log_softmax(-1)[torch.arange(20), target]
+    assert torch.allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
