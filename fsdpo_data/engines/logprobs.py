@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import Any, TypeGuard
 
 import psutil
 import torch
@@ -58,7 +58,7 @@ def token_logprobs(
     return torch.cat([*parts, of_chunk(*last)])
 
 
-def _is_plain(head: Any) -> bool:
+def _is_plain(head: Any) -> TypeGuard[torch.nn.Linear]:
     """Say whether a head is its weight, whole and computed with as it is, and nothing besides."""
     if type(head) is not torch.nn.Linear or "forward" in vars(head) or head.bias is not None:
         return False
