@@ -59,6 +59,7 @@ def test_two_processes_train_to_the_losses_of_one(
 
     if adapters:
         pytest.importorskip("peft")
+    if "--load-in-4bit" in adapters:
         pytest.importorskip("bitsandbytes")
     name = f"{preset}{len(adapters)}"
     data, one, many = folder / "pairs.jsonl", folder / f"one-{name}", folder / name
