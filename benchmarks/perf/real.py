@@ -47,7 +47,7 @@ def main(
     asked = ("--problems", problems, "--limit", limit, "--samples", samples, "--max-tokens", tokens)
     how, made = ("--engine", "vllm", "--dtype", "bfloat16"), limit * samples
     run(made, built, "fsdpo_data", "build", "--model", model, *asked, *how)
-    few = ("--model", model, "--max-steps", 4, "--grad-accum", 1, "--log-every", 1)
+    few = ("--max-steps", 4, "--grad-accum", 1, "--log-every", 1, "--save-every", 0)
     stages = {"sft": (rows, 8, 0), "prm": (built, 4, 16), "dpo": (pairs, 1, 0)}
     for stage, (data, batch, solutions) in stages.items():
         if stage == "dpo":
@@ -55,7 +55,7 @@ def main(
             run(made, scored, "fsdpo_data", "score", built, *prm)
             run(made, pairs, "fsdpo_data", "pair", scored, "--top", 2, "--no-require-outcome")
         for dtype in ("float32", "bfloat16"):
-            line = (stage, data, *few, "--batch-size", batch, "--dtype", dtype)
+            line = (stage, data, "--model", model, *few, "--batch-size", batch, "--dtype", dtype)
             run(solutions, out / f"{stage}-{dtype}", "fsdpo_train", *line)
 
 
