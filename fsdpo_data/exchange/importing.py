@@ -95,7 +95,9 @@ def _solutions(record: Record, name: str, found: Imported) -> list[Stepwise]:
     reason = record.broken
     if not reason:
         try:
-            return [_storable(each) for each in READERS[name].read(record.fields)]
+            if made := [_storable(each) for each in READERS[name].read(record.fields)]:
+                return made
+            reason = "no step in it has a label"
         except NotStepwise as error:
             reason = str(error)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
@@ -105,12 +107,14 @@ def _solutions(record: Record, name: str, found: Imported) -> list[Stepwise]:
 
 
 def _storable(solution: Stepwise) -> Stepwise:
-    """Return a solution whose texts are texts that a file can hold."""
+    """Return a solution whose texts are texts that a file can hold, and say something."""
     for text in (solution.problem, solution.answer, *solution.steps):
         if not isinstance(text, str):
             raise NotStepwise(f"{text!r} where text is expected")
         if text != well_formed(text):
             raise NotStepwise("the text holds half a surrogate pair, which is no character")
+    if not all(text.strip() for text in (solution.problem, *solution.steps)):
+        raise NotStepwise("the problem or a step is blank")
     return solution
 
 

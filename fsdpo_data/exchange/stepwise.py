@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fsdpo_data.core.tables import Table
@@ -33,13 +33,9 @@ class Stepwise:
 
 def from_trl(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
     """TRL's stepwise supervision: prompt and steps stay as they are."""
-    steps, labels = fields["completions"], fields["labels"]
-    if not steps or len(steps) != len(labels):
-        raise NotStepwise(f"{len(steps)} completions and {len(labels)} labels")
-    for label in labels:
-        if not isinstance(label, bool | int | float) or not 0 <= label <= 1:
-            raise NotStepwise(f"label {label!r}, expected true, false or a number in [0, 1]")
-    yield Stepwise(fields["prompt"], "", tuple(steps), tuple(labels), rendered=True)
+    steps = fields["completions"]
+    found = _labelled(fields["prompt"], steps, [_label(each) for each in fields["labels"]])
+    yield replace(found, steps=tuple(steps), rendered=True)
 
 
 def from_math_shepherd(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
@@ -69,7 +65,7 @@ def _parted(steps: Sequence[str]) -> tuple[str, list[str]]:
 def from_processbench(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
     """ProcessBench: of the steps after the first wrong one nothing is known, so they are cut."""
     first, steps = fields["label"], fields["steps"]
-    if not steps or not -1 <= first < len(steps):
+    if not steps or first not in range(-1, len(steps)):
         raise NotStepwise(f"label {first} of {len(steps)} steps")
     labels = [k != first for k in range(len(steps))]
     yield _labelled(fields["problem"], *_known(steps, labels))
@@ -83,7 +79,7 @@ def from_prm800k(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
     again with each, so they weigh more than it.
     """
     question = fields["question"]
-    problem, answer = question["problem"], str(question.get("ground_truth_answer") or "")
+    problem, answer = question["problem"], _told(question.get("ground_truth_answer"))
     chain: list[tuple[str, int]] = []
     for step in fields["label"]["steps"]:
         others, following = _next_steps(step)
@@ -109,8 +105,20 @@ def _next_steps(step: Mapping[str, Any]) -> tuple[list[tuple[str, int]], tuple[s
 
 
 def _rated(problem: str, answer: str, chain: Sequence[tuple[str, int]]) -> Stepwise:
-    steps, ratings = zip(*chain, strict=True)
+    steps, told = zip(*chain, strict=True)
+    ratings = tuple(map(_rating, told))
     return Stepwise(problem, answer, steps, tuple(rating >= 0 for rating in ratings), ratings)
+
+
+def _rating(value: Any) -> int:
+    """Read a rating: -1, 0 or 1; others are NotStepwise, words and NaN too."""
+    if value not in (-1, 0, 1):
+        raise NotStepwise(f"rating {value!r}, expected -1, 0 or 1")
+    return int(value)
+
+
+def _told(answer: Any) -> str:
+    return "" if answer is None else str(answer)
 
 
 def from_step_dpo(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
@@ -127,7 +135,7 @@ def from_step_dpo(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
             raise NotStepwise(f"{side} is empty")
         steps = tuple(step.strip() for step in (*shared, begun + fields[side]))
         labels = (*(True for _ in shared), right)
-        yield Stepwise(fields["prompt"], str(fields["answer"]), steps, labels)
+        yield Stepwise(fields["prompt"], _told(fields["answer"]), steps, labels)
 
 
 def from_rlhflow(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
@@ -168,7 +176,7 @@ def _turns(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 def from_math_aps(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
     """MATH-APS (OmegaPRM), tree or flat: a solution for each end, with the value of each piece."""
-    question, answer = fields["question"], str(fields["final_answer"])
+    question, answer = fields["question"], _told(fields["final_answer"])
     tree = fields["reasoning_steps"]
     root = _tree(question, tree) if isinstance(tree, list) else tree
     open_: list[tuple[Any, list[str], list[float]]] = [(each, [], []) for each in root["children"]]
@@ -200,10 +208,12 @@ def from_versaprm(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
     if not chains:
         raise NotStepwise("no chain with a label for each step")
     for chain in chains:
-        steps, ratings = chain["steps"], chain["labels"]
+        steps, ratings = chain["steps"], [_rating(each) for each in chain["labels"]]
         yield _labelled(fields["question"], *_known(steps, [each == 1 for each in ratings]))
         for other in chain.get("augs") or ():
-            place, right = other["aug_idx"], other["aug_type"] >= 0
+            place, right = other["aug_idx"], _rating(other["aug_type"]) >= 0
+            if place not in range(len(steps) + 1):
+                raise NotStepwise(f"aug_idx {place} of {len(steps)} steps")
             before = [each == 1 for each in ratings[:place]]
             if all(before):  # what follows a wrong step nobody has judged
                 yield _labelled(
@@ -229,6 +239,8 @@ def _label(value: Any) -> float:
 def _labelled(
     problem: str, steps: Sequence[str], labels: Sequence[float], answer: str = ""
 ) -> Stepwise:
+    if isinstance(steps, str):
+        raise NotStepwise("the steps are one text, expected a list")
     if not steps or len(steps) != len(labels):
         raise NotStepwise(f"{len(steps)} steps and {len(labels)} labels")
     return Stepwise(problem, answer, tuple(step.strip() for step in steps), tuple(labels))
@@ -284,9 +296,10 @@ class Reader:
         if not self.wrong:
             name = next((name for name in self.label if name in fields), self.label[0])
             return [_label(each) for each in fields[name]]
-        if not all(1 <= number <= count for number in fields[self.wrong]):
-            raise NotStepwise(f"{self.wrong} {fields[self.wrong]} of {count} steps")
-        return [number not in fields[self.wrong] for number in range(1, count + 1)]
+        wrong, numbers = fields[self.wrong], range(1, count + 1)
+        if not all(number in numbers for number in wrong):
+            raise NotStepwise(f"{self.wrong} {wrong} of {count} steps")
+        return [number not in wrong for number in numbers]
 
 
 _CODE = {

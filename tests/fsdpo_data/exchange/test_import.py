@@ -164,6 +164,18 @@ def test_trl_rows_may_say_how_sure_a_label_is(tmp_path: Path) -> None:
     assert rows == [row] and found.steps == {True: 1, False: 1}
 
 
+@pytest.mark.parametrize(("answer", "told"), [(0, "0"), ("0", "0"), (None, "")])
+def test_an_answer_of_zero_is_one_and_none_is_not(tmp_path: Path, answer: Any, told: str) -> None:
+    _, rows = imported(
+        write(tmp_path / "p.json", rated(1, answer=answer)), "prm800k", tmp_path / "p.jsonl"
+    )
+    assert [row["answer"] for row in rows] == [told]
+    row = {"prompt": "q", "initial_reason_steps": "", "chosen": "a", "rejected": "b"}
+    source = write(tmp_path / "s.json", {**row, "answer": answer})
+    _, rows = imported(source, "step-dpo-10k", tmp_path / "s.jsonl")
+    assert [row["answer"] for row in rows] == [told, told]
+
+
 def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
     good = {"input": "q Step 1: 1 + 1 ки", "label": "q Step 1: 1 + 1 +", "task": "t"}
     bad = [
@@ -209,7 +221,7 @@ def test_stopped_before_its_end_an_import_begins_anew(
         (
             "trl-stepwise",
             {"prompt": "p", "completions": ["a"], "labels": []},
-            "1 completions and 0",
+            "1 steps and 0",
         ),
         ("trl-stepwise", {"prompt": "p", "completions": ["a"], "labels": [1.7]}, "label 1.7"),
         ("processbench", {"problem": "p", "steps": ["a"], "label": 1}, "label 1 of 1 steps"),
@@ -242,6 +254,27 @@ def dialogue(*turns: str, name: str = "conversations") -> dict[str, Any]:
 
 def tree(text: str, value: float, *children: dict[str, Any]) -> dict[str, Any]:
     return {"text": text, "mc_value": value, "children": list(children)}
+
+
+def rated(*ratings: Any, answer: Any = None) -> dict[str, Any]:
+    steps = [
+        {
+            "completions": [{"text": "a", "rating": rating}],
+            "chosen_completion": 0,
+            "human_completion": None,
+        }
+        for rating in ratings
+    ]
+    question = {"problem": "q", "ground_truth_answer": answer}
+    return {"question": question, "label": {"steps": steps}}
+
+
+def chain(labels: list[Any], *places: int) -> dict[str, Any]:
+    augs = [{"aug_step": "x", "aug_idx": place, "aug_type": 1} for place in places]
+    return {
+        "question": "q",
+        "chain_of_thoughts": [{"steps": ["a"], "labels": labels, "augs": augs}],
+    }
 
 
 MARKED = "2+2? Step 1: 2+2=4 ки\nStep 2: So 5. ки"
@@ -410,6 +443,23 @@ def test_every_form_has_a_row_of_its_own() -> None:
             "math-aps",
             {**APS, "reasoning_steps": [{"solution_prefix": "other", "mc_value": 1}]},
             "not of the form math-aps",
+        ),
+        ("math-aps", {**APS, "reasoning_steps": tree("q", 1)}, "no step in it has a label"),
+        ("processbench", {"problem": "q", "steps": '["a", "b"]', "label": -1}, "are one text"),
+        ("processbench", {"problem": "q", "steps": ["a", "b"], "label": 0.5}, "label 0.5 of 2"),
+        ("processbench", {"problem": "q", "steps": ["a", "\n"], "label": -1}, "a step is blank"),
+        ("trl-stepwise", {"prompt": "q", "completions": "ab", "labels": [1, 0]}, "are one text"),
+        ("trl-stepwise", {"prompt": "q", "completions": ["a", ""], "labels": [1, 0]}, "is blank"),
+        ("genprm", dialogue("Question: q", YES), "the problem or a step is blank"),
+        ("prm800k", rated(float("nan")), "rating nan, expected -1, 0 or 1"),
+        ("prm800k", rated(2), "rating 2, expected"),
+        ("versaprm", chain(["1"]), "rating '1', expected"),
+        ("versaprm", chain([0.9]), "rating 0.9, expected"),
+        ("versaprm", chain([1], -1), "aug_idx -1 of 1 steps"),
+        (
+            "prmbench",
+            {"modified_question": "q", "modified_process": ["a", "b"], "error_steps": [1.5]},
+            r"error_steps \[1.5\] of 2 steps",
         ),
     ],
 )
