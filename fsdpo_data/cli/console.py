@@ -55,12 +55,12 @@ def run_app(app: Callable[[], object]) -> NoReturn:
         logging.getLogger(name).handlers = [handler]
     try:
         app()
-    except FsdpoError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
     except BrokenPipeError:  # `… | head` has seen enough
         sys.stderr.close()
         sys.exit(0)
+    except (FsdpoError, OSError) as error:  # of the system: such as a folder closed to the user
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
     sys.exit(0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import glob
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ class Record:
 
 def data_files(name: str, split: str) -> list[Path]:
     """Return the files of a path, directory or glob in a fixed order; InputError if none."""
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # a user whom nobody knows is no error yet
     if path.is_dir():
         return _directory_files(path, split)
     if path.is_file():
@@ -81,9 +82,8 @@ def _directory_files(path: Path, split: str) -> list[Path]:
 
 
 def _readable(paths: Iterable[Path]) -> list[Path]:
-    return sorted(
-        path for path in paths if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-    )
+    data = (path for path in paths if path.suffix.lower() in SUFFIXES and path.is_file())
+    return sorted(path for path in data if not path.name.startswith("."))
 
 
 def stated_split(path: Path) -> str:
@@ -166,6 +166,8 @@ def _parquet(path: Path) -> Iterator[Record]:
         frame = pl.read_parquet(path, glob=False)
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{path}: not parquet ({error}).") from None
+    # 0.1 of 32 bits is 0.1, and not the 0.10000000149011612 of 64 that is next to it.
+    frame = frame.with_columns(pl.col(pl.Float32).cast(pl.String).cast(pl.Float64))
     for number, fields in enumerate(frame.iter_rows(named=True), start=1):
         yield Record(number, fields)
 
@@ -203,6 +205,7 @@ def well_formed(text: str) -> str:
 def _csv(path: Path) -> Iterator[Record]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         try:
+            csv.field_size_limit(2**31 - 1)  # a long thought is longer than the limit of 131,072
             # Every value stays text: a gold of 1,000 or 007 is not a number to be rewritten.
             for number, fields in enumerate(csv.DictReader(file, strict=True), start=1):
                 if None in fields or None in fields.values():

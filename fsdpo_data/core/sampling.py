@@ -1,11 +1,11 @@
 """How completions are sampled, what comes back, and the ids that follow from it."""
 
 import hashlib
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Any, Final, Literal
 
-from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
+from fsdpo_data.core.options import Option, Options
 
 #: What a manifest says of what nobody has stated, such as how a recording was sampled.
 UNKNOWN: Final = "unknown"
@@ -30,7 +30,7 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
-class SamplingSpec:
+class SamplingSpec(Options):
     """How to sample. Everything in it changes what comes out, so all of it is in the digest.
 
     Attributes:
@@ -44,39 +44,22 @@ class SamplingSpec:
             leaves the model to it.
     """
 
-    n: int = 32
-    temperature: float = 0.8
-    top_p: float = 1.0
-    max_tokens: int = 1024
-    stop: tuple[str, ...] = field(default=())
+    n: Annotated[int, Option(min=1)] = 32
+    temperature: Annotated[float, Option(min=0)] = 0.8
+    top_p: Annotated[float, Option(above=0, max=1)] = 1.0
+    max_tokens: Annotated[int, Option(min=1)] = 1024
+    stop: tuple[str, ...] = ()
     seed: int = 0
-    max_think_tokens: int | None = None
+    max_think_tokens: Annotated[int | None, Option(min=1)] = None
 
     def __post_init__(self) -> None:
-        most = self.max_think_tokens
-        limits = (
-            ("n", self.n >= 1, "a whole number of at least 1"),
-            ("temperature", self.temperature >= 0, "0 (greedy) or more"),
-            ("top_p", 0 < self.top_p <= 1, "more than 0 and at most 1"),
-            ("max_tokens", self.max_tokens >= 1, "at least 1"),
-            (
-                "max_think_tokens",
-                most is None or 1 <= most < self.max_tokens,
-                f"at least 1, and fewer than the {self.max_tokens} tokens of all",
-            ),
-        )
-        for name, ok, expected in limits:
-            if not ok:
-                raise InputError(
-                    f"expected {expected}.", field=f"SamplingSpec.{name}", value=getattr(self, name)
-                )
+        Options.__post_init__(self)  # a class with slots has no super() of its own
+        if self.max_think_tokens is not None and self.max_think_tokens >= self.max_tokens:
+            told = f"expected fewer than the {self.max_tokens} tokens of all."
+            raise self.refusal("max_think_tokens", told)
         if self.temperature == 0 and self.n > 1:
-            raise InputError(
-                f"greedy decoding gives the same text {self.n} times. Use `n=1`, or a temperature "
-                "above 0.",
-                field="SamplingSpec.temperature",
-                value=self.temperature,
-            )
+            told = f"greedy decoding gives the same text {self.n} times. Use `n=1`, or a "
+            raise self.refusal("temperature", f"{told}temperature above 0.")
 
     def plain(self) -> dict[str, Any]:
         """Return the fields as plain values, without what is not asked for."""

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
 from fsdpo_data.core.nouns import OUTCOMES
@@ -129,13 +131,8 @@ def step_dpo(row: Row) -> Row:
 
 def distinct(rows: Iterable[Row]) -> Iterator[Row]:
     """Yield each row once; equal rows are those of one problem, which come together."""
-    seen: list[Row] = []
-    for row in rows:
-        if seen and seen[0]["prompt"] != row["prompt"]:
-            seen = []
-        if row not in seen:
-            seen.append(row)
-            yield row
+    for _, some in groupby(rows, itemgetter("prompt")):
+        yield from {tuple(row.values()): row for row in some}.values()
 
 
 _CODE = {

@@ -79,7 +79,7 @@ def from_prm800k(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
     again with each, so they weigh more than it.
     """
     question = fields["question"]
-    problem, answer = question["problem"], _told(question.get("ground_truth_answer"))
+    problem, answer = question["problem"], str(question.get("ground_truth_answer") or "")
     chain: list[tuple[str, int]] = []
     for step in fields["label"]["steps"]:
         others, following = _next_steps(step)
@@ -117,10 +117,6 @@ def _rating(value: Any) -> int:
     return int(value)
 
 
-def _told(answer: Any) -> str:
-    return "" if answer is None else str(answer)
-
-
 def from_step_dpo(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
     """Math-Step-DPO-10K: the shared steps with the chosen one, and with the rejected one.
 
@@ -135,7 +131,7 @@ def from_step_dpo(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
             raise NotStepwise(f"{side} is empty")
         steps = tuple(step.strip() for step in (*shared, begun + fields[side]))
         labels = (*(True for _ in shared), right)
-        yield Stepwise(fields["prompt"], _told(fields["answer"]), steps, labels)
+        yield Stepwise(fields["prompt"], str(fields["answer"]), steps, labels)
 
 
 def from_rlhflow(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
@@ -176,7 +172,7 @@ def _turns(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 def from_math_aps(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
     """MATH-APS (OmegaPRM), tree or flat: a solution for each end, with the value of each piece."""
-    question, answer = fields["question"], _told(fields["final_answer"])
+    question, answer = fields["question"], str(fields["final_answer"])
     tree = fields["reasoning_steps"]
     root = _tree(question, tree) if isinstance(tree, list) else tree
     open_: list[tuple[Any, list[str], list[float]]] = [(each, [], []) for each in root["children"]]
@@ -208,17 +204,13 @@ def from_versaprm(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
     if not chains:
         raise NotStepwise("no chain with a label for each step")
     for chain in chains:
-        steps, ratings = chain["steps"], [_rating(each) for each in chain["labels"]]
-        yield _labelled(fields["question"], *_known(steps, [each == 1 for each in ratings]))
+        steps, good = chain["steps"], [_rating(each) == 1 for each in chain["labels"]]
+        yield _labelled(fields["question"], *_known(steps, good))
         for other in chain.get("augs") or ():
             place, right = other["aug_idx"], _rating(other["aug_type"]) >= 0
-            if place not in range(len(steps) + 1):
-                raise NotStepwise(f"aug_idx {place} of {len(steps)} steps")
-            before = [each == 1 for each in ratings[:place]]
-            if all(before):  # what follows a wrong step nobody has judged
-                yield _labelled(
-                    fields["question"], [*steps[:place], other["aug_step"]], [*before, right]
-                )
+            if all(good[:place]):  # what follows a wrong step nobody has judged
+                told = [*steps[:place], other["aug_step"]], [*good[:place], right]
+                yield _labelled(fields["question"], *told)
 
 
 def _known(steps: Sequence[str], labels: Sequence[float]) -> tuple[Sequence[str], Sequence[float]]:
@@ -259,7 +251,7 @@ class Reader:
     label: Sequence[str] = ()  #: Fields of the labels; the first that is there counts.
     wrong: str = ""  #: Field of the numbers of the wrong steps, from 1.
     marks: Sequence[str] = ()  #: What may stand after each step, where they are one text.
-    frame: Sequence[str] = ()  #: Words before and after the problem in that text.
+    frame: Sequence[str] = ("", "")  #: Words before and after the problem in that text.
     lines: bool = False  #: Whether its lines are the steps, but those that are empty.
     first_wrong: bool = False  #: Whether nobody has judged what follows the first wrong step.
 
@@ -276,8 +268,7 @@ class Reader:
         if isinstance(steps, str):
             steps = self._cut(steps)
         problem, steps = (fields[self.problem], steps) if self.problem else _parted(steps)
-        before, after = self.frame or ("", "")
-        problem = problem.strip().removeprefix(before).removesuffix(after).strip()
+        problem = problem.strip().removeprefix(self.frame[0]).removesuffix(self.frame[1]).strip()
         labels = self._labels(fields, len(steps))
         yield _labelled(problem, *(_known(steps, labels) if self.first_wrong else (steps, labels)))
 
@@ -296,10 +287,9 @@ class Reader:
         if not self.wrong:
             name = next((name for name in self.label if name in fields), self.label[0])
             return [_label(each) for each in fields[name]]
-        wrong, numbers = fields[self.wrong], range(1, count + 1)
-        if not all(number in numbers for number in wrong):
-            raise NotStepwise(f"{self.wrong} {wrong} of {count} steps")
-        return [number not in wrong for number in numbers]
+        if set(fields[self.wrong]) - set(range(1, count + 1)):
+            raise NotStepwise(f"{self.wrong} {fields[self.wrong]} of {count} steps")
+        return [number not in fields[self.wrong] for number in range(1, count + 1)]
 
 
 _CODE = {

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from fsdpo_data.core.errors import InputError, Unavailable, install, nearest
+from fsdpo_data.core.errors import InputError, Unavailable, install, unknown
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.tables import Table
 from fsdpo_data.hub.client import HubRepo, explain
@@ -130,9 +130,7 @@ def full_name(name: str) -> str:
     versions = [known for known in TEMPLATES if known.partition("@")[0] == name]
     if versions:
         return max(versions, key=lambda known: int(known.partition("@")[2]))
-    names = sorted({known.partition("@")[0] for known in TEMPLATES})
-    near = nearest(name.partition("@")[0], names)
-    raise InputError(f"no template {name!r}.{near} All: {', '.join(TEMPLATES)}.")
+    raise unknown("template", name, TEMPLATES)
 
 
 def load_tokenizer(path: str, revision: str | None = None) -> Any:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,7 +113,7 @@ def resolve_weights(name: str) -> Weights:
     if entry is not None and not entry.repo:
         raise _unusable(name, f"{entry.note}.")
     if entry is None and is_path(name):
-        return _local(name, Path(name).expanduser())
+        return _local(name, Path(os.path.expanduser(name)))
     repo = HubRepo.parse(entry.repo if entry else name, "model")
     if repo is None:
         raise _unusable(

@@ -60,7 +60,7 @@ def load_problems(
         InputError: if a source does not exist, is empty, or holds nothing that is a problem.
         Unavailable: if the Hub cannot be reached, or refuses.
     """
-    if not names:
+    if not all(names) or not names:
         raise InputError(f"no source of problems given. Try embedded, or {', '.join(datasets)}.")
     if limit is not None and limit < 1:
         raise InputError(f"limit {limit}: expected at least 1 problem.")
@@ -147,7 +147,7 @@ class _Loading:
                 try:
                     problem = read_problem(record, source, self.split, gsm8k=gsm8k)
                 except NotAProblem as reason:
-                    self._set_aside(where, record, str(reason))
+                    self.found.quarantined.append(quarantined(where, record, str(reason)))
                     continue
                 ids.append(problem.id)
                 key = digest("question", problem.question) if one_per_question else problem.id
@@ -158,20 +158,18 @@ class _Loading:
             first = self.found.quarantined[before]
             raise InputError(
                 f"{name}: none of its {rows} rows is a problem. Fields found: "
-                f"{', '.join(sorted(fields)) or 'none'}. Expected {_expected()}. "
+                f"{', '.join(sorted(fields)[:20]) or 'none'}. Expected {_expected()}. "
                 f"First row set aside, {first.row}: {first.reason}."
             )
         return ids
 
     def _keep(self, problem: Problem, where: str, record: Record, key: str) -> None:
         if key in self._seen:
-            self._set_aside(where, record, f"duplicate: {self._seen[key]}")
+            reason = f"duplicate: {self._seen[key]}"
+            self.found.quarantined.append(quarantined(where, record, reason))
         else:
             self._seen[key] = f"{where} row {record.row}"
             self.found.problems.append(problem)
-
-    def _set_aside(self, where: str, record: Record, reason: str) -> None:
-        self.found.quarantined.append(quarantined(where, record, reason))
 
 
 def quarantined(where: str, record: Record, reason: str) -> Quarantined:

@@ -80,9 +80,9 @@ class OutputForm:
         """
         try:
             found = [replace(each, row=record.row) for each in self._read(record.fields)]
-        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-            if isinstance(error, NotAProblem):
-                raise
+        except NotAProblem:
+            raise
+        except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise NotAProblem(f"not the form of {self.says} ({error!r})") from None
         if not found:
             raise NotAProblem(f"no response in it, expected one in the form of {self.says}")
@@ -133,19 +133,22 @@ class OutputForm:
             for fields in (self.correct, self.logit, self.n_tokens)
         )
         ended = _first(part, _ENDED)
-        for index, response in enumerate(found):
+        for index, (response, right) in enumerate(zip(found, corrects, strict=True)):
             own = response if isinstance(response, Mapping) else {}
             n_tokens = _first(own, self.n_tokens) if tokens[index] is None else tokens[index]
             n_tokens = len(n_tokens) if isinstance(n_tokens, list) else n_tokens
+            text, reasoning = _first(own, self.text) if own else response, _first(own, _REASONING)
+            # Who was cut off while thinking has no text, as in a build.
+            text = "" if text is None and reasoning else text
             yield replace(
                 about,
-                response=self._text("response", _first(own, self.text) if own else response),
-                correct=None if corrects[index] is None else bool(corrects[index]),
+                response=self._text("response", text),
+                correct=None if right in (None, "") else str(right).lower() in _RIGHT,
                 series=f"sample {index}" if isinstance(listed, list) else about.series,
                 reward=None if logits[index] is None else 1 / (1 + math.exp(-logits[index][0])),
-                finish_reason="length" if (_first(own, _ENDED) or ended) == "length" else "stop",
+                finish_reason="length" if (_first(own, _ENDED) or ended) in _CUT else "stop",
                 n_tokens=n_tokens if type(n_tokens) is int and 0 <= n_tokens < 2**31 else None,
-                reasoning=_first(own, _REASONING) or "",
+                reasoning=reasoning or "",
             )
 
     def _text(self, name: str, value: Any) -> str:
@@ -155,7 +158,9 @@ class OutputForm:
         return value
 
 
-_ENDED = ("finish_reason", "stop_reason")
+_ENDED = ("finish_reason.type", "finish_reason", "stop_reason")
+_CUT = ("length", "max_tokens")
+_RIGHT = ("true", "1", "1.0")  #: Ways to write true; a CSV file writes all values as text.
 _REASONING = ("message.reasoning_content", "message.reasoning", "reasoning")
 
 

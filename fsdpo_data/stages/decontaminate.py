@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,11 +167,12 @@ def read_benchmark(text: str) -> Benchmark:
         InputError: if there is no question at all.
     """
     name, equals, path = text.partition("=")
-    if not equals or "/" in name:  # a path may hold the sign too
+    unnamed = not equals or "/" in name  # a path may hold the sign too
+    files = data_files(text if unnamed else path, "test")
+    if unnamed:
         path, whole = text, Path(text).expanduser().resolve()
         of_folder = whole.stem in SPLITS and whole.parent != Path.home()
         name = whole.parent.name if of_folder else whole.stem
-    files = data_files(path, "test")
     texts = [found for file in files for found in _texts(file, name)]
     if not texts:
         raise InputError(f"{path}: no row has a question. Expected fields such as `question`.")
@@ -190,7 +192,7 @@ def _texts(file: Path, name: str) -> Iterator[Text]:
 
 def _answer(fields: Mapping[str, Any]) -> str:
     """Return the gold answer, out of its solution if it stands there; empty if there is none."""
-    value = next((fields[key] for key in _ANSWERS if fields.get(key)), None)
+    value = next((fields[key] for key in _ANSWERS if fields.get(key) not in (None, "", [])), None)
     if value is None:
         return last_boxed(str(fields.get("solution", ""))) or ""
     return str(value).rpartition("####")[2].strip()
@@ -233,16 +235,23 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Cont
         InputError: if there are several datasets to write to one directory, or no question.
         StoreError: if the disk fails.
     """
+    named = (*options.problems, *options.against)
+    read = {Path(each.rpartition("=")[2]).resolve() for each in named}
+    for name in ("report", "drop"):
+        file = Path(getattr(options, name) or "").resolve()
+        if file.is_file() and read & {file, *file.parents}:
+            raise options.refusal(name, "it is among what is read. Choose a new file.")
     if options.out is None:
-        training = load_problems(options.problems, split=options.split).problems
+        loaded = load_problems(options.problems, split=options.split)
+        training, aside = loaded.problems, loaded.quarantined
+        left_out = [f"{len(aside):,} rows are left out; first, {aside[0].reason}"] if aside else []
+        for warning in (*loaded.warnings, *left_out):
+            logging.getLogger(__name__).warning(warning)
     elif len(options.problems) == 1:
         training = sealed_problems(Path(options.problems[0]))
     else:
-        raise InputError(
-            f"one sealed dataset is written there, got {len(options.problems)} sources.",
-            field="out",
-            value=options.out,
-        )
+        told = f"one sealed dataset is written there, got {len(options.problems)} sources."
+        raise options.refusal("out", told)
     found = hold_against(training, options.against, n=options.ngram, share=options.overlap)
     if options.report is not None:
         write_text(

@@ -118,8 +118,7 @@ class GradeStage(Stage):
 
 def gold_answers(files: list[Path]) -> dict[str, str]:
     """Return the gold answers in files of problems, by problem id."""
-    problems = scan(files).select("problem_id", "answer").collect()
-    return dict(zip(problems["problem_id"], problems["answer"], strict=True))
+    return dict(scan(files).select("problem_id", "answer").collect().iter_rows())
 
 
 def regraded(

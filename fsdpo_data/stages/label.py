@@ -227,8 +227,6 @@ class LabelOptions(ContinueOptions):
             return None
         manifest = read_manifest(Path(self.data))
         if manifest.rollouts is None or manifest.spec.label is None:
-            raise self.refusal(
-                "consensus",
-                f"{self.data} has no Monte-Carlo labels. Make them first: `rollouts=8`.",
-            )
+            told = f"{self.data} has no Monte-Carlo labels. Make them first: `rollouts=8`."
+            raise self.refusal("consensus", told)
         return manifest.spec.label.plain()

@@ -97,6 +97,10 @@ def run_import(options: OutputsOptions, progress: Progress) -> tuple[Path, Manif
         reading = _Reading(options, spool)
         for file in files:
             reading.add(file)
+        if not reading.problems:
+            first = f" First: {reading.aside[0].reason}." if reading.aside else ""
+            of = f" of {options.series}" if options.series else ""
+            raise InputError(f"{options.file}: no outputs{of} in it.{first}")
         revision = files_revision(files)
         spec = BuildSpec(
             model=ModelRef(options.model_name or reading.model(), revision),
@@ -161,7 +165,11 @@ class _Reading:
         self.known = load_problems(named, split=split) if named else ProblemSet()
         self.problems: list[Problem] = []
         self.aside = [*self.known.quarantined]
-        self._golds = {question_key(each.question): each for each in self.known.problems}
+        golds: dict[str, dict[str, Problem]] = {}
+        for each in self.known.problems:
+            golds.setdefault(question_key(each.question), {})[each.answer] = each
+        # Of problems that differ in their golds alone nobody can say which was asked.
+        self._golds = {key: found.popitem()[1] for key, found in golds.items() if len(found) == 1}
         self._meant: dict[bytes, Problem] = {}  # by prompt
         self._asked: dict[str, tuple[bytes, int]] = {}  # prompt of a problem, and where it stands
         self._models: dict[str, None] = {}
@@ -170,17 +178,17 @@ class _Reading:
 
     def _read_requests(self, file: Path) -> dict[str, int]:
         """Put away what was asked, by the name of the request."""
-        found = {}
+        found: dict[str, int] = {}
         for record in read_records(file):
+            name = str(record.fields.get("custom_id"))
             try:
-                asked = _asked_of(record.fields["body"])
+                if name in found:
+                    raise KeyError(name)
+                found[name] = self.replay.write({"prompt": _asked_of(record.fields["body"])})
             except (KeyError, TypeError, AttributeError, IndexError):
-                raise InputError(
-                    f"row {record.row} is no request of a batch. Expected `custom_id` and `body`.",
-                    field="requests",
-                    value=file,
-                ) from None
-            found[str(record.fields.get("custom_id"))] = self.replay.write({"prompt": asked})
+                told = f"row {record.row} is no request of a batch, or the second of its name. "
+                told += "Expected `custom_id` and `body`."
+                raise self.options.refusal("requests", told) from None
         return found
 
     def add(self, file: Path) -> None:
@@ -198,10 +206,6 @@ class _Reading:
                     self._documents.add(document)
             except NotAProblem as reason:
                 self.aside.append(quarantined(str(file), record, str(reason)))
-        if not self.problems:
-            first = f" First: {self.aside[0].reason}." if self.aside else ""
-            of = f" of {self.options.series}" if self.options.series else ""
-            raise InputError(f"{file}: no outputs{of} in it.{first}")
 
     def _keep(self, file: Path, each: Recorded) -> None:
         if self.options.series not in (None, each.model):
@@ -249,7 +253,7 @@ class _Reading:
             if question in asked
         ]
         if not ends:
-            raise NotAProblem("its question is that of no problem")
+            raise NotAProblem("its question is that of no problem, or of several")
         return self._golds[max(ends)[2]]
 
     def prompt(self, problem: Problem) -> str:
@@ -259,11 +263,8 @@ class _Reading:
     def model(self) -> str:
         """Return the model that the rows name; InputError if they name several."""
         if len(self._models) > 1:
-            raise InputError(
-                f"several models: choose one by `series={next(filter(None, self._models))}`.",
-                field="file",
-                value=self.options.file,
-            )
+            told = f"several models: choose one by `series={next(filter(None, self._models))}`."
+            raise self.options.refusal("file", told)
         return next(iter(self._models)) or UNKNOWN
 
 

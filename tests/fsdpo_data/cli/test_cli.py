@@ -27,10 +27,10 @@ def dataset(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["build", "--samples", "0"], "--samples 0: expected a whole number of at least 1."),
-        (["build", "--temperature", "-1"], "--temperature -1.0: expected 0 (greedy) or more."),
+        (["build", "--samples", "0"], "--samples 0: expected at least 1."),
+        (["build", "--temperature", "-1"], "--temperature -1.0: expected at least 0."),
         (["build", "--temperature", "0"], "Use --samples 1, or a temperature above 0."),
-        (["build", "--top-p", "0"], "--top-p 0.0: expected more than 0 and at most 1."),
+        (["build", "--top-p", "0"], "--top-p 0.0: expected at most 1 and more than 0."),
         (["build", "--max-tokens", "0"], "--max-tokens 0: expected at least 1."),
         (["build", "--limit", "0"], "--limit 0: expected at least 1."),
         (["build", "--batch-size", "0"], "--batch-size 0: expected at least 1."),
@@ -44,6 +44,8 @@ def dataset(tmp_path: Path) -> Path:
         (["build", "--problems", "nosuch.jsonl"], "nosuch.jsonl"),
         (["build", "--template", "alpacca"], "alpaca"),
         (["build", "--template", ""], "alpaca"),
+        (["build", "--problems", "a" * 300], "File name too long"),
+        (["build", "--model", "~nobody-of-that-name/x"], "expected a model directory"),
         (["validate", "nowhere"], "nowhere holds no dataset (manifest.json is missing)"),
         (["inspect", "nowhere"], "nowhere holds no dataset (manifest.json is missing)"),
     ],

@@ -164,18 +164,6 @@ def test_trl_rows_may_say_how_sure_a_label_is(tmp_path: Path) -> None:
     assert rows == [row] and found.steps == {True: 1, False: 1}
 
 
-@pytest.mark.parametrize(("answer", "told"), [(0, "0"), ("0", "0"), (None, "")])
-def test_an_answer_of_zero_is_one_and_none_is_not(tmp_path: Path, answer: Any, told: str) -> None:
-    _, rows = imported(
-        write(tmp_path / "p.json", rated(1, answer=answer)), "prm800k", tmp_path / "p.jsonl"
-    )
-    assert [row["answer"] for row in rows] == [told]
-    row = {"prompt": "q", "initial_reason_steps": "", "chosen": "a", "rejected": "b"}
-    source = write(tmp_path / "s.json", {**row, "answer": answer})
-    _, rows = imported(source, "step-dpo-10k", tmp_path / "s.jsonl")
-    assert [row["answer"] for row in rows] == [told, told]
-
-
 def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
     good = {"input": "q Step 1: 1 + 1 ки", "label": "q Step 1: 1 + 1 +", "task": "t"}
     bad = [
@@ -256,7 +244,7 @@ def tree(text: str, value: float, *children: dict[str, Any]) -> dict[str, Any]:
     return {"text": text, "mc_value": value, "children": list(children)}
 
 
-def rated(*ratings: Any, answer: Any = None) -> dict[str, Any]:
+def rated(*ratings: Any) -> dict[str, Any]:
     steps = [
         {
             "completions": [{"text": "a", "rating": rating}],
@@ -265,16 +253,11 @@ def rated(*ratings: Any, answer: Any = None) -> dict[str, Any]:
         }
         for rating in ratings
     ]
-    question = {"problem": "q", "ground_truth_answer": answer}
-    return {"question": question, "label": {"steps": steps}}
+    return {"question": {"problem": "q"}, "label": {"steps": steps}}
 
 
-def chain(labels: list[Any], *places: int) -> dict[str, Any]:
-    augs = [{"aug_step": "x", "aug_idx": place, "aug_type": 1} for place in places]
-    return {
-        "question": "q",
-        "chain_of_thoughts": [{"steps": ["a"], "labels": labels, "augs": augs}],
-    }
+def chain(label: Any) -> dict[str, Any]:
+    return {"question": "q", "chain_of_thoughts": [{"steps": ["a"], "labels": [label]}]}
 
 
 MARKED = "2+2? Step 1: 2+2=4 ки\nStep 2: So 5. ки"
@@ -453,9 +436,8 @@ def test_every_form_has_a_row_of_its_own() -> None:
         ("genprm", dialogue("Question: q", YES), "the problem or a step is blank"),
         ("prm800k", rated(float("nan")), "rating nan, expected -1, 0 or 1"),
         ("prm800k", rated(2), "rating 2, expected"),
-        ("versaprm", chain(["1"]), "rating '1', expected"),
-        ("versaprm", chain([0.9]), "rating 0.9, expected"),
-        ("versaprm", chain([1], -1), "aug_idx -1 of 1 steps"),
+        ("versaprm", chain("1"), "rating '1', expected"),
+        ("versaprm", chain(0.9), "rating 0.9, expected"),
         (
             "prmbench",
             {"modified_question": "q", "modified_process": ["a", "b"], "error_steps": [1.5]},

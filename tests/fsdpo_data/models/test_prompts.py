@@ -103,9 +103,9 @@ def test_a_bare_name_is_the_latest_number(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_unknown_name_gets_the_nearest_ones() -> None:
-    with pytest.raises(InputError, match=r"no template 'alpacca'\. Nearest: alpaca, .*mmiqc@1"):
+    with pytest.raises(InputError, match=r"'alpacca': expected .*mmiqc@1, .*Nearest: alpaca@1"):
         get_template("alpacca")
-    with pytest.raises(InputError, match="no template 'alpaca@9'"):
+    with pytest.raises(InputError, match="'alpaca@9': expected one of"):
         get_template("alpaca@9")
 
 

@@ -119,7 +119,7 @@ def test_local_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         resolve(str(tmp_path / "checkpoint-10"))
     with pytest.raises(InputError, match=r"no config\.json there.* Found: nothing"):
         resolve(str(tmp_path / "empty"))
-    with pytest.raises(InputError, match=r"no template 'alpacca'"):
+    with pytest.raises(InputError, match=r"template = 'alpacca'"):
         resolve(str(tmp_path / "checkpoint-100"), "alpacca")
     with pytest.raises(InputError, match="Nearest short names: qwen2-7b-sft,"):
         resolve("qwen2-7b-stf")

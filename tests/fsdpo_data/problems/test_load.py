@@ -219,6 +219,27 @@ def test_parquet_and_csv(tmp_path: Path) -> None:
     assert aside(found) == [(row, "more or fewer values than columns") for row in (3, 4)]
 
 
+def test_numbers_of_32_bits_are_the_decimals_that_were_written(tmp_path: Path) -> None:
+    import polars
+
+    golds = polars.Series("answer", [0.1, 2.5, 3.0], dtype=polars.Float32)
+    frame = polars.DataFrame({"question": ["a", "b", "c"], "answer": golds, "level": golds})
+    frame.write_parquet(tmp_path / "a.parquet")
+    found = load_problems([str(tmp_path / "a.parquet")]).problems
+    assert [each.answer for each in found] == ["0.1", "2.5", "3"]
+    assert found[0].metadata == {"level": 0.1}
+
+
+def test_a_value_of_a_csv_file_may_be_long(tmp_path: Path) -> None:
+    (found,) = load(tmp_path / "a.csv", f"question,answer\n{'x' * 200_000},7\n").problems
+    assert len(found.question) == 200_000
+
+
+def test_a_folder_may_be_named_as_its_files(tmp_path: Path) -> None:
+    write(tmp_path / "data/train.jsonl/part-0.jsonl", lines(PLAIN))
+    assert len(load_problems([str(tmp_path / "data")]).problems) == 5
+
+
 def test_directories_and_globs(tmp_path: Path) -> None:
     write(tmp_path / "MATH/b.jsonl", lines(PLAIN[:2]))
     write(tmp_path / "MATH/a.jsonl", lines(PLAIN[2:]))
@@ -289,8 +310,14 @@ def test_mistakes_name_the_way_out(tmp_path: Path) -> None:
             load_problems([str(tmp_path / name)])
     with pytest.raises(InputError, match=r"no source 'gsm9k'.*Nearest: gsm8k"):
         load_problems(["gsm9k"])
-    with pytest.raises(InputError, match="no source of problems given"):
-        load_problems([])
+    for nothing in ([], [""]):  # the latter is what a variable without a value comes to
+        with pytest.raises(InputError, match="no source of problems given"):
+            load_problems(nothing)
+    with pytest.raises(InputError, match="no file '~nobody-of-that-name"):
+        load_problems(["~nobody-of-that-name/a.jsonl"])
+    by_key = write(tmp_path / "keys.json", json.dumps({f"k{i:03}": {} for i in range(500)}))
+    with pytest.raises(InputError, match=r"Fields found: k000, .*k019\. Expected"):
+        load_problems([by_key])
     with pytest.raises(InputError, match="limit 0: expected at least 1"):
         load_problems([path], limit=0)
 

@@ -161,6 +161,35 @@ def test_the_command_drops_and_reports(
     assert pair["share"] == 1.0 and pair["same_answer"] and pair["row"] == 1
 
 
+def test_a_gold_of_zero_is_one(tmp_path: Path) -> None:
+    bench = tmp_path / "bench.jsonl"
+    bench.write_text(json.dumps({"question": LONG, "answer": 0}) + "\n")
+    found = hold_against([Problem(LONG, "0", "train", "train")], [str(bench)])
+    assert found.counts()[0]["same_answer"] == 1
+
+
+def test_rows_left_out_are_told_and_nothing_read_is_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train, bench = tmp_path / "data/train.jsonl", tmp_path / "bench.jsonl"
+    train.parent.mkdir()
+    rows = [{"question": "1 + 1?", "answer": "2"}, {"question": "1 + 1?", "answer": "2"}, {}]
+    train.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    bench.write_text(json.dumps({"question": LONG, "answer": "7"}) + "\n")
+    before = train.read_bytes()
+    for source, flag, file in (
+        (train, "--drop", train),
+        (train.parent, "--drop", train),
+        (train, "--report", bench),
+    ):
+        assert command(monkeypatch, source, "--against", f"b={bench}", flag, file) == 1
+        assert f"{flag} {file}: it is among what is read" in capsys.readouterr().err
+    assert train.read_bytes() == before
+    assert command(monkeypatch, train, "--against", bench, "--drop", tmp_path / "new.jsonl") == 0
+    told = capsys.readouterr().err
+    assert "warning: 2 rows are left out; first, duplicate: " in told
+
+
 def command(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     """Run ``fsdpo-data decontaminate``; return its exit code."""
     given = ["fsdpo-data", "decontaminate", *map(str, arguments)]
@@ -248,6 +277,8 @@ def test_refusals(tmp_path: Path) -> None:
     file.write_text('{"text": "x"}\n')
     with pytest.raises(InputError, match="no row has a question"):
         hold_against([], [str(file)])
+    with pytest.raises(InputError, match="no file '~nobody-of-that-name/x"):
+        read_benchmark("~nobody-of-that-name/x.jsonl")
     with pytest.raises(SchemaError, match="holds no dataset"):
         sealed_problems(tmp_path)
     for options in ({"n": 1}, {"share": 0.0}, {"share": 1.5}):

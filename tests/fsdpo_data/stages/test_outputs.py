@@ -16,8 +16,10 @@ from fsdpo_data.cli.app import app
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import SILENT
+from fsdpo_data.core.rows import Record
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.problems.forms import NotAProblem
 from fsdpo_data.problems.outputs import FORMS, form_of
 from fsdpo_data.stages.outputs import OutputsOptions, run_import
 
@@ -237,7 +239,7 @@ def test_batches_have_their_questions_and_golds_elsewhere(tmp_path: Path) -> Non
     assert manifest.spec.sources[0].name == "golds.jsonl"
     aside = lines(tmp_path / "run/quarantine.jsonl")
     assert [(each["row"], each["reason"]) for each in aside] == [
-        (4, "its question is that of no problem"),
+        (4, "its question is that of no problem, or of several"),
         (5, "not the form of OpenAI and vLLM batches (TypeError('None is no list'))"),
         (6, "no request 'z': name their file by `requests`"),
     ]
@@ -251,6 +253,61 @@ def test_requests_that_are_none_are_named(tmp_path: Path, body: Any) -> None:
     file = written(tmp_path / "out.jsonl", [response("a", RIGHT)])
     with pytest.raises(InputError, match=r"requests = .*: row 1 is no request of a batch"):
         sealed(file, tmp_path / "run", requests=asked)
+
+
+def test_two_requests_of_one_name_are_refused(tmp_path: Path) -> None:
+    asked = written(tmp_path / "in.jsonl", [request("a", prompt="1+1?"), request("a", prompt="q")])
+    file = written(tmp_path / "out.jsonl", [response("a", RIGHT)])
+    with pytest.raises(InputError, match="row 2 is no request of a batch, or the second of its"):
+        sealed(file, tmp_path / "run", requests=asked)
+
+
+def test_of_golds_that_differ_none_is_taken(tmp_path: Path) -> None:
+    known = [("2+2?", "4"), ("2 + 2?", "5"), ("3+3?", "6"), ("3 + 3?", "6")]
+    golds = written(tmp_path / "golds.jsonl", [{"question": q, "answer": a} for q, a in known])
+    rows = [{"question": q, "response": "6"} for q in ("2+2?", "3+3?")]
+    file, out = written(tmp_path / "theirs.jsonl", rows), tmp_path / "out"
+    _, [one] = sealed(file, out, problems=str(golds))
+    assert (one["gold"], one["outcome"]) == ("6", "correct")
+    (aside,) = [each for each in lines(out / "quarantine.jsonl") if each["source"] == str(file)]
+    assert aside["reason"] == "its question is that of no problem, or of several"
+
+
+def test_files_without_outputs_do_not_hide_those_of_others(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    written(tmp_path / "theirs/a.jsonl", [{"note": "x"}, plain("1+1?", "2", "2", model="A")])
+    written(tmp_path / "theirs/b.jsonl", [plain("2+2?", "4", RIGHT, model="B")])
+    with pytest.raises(InputError, match="several models: choose one by `series=A`"):
+        sealed(tmp_path / "theirs", tmp_path / "none")
+    manifest, [one] = sealed(tmp_path / "theirs", tmp_path / "out", series="B")
+    assert (one["question"], manifest.spec.model.name) == ("2+2?", "B")
+    with pytest.raises(InputError, match=r"no outputs of C in it\. First: of no known form"):
+        sealed(tmp_path / "theirs", tmp_path / "none", series="C")
+
+
+def test_how_a_response_ended_is_said_in_several_ways(tmp_path: Path) -> None:
+    cut = [{"finish_reason": {"type": "length"}}, {"stop_reason": "max_tokens"}]
+    thinking = {"message": {"content": None, "reasoning": "Hm"}, "finish_reason": "length"}
+    told = [*({"text": RIGHT, **how} for how in cut), thinking, {"text": RIGHT}]
+    row = {"question": "2+2?", "answer": "4", "responses": told}
+    _, found = sealed(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
+    assert [each["finish_reason"] for each in found] == ["length"] * 3 + ["stop"]
+    assert [each["outcome"] for each in found] == ["correct"] * 2 + ["no_answer", "correct"]
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [("True", True), ("False", False), ("0", False), ("", None), (1.0, True), (None, None)],
+)
+def test_verdicts_of_publishers_may_be_words(value: Any, right: bool | None) -> None:
+    row = Record(1, plain("2+2?", "4", RIGHT, correct=value))
+    assert [each.correct for each in FORMS["plain"].read(row)] == [right]
+
+
+def test_a_logit_without_bounds_is_no_crash() -> None:
+    row = {"question": "q", "gt": "1", "code": ["a"], "pred_score": [[-1000.0]]}
+    with pytest.raises(NotAProblem, match="math range error"):
+        FORMS["tora"].read(Record(1, row))
 
 
 def test_half_surrogates_of_prompts_and_responses_are_replaced(tmp_path: Path) -> None:
