@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from fsdpo_data.core.errors import InputError, Unavailable, install, unknown
@@ -70,9 +71,10 @@ class ChatFormat:
                 [{"role": "user", "content": user}],
                 tokenize=False,
                 add_generation_prompt=True,
-                # Llama 3.1 and later print today's date unless given one; a prompt must be the
-                # same tomorrow, so it gets the date those templates themselves fall back to.
+                # Llama 3.1 and later print today's date unless given one, others always; a prompt
+                # must be the same tomorrow, so it gets the date that Llama's fall back to.
                 date_string="26 Jul 2024",
+                strftime_now=datetime(2024, 7, 26).strftime,
             )
         # Samplers tokenise prompts with special tokens on. Where that adds a
         # beginning-of-sequence token, the one the chat template wrote would be a second.
@@ -113,8 +115,8 @@ def get_template(
         )
     chat = ChatFormat(load_tokenizer(tokenizer_path, revision))
     try:
-        if not chat.render("?"):
-            raise ValueError("it renders nothing")
+        if "2+2?" not in chat.render("2+2?"):  # as those of models that want parts, not texts
+            raise ValueError("it leaves the question out")
     except Exception as error:  # Jinja and its templates raise whatever they like
         raise InputError(
             f"the chat template of {tokenizer_path} cannot be used: {error}. Choose another "
@@ -148,8 +150,7 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
             f"{install('train')}, or choose a template other than chat."
         ) from None
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
-        explained = explain(error, HubRepo(path, "model", revision)) if revision else None
-        if explained is not None:
+        if revision and (explained := explain(error, HubRepo(path, "model", revision))):
             raise explained from None
         raise InputError(
             f"{path} has no tokenizer that can be loaded ({load_error(error)}). Put its tokenizer "

@@ -150,6 +150,8 @@ def test_a_chat_template_that_prints_the_date_prints_the_same_one_tomorrow(tmp_p
     dated = "{% if not date_string is defined %}{% set date_string = strftime_now('%d %b %Y') %}"
     path = save_tokenizer(tmp_path, chat=dated + "{% endif %}{{ date_string }} " + CHAT)
     assert get_template("chat", path).render("2+2?").startswith("26 Jul 2024 ")
+    path = save_tokenizer(tmp_path / "b", chat="{{ strftime_now('%Y-%m-%d') }} " + CHAT)
+    assert get_template("chat", path).render("2+2?").startswith("2024-07-26 ")
 
 
 def test_chat_without_a_usable_chat_template_is_refused(tmp_path: Path) -> None:
@@ -161,7 +163,11 @@ def test_chat_without_a_usable_chat_template_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot be used: .*Choose another template"):
         get_template("chat", path)
     path = save_tokenizer(tmp_path / "empty", chat="{{ nothing }}")
-    with pytest.raises(InputError, match="cannot be used: it renders nothing"):
+    with pytest.raises(InputError, match="cannot be used: it leaves the question out"):
+        get_template("chat", path)
+    parts = "{% for m in messages %}<user>{% for p in m.content %}{{ p.text }}{% endfor %}<end>"
+    path = save_tokenizer(tmp_path / "parts", chat=parts + "{% endfor %}<assistant>")
+    with pytest.raises(InputError, match="cannot be used: it leaves the question out"):
         get_template("chat", path)
     path = save_tokenizer(tmp_path / "refuses", chat="{{ raise_exception('not a word!') }}" + CHAT)
     with pytest.raises(InputError, match="not a word!"):
