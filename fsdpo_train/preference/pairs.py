@@ -1,6 +1,5 @@
 """Preference pairs read from where they were published, checked, and gathered by prompt."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,7 +58,7 @@ def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
     groups: dict[str, PromptPairs] = {}
     places: dict[str, dict[Solution, int]] = {}
     for place, row in rows:
-        row = _complete(place, row, loss)
+        _check(place, row, loss)
         sides = [_side(place, row, side) for side in ("chosen", "rejected")]
         if "".join(sides[0].steps) == "".join(sides[1].steps):
             raise InputError(
@@ -83,21 +82,21 @@ def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
     return list(groups.values())
 
 
-def _complete(place: str, row: Row, loss: str) -> Row:
-    """Return the row with zeros for rewards that it lacks, if the loss reads none."""
-    missing = [name for name in COLUMNS if row.get(name) is None]
-    rewards = [name for name in missing if name.endswith("_rewards")]
-    if missing == rewards and loss in WITHOUT_REWARDS:
-        zeros = {name: [0.0] * len(row[name.replace("rewards", "steps")]) for name in rewards}
-        return {**row, **zeros}
-    if missing:
-        way_out = f", which the loss {loss} reads" if missing == rewards else ""
+def _check(place: str, row: Row, loss: str) -> None:
+    """Refuse a row without what the loss reads."""
+    read = [name for name in COLUMNS if loss not in WITHOUT_REWARDS or "rewards" not in name]
+    if missing := [name for name in read if row.get(name) is None]:
+        rewards = all("rewards" in name for name in missing)
+        way_out = f", which the loss {loss} reads" if rewards else ""
         raise InputError(f"{place}: no {' and no '.join(missing)}{way_out}.")
-    return row
+    if not isinstance(row["prompt"], str) or not row["prompt"]:  # which predicts the first token
+        raise InputError(f"{place}: prompt: expected a text, with the chat template filled in.")
 
 
 def _side(place: str, row: Row, side: str) -> Solution:
-    steps, rewards = row[f"{side}_steps"], row[f"{side}_rewards"]
+    steps, rewards = row[f"{side}_steps"], row.get(f"{side}_rewards")
+    if rewards is None and isinstance(steps, list):  # and the loss reads none
+        rewards = [0.0] * len(steps)
     if not (isinstance(steps, list) and isinstance(rewards, list)):
         raise InputError(f"{place}: {side}_steps and {side}_rewards: expected two lists.")
     if len(steps) != len(rewards):
@@ -110,6 +109,7 @@ def _side(place: str, row: Row, side: str) -> Solution:
     if row.get(side) is not None and row[side] != "".join(steps):
         raise InputError(f"{place}: {side}_steps do not join to the text in {side}.")
     for reward in rewards:
-        if not isinstance(reward, (int, float)) or not math.isfinite(reward):
-            raise InputError(f"{place}: reward {reward!r} in {side}_rewards, not a number.")
+        # γ multiplies them in float32.
+        if not isinstance(reward, (int, float)) or not abs(reward) < 1e30:
+            raise InputError(f"{place}: reward {reward!r} in {side}_rewards, no usable number.")
     return Solution(tuple(steps), tuple(map(float, rewards)))

@@ -103,12 +103,10 @@ def _compute(
             groups, wanted = zip(*missing[start : start + size], strict=True)
             values = _values(model, groups, tokenizer, config.dtype, share_prompt)
             rows.extend(zip(chain(*wanted), values, strict=True))
-            if len(rows) >= _PER_FILE:
+            if len(rows) >= _PER_FILE or start + size >= len(missing):
                 store.save(rows)
                 rows = []
             shown.advance(len(values), sum(map(len, values)))
-    if rows:
-        store.save(rows)
 
 
 def _values(

@@ -23,6 +23,7 @@ from fsdpo_data.core.errors import RunMismatch, StoreError
 from fsdpo_data.core.files import explained, publish, write_atomic
 from fsdpo_data.core.identity import digest, file_sha256
 from fsdpo_data.core.lazy import pl
+from fsdpo_train.trainer.directory import read_state
 
 HEADER = "reference.json"  #: Name of the file that says whose log-probabilities a store holds.
 _NAME = 32  #: Hex digits of the SHA-256 in a file's name.
@@ -62,7 +63,7 @@ class ReferenceStore:
         header = folder / HEADER
         if not header.exists():
             return self._write(HEADER, (json.dumps(dict(made_by), indent=2) + "\n").encode())
-        before = _read_header(header)
+        before = read_state(header, f"remove {folder}; it is computed again")
         changed = sorted(k for k in before.keys() | made_by if before.get(k) != made_by.get(k))
         if changed:
             said = (f"{key} is {before.get(key)} there, {made_by.get(key)} here" for key in changed)
@@ -93,7 +94,7 @@ class ReferenceStore:
                     f"{file} was changed since it was written (its SHA-256 is not its name). "
                     "Remove it; what it held is computed again."
                 )
-            rows = pl.read_parquet(file)
+            rows = pl.read_parquet(file, glob=False)
             prompts.update(rows["prompt"])
             texts.update(rows["text"])
             kept = rows.filter(pl.col("solution").is_in(list(solutions)))
@@ -133,12 +134,3 @@ class ReferenceStore:
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))
-
-
-def _read_header(header: Path) -> dict[str, str]:
-    try:
-        return {str(key): str(value) for key, value in json.loads(header.read_text()).items()}
-    except (OSError, ValueError, AttributeError) as error:
-        raise StoreError(
-            f"{header} cannot be read ({error}). Remove {header.parent}; it is computed again."
-        ) from None

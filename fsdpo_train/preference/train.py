@@ -79,8 +79,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         )
         run_trainer(trainer, config, identity)
         windows = [entry for entry in trainer.state.log_history if "loss" in entry]
-        last = (windows or trainer.state.log_history)[-1]
-        metrics = {name: last[name] for name in METRICS if name in last}
+        metrics = {name: windows[-1][name] for name in METRICS if windows and name in windows[-1]}
         told = {**identity, **source.said, "reference": store.digest}
         return finish(DpoReport, trainer, config, told, counts=data.counts, metrics=metrics)
 

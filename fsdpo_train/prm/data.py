@@ -117,8 +117,8 @@ def _step_row(place: str, row: Row) -> StepRow:
     steps, labels = row["completions"], row["labels"]
     if not (isinstance(steps, list) and isinstance(labels, list)):
         raise InputError(f"{place}: completions and labels: expected two lists.")
-    if not all(isinstance(step, str) for step in steps):
-        raise InputError(f"{place}: completions: expected a list of texts, one for each step.")
+    if not all(isinstance(text, str) for text in (row["prompt"], *steps)):
+        raise InputError(f"{place}: prompt, completions: expected a text and a list of texts.")
     if len(steps) != len(labels):
         raise InputError(
             f"{place}: {len(labels)} labels for {len(steps)} steps. Expected one label per step."
@@ -128,7 +128,7 @@ def _step_row(place: str, row: Row) -> StepRow:
             raise InputError(
                 f"{place}: label {label!r}. Expected true, false or a number in [0, 1]."
             )
-    return StepRow(str(row["problem_id"]), str(row["prompt"]), steps, [float(x) for x in labels])
+    return StepRow(str(row["problem_id"]), row["prompt"], steps, [float(x) for x in labels])
 
 
 def prepare(
@@ -142,17 +142,18 @@ def prepare(
             f"no labelled step is left; {counts['lost_solutions']} solutions exceed {max_length} "
             "tokens in their first step. Check the labels, or raise max_length.",
         )
-    if counts["positive"] in (0, counts["steps"]):
-        kind = "wrong (0)" if not counts["positive"] else "right (1)"
-        raise _unusable(
-            config,
-            f"all {counts['steps']} step labels are {kind}, so there is nothing to tell apart. "
-            "Sample problems nearer to what the model can do.",
-        )
     problems = {row["problem"] for row in encoded}
     held = _held_out(problems, config.held_out, config.seed)
     counts.update(problems=len(problems), held_out_problems=len(held))
     train = [row for row in encoded if row["problem"] not in held]
+    labels = [label for row in train for label in row["labels"]]
+    if len({*labels}) < 2 and labels[0] in (0, 1):
+        raise _unusable(
+            config,
+            f"all {len(labels)} step labels are {'right' if labels[0] else 'wrong'} "
+            f"({labels[0]:g}), so there is nothing to tell apart; {len(held)} problems are held "
+            "out. Sample problems nearer to what the model can do.",
+        )
     if config.readouts == "token":
         train = list(map(_every_token, train))
     return Prepared(train, [row for row in encoded if row["problem"] in held], counts)

@@ -78,15 +78,13 @@ def train_prm(config: PrmConfig) -> PrmReport:
         model, tokenizer = load_model(config, f"AutoModelFor{kind}", head)
         data = prepare(step_rows(source, config), tokenizer, context_length(config, model), config)
         _tell(data.counts)
-        # A head is new: peft trains it whole, and saves it.
-        task, new = ("CAUSAL_LM", ()) if implicit else ("TOKEN_CLS", ("score",))
         share = reads_trees(model, arguments, [*data.train, *data.held_out])
         if implicit:
             check_architecture(model)
             return_logprobs(model, attention="auto")
         elif share:
             read_trees(model)
-        model = with_adapters(model, config.lora, task, exclude=new)
+        model = with_adapters(model, config.lora, "CAUSAL_LM" if implicit else "TOKEN_CLS")
         no_labels = [NO_STEP] * len(data.train[0]["labels"])
         trainer = (ImplicitTrainer if implicit else PrmTrainer)(
             class_weights(data.train) if config.balance else None,

@@ -57,6 +57,7 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
             deepspeed=deepspeed_config(config.deepspeed),
             report_to=config.report_to,
             logging_steps=config.log_every,
+            logging_nan_inf_filter=False,  # which would show 0 for what is no number
             save_strategy="steps" if config.save_every else "no",
             save_steps=config.save_every or 500,
             seed=config.seed,

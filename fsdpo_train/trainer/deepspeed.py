@@ -51,12 +51,9 @@ def gathered(model: Any) -> AbstractContextManager[Any]:
 @contextmanager
 def whole_weights(arguments: Any) -> Iterator[None]:
     """Load a model whole, though ZeRO-3 would spread it over the processes that train it."""
-    config = getattr(arguments, "hf_deepspeed_config", None)
-    if config is None:
-        yield
-        return
     unset_hf_deepspeed_config()
     try:
         yield
     finally:
-        set_hf_deepspeed_config(config)
+        if config := getattr(arguments, "hf_deepspeed_config", None):
+            set_hf_deepspeed_config(config)

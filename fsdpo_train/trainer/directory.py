@@ -48,7 +48,8 @@ def _check(config: TrainConfig, identity: Mapping[str, str]) -> None:
         raise InputError(
             "already holds a run. Continue it by resume, or choose a new directory.", **out
         )
-    before = _read_state(state)
+    way_out = "so nobody can say what was trained there. Choose another `out`"
+    before = read_state(state, way_out)
     changed = {key for key in before.keys() | identity if before.get(key) != identity.get(key)}
     if changed:
         raise RunMismatch(
@@ -58,14 +59,12 @@ def _check(config: TrainConfig, identity: Mapping[str, str]) -> None:
         )
 
 
-def _read_state(state: Path) -> dict[str, Any]:
+def read_state(file: Path, way_out: str) -> dict[str, Any]:
+    """Read what a directory says that it holds; a StoreError with the way out if it cannot be."""
     try:
-        return dict(json.loads(state.read_text()))
+        return dict(json.loads(file.read_text()))
     except (OSError, ValueError, TypeError) as error:
-        raise StoreError(
-            f"{state} cannot be read ({error}), so nobody can say what was trained there. Choose "
-            "another `out`."
-        ) from None
+        raise StoreError(f"{file} cannot be read ({error}), {way_out}.") from None
 
 
 def write_state(config: TrainConfig, identity: Mapping[str, str]) -> None:

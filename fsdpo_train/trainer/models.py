@@ -1,6 +1,6 @@
 """The models that training starts from: found, loaded, given adapters, written."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from torch.nn.modules.dropout import _DropoutNd
@@ -9,6 +9,8 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.models import checkpoints
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
+
+NEW_HEADS = ["classifier", "score"]  #: What architectures call that of a reward model.
 
 
 def load_model(
@@ -46,7 +48,7 @@ def _four_bits(config: TrainConfig, new_head: bool) -> dict[str, Any]:
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=config.dtype,
-        llm_int8_skip_modules=["score"] if new_head else None,  # by default that of a vocabulary
+        llm_int8_skip_modules=NEW_HEADS if new_head else None,  # by default that of a vocabulary
     )
     return {"quantization_config": quantized}
 
@@ -96,10 +98,10 @@ def context_length(config: TrainConfig, model: Any) -> int:
     return config.max_length or context
 
 
-def with_adapters(model: Any, rank: int, task: str, *, exclude: Sequence[str] = ()) -> Any:
+def with_adapters(model: Any, rank: int, task: str) -> Any:
     """Put LoRA adapters on every linear layer of ``model``, if ``rank`` is over 0.
 
-    A vocabulary head is left alone, and so is ``exclude``; the adapters' scale is twice their rank.
+    A vocabulary head is left alone, a new one is trained whole; their scale is twice their rank.
     """
     if not rank:
         return model
@@ -110,7 +112,7 @@ def with_adapters(model: Any, rank: int, task: str, *, exclude: Sequence[str] = 
         r=rank,
         lora_alpha=2 * rank,
         target_modules="all-linear",
-        exclude_modules=list(exclude) or None,
+        exclude_modules=NEW_HEADS if task == "TOKEN_CLS" else None,
     )
     found = get_peft_model(model, adapters)
     for each in found.parameters():

@@ -65,9 +65,7 @@ def finish(
         StoreError: if a file cannot be written.
     """
     save_merged(trainer, config)
-    history = trainer.state.log_history
-    # A run that was shorter than a logging window has only the other.
-    losses = [entry[name] for name in ("train_loss", "loss") for entry in history if name in entry]
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     last = losses[-1] if losses else float("nan")
     report = kind(out=config.out, steps=trainer.state.global_step, loss=last, **found)
     if is_main_process():

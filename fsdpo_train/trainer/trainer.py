@@ -10,6 +10,7 @@ import torch
 import transformers
 from accelerate.utils import broadcast_object_list
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.models.checkpoints import CPU_TOKENS
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.batching import grouped, grouped_order, read_solutions, unpacked
@@ -103,6 +104,20 @@ class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
                 name = f"checkpoint-{self.state.global_step}"
                 settle(folder, name, self.stage_config.save_limit)
             self.accelerator.wait_for_everyone()
+
+    def _maybe_log_save_evaluate(self, loss: Any, norm: Any, *given: Any, **options: Any) -> None:
+        # Before a checkpoint is made of it, and older ones go.
+        if norm is not None and not norm < torch.inf:
+            raise InputError(
+                f"the run has diverged: the gradient of step {self.state.global_step} is no "
+                "number. The last checkpoint is of before. Start anew with a lower one.",
+                field="lr",
+                value=self.stage_config.lr,
+            )
+        if self.state.global_step == self.state.max_steps:
+            # A run shorter than a window has one, too, which is there when it is resumed.
+            self.control.should_log |= not any("loss" in each for each in self.state.log_history)
+        super()._maybe_log_save_evaluate(loss, norm, *given, **options)
 
     def training_step(self, model: Any, inputs: dict[str, Any], *given: Any) -> torch.Tensor:
         """Add the gradients of a batch, part by part, and return its loss."""

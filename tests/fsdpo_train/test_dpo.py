@@ -192,6 +192,28 @@ def test_a_run_killed_and_resumed_ends_in_the_same_weights(
         dpo.train_dpo(config(policy, data, part, resume=True, beta=0.1, **same))
 
 
+def test_a_finished_run_says_the_same_when_it_is_resumed(
+    policy: Path, data: Path, tmp_path: Path
+) -> None:
+    """It is shorter than a logging window, whose loss would be that of no step."""
+    same: dict[str, Any] = dict(save_every=500, log_every=10, max_steps=2)
+    finished = dpo.train_dpo(config(policy, data, tmp_path / "out", **same))
+    card = (tmp_path / "out/README.md").read_text()
+    assert finished.loss > 0 and finished.metrics
+    assert dpo.train_dpo(config(policy, data, tmp_path / "out", resume=True, **same)) == finished
+    assert (tmp_path / "out/README.md").read_text() == card
+
+
+def test_a_run_that_diverges_ends_and_keeps_its_last_checkpoint(
+    policy: Path, data: Path, tmp_path: Path
+) -> None:
+    wild: dict[str, Any] = dict(lr=1e30, max_grad_norm=1e30, warmup=0, save_every=1)
+    with pytest.raises(InputError, match="the run has diverged: the gradient of step 2 is no"):
+        dpo.train_dpo(config(policy, data, tmp_path / "out", **wild))
+    assert [each.name for each in (tmp_path / "out/checkpoints").iterdir()] == ["checkpoint-1"]
+    assert not (tmp_path / "out/config.json").exists()
+
+
 def test_lora_is_merged_into_plain_weights(policy: Path, data: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
     report = dpo.train_dpo(config(policy, data, tmp_path / "out", lora=4, epochs=4, lr=1e-2))
@@ -307,7 +329,7 @@ def test_runs_that_share_a_reference_may_save_the_same_at_once(tmp_path: Path) -
 def test_the_reference_is_computed_once_for_all_runs(
     policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    same: dict[str, Any] = dict(reference_cache=tmp_path / "reference", max_steps=2)
+    same: dict[str, Any] = dict(reference_cache=tmp_path / "of [1] 50%", max_steps=2)
     first = dpo.train_dpo(config(policy, data, tmp_path / "first", **same))
     monkeypatch.setattr(reference, "load_model", no_model)
     again = dpo.train_dpo(config(policy, data, tmp_path / "again", **same))
@@ -414,6 +436,8 @@ def test_losses_without_rewards_do_without_them() -> None:
     for loss in ("full-step", "full-step-scaled", "release"):
         with pytest.raises(InputError, match="no chosen_rewards and no rejected_rewards"):
             by_prompt([("row 1", bare)], loss)
+    with pytest.raises(InputError, match="chosen_steps and chosen_rewards: expected two lists"):
+        by_prompt([("row 1", bare | {"chosen_steps": 3})], "dpo")
 
 
 def test_each_different_solution_is_kept_once() -> None:
@@ -452,6 +476,8 @@ def test_solutions_beyond_the_context_are_left_out_whole(
         ({"chosen_steps": ["a", "", "b"]}, "chosen_steps has an empty step"),
         ({"chosen_steps": [], "chosen_rewards": []}, "has an empty step, or none at all"),
         ({"chosen": "something else"}, "chosen_steps do not join to the text in chosen"),
+        ({"chosen_rewards": [0.1, 1e300, 0.2]}, r"reward 1e\+300 in chosen_rewards"),
+        ({"prompt": [{"role": "user", "content": "2 + 2?"}]}, "prompt: expected a text"),
     ],
 )
 def test_rows_that_disagree_are_named(

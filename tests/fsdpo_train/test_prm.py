@@ -303,6 +303,26 @@ def test_lora_is_merged_into_plain_weights(policy: Path, data: Path, tmp_path: P
     assert not any("norm" in name or "embed" in name for name in changed)
 
 
+def test_adapters_leave_a_head_of_another_name_whole(
+    policy: Path, data: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("peft")
+    architecture = transformers.GPTNeoXConfig(
+        vocab_size=transformers.AutoConfig.from_pretrained(policy).vocab_size,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=256,
+    )
+    shutil.copytree(policy, tmp_path / "policy")
+    transformers.GPTNeoXForCausalLM(architecture).save_pretrained(tmp_path / "policy")
+    wanted = config(tmp_path / "policy", data, tmp_path / "prm", lora=2, max_steps=1)
+    assert prm.train_prm(wanted).steps == 1
+    found = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "prm")
+    assert found.classifier.out_features == 1
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -313,7 +333,11 @@ def test_lora_is_merged_into_plain_weights(policy: Path, data: Path, tmp_path: P
         ({"labels": "+"}, "expected two lists"),
         (
             {"labels": [True], "completions": [["a"]]},
-            "completions: expected a list of texts",
+            "completions: expected a text and a list of texts",
+        ),
+        (
+            {"prompt": [{"role": "user", "content": "2 + 2?"}]},
+            "prompt, completions: expected a text",
         ),
     ],
 )
@@ -333,6 +357,19 @@ def test_one_class_is_refused(policy: Path, tmp_path: Path, labels: bool, kind: 
     with pytest.raises(InputError, match=f"step labels are {kind}, so there is nothing to tell"):
         prm.train_prm(config(policy, write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "prm"))
     assert [each.name for each in (tmp_path / "prm").iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("balance", [True, False])
+def test_one_class_beside_what_is_held_out_is_refused(
+    balance: bool, policy: Path, tmp_path: Path
+) -> None:
+    rows = [
+        {"prompt": name, "completions": ["a\n", "b\n"], "labels": [right, right]}
+        for name, right in (("Problem 0\n", True), ("Problem 1\n", False))
+    ]
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    with pytest.raises(InputError, match="so there is nothing to tell apart; 1 prob"):
+        prm.train_prm(config(policy, data, tmp_path / "prm", balance=balance))
 
 
 def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class LikelihoodScorer(NetScorer):
             for index, row in zip(batch, logprobs, strict=True):
                 # row[i] is log π of token i + 1.
                 readouts = encoded[index].readouts
-                starts = [encoded[index].n_prompt, *(readout + 1 for readout in readouts)]
+                starts = [max(1, encoded[index].n_prompt), *(readout + 1 for readout in readouts)]
                 yield index, [float(row[a - 1 : b - 1].sum()) for a, b in pairwise(starts)]
 
     def _logprobs(self, batch: Sequence[Encoded]) -> Tensor:
