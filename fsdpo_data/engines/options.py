@@ -147,8 +147,7 @@ class StatedSampling:
     @property
     def stated(self) -> dict[str, Any]:
         """Return how to sample, as far as the options say."""
-        found = {name: getattr(self, name) for name in _SAMPLING}
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name in _SAMPLING if (value := getattr(self, name)) is not None}
 
     @property
     def unstated(self) -> tuple[str, ...]:

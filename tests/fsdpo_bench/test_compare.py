@@ -119,7 +119,7 @@ def test_what_else_differs_is_said(tmp_path: Path) -> None:
     notes = compare_runs(first, second, Wanted()).notes
     assert notes == [
         "the graders differ: math@2 and math@0",
-        "the prompt templates differ: alpaca@1 and problem@1",
+        "the prompt templates differ: alpaca@1 (feedbeef) and problem@1 (beeffeed)",
     ]
 
 

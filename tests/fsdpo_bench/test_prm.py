@@ -237,10 +237,14 @@ def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path)
     rows = json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())[170:230]
     (tmp_path / "rows.json").write_text(json.dumps(rows))
     arguments = ["prm", "--prm", model, "--template", "problem", "--engine", "transformers"]
-    arguments += ["--device", "cpu", "--first-errors", tmp_path / "rows.json"]
+    files = [tmp_path / "rows.json", tmp_path / "other/rows.json"]  # of one name
+    files[1].parent.mkdir()
+    files[1].write_text(json.dumps(rows))
+    arguments += ["--device", "cpu", "--first-errors", files[0], "--first-errors", files[1]]
     shown = CliRunner().invoke(app, [str(each) for each in arguments])
     assert shown.exit_code == 0, shown.output
     assert "F1 of finding the first error" in shown.output and "on 12 other rows" in shown.output
+    assert all(str(file) in shown.output.splitlines() for file in files)
     assert "score: 60 to do" in shown.stderr
 
 

@@ -319,6 +319,20 @@ def test_a_benchmark_of_ones_own_is_a_file_of_rows(tmp_path: Path) -> None:
     assert (loaded.task.name, loaded.task.count, loaded.warnings) == ("mine", 2, [])
 
 
+def test_a_column_of_ones_own_is_no_gold_and_no_cluster_by_its_name(tmp_path: Path) -> None:
+    rows = tmp_path / "mine.jsonl"
+    row = {"question": "1 + 1?", "answer": "2", "also": "17", "gold_tolerance": "9", "cluster": 5}
+    rows.write_text(json.dumps(row) + "\n")
+    [problem] = load_task(get_task(str(rows))).problems
+    assert problem.metadata == {"answer": "2"}
+    own = tmp_path / "own.toml"
+    own.write_text('data = "mine.jsonl"\ncluster = "cluster"\n')
+    assert load_task(get_task(str(own))).problems[0].metadata["cluster"] == 5
+    own.write_text('data = "mine.jsonl"\ncluster = "base"\n')
+    with pytest.raises(InputError, match="row 1: no base, which problems on one base problem"):
+        load_task(get_task(str(own)))
+
+
 OWN = """
 title = "My task"
 data = "rows.jsonl"

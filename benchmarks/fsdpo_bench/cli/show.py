@@ -336,8 +336,8 @@ def matching(wanted: InspectOptions) -> Iterator[dict[str, Any]]:
         InputError: if there is no run, or it has no such benchmark or decoder.
     """
     decoder = decoder_of(wanted.data, wanted.decoder)
-    asked = {name: getattr(wanted, name) for name in ("outcome", "subject", "level")}
-    asked = {name: value for name, value in asked.items() if value is not None}
+    by = ("outcome", "subject", "level")
+    asked = {name: value for name in by if (value := getattr(wanted, name)) is not None}
     for record in read_records(wanted.data, wanted.task):
         decided = record["decoded"].get(decoder)
         if decided is not None and record["problem_id"].startswith(wanted.problem or ""):

@@ -1,5 +1,6 @@
 """``fsdpo-bench prm``: everything that is measured of a process reward model."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -81,7 +82,10 @@ def measure_prm(options: PrmOptions, progress: Progress) -> Measured:
             "A published model has its own: name it by `prm_format` if it is not recognised."
         )
     prompt = None if options.template is None else get_template(options.template)
-    judged, altered = {file.name: read_judged(file) for file in first}, read_altered(every)
+    alike = Counter(file.name for file in first)
+    names = [file.name if alike[file.name] == 1 else str(file) for file in first]
+    judged = {name: read_judged(file) for name, file in zip(names, first, strict=True)}
+    altered = read_altered(every)
     measured = Measured()
     if model is None:
         measured.dataset = report(load_scored(options.data)) if options.data else None

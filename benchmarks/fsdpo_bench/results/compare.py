@@ -117,13 +117,13 @@ def _problems(run: Path) -> dict[str, dict[tuple[str, int], Facts]]:
 
 def _differences(configs: tuple[Mapping[str, Any], Mapping[str, Any]]) -> list[str]:
     """Name what differs besides the models and makes numbers hard to compare."""
-    grader, other = (each["grader"] for each in configs)
-    templates = [each["template"] for each in configs]
-    notes = [f"the graders differ: {grader} and {other}"] if grader != other else []
-    if templates[0] != templates[1]:
-        names = " and ".join(each["name"] for each in templates)
-        notes.append(f"the prompt templates differ: {names}")
-    return notes
+    told = {
+        "graders": [each["grader"] for each in configs],
+        "prompt templates": ["{name} ({digest})".format(**each["template"]) for each in configs],
+        "most tokens of a solution": [each["sampling"]["max_tokens"] for each in configs],
+    }
+    pairs = ((what, *both) for what, both in told.items())
+    return [f"the {what} differ: {one} and {other}" for what, one, other in pairs if one != other]
 
 
 def _paired(
@@ -171,10 +171,8 @@ def _delta(task: str, pairs: Pairs, one: str, other: str) -> tuple[Delta, list[C
     gains = [b - a for a, b in verdicts]
     clusters = clusters_of(facts for facts, _, _ in counted)
     only_a, only_b = gains.count(-1), gains.count(1)
-    if clusters is None:
-        p = mcnemar(only_a, only_b)
-    else:
-        p = clustered_mcnemar([int(total) for total, _ in cluster_sums(gains, clusters).values()])
+    sums = [int(total) for total, _ in cluster_sums(gains, clusters).values()]
+    p = mcnemar(only_a, only_b) if clusters is None else clustered_mcnemar(sums)
     changed = []
     for (facts, a, b), gain in zip(counted, gains, strict=True):
         if gain:

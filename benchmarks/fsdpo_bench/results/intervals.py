@@ -61,14 +61,14 @@ def macro(shares: Sequence[Share]) -> Share:
 
     The interval is that of Zou & Donner (2008), which keeps the skew of each share's own.
     """
-    known = [each for each in shares if each.value is not None and each.ci95 is not None]
+    known = [(each.value, *each.ci95) for each in shares if each.value is not None and each.ci95]
     if not known:
         return Share(None, 0, 0, None)
-    mean = math.fsum(each.value or 0 for each in known) / len(known)
-    below = math.hypot(*((each.value or 0) - (each.ci95 or (0, 0))[0] for each in known))
-    above = math.hypot(*((each.ci95 or (0, 0))[1] - (each.value or 0) for each in known))
-    interval = (max(0.0, mean - below / len(known)), min(1.0, mean + above / len(known)))
-    return Share(mean, math.fsum(s.total for s in known), sum(s.n for s in known), interval)
+    values, lows, highs = zip(*known, strict=True)
+    mean, n = math.fsum(values) / len(known), len(known)
+    interval = mean - math.dist(values, lows) / n, mean + math.dist(values, highs) / n
+    interval = max(0.0, interval[0]), min(1.0, interval[1])
+    return Share(mean, math.fsum(s.total for s in shares), sum(s.n for s in shares), interval)
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:

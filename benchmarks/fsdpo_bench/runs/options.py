@@ -91,12 +91,8 @@ class RunOptions(ReplayOptions):
         """
         wanted = sorted({int(each.partition("@")[2]) for each in metrics if "@" in each})
         default = ("greedy", "sc") if wanted else ("greedy",)
-        beams = [
-            BeamSpec(
-                self.b1, b2, self.max_steps, self.step_tokens, self.first_keep, self.beam_aggregate
-            )
-            for b2 in self.b2
-        ]
+        how = (self.max_steps, self.step_tokens, self.first_keep, self.beam_aggregate)
+        beams = [BeamSpec(self.b1, b2, *how) for b2 in self.b2]
         plan = make_plan(self.decoder or default, self.k or wanted or (5,), self.aggregate, beams)
         if self.temperature == 0 and (plan.samples > 1 or plan.beams):
             raise InputError(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from fsdpo_bench.tasks.fetch import fetched
-from fsdpo_bench.tasks.table import Fields, Task
+from fsdpo_bench.tasks.table import MEANT, Fields, Task
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import SourceRef, file_sha256
 from fsdpo_data.core.nouns import Problem
@@ -100,8 +100,11 @@ def _read(task: Task, fields: Fields) -> Problem:
     if form is None:
         expected = "; or ".join(form.says for form in task.form)
         raise NotAProblem(f"fields {', '.join(fields)}, expected {expected}")
-    rest = {key: value for key, value in fields.items() if key not in form.question}
+    # What counts besides is said by the benchmark, and not by a field that has such a name.
+    rest = {key: value for key, value in fields.items() if key not in (*form.question, *MEANT)}
     if task.cluster:
+        if fields.get(task.cluster) is None:
+            raise NotAProblem(f"no {task.cluster}, which problems on one base problem share")
         rest["cluster"] = fields[task.cluster]
     question, gold = task.question(form.question_text(fields)), form.gold(fields[form.answer])
     return Problem(question, gold.strip(), task.name, "test", rest)

@@ -28,6 +28,7 @@ KEY = "OPENAI_API_KEY"
 CONNECT = 10.0  #: Seconds until a connection stands.
 #: What vLLM takes besides. Where a checkpoint has sampling defaults of its own, it would add them.
 _VLLM = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "return_token_ids": True}
+_CUT = ("length", "model_length", "content_filter")  #: Why a choice ends that is cut off.
 #: What an answer that is not of the protocol raises when it is read.
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
@@ -218,14 +219,13 @@ def _completions(answer: Mapping[str, Any], seconds: float) -> list[Completion]:
     details = usage.get("completion_tokens_details") or {}
     thought = details.get("reasoning_tokens") if len(choices) == 1 else None
     thought = thought if isinstance(thought, int) and 0 <= thought < 2**31 else None
-    found = []
+    found, share = [], seconds / len(choices)
     for choice, (reasoning, text), n_tokens in zip(choices, texts, tokens, strict=True):
-        if choice["finish_reason"] is None:
+        if choice["finish_reason"] in (None, "abort", "error"):
             raise ValueError("a choice is not finished")
-        reason: FinishReason = "length" if choice["finish_reason"] == "length" else "stop"
+        reason: FinishReason = "length" if choice["finish_reason"] in _CUT else "stop"
         ended = choice.get("stop_reason") or choice.get("matched_stop")  # vLLM's, SGLang's
         stop = ended if isinstance(ended, str) else None
-        share = seconds / len(choices)
         found.append(Completion(text, reason, n_tokens, share, stop, reasoning, thought))
     return found
 

@@ -102,12 +102,20 @@ def test_what_fails_is_asked_for_again(script: Script, url: str, trick: str) -> 
         {"choices": [{"index": 0, "finish_reason": "stop"}]},
         {"choices": [{"index": 0, "finish_reason": "stop", "text": 7}]},
         {"choices": [{"index": 0, "finish_reason": None, "text": "half"}]},
+        {"choices": [{"index": 0, "finish_reason": "abort", "text": "half"}]},
     ],
 )
 def test_answers_of_another_form_are_not_believed(script: Script, url: str, answer: Any) -> None:
     script.tricks.append(says(answer))
     assert sampler(url).sample(PROMPTS[:1], SPEC)[0][0].text.endswith("it is.")
     assert len(script.requests) == 2
+
+
+def test_what_a_filter_cuts_is_cut_off(script: Script, url: str) -> None:
+    cut = {"index": 0, "finish_reason": "content_filter", "text": "half"}
+    script.tricks.append(says({"choices": [cut]}))
+    [[found]] = sampler(url).sample(PROMPTS[:1], SamplingSpec(n=1))
+    assert (found.text, found.finish_reason) == ("half", "length")
 
 
 def test_servers_that_give_one_sample_at_a_time(script: Script, url: str) -> None:
