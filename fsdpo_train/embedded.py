@@ -9,7 +9,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +22,6 @@ from fsdpo_data.api import build
 from fsdpo_data.cli.console import run_app
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import torch, transformers
-from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.tables import read_table
 from fsdpo_data.problems.embedded import PROMPT
 from fsdpo_data.problems.embedded.solutions import demonstration, first_wrong_step
@@ -58,7 +57,11 @@ def make(out: Path, seed: int = 0) -> None:
     problems = iter(make_problems("train", sum(stage["rows"] for stage in STAGES), seed))
     rng = random.Random(f"{WORLD_VERSION}/demonstrations/{seed}")
     for stage in STAGES:
-        _write_rows(work / f"{stage['name']}.jsonl", stage, problems, rng)
+        with (work / f"{stage['name']}.jsonl").open("w") as file:
+            for problem in islice(problems, stage["rows"]):
+                completion = "".join(demonstration(problem, rng, stage["error_rate"]))
+                row = {"prompt": PROMPT.format(question=problem.question), "completion": completion}
+                file.write(json.dumps(row) + "\n")
     _write_architecture(work / "architecture", work / f"{STAGES[0]['name']}.jsonl")
     start: dict[str, Any] = {"from_config": work / "architecture"}
     for stage in STAGES:
@@ -69,16 +72,6 @@ def make(out: Path, seed: int = 0) -> None:
         shutil.copyfile(work / STAGES[-1]["name"] / name, out / name)
     minutes = (time.monotonic() - started) / 60
     (out / "README.md").write_text(_card(seed, minutes, measure(out)))
-
-
-def _write_rows(
-    file: Path, stage: Mapping[str, Any], problems: Iterator[Problem], rng: random.Random
-) -> None:
-    with file.open("w") as opened:
-        for problem in islice(problems, stage["rows"]):
-            prompt = PROMPT.format(question=problem.question)
-            completion = "".join(demonstration(problem, rng, stage["error_rate"]))
-            opened.write(json.dumps({"prompt": prompt, "completion": completion}) + "\n")
 
 
 def _write_architecture(folder: Path, data: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import unicodedata
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -61,14 +62,20 @@ def harmless(text: str) -> str:
     """Return a text of others that a terminal shows as it is, and takes no orders from."""
     from rich.markup import escape
 
-    return escape("".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text))
+    return escape(visible(text))
+
+
+def visible(text: str) -> str:
+    """Return a text without characters that steer terminals or text, and without surrogates."""
+    shown = (c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") for c in text)
+    return "".join(c if seen else "\ufffd" for c, seen in zip(text, shown, strict=True))
 
 
 def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> None:
     """Print a problem and up to ``samples`` of its solutions and of its pairs, a step at a time."""
     from rich.console import Console
 
-    console = Console()
+    console = Console(emoji=False)  # 3:100:5 is no emoji
     console.rule(f"[bold]{problem['problem_id']}[/]  {harmless(problem['source'])}", align="left")
     console.print(harmless(textwrap.fill(problem["question"], console.width)), highlight=False)
     console.print(f"[bold]gold[/] {harmless(problem['answer'])}", highlight=False)

@@ -45,6 +45,9 @@ def load_checkpoint(
     try:
         tokenizer = read_tokenizer(weights.path, weights.commit)
         config = load_config(weights)
+        if auto_class.endswith("CausalLM") and "ForTokenClass" in str(config.architectures):
+            told = "it is a reward model; expected a language model."
+            raise InputError(told, field=field, value=weights.path)
         if configure is not None:
             configure(config)
         with _unreported() if configure or auto_class == "AutoModel" else nullcontext():

@@ -23,6 +23,8 @@ from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError, Unavail
 from fsdpo_data.core.identity import file_sha256  # noqa: E402
 from fsdpo_data.engines.logprobs import return_logprobs  # noqa: E402
 from fsdpo_data.engines.step_tokens import at_readouts  # noqa: E402
+from fsdpo_data.models.checkpoints import load_checkpoint  # noqa: E402
+from fsdpo_data.models.resolve import resolve_weights  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
 from fsdpo_train.prm.data import (  # noqa: E402
@@ -405,10 +407,17 @@ def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> N
     assert [each.name for each in (tmp_path / "prm").iterdir()] == [".lock"]
 
 
+def test_a_reward_model_is_no_policy(policy: Path, data: Path, tmp_path: Path) -> None:
+    prm.train_prm(config(policy, data, tmp_path / "prm", max_steps=1))
+    weights = resolve_weights(str(tmp_path / "prm"))
+    with pytest.raises(InputError, match="it is a reward model; expected a language model"):
+        load_checkpoint("AutoModelForCausalLM", weights, dtype="float32", expected="")
+
+
 def test_an_unsealed_dataset_is_refused(policy: Path, tmp_path: Path) -> None:
     small_build(tmp_path / "run")
     (tmp_path / "run/manifest.json").unlink()
-    with pytest.raises(SchemaError, match="has not been sealed"):
+    with pytest.raises(SchemaError, match=r"holds no dataset .* stopped is finished by"):
         prm.train_prm(config(policy, tmp_path / "run", tmp_path / "prm"))
 
 

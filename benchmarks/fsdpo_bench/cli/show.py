@@ -1,6 +1,5 @@
 """What commands print for people, where they print no JSON."""
 
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -25,6 +24,7 @@ from fsdpo_bench.tasks.table import Task
 from fsdpo_bench.tasks.validate import Report
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.finding.extract import is_marked
+from fsdpo_data.cli.show import visible
 
 _LEAST = 7  #: Characters that a column of words keeps on the narrowest terminal.
 
@@ -69,14 +69,7 @@ def say(text: str, style: str = "", *, wrap: bool = False) -> None:
 
 def plain(text: str, style: str = "") -> Text:
     """Return text of a model or a benchmark as it is shown: no markup, no terminal escapes."""
-    return Text("".join(map(_visible, text)), style=style)
-
-
-def _visible(character: str) -> str:
-    """Return a character, or a picture of one that steers terminals or text or is a surrogate."""
-    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs"):
-        return character
-    return chr(0x2400 + ord(character)) if character < " " else "\ufffd"
+    return Text(visible(text), style=style)
 
 
 def print_tasks(tasks: Sequence[Task]) -> None:

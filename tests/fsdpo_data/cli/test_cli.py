@@ -77,7 +77,25 @@ def test_an_unsealed_run_says_how_to_finish_it(
 ) -> None:
     (dataset / "manifest.json").unlink()
     code, _, err = run(capsys, "validate", str(dataset))
-    assert code == 1 and "has not been sealed" in err and "--resume" in err
+    assert code == 1 and "stopped is finished by the same command with --resume" in err
+
+
+def test_a_file_is_no_dataset(capsys: pytest.CaptureFixture[str], dataset: Path) -> None:
+    code, _, err = run(capsys, "validate", str(dataset / "manifest.json"))
+    assert code == 1 and "manifest.json holds no dataset" in err and "Expected a directory" in err
+
+
+def test_what_a_model_wrote_is_shown_as_it_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A ratio is no emoji, an ideographic space is text, and an escape steers no terminal."""
+    text = "The ratio is 3:100:5,\u3000so\x1b[31m 4. [b]The answer is 4"
+    row = {"question": "2+2?", "answer": "4", "responses": [text]}
+    (tmp_path / "said.jsonl").write_text(json.dumps(row))
+    out = str(tmp_path / "out")
+    assert not run(capsys, "import", f"{tmp_path}/said.jsonl", "--from", "outputs", "--out", out)[0]
+    _, told, _ = run(capsys, "inspect", out)
+    assert text.replace("\x1b", "\ufffd") in told
 
 
 def test_replaying_a_run_gives_the_same_dataset(
