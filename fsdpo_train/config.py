@@ -31,9 +31,9 @@ class TrainConfig(Options):
         model: Checkpoint to start from: a short name, a directory, or ``org/name[@revision]`` of
             the Hub.
         epochs: Passes over the data.
-        max_steps: Stop after so many optimizer steps; 0: ``epochs`` decides.
+        max_steps: Stop after so many optimizer steps; 0: `epochs` decides.
         batch_size: Sequences per device and pass.
-        batch_tokens: Instead of ``batch_size``: tokens per device and pass at most, padding aside;
+        batch_tokens: Instead of `batch_size`: tokens per device and pass at most, padding aside;
             a longer sequence makes a pass of its own. 0: off.
         grad_accum: Passes per optimizer step.
         lr: Peak learning rate.
@@ -41,7 +41,7 @@ class TrainConfig(Options):
         load_in_4bit: Hold the weights that LoRA freezes in four bits (QLoRA: NF4, quantized twice);
             the adapters are merged into the weights as they were.
         seed: Of new weights, the order of the data and dropout.
-        resume: Continue the run in ``out`` from its last checkpoint.
+        resume: Continue the run in `out` from its last checkpoint.
         schedule: Learning-rate schedule, by its name in transformers.
         optim: Optimizer, by its name in transformers; those of 8 bits and paged ones need
             bitsandbytes.
@@ -50,7 +50,7 @@ class TrainConfig(Options):
         adam_beta2: AdamW second-moment decay.
         max_grad_norm: Gradient clipping.
         max_length: Tokens of a sequence at most; 0: the model's context length.
-        group_by_length: Batch sequences of like length, so that less is padding.
+        group_by_length: Batch sequences of like length: less padding, where there is any.
         dtype: Precision of the computation; weights stay float32, except those that LoRA freezes.
         gradient_checkpointing: Recompute activations: less memory, more time.
         deepspeed: ``zero2``, ``zero3`` or a DeepSpeed config file.
@@ -154,11 +154,9 @@ class SftConfig(TrainConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.model is None) == (self.from_config is None):
-            given = "neither it nor from_config" if self.model is None else "from_config too"
             raise self.refusal(
                 "model",
-                f"{given} was given, expected exactly one. A model is trained on; from_config "
-                "starts from random weights.",
+                "expected exactly one of it and `from_config`, which starts from random weights.",
             )
 
 
@@ -240,9 +238,9 @@ class DpoConfig(PreferenceSpec, TrainConfig):
             parquet with the columns of its ``pairs``.
         model: Policy to start from, and the reference: a short name, a directory, or
             ``org/name[@revision]``.
-        batch_size: Prompts per device and pass, each with all its pairs; with ``shuffle``
+        batch_size: Prompts per device and pass, each with all its pairs; with `shuffle`
             ``pairs``, pairs.
-        batch_tokens: Instead of ``batch_size``: tokens of prompts and different solutions per
+        batch_tokens: Instead of `batch_size`: tokens of prompts and different solutions per
             device and pass at most; a prompt with more makes a pass of its own. 0: off.
         shuffle: ``groups`` keeps the pairs of a prompt in one batch, where its solutions are
             computed once; ``pairs`` scatters them, as other trainers do.
@@ -251,7 +249,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
         attention: Over shared prompts: ``flex`` (FlexAttention, GPUs only), ``sdpa``, or ``auto``:
             flex where it can run.
         reference_cache: Directory of reference log-probabilities, shared between runs; else
-            ``reference`` in ``out``.
+            ``reference`` in `out`.
     """
 
     stage: ClassVar[str] = "dpo"
@@ -261,6 +259,4 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     shuffle: Literal["groups", "pairs"] = "groups"
     share_prompt: Annotated[bool, Option(panel=_COMPUTE)] = True
     attention: Annotated[Literal["auto", "flex", "sdpa"], Option(panel=_COMPUTE)] = "auto"
-    reference_cache: Annotated[
-        Path | None, Option(panel=_COMPUTE, default="reference in --out")
-    ] = None
+    reference_cache: Annotated[Path | None, Option(panel=_COMPUTE)] = None

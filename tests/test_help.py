@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -49,6 +51,32 @@ def test_every_command_has_an_example(package: str, name: str) -> None:
     command = typer.main.get_command(app_of(package)).commands[name]  # type: ignore[attr-defined]
     line = f"{package.replace('_', '-')} {name}"
     assert command.hidden or line in (command.epilog or ""), f"{line} shows no example"
+
+
+@pytest.mark.parametrize(("package", "name"), list(commands()))
+def test_help_names_flags_where_the_library_has_fields(package: str, name: str) -> None:
+    command = typer.main.get_command(app_of(package)).commands[name]  # type: ignore[attr-defined]
+    options = [each for each in command.params if each.param_type_name == "option"]
+    names = {each.name for each in options}
+    told = " ".join(each.help or "" for each in options)
+    quoted = {word for word in re.findall(r"(?<!`)`(\w+)`(?!`)", told) if word in names}
+    assert not quoted | {word for word in names if "_" in word and re.search(rf"\b{word}\b", told)}
+    assert "<bool>" not in shown(package, name, "-h")
+
+
+def test_every_example_is_a_command_that_parses() -> None:
+    seen = 0
+    for package, name in commands():
+        group: Any = typer.main.get_command(app_of(package))
+        text = group.commands[name].epilog or ""
+        spans = re.findall(r"`([^`]*\bfsdpo-\w+ [^`]*)`", text)  # of the trainer, blocks
+        for line in [*spans, *re.findall(r"(?:^    .*\n)+", text, flags=re.M)]:
+            words = re.sub(r".*?\bfsdpo[-_](data|train|bench)\b", "", line, count=1, flags=re.S)
+            called, *rest = shlex.split(words)
+            if f"{package.replace('_', '-')} {name}" in line or package == "fsdpo_train":
+                group.commands[called].make_context(called, rest)
+                seen += 1
+    assert seen > 80
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -68,12 +68,11 @@ class Size:
     like: str = ""  #: The size that says what this one leaves out.
 
 
-def _kind(told: Mapping[str, Any]) -> Kind:
-    return Kind(**{**told, "lengths": {int(k): often for k, often in told["lengths"].items()}})
-
-
 _TOLD = read_table(__file__)
-KINDS = {name: _kind(told) for name, told in _TOLD["kinds"].items()}
+KINDS = {
+    name: Kind(**{**told, "lengths": {int(k): often for k, often in told["lengths"].items()}})
+    for name, told in _TOLD["kinds"].items()
+}
 ARMS = [Arm(**told) for told in _TOLD["arms"]]
 STAGES: Mapping[str, Any] = _TOLD["stages"]
 COMMANDS: Mapping[str, str] = _TOLD["commands"]

@@ -20,6 +20,7 @@ from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.options import Option, Options, choices_of, declared_fields, help_of, summary
 
 Given = TypeVar("Given")
+_Declared = dict[str, tuple[Any, Option]]  #: Type and :class:`Option` of each field of a command.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,7 @@ def command(
                 raise SystemExit(130) from None
 
         parameters = [
-            _parameter_of(each, *declared[each.name], told[each.name])
+            _parameter_of(each, declared, told[each.name])
             for each in dataclasses.fields(kind)  # type: ignore[arg-type]
         ]
         if launch:
@@ -106,11 +107,12 @@ def _print_launch(scripts: Mapping[str, str]) -> Parameter:
     return Parameter(PRINT_LAUNCH, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _parameter_of(field: dataclasses.Field[Any], kind: Any, option: Option, help: str) -> Parameter:
+def _parameter_of(field: dataclasses.Field[Any], declared: _Declared, help: str) -> Parameter:
+    kind, option = declared[field.name]
     default = Parameter.empty if field.default is dataclasses.MISSING else field.default
     choices = option.choices or choices_of(kind)
     shown: dict[str, Any] = {
-        "help": help,
+        "help": _with_flags(help, declared),
         "metavar": option.metavar or _metavar(field.name, kind, option),
         "show_default": _default_text(option, default),
         "rich_help_panel": option.panel or None,
@@ -177,12 +179,11 @@ def _typed(kind: Any) -> Any:
 
 
 #: What a message says to set: `resume=True`, whatever the command; `out`, if it is a field of it.
-_NAMED = re.compile(r"`(\w+)(?:=([^`]+))?`")
+_NAMED = re.compile(r"(?<!`)`(\w+)(?:=([^`]+))?`(?!`)")
 
 
-def _flagged(error: FsdpoError, declared: dict[str, tuple[Any, Option]]) -> FsdpoError:
-    """Return an error that names flags in place of fields."""
-    field = error.field.rpartition(".")[2]
+def _with_flags(text: str, declared: _Declared) -> str:
+    """Return a text that names flags in place of the fields in backquotes."""
 
     def named(found: re.Match[str]) -> str:
         if known := _flag(found[1], found[2], declared):
@@ -193,14 +194,20 @@ def _flagged(error: FsdpoError, declared: dict[str, tuple[Any, Option]]) -> Fsdp
         told = {"True": flag, "False": f"--no-{flag[2:]}"}
         return told.get(found[2], f"{flag} {found[2]}")
 
-    message = _NAMED.sub(named, error.message)
+    return _NAMED.sub(named, text)
+
+
+def _flagged(error: FsdpoError, declared: _Declared) -> FsdpoError:
+    """Return an error that names flags in place of fields."""
+    field = error.field.rpartition(".")[2]
+    message = _with_flags(error.message, declared)
     value = None if error.value is None else str(error.value)
     if field and (flag := _flag(field, value, declared)):
         return type(error)(f"{flag}: {message}")
     return type(error)(message, field=error.field, value=error.value)
 
 
-def _flag(name: str, value: str | None, declared: dict[str, tuple[Any, Option]]) -> str:
+def _flag(name: str, value: str | None, declared: _Declared) -> str:
     """Return the flag of a field, or of the field that sets it, with its value; empty if none."""
     for field, (kind, option) in declared.items():
         if name not in (field, option.sets):

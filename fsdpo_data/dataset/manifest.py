@@ -147,13 +147,11 @@ def _checked(root: Path, kind: type[T]) -> T:
     file = root / MANIFEST
     try:
         return kind.model_validate_json(file.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
+        begun = " One that was stopped is finished by the same command with `resume=True`."
         raise SchemaError(
-            f"{root} holds a run that has not been sealed. Finish it with the command that "
-            "started it and `resume=True`."
-            if (root / CONFIG).exists()
-            else f"{root} holds no dataset ({MANIFEST} is missing). Expected what "
-            "`fsdpo-data build` has sealed."
+            f"{root} holds no dataset ({MANIFEST} is missing). Expected a directory that "
+            f"`fsdpo-data build` or the like has sealed.{begun if (root / CONFIG).exists() else ''}"
         ) from None
     except OSError as error:
         raise SchemaError(f"{file} cannot be read: {error.strerror}.") from None

@@ -32,8 +32,8 @@ class EngineOptions(Options):
     """How a model runs, whatever it does.
 
     Attributes:
-        engine: What runs the model: `auto` takes vLLM where it can run, but to score on CPUs, else
-            transformers; `ray` is `auto` on every GPU of a Ray cluster (`RAY_ADDRESS`, else this
+        engine: What runs the model: `auto` is vLLM where it can run, else transformers, which also
+            scores on CPUs; `ray` is `auto` on every GPU of a Ray cluster (`RAY_ADDRESS`, else this
             machine).
         actors: Copies of the model for `ray`.
         actor_share: Part of a GPU, without GPUs of a core, that each copy for `ray` needs; 0.5 lets
@@ -203,7 +203,7 @@ class ScorerOptions(EngineOptions):
         batch_tokens: Tokens of a batch, padding included; on CPUs at most 1024.
         prm_format: Convention of a published process reward model, or a TOML file that says one.
         reference: Model whose log-probabilities those of a policy are held against: a reward is
-            `beta`·log π/π_ref of the step (`--prm-format implicit-so-far`: up to its end).
+            `beta` · log π/π_ref of the step (`--prm-format implicit-so-far`: up to its end).
         beta: What they are multiplied by.
     """
 

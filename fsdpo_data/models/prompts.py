@@ -119,8 +119,8 @@ def get_template(
             raise ValueError("it leaves the question out")
     except Exception as error:  # Jinja and its templates raise whatever they like
         raise InputError(
-            f"the chat template of {tokenizer_path} cannot be used: {error}. Choose another "
-            "template."
+            f"the chat template of {tokenizer_path} cannot be used: {error}. Say by `template` "
+            "what it is asked; `fsdpo-data templates` lists them."
         ) from None
     return dataclasses.replace(template, chat=chat)
 

@@ -212,9 +212,17 @@ def _each(value: Any, count: int) -> list[Any]:
 FORMS = Table(__file__, lambda _, **told: OutputForm(**told))
 
 
-def form_of(fields: Fields) -> OutputForm | None:
-    """Return the form of a row; None if it is of none that is known."""
-    return next((form for form in FORMS.values() if form.fits(fields)), None)
+def form_of(fields: Fields, golds: bool = False) -> OutputForm | None:
+    """Return the form of a row, one with ``golds`` if so asked; None if it is of none."""
+    known = (form for form in FORMS.values() if form.gold or not golds)
+    return next((form for form in known if form.fits(fields)), None)
+
+
+def no_form(fields: Fields, golds: bool = False) -> str:
+    """Say what fields a row has of which :func:`form_of` knows no form, and what it knows."""
+    known = (form for form in FORMS.values() if form.gold or not golds)
+    needs = "; ".join(f"{form.says} ({', '.join(form.needs)})" for form in known)
+    return f"fields {', '.join(sorted(map(str, fields)))}. Expected one of: {needs}"
 
 
 def question_key(question: str) -> str:

@@ -158,7 +158,7 @@ class LabelOptions(ContinueOptions):
 
     The outcome labels (N=1) are there already and cost nothing. Monte-Carlo labels take N
     continuations of every step of every solution. A judge reads each solution and names its first
-    wrong step; how it is sampled, its form says where you do not.
+    wrong step; where you do not say how it is sampled, its form does.
 
     Attributes:
         rollouts: Continuations per step (the paper's N > 1).

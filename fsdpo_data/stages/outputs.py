@@ -29,7 +29,7 @@ from fsdpo_data.engines.samplers.scripted import ReplayingSampler
 from fsdpo_data.models.prompts import RECORDED, get_template
 from fsdpo_data.problems.forms import NotAProblem, storable
 from fsdpo_data.problems.load import ProblemSet, files_revision, load_problems, quarantined
-from fsdpo_data.problems.outputs import FORMS, Recorded, form_of, question_key
+from fsdpo_data.problems.outputs import Recorded, form_of, no_form, question_key
 from fsdpo_data.stages.sample import Build, BuildSpec, build
 from fsdpo_data.steps.segment import segmenter_name
 
@@ -50,10 +50,10 @@ class OutputsOptions(StatedSampling, Options):
         series: Which of several models in the file.
         model_name: Who wrote the outputs, in your words.
         split: Split of the problems.
-        temperature: As it was; likewise the next two.
-        top_p: Nucleus mass.
-        max_tokens: Tokens per solution at most.
-        segmenter: As for `build`; likewise the next.
+        temperature: That of the sampling.
+        top_p: Nucleus mass of the sampling.
+        max_tokens: Tokens per solution that the sampling allowed.
+        segmenter: How solutions are cut into steps, as for `build`.
         grade_thinking: Thinking that never ends holds the answer that it marks.
         workers: Processes that grade.
         resume: Go on with the run in `out`.
@@ -197,8 +197,7 @@ class _Reading:
             form = form_of(record.fields)
             try:
                 if record.broken or form is None:
-                    names = ", ".join(form.says for form in FORMS.values())
-                    raise NotAProblem(record.broken or f"of no known form: {names}")
+                    raise NotAProblem(record.broken or no_form(record.fields))
                 if (document := form.key(record.fields)) not in self._documents:
                     for each in form.read(record):
                         self._keep(file, each)

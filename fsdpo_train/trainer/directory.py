@@ -45,9 +45,8 @@ def _check(config: TrainConfig, identity: Mapping[str, str]) -> None:
             raise InputError(f"already holds {what}. Choose a new directory.", **out)
         return
     if not config.resume:
-        raise InputError(
-            "already holds a run. Continue it by resume, or choose a new directory.", **out
-        )
+        told = "already holds a run. Continue it by `resume=True`, or choose a new directory."
+        raise InputError(told, **out)
     way_out = "so nobody can say what was trained there. Choose another `out`"
     before = read_state(state, way_out)
     changed = {key for key in before.keys() | identity if before.get(key) != identity.get(key)}

@@ -49,9 +49,10 @@ def open_source(
     if not data.exists() and on_hub is not None:
         return _on_hub(on_hub, bool(config))
     sealed = f"a sealed dataset with {config}, " if config else ""
+    export = f" `fsdpo-data export {data} --to trl-sft` makes one." if data.is_dir() else ""
     raise InputError(
         f"expected {sealed}a .jsonl or .parquet file with the columns {', '.join(columns)}, "
-        "or org/name of a dataset on the Hub.",
+        f"or org/name of a dataset on the Hub.{export}",
         field="data",
         value=str(data),
     )

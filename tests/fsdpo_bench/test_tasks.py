@@ -360,10 +360,18 @@ def test_a_benchmark_of_ones_own_is_a_toml_file_with_a_hook(tmp_path: Path) -> N
     assert loaded.task.facets(problem.metadata) == {"topic": "sums"}
 
 
+def test_what_a_file_of_ones_own_lacks_is_said(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text('{"q": "1+1?", "a": "2"}\n')
+    with pytest.raises(InputError, match=r"fields q, a, expected .*\. Other columns: a TOML file"):
+        load_task(get_task(f"{tmp_path}/mine.jsonl"))
+    with pytest.raises(InputError, match=r"no file '.*/mime\.jsonl'\. Nearest .*: mine\.jsonl"):
+        load_task(get_task(f"{tmp_path}/mime.jsonl"))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("titel = 'x'", r"no key 'titel'\. Nearest: title"),
+        ("titel = 'x'", r"no key 'titel'\. Nearest: title, .*[^.]\. Compare"),
         ("metric = 'best'", "metric 'best': expected greedy, avg@K or maj@K"),
         ("name = '../x'", "expected letters"),
         ("form = [{ question = ['q'], answer = 'a', gold = 'float' }]", "expected one of text"),

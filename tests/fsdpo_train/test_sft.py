@@ -231,6 +231,8 @@ def test_other_bad_options_are_named(architecture, data, tmp_path):
         config(architecture, data, tmp_path, lr=0)
     with pytest.raises(InputError, match=r"\./nothing': expected a model directory"):
         sft.train_sft(SftConfig(data=data, out=tmp_path / "a", model="./nothing"))
+    with pytest.raises(InputError, match=rf"`fsdpo-data export {tmp_path} --to trl-sft` makes one"):
+        sft.train_sft(config(architecture, tmp_path, tmp_path / "a"))
     with pytest.raises(Unavailable, match="report_to = 'nobody'"):
         sft.train_sft(config(architecture, data, tmp_path / "b", report_to="nobody"))
     with pytest.raises(InputError, match="schedule = 'wavy'"):

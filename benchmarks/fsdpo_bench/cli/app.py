@@ -19,6 +19,7 @@ from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.tasks.fetch import fetched
 from fsdpo_bench.tasks.table import get_task, select_tasks, shelf
 from fsdpo_data.cli.console import new_app, run_app
+from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.cli.options import command
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
@@ -191,7 +192,7 @@ def prm(options: PrmOptions) -> None:
         show.print_prm(measured)
 
 
-@app.command(epilog="**Example** `fsdpo-bench tasks`")
+@app.command(epilog="**Example** `fsdpo-bench tasks`", cls=HelpCommand)
 def tasks() -> None:
     """List the benchmarks and the suites."""
     show.print_tasks(list(shelf().values()))

@@ -1,7 +1,7 @@
 """Responses that others recorded, in the forms they published them in."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from fsdpo_data.core.rows import read_records
 from fsdpo_data.core.statistics import wilson_interval
 from fsdpo_data.models.thinking import find_thought
 from fsdpo_data.problems.forms import NotAProblem
-from fsdpo_data.problems.outputs import FORMS, OutputForm, Recorded, form_of
+from fsdpo_data.problems.outputs import Recorded, form_of, no_form
 from fsdpo_data.stages.grade import judge_all
 
 
@@ -31,13 +31,9 @@ def read_outputs(file: Path) -> list[Recorded]:
     found: list[Recorded] = []
     seen: set[str] = set()
     for record in read_records(file):
-        where, form = f"{file}, row {record.row}", _form_of(record.fields)
+        where, form = f"{file}, row {record.row}", form_of(record.fields, golds=True)
         if record.broken or form is None:
-            known = "; ".join(
-                f"{form.says} ({', '.join(form.needs)})" for form in FORMS.values() if form.gold
-            )
-            why = record.broken or f"fields {', '.join(sorted(record.fields))}"
-            raise InputError(f"{where}: {why}. Expected one of: {known}.")
+            raise InputError(f"{where}: {record.broken or no_form(record.fields, golds=True)}.")
         key = form.key(record.fields)
         if not key or key not in seen:
             try:
@@ -57,12 +53,7 @@ def is_outputs(file: Path) -> bool:
         InputError: if there is no such file.
     """
     first = next(iter(read_records(file)), None)
-    return first is not None and _form_of(first.fields) is not None
-
-
-def _form_of(fields: Mapping[str, Any]) -> OutputForm | None:
-    form = form_of(fields)
-    return form if form is not None and form.gold else None
+    return first is not None and form_of(first.fields, golds=True) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,9 +89,9 @@ def read_problems(task: Task, records: Iterable[Record], where: str) -> list[Pro
             if fields is not None:
                 problems.append(_read(task, fields))
         except NotAProblem as reason:
-            raise InputError(
-                f"{where}, row {record.row}: {reason}. Expected the rows of {task.title}."
-            ) from None
+            own = 'Other columns: a TOML file with form = [{ question = ["q"], answer = "a" }].'
+            told = own if task.data else f"Expected the rows of {task.title}."
+            raise InputError(f"{where}, row {record.row}: {reason}. {told}") from None
     return problems
 
 
@@ -136,6 +136,8 @@ def find_file(task: Task, data: Path) -> Path:
     for file in (data, *(data / file for file in task.files), *beside):
         if file.is_file():
             return file
+    if data.suffix in SUFFIXES:
+        data_files(str(data), "test")  # says what is there instead
     without = " Leave it out to download it." if task.hub or task.fetch else ""
     raise InputError(
         f"it holds no {task.title}: expected {folder}/test.jsonl or {beside[0].name}.{without}",

@@ -109,7 +109,7 @@ def read_task(file: Path) -> Task:
         hook = run_path(str(file.parent / told.pop("hook"))) if "hook" in told else {}
         known = {each.name for each in fields(Task)} - {*_HOOKS, "notes"} | {"note"}
         for odd in told.keys() - known:
-            raise ValueError(f"no key {odd!r}.{nearest(odd, known)}")
+            raise ValueError(f"no key {odd!r}.{nearest(odd, known)}".rstrip("."))
         notes = {each.pop("id"): GoldNote(**each) for each in told.pop("note", ())}
         forms = tuple(_form(told.get("missing_golds", 0), **each) for each in told.pop("form", ()))
         if "hub" in told:

@@ -205,15 +205,13 @@ def recognise(weights: Weights, config: Any) -> Convention | None:
     kind = str(kinds[0]) if isinstance(kinds, list) and kinds else "of no architecture"
     rows = CONVENTIONS.values()
     classifier = kind.endswith("ForTokenClassification")
-    if classifier and config.num_labels == 1:
-        return None
-    if classifier and config.num_labels == 2:
-        return CONVENTIONS["trl"]
+    if classifier and config.num_labels in (1, 2):
+        return CONVENTIONS["trl"] if config.num_labels == 2 else None
     found = [each for each in rows if kind in each.architectures]
     if len(found) == 1:
         return found[0]
     choices = ", ".join(each.name for each in found or rows)
-    labels = f" with {config.num_labels} labels" if classifier or not found else ""
+    labels = f" with {config.num_labels} labels" if classifier else ""
     raise InputError(
         f"it is {kind}{labels}. Expected …ForTokenClassification with one, as `fsdpo-train prm` "
         f"writes it, or one that others published: say by `prm_format` which of {choices}.",

@@ -328,7 +328,7 @@ def test_every_convention_has_a_vendor() -> None:
         ("mine", "Qwen2ForEnsemblePRM", "actprm"),
         ("mine", "Qwen2ForTokenClassification", "trl"),
         ("mine", "Qwen2ForProcessRewardModel", "say by `prm_format` which of qwen, pure"),
-        ("mine", "LlamaForCausalLM", "it is LlamaForCausalLM with 2 labels"),
+        ("mine", "LlamaForCausalLM", "it is LlamaForCausalLM. Expected"),
     ],
 )
 def test_a_model_is_recognised_by_name_or_architecture(

@@ -261,7 +261,7 @@ def test_an_unsealed_run_says_how_to_finish_it(
 ) -> None:
     (built / "manifest.json").unlink()
     code, _, err = run(capsys, "grade", str(built), "--out", str(tmp_path / "new"))
-    assert code == 1 and "has not been sealed" in err and "--resume" in err
+    assert code == 1 and "stopped is finished by" in err and "--resume" in err
 
 
 #: Of one problem, whose answer is 42: a thought with an answer, one with none, one that never ends

@@ -20,7 +20,7 @@ from fsdpo_data.core.rows import Record
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.problems.forms import NotAProblem
-from fsdpo_data.problems.outputs import FORMS, form_of
+from fsdpo_data.problems.outputs import FORMS, form_of, no_form
 from fsdpo_data.stages.outputs import OutputsOptions, run_import
 
 RIGHT, WRONG = "Step 1: 2 + 2 = 4.\nThe answer is: 4", "So it is 5.\nThe answer is: 5"
@@ -281,7 +281,7 @@ def test_files_without_outputs_do_not_hide_those_of_others(tmp_path: Path) -> No
         sealed(tmp_path / "theirs", tmp_path / "none")
     manifest, [one] = sealed(tmp_path / "theirs", tmp_path / "out", series="B")
     assert (one["question"], manifest.spec.model.name) == ("2+2?", "B")
-    with pytest.raises(InputError, match=r"no outputs of C in it\. First: of no known form"):
+    with pytest.raises(InputError, match=r"no outputs of C in it\. First: fields note\. Expected"):
         sealed(tmp_path / "theirs", tmp_path / "none", series="C")
 
 
@@ -356,7 +356,7 @@ def test_rows_that_cannot_be_used_are_set_aside(tmp_path: Path) -> None:
         "the response is 5, expected text",
         "the text holds half a surrogate pair, which is no character",
         "the gold is missing: name the problems by `problems`",
-        f"of no known form: {', '.join(form.says for form in FORMS.values())}",
+        no_form({"a": 1}),
         "a JSON list, not an object",
     ]
     assert sum(manifest.quarantined.values()) == len(aside) == 9
@@ -412,5 +412,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     for flag, value in (("--temperature", "0.5"), ("--problems", "gsm8k"), ("--series", "x")):
         with pytest.raises(InputError, match=f"{flag} .*goes with --from outputs"):
             CliRunner().invoke(app, [*line, "prm800k", flag, value], catch_exceptions=False)
-    with pytest.raises(InputError, match=r"no outputs in it\. First: of no known form"):
+    told = r"no outputs in it\. First: fields a\. Expected .*; plain \(answer"
+    with pytest.raises(InputError, match=told):
         sealed(written(tmp_path / "theirs.jsonl", [{"a": 1}]), tmp_path / "none")
