@@ -317,5 +317,5 @@ def pull(name: str, out: StrPath | None = None, progress: Progress = SILENT) -> 
         out: Directory; ``runs/NAME-TAG`` if None.
         progress: Told of every file.
     """
-    target = Path(out or Path("runs") / name.rpartition("/")[2].replace("@", "-"))
+    target = Path(out or Path("runs") / name.partition("/")[2].replace("@", "-").replace("/", "-"))
     return Dataset(target, fetch(name, target, progress=progress))

@@ -97,7 +97,7 @@ class ViewOptions(OnDataset):
 
 def view(options: ViewOptions) -> None:
     """Write the page, and say where it is."""
-    out = options.out or options.data.with_name(f"{options.data.name}.html")
+    out = options.out or options.data.parent / f"{options.data.absolute().name}.html"
     data = api.open_dataset(options.data)
     write_text(out, data.page(megabytes=options.megabytes, gamma=options.gamma))
     typer.echo(f"next: open {out}")

@@ -69,6 +69,8 @@ def math_shepherd(row: Row) -> Row:
     """Math-Shepherd's two aligned texts: a mark after each step, and there a sign."""
     if any(TAG in text for text in (row["question"], *row["completions"])):
         raise NotExpressible(f"the text holds {TAG}, the mark between steps")
+    if "Step 1:" in row["question"]:
+        raise NotExpressible("the question holds the number by which the first step is known")
     numbered = [
         (step if step.startswith(f"Step {k}:") else f"Step {k}: {step}", label)
         for k, (step, label) in enumerate(_labelled_steps(row), start=1)

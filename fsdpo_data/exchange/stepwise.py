@@ -56,10 +56,11 @@ def from_math_shepherd(fields: Mapping[str, Any]) -> Iterator[Stepwise]:
 
 def _parted(steps: Sequence[str]) -> tuple[str, list[str]]:
     """Part the problem from the first step, which begins by its number."""
-    first = _FIRST_STEP.search(steps[0]) if steps else None
-    if first is None:
-        raise NotStepwise('no "Step 1:" ends the problem')
-    return steps[0][: first.start()], [steps[0][first.start() :], *steps[1:]]
+    found = list(_FIRST_STEP.finditer(steps[0])) if steps else []
+    if len(found) != 1:
+        raise NotStepwise(f'{len(found) or "no"} "Step 1:" ends the problem, expected one')
+    start = found[0].start()
+    return steps[0][:start], [steps[0][start:], *steps[1:]]
 
 
 def from_processbench(fields: Mapping[str, Any]) -> Iterator[Stepwise]:

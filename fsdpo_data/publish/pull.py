@@ -29,7 +29,7 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
     if repo is None:
         raise InputError(f"{text!r} is no dataset on the Hub: expected org/name or org/name@tag.")
     commit = resolve_commit(repo)
-    partial = out.with_name(f".{out.name}.partial")
+    partial = out.parent / f".{out.name}.partial"  # `.` has no name to replace
     with explained(out):
         partial.mkdir(parents=True, exist_ok=True)
     try:

@@ -99,12 +99,8 @@ def merge(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
     first = shards[0]
     known = {each.name for each in fields(_KINDS[first.command])} - _OF_A_JOB
     if other := first.options.keys() ^ known:
-        raise InputError(
-            f"its options are not those of this release: {some(sorted(other))}. Merge with the "
-            "release that made it.",
-            field="MergeOptions.shards",
-            value=str(first.path),
-        )
+        told = f"its options are not those of this release: {some(sorted(other))}. "
+        raise _unfit(first.path, f"{told}Merge with the release that made it.")
     with claim(out, first.config, resume=True):
         for shard in shards:
             _bring(shard.path, out)
@@ -132,11 +128,12 @@ def _read(path: Path) -> _Shard:
             return _Shard(path, job, told["command"], options, config)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
-    raise InputError(
-        "expected a finished shard. Finish it with the command that started it and `resume=True`.",
-        field="MergeOptions.shards",
-        value=str(path),
-    )
+    told = "expected a finished shard. Finish it with the command that started it and "
+    raise _unfit(path, f"{told}`resume=True`.")
+
+
+def _unfit(shard: Path, message: str) -> InputError:
+    return InputError(message, field="MergeOptions.shards", value=str(shard))
 
 
 def _complete(shards: Sequence[_Shard]) -> list[_Shard]:
@@ -144,11 +141,8 @@ def _complete(shards: Sequence[_Shard]) -> list[_Shard]:
     first, count = shards[0], shards[0].job.count
     for shard in shards:
         if (shard.command, shard.config, shard.job.count) != (first.command, first.config, count):
-            raise InputError(
-                f"it is not of the same run as {first.path}: they were started with other options.",
-                field="MergeOptions.shards",
-                value=str(shard.path),
-            )
+            told = f"it is not of the same run as {first.path}: they were started with other "
+            raise _unfit(shard.path, f"{told}options.")
     there = [shard.job.index for shard in shards]
     missing = [str(i) for i in range(1, count + 1) if i not in there]
     if missing or len(there) > count:

@@ -24,6 +24,14 @@ def test_the_names_are_listed() -> None:
         _ = fd.bild  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("name", "out"), [("o/r@v1.0", "r-v1.0"), ("o/r@refs/pr/1", "r-refs-pr-1"), ("o/r", "r")]
+)
+def test_where_a_pull_goes_by_itself(monkeypatch: pytest.MonkeyPatch, name: str, out: str) -> None:
+    monkeypatch.setattr("fsdpo_data.api.fetch", lambda *_, **__: None)
+    assert fd.pull(name).path == Path("runs") / out
+
+
 def test_options_are_keywords_with_their_help() -> None:
     assert "samples" in inspect.signature(fd.build).parameters
     assert "samples: Solutions per problem" in (fd.build.__doc__ or "")

@@ -39,6 +39,14 @@ def test_step_weights_are_those_of_the_loss(gamma: float, sign: int) -> None:
     assert step_weights(REWARDS, gamma, sign) == pytest.approx(expected[0].tolist())
 
 
+def test_a_page_of_the_folder_one_is_in(pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pairs)
+    assert CliRunner().invoke(app, ["view", "."]).exit_code == 0
+    page = pairs / f"{pairs.name}.html"
+    assert page.is_file()
+    page.unlink()
+
+
 def test_the_command_writes_a_page_of_everything(pairs: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     shown = CliRunner().invoke(app, ["view", str(pairs), "--out", str(out)])

@@ -132,6 +132,9 @@ def test_rows_without_words_for_them_are_counted() -> None:
     solution = {"question": "q", "completions": ["a ки b"], "labels": [True], "source": "s"}
     with pytest.raises(NotExpressible, match="the mark between steps"):
         math_shepherd(solution)
+    asked = {**solution, "question": "After Step 1: add 2. What is it?", "completions": ["a"]}
+    with pytest.raises(NotExpressible, match="by which the first step is known"):
+        math_shepherd(asked)
     pair = {"chosen_steps": ["a", "b"], "rejected_steps": ["a"]}
     with pytest.raises(NotExpressible, match="beginning of the other"):
         step_dpo(pair)

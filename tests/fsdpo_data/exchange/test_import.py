@@ -184,7 +184,7 @@ def test_what_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
     assert [row["reason"] for row in aside[:4]] == [
         "input and label are not the same text",
         "input and label are not the same text",
-        'no "Step 1:" ends the problem',
+        'no "Step 1:" ends the problem, expected one',
         "there is text after the last mark",
     ]
     assert found.read == 8
@@ -406,6 +406,7 @@ def test_every_form_has_a_row_of_its_own() -> None:
             "not of the form openr .KeyError: 'labels'",
         ),
         ("er-prm", {"text": "q: a ки", "value": [1]}, 'no "Step 1:" ends the problem'),
+        ("er-prm", {"text": "Do Step 1: x. Step 1: a ки", "value": [1]}, '2 "Step 1:" ends'),
         (
             "prmbench",
             {"modified_question": "q", "modified_process": ["a"], "error_steps": [2]},

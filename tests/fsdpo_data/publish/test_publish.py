@@ -336,6 +336,8 @@ def test_pull_refuses(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     assert "'nonsense' is no dataset on the Hub" in name
     assert f"{solutions} was changed since it was sealed" in torn
     assert not (tmp_path / "out").exists()
+    ((_, _, here),) = run(hub, tmp_path / "home", ["pull", "o/r@v1.0", "--out", "."])
+    assert "error: . holds something else than o/r@v1.0" in here
 
 
 def test_a_stopped_pull_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
