@@ -86,8 +86,7 @@ def _check(place: str, row: Row, loss: str) -> None:
     """Refuse a row without what the loss reads."""
     read = [name for name in COLUMNS if loss not in WITHOUT_REWARDS or "rewards" not in name]
     if missing := [name for name in read if row.get(name) is None]:
-        rewards = all("rewards" in name for name in missing)
-        way_out = f", which the loss {loss} reads" if rewards else ""
+        way_out = f", which the loss {loss} reads" * all("rewards" in name for name in missing)
         raise InputError(f"{place}: no {' and no '.join(missing)}{way_out}.")
     if not isinstance(row["prompt"], str) or not row["prompt"]:  # which predicts the first token
         raise InputError(f"{place}: prompt: expected a text, with the chat template filled in.")

@@ -174,6 +174,9 @@ def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, str]) 
             log.info(f"resuming from {last or 'the beginning: there is no whole checkpoint'}")
     trainer.accelerator.wait_for_everyone()
     trainer.train(resume_from_checkpoint=last and str(last))
+    most = trainer.state.max_steps
+    if config.schedule != "constant" and trainer.args.get_warmup_steps(most) >= most:
+        log.info(f"warming up took all {most} steps (at the first, lr is 0): lower warmup")
 
 
 def save_merged(trainer: Any, config: TrainConfig) -> None:

@@ -257,6 +257,19 @@ def test_a_failed_start_leaves_the_directory_free(architecture, data, tmp_path):
     sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1))
 
 
+def test_a_run_that_only_warms_up_says_so(architecture, data, tmp_path, caplog):
+    caplog.set_level("INFO")
+    for steps, schedule, said in (
+        (1, "cosine", True),
+        (2, "cosine", False),
+        (1, "constant", False),
+    ):
+        caplog.clear()
+        out = tmp_path / f"{steps}-{schedule}"
+        sft.train_sft(config(architecture, data, out, max_steps=steps, schedule=schedule))
+        assert ("warming up took all 1 steps (at the first, lr is 0)" in caplog.text) is said
+
+
 def test_a_used_directory_is_refused(architecture, data, tmp_path):
     sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1))
     with pytest.raises(InputError, match="already holds a run"):

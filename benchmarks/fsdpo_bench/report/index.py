@@ -40,8 +40,7 @@ def render_index(root: Path, out: Path, seconds: int | None = None) -> tuple[str
         raise InputError("it holds no run of `fsdpo-bench run`.", field="data", value=str(root))
     whole = all(run["done"] == run["of"] for run in runs)
     again = None if whole else seconds
-    title = f"{len(runs)} runs · {root.resolve().name}"
-    told = {"title": title, "runs": runs, "again": again}
+    told = {"title": f"{len(runs)} runs · {root.resolve().name}", "runs": runs, "again": again}
     page = render_page(TEMPLATES / "index.html", {"again": again}, {"points": points}, **told)
     return page, whole
 

@@ -122,8 +122,7 @@ def _differences(configs: tuple[Mapping[str, Any], Mapping[str, Any]]) -> list[s
         "prompt templates": ["{name} ({digest})".format(**each["template"]) for each in configs],
         "most tokens of a solution": [each["sampling"]["max_tokens"] for each in configs],
     }
-    pairs = ((what, *both) for what, both in told.items())
-    return [f"the {what} differ: {one} and {other}" for what, one, other in pairs if one != other]
+    return [f"the {what} differ: {a} and {b}" for what, (a, b) in told.items() if a != b]
 
 
 def _paired(
