@@ -207,7 +207,11 @@ def _csv(path: Path) -> Iterator[Record]:
         try:
             csv.field_size_limit(2**31 - 1)  # a long thought is longer than the limit of 131,072
             # Every value stays text: a gold of 1,000 or 007 is not a number to be rewritten.
-            for number, fields in enumerate(csv.DictReader(file, strict=True), start=1):
+            rows = csv.DictReader(file, strict=True)
+            names = rows.fieldnames or ()
+            if len(set(names)) < len(names):
+                raise InputError(f"{path}: two columns have one name: {', '.join(names)}.")
+            for number, fields in enumerate(rows, start=1):
                 if None in fields or None in fields.values():
                     raw = ",".join(str(value) for value in fields.values())[:RAW_LIMIT]
                     yield Record(number, {}, "more or fewer values than columns", raw)

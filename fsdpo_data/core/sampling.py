@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import asdict, dataclass, fields
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
 from fsdpo_data.core.options import Option, Options
@@ -99,7 +99,7 @@ def is_completion(value: Any) -> bool:
         isinstance(value, dict)
         and value.keys() <= _FIELDS
         and isinstance(value.get("text"), str)
-        and isinstance(value.get("finish_reason"), str)
+        and value.get("finish_reason") in get_args(FinishReason)
         and ((n := value.get("n_tokens", -1)) is None or (isinstance(n, int) and 0 <= n < 2**31))
         and isinstance(value.get("seconds"), int | float)
     )

@@ -24,6 +24,7 @@ BROKEN: list[Any] = [
     *({key: value for key, value in WHOLE.items() if key != gone} for gone in list(WHOLE)[:3]),
     *(WHOLE | {"n_tokens": value} for value in (-1, 10**22, 1.5, "2")),
     WHOLE | {"text": None},
+    WHOLE | {"finish_reason": "eos"},
     WHOLE | {"seconds": "1"},
     WHOLE | {"other": 1},
 ]

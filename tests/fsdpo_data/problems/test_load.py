@@ -235,6 +235,11 @@ def test_a_value_of_a_csv_file_may_be_long(tmp_path: Path) -> None:
     assert len(found.question) == 200_000
 
 
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"two columns have one name: question, answer, answer\."):
+        load(tmp_path / "a.csv", "question,answer,answer\nq,1,2\n")
+
+
 def test_a_folder_may_be_named_as_its_files(tmp_path: Path) -> None:
     write(tmp_path / "data/train.jsonl/part-0.jsonl", lines(PLAIN))
     assert len(load_problems([str(tmp_path / "data")]).problems) == 5
