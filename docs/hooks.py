@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[1]
 PROGRAMS = ("fsdpo_data", "fsdpo_train", "fsdpo_bench")
 #: ``Args:`` and its like, at the start of a line.
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$", re.M)
+#: A link to a figure of the study, in the folder of its size.
+_FIGURE = re.compile(r"\(\.\./benchmarks/study/(?:[\w-]+/)?([\w-]+\.svg)\)")
 #: An entry of a section: ``name: what it is``, with more of it indented deeper.
 _ENTRY = re.compile(r"^    (\w+): ", re.M)
 
@@ -29,7 +31,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the references in the places of their comments."""
+    """Put the references in the places of their comments, and say where the site has figures."""
+    markdown = _FIGURE.sub(r"(study-\1)", markdown)
     for mark, made in (("<!-- commands -->", _commands), ("<!-- api -->", _api)):
         if mark in markdown:
             markdown = markdown.replace(mark, "\n".join(made()))

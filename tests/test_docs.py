@@ -41,6 +41,16 @@ def test_every_page_is_on_the_site() -> None:
     assert sorted(PAGES) == sorted(DOCS.rglob("*.md"))
 
 
+def test_every_link_leads_somewhere() -> None:
+    """In the repository, where pages are read as they are; ``make docs`` checks the site."""
+    seen = 0
+    for page in (*ROOT.glob("*.md"), *PAGES):
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page}: {link}"
+            seen += 1
+    assert seen > 40
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_command_parses(page: Path) -> None:
     """Names, flags, what each of them takes, and formats; also of commands that are not run."""
