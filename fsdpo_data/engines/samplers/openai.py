@@ -246,8 +246,8 @@ def _tokens(
     counted = [choice.get("token_ids") for choice in choices]
     if all(isinstance(ids, list) for ids in counted):
         return [len(ids) for ids in counted if ids is not None]
-    if usage.get("completion_tokens") is None:
+    total = usage.get("completion_tokens")
+    if not isinstance(total, int) or total < 0:
         return [None] * len(texts)
-    total = int(usage["completion_tokens"])
     ends = list(accumulate((len(text) + 1 for text in texts), initial=0))
     return [total * end // ends[-1] - total * start // ends[-1] for start, end in pairwise(ends)]

@@ -118,6 +118,16 @@ def test_what_a_filter_cuts_is_cut_off(script: Script, url: str) -> None:
     assert (found.text, found.finish_reason) == ("half", "length")
 
 
+@pytest.mark.parametrize(("counted", "tokens"), [(7, 7), (-1, None), ("many", None), (None, None)])
+def test_what_is_no_count_of_tokens_is_unknown(
+    script: Script, url: str, counted: Any, tokens: int | None
+) -> None:
+    whole = {"index": 0, "finish_reason": "stop", "text": "done"}
+    script.tricks.append(says({"choices": [whole], "usage": {"completion_tokens": counted}}))
+    [[found]] = sampler(url).sample(PROMPTS[:1], SamplingSpec(n=1))
+    assert (found.text, found.n_tokens) == ("done", tokens)
+
+
 def test_servers_that_give_one_sample_at_a_time(script: Script, url: str) -> None:
     whole = sampler(url).sample(PROMPTS, SPEC)
     script.most = 1
