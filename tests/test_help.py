@@ -69,6 +69,7 @@ def test_every_example_is_a_command_that_parses() -> None:
     for package, name in commands():
         group: Any = typer.main.get_command(app_of(package))
         text = group.commands[name].epilog or ""
+        assert not re.search(r"`\s+`--", text), f"{name}: a command is cut in two"
         spans = re.findall(r"`([^`]*\bfsdpo-\w+ [^`]*)`", text)  # of the trainer, blocks
         for line in [*spans, *re.findall(r"(?:^    .*\n)+", text, flags=re.M)]:
             words = re.sub(r".*?\bfsdpo[-_](data|train|bench)\b", "", line, count=1, flags=re.S)

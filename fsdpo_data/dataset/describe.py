@@ -79,9 +79,9 @@ def _asked(spec: Spec) -> str:
 def _ranked(rewards: Rewards) -> dict[str, Any]:
     unscored, ranking, told = rewards.unscored, rewards.ranking_auc["mean"], ""
     if ranking.value is not None:
-        low, high = ranking.ci95 or (float("nan"),) * 2
+        interval = " [{:.3f}, {:.3f}]".format(*ranking.ci95) if ranking.ci95 else ""
         told = (
-            f"; correct over incorrect {ranking.value:.3f} [{low:.3f}, {high:.3f}] "
+            f"; correct over incorrect {ranking.value:.3f}{interval} "
             f"(AUC by mean reward within {ranking.problems:,} problems)"
         )
     return {"unscored": f", {unscored:,} too long to score" if unscored else "", "ranking": told}

@@ -93,6 +93,13 @@ def test_a_warning_is_no_markup_on_the_card(dataset: Path, monkeypatch: pytest.M
     assert "\n- &lt;b\\>\\*much\\*&lt;/b\\> \\# of it\n" in card
 
 
+def test_an_area_without_an_interval_has_none(dataset: Path) -> None:
+    manifest = made(dataset, {}, None)
+    manifest.rewards.ranking_auc["mean"].value = 0.75
+    told = dict(summary_rows(manifest))["step rewards"]
+    assert "correct over incorrect 0.750 (AUC" in told and "nan" not in told
+
+
 def asked(manifest: Manifest) -> str:
     return dict(summary_rows(manifest))["template"]
 
