@@ -9,7 +9,7 @@ from transformers.integrations import get_available_reporting_integrations
 from transformers.trainer_utils import SchedulerType
 from transformers.training_args import OptimizerNames
 
-from fsdpo_data.core.errors import InputError, Unavailable, install
+from fsdpo_data.core.errors import InputError, Unavailable, install, unknown
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.deepspeed import deepspeed_config, join_processes
 
@@ -24,7 +24,7 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
     for field, kinds in {"schedule": SchedulerType, "optim": OptimizerNames}.items():
         names, name = [kind.value for kind in kinds], getattr(config, field)
         if name not in names:
-            raise InputError(f"expected one of {', '.join(names)}.", field=field, value=name)
+            raise unknown(field, name, names)
     adapters = (("lora", "peft", "lora"), ("load_in_4bit", "bitsandbytes", "qlora"))
     for field, package, extra in adapters:
         if (value := getattr(config, field)) and find_spec(package) is None:
