@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from typing import Annotated, NoReturn
@@ -41,6 +42,11 @@ def _version(show: bool) -> None:
     if show:
         typer.echo(f"fsdpo {__version__}")
         raise typer.Exit
+
+
+def say_next(*line: object) -> None:
+    """Print the command that is next, as a shell takes it."""
+    typer.echo(f"next: {shlex.join(map(str, line))}")
 
 
 def run_app(app: Callable[[], object]) -> NoReturn:

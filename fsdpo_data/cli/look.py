@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from fsdpo_data import api
+from fsdpo_data.cli.console import say_next
 from fsdpo_data.cli.options import OnDataset
 from fsdpo_data.cli.show import print_problem, print_summary
 from fsdpo_data.core.files import write_text
@@ -100,7 +101,7 @@ def view(options: ViewOptions) -> None:
     out = options.out or options.data.parent / f"{options.data.absolute().name}.html"
     data = api.open_dataset(options.data)
     write_text(out, data.page(megabytes=options.megabytes, gamma=options.gamma))
-    typer.echo(f"next: open {out}")
+    say_next("open", out)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from functools import partial
 import typer
 
 from fsdpo_data import api
+from fsdpo_data.cli.console import say_next
 from fsdpo_data.cli.show import print_changes, print_summary
 from fsdpo_data.core.options import Options
 from fsdpo_data.core.progress import Progress, progress
@@ -37,7 +38,7 @@ def label(options: LabelOptions) -> None:
     data = _run(options)
     if data.manifest.rollouts:
         typer.echo(f"\n{cost_line(data.manifest.rollouts)}")
-    typer.echo(f"next: fsdpo-train prm {data.path} --labels rollouts --out NEW")
+    say_next("fsdpo-train", "prm", data.path, "--labels", "rollouts", "--out", "NEW")
 
 
 def score(options: ScoreOptions) -> None:
@@ -85,7 +86,8 @@ def made(make: Callable[[Progress], api.Dataset]) -> api.Dataset:
 
 def next_step(data: api.Dataset) -> None:
     """Say what to do with a new dataset."""
-    typer.echo(f"\nnext: fsdpo-data inspect {data.path}")
+    typer.echo()
+    say_next("fsdpo-data", "inspect", data.path)
 
 
 def decontaminate(options: DecontaminateOptions) -> None:
@@ -101,9 +103,10 @@ def decontaminate(options: DecontaminateOptions) -> None:
     total, clean = len(found.problems), len(found.clean)
     typer.echo(f"{total - clean:,} of {total:,} problems are contaminated, {clean:,} are clean")
     if options.drop:
-        typer.echo(f"next: fsdpo-data build --problems {options.drop}")
+        say_next("fsdpo-data", "build", "--problems", options.drop)
     if options.out:
-        typer.echo(f"sealed {options.out}; next: fsdpo-data push {options.out} ORG/NAME")
+        typer.echo(f"sealed {options.out}")
+        say_next("fsdpo-data", "push", options.out, "ORG/NAME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,4 +130,4 @@ def demo(options: DemoOptions) -> None:
     if code:
         raise typer.Exit(code)
     if not options.dry_run:
-        typer.echo("next: open runs/fsdpo-demo/after/report.html")
+        say_next("open", "runs/fsdpo-demo/after/report.html")

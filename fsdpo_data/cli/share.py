@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fsdpo_data import api
+from fsdpo_data.cli.console import say_next
 from fsdpo_data.cli.make import made, next_step
 from fsdpo_data.cli.options import OnDataset
 from fsdpo_data.cli.show import print_summary
@@ -56,7 +57,7 @@ def push(options: PushOptions) -> None:
     with progress() as shown:
         commit = carry_out(plan, public=options.public, progress=shown)
     typer.echo(f"\npushed {plan.repo.url} {plan.tag} at {commit}, read back and compared")
-    typer.echo(f"next: fsdpo-data pull {options.name}@{plan.tag}")
+    say_next("fsdpo-data", "pull", f"{options.name}@{plan.tag}")
 
 
 def _planned(options: PushOptions) -> Plan:
@@ -195,7 +196,7 @@ def import_(options: ImportOptions) -> None:
     typer.echo(f"lost: {READERS[options.source].loses}")
     if found.set_aside:
         typer.echo(f"set aside: {len(found.set_aside):,} rows, in {quarantine(out)}")
-    typer.echo(f"next: fsdpo-train prm {out} --out runs/prm")
+    say_next("fsdpo-train", "prm", out, "--out", "runs/prm")
 
 
 def _listed(formats: Mapping[str, Any], told: str) -> str:

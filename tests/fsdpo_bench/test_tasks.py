@@ -366,6 +366,9 @@ def test_what_a_file_of_ones_own_lacks_is_said(tmp_path: Path) -> None:
         load_task(get_task(f"{tmp_path}/mine.jsonl"))
     with pytest.raises(InputError, match=r"no file '.*/mime\.jsonl'\. Nearest .*: mine\.jsonl"):
         load_task(get_task(f"{tmp_path}/mime.jsonl"))
+    (tmp_path / "none.jsonl").touch()
+    with pytest.raises(InputError, match=r"none\.jsonl: no problem in it\. Expected the rows of"):
+        load_task(get_task(f"{tmp_path}/none.jsonl"))
 
 
 @pytest.mark.parametrize(

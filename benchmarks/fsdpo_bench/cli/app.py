@@ -18,7 +18,7 @@ from fsdpo_bench.results.compare import compare_runs
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.tasks.fetch import fetched
 from fsdpo_bench.tasks.table import get_task, select_tasks, shelf
-from fsdpo_data.cli.console import new_app, run_app
+from fsdpo_data.cli.console import new_app, run_app, say_next
 from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.cli.options import command
 from fsdpo_data.core.errors import InputError
@@ -57,8 +57,9 @@ def _finish(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
     if as_json:
         return _print_json(results)
     show.print_results(results)
-    next_one = f"fsdpo-bench inspect {out} --outcome incorrect"
-    typer.echo(f"\nnext: open {out / 'report.html'}, or {next_one}")
+    typer.echo()
+    say_next("open", out / "report.html")
+    say_next("fsdpo-bench", "inspect", out, "--outcome", "incorrect")
 
 
 def _print_json(value: Any) -> None:
@@ -89,7 +90,8 @@ def diff(options: take.DiffOptions) -> None:
     else:
         show.print_comparison(compared, options.show)
         if options.html is not None:
-            typer.echo(f"\nnext: open {options.html}")
+            typer.echo()
+            say_next("open", options.html)
 
 
 @command(app, take.GradeOptions, examples=_EXAMPLES["grade"])
@@ -175,7 +177,7 @@ def index(options: take.IndexOptions) -> None:
         return whole
 
     whole = written()
-    typer.echo(f"next: open {out}")
+    say_next("open", out)
     while options.watch is not None and not whole:
         time.sleep(options.watch)
         whole = written()

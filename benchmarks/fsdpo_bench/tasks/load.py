@@ -57,6 +57,8 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
     else:
         ref, records = _from_hub(task)
         problems = read_problems(task, records, ref.name)
+    if not problems:
+        raise InputError(f"{ref.name}: no problem in it. Expected the rows of {task.title}.")
     if task.count not in (None, len(problems)):
         raise InputError(
             f"{ref.name}: {len(problems)} problems, expected the {task.count} of {task.title}. "

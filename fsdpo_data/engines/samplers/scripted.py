@@ -30,8 +30,8 @@ class ReplayingSampler(StreamingSampler):
 class ScriptedSampler(ReplayingSampler):
     """Replays the ``completions.jsonl`` of an earlier run, matched by prompt.
 
-    The file holds one ``{"prompt": …, "completions": […]}`` a line. It is indexed once and read
-    piece by piece, so it may be larger than memory. ``weights`` are said to have written them.
+    The file holds ``{"prompt": …, "completions": […]}`` a line; lines of one prompt add up. It is
+    indexed once, and may be larger than memory. ``weights`` are said to have written them.
 
     Raises:
         InputError: for a prompt that was not recorded, or not often enough.
@@ -44,10 +44,8 @@ class ScriptedSampler(ReplayingSampler):
         self._spans = _index(self._file)
 
     def _replay(self, prompt: str, n: int) -> list[Completion]:
-        spans = [self._spans[key]] if (key := text_key(prompt)) in self._spans else []
-        recorded = [
-            each for found in read_spans(self._file, spans) for each in found["completions"]
-        ]
+        lines = read_spans(self._file, self._spans.get(text_key(prompt), ()))
+        recorded = [each for line in lines for each in line["completions"]]
         asked = f"recorded for the prompt {prompt[:80]!r}"
         if len(recorded) < n:
             raise _unusable(
@@ -56,18 +54,15 @@ class ScriptedSampler(ReplayingSampler):
                 "or use the file with the problems and the template that made it.",
             )
         # What others have recorded may not say what it took.
-        made: list[dict[str, Any]] = [
-            {"n_tokens": None, "seconds": 0.0} | each
-            for each in recorded[:n]
-            if isinstance(each, dict)
-        ]
+        untold: dict[str, Any] = {"n_tokens": None, "seconds": 0.0}
+        made = [untold | each for each in recorded[:n] if isinstance(each, dict)]
         if len(made) < n or not all(map(is_completion, made)):
             raise _unusable(self._file, f"what was {asked} is not whole. Record it again.")
         return [Completion(**each) for each in made]
 
 
-def _index(path: Path) -> dict[bytes, Span]:
-    spans: dict[bytes, Span] = {}
+def _index(path: Path) -> dict[bytes, list[Span]]:
+    spans: dict[bytes, list[Span]] = {}
     start = 0
     try:
         with path.open("rb") as file:
@@ -83,7 +78,7 @@ def _index(path: Path) -> dict[bytes, Span]:
                         f"line {number}: expected one JSON object with `prompt` and `completions`, "
                         "as in the completions.jsonl of a run.",
                     )
-                spans[text_key(prompt)] = (start, len(line))
+                spans.setdefault(text_key(prompt), []).append((start, len(line)))
                 start += len(line)
     except OSError as error:
         raise _unusable(path, f"{error.strerror}. Expected recorded completions.") from None

@@ -116,6 +116,15 @@ def test_replaying_a_run_gives_the_same_dataset(
     assert code == 0 and "5 problems, 20 solutions" in out
     recorded = (tmp_path / "a/completions.jsonl").read_bytes()
     assert (tmp_path / "b/completions.jsonl").read_bytes() == recorded
+    one_each = tmp_path / "one each.jsonl"
+    with one_each.open("w") as lines:
+        for line in map(json.loads, recorded.splitlines()):
+            for each in line["completions"]:
+                lines.write(json.dumps({"prompt": line["prompt"], "completions": [each]}) + "\n")
+    arguments[-3:] = [str(one_each), "--out", str(tmp_path / "c [1]")]
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0 and f"next: fsdpo-data inspect '{tmp_path / 'c [1]'}'" in out
+    assert (tmp_path / "c [1]/completions.jsonl").read_bytes() == recorded
 
 
 @pytest.mark.parametrize(
