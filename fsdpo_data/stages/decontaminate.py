@@ -236,7 +236,7 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Cont
         StoreError: if the disk fails.
     """
     named = (*options.problems, *options.against)
-    read = {Path(each.rpartition("=")[2]).resolve() for each in named}
+    read = {Path(p).resolve() for each in named for p in (each, each.partition("=")[2] or each)}
     for name in ("report", "drop"):
         file = Path(getattr(options, name) or "").resolve()
         if file.is_file() and read & {file, *file.parents}:

@@ -171,8 +171,9 @@ def test_a_gold_of_zero_is_one(tmp_path: Path) -> None:
 def test_rows_left_out_are_told_and_nothing_read_is_written_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train, bench = tmp_path / "data/train.jsonl", tmp_path / "bench.jsonl"
+    train, bench = tmp_path / "data/train.jsonl", tmp_path / "k=4/bench.jsonl"
     train.parent.mkdir()
+    bench.parent.mkdir()
     rows = [{"question": "1 + 1?", "answer": "2"}, {"question": "1 + 1?", "answer": "2"}, {}]
     train.write_text("".join(json.dumps(row) + "\n" for row in rows))
     bench.write_text(json.dumps({"question": LONG, "answer": "7"}) + "\n")
@@ -182,8 +183,9 @@ def test_rows_left_out_are_told_and_nothing_read_is_written_over(
         (train.parent, "--drop", train),
         (train, "--report", bench),
     ):
-        assert command(monkeypatch, source, "--against", f"b={bench}", flag, file) == 1
-        assert f"{flag} {file}: it is among what is read" in capsys.readouterr().err
+        for against in (f"b={bench}", bench):
+            assert command(monkeypatch, source, "--against", against, flag, file) == 1
+            assert f"{flag} {file}: it is among what is read" in capsys.readouterr().err
     assert train.read_bytes() == before
     assert command(monkeypatch, train, "--against", bench, "--drop", tmp_path / "new.jsonl") == 0
     told = capsys.readouterr().err
