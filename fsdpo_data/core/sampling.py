@@ -11,6 +11,8 @@ from fsdpo_data.core.options import Option, Options
 UNKNOWN: Final = "unknown"
 
 FinishReason = Literal["stop", "length"]
+#: What servers and files call the end of a completion that is cut off: ``length`` here.
+CUT_OFF: Final = ("length", "max_tokens", "model_length", "content_filter")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fsdpo_data.core.rows import Record
-from fsdpo_data.core.sampling import FinishReason
+from fsdpo_data.core.sampling import CUT_OFF, FinishReason
 from fsdpo_data.core.tables import Table
 from fsdpo_data.problems.forms import NotAProblem, after_hashes, answer_text, boxed_gold
 
@@ -146,7 +146,7 @@ class OutputForm:
                 correct=None if right in (None, "") else str(right).lower() in _RIGHT,
                 series=f"sample {index}" if isinstance(listed, list) else about.series,
                 reward=None if logits[index] is None else 1 / (1 + math.exp(-logits[index][0])),
-                finish_reason="length" if (_first(own, _ENDED) or ended) in _CUT else "stop",
+                finish_reason="length" if (_first(own, _ENDED) or ended) in CUT_OFF else "stop",
                 n_tokens=n_tokens if type(n_tokens) is int and 0 <= n_tokens < 2**31 else None,
                 reasoning=reasoning or "",
             )
@@ -159,7 +159,6 @@ class OutputForm:
 
 
 _ENDED = ("finish_reason.type", "finish_reason", "stop_reason")
-_CUT = ("length", "max_tokens")
 _RIGHT = ("true", "1", "1.0")  #: Ways to write true; a CSV file writes all values as text.
 _REASONING = ("message.reasoning_content", "message.reasoning", "reasoning")
 

@@ -17,7 +17,7 @@ import httpx2
 
 from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable, nearest
 from fsdpo_data.core.patience import PASSING, pause
-from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
+from fsdpo_data.core.sampling import CUT_OFF, Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.registry import engine_error
 from fsdpo_data.engines.samplers import Finished, StreamingSampler
@@ -28,7 +28,6 @@ KEY = "OPENAI_API_KEY"
 CONNECT = 10.0  #: Seconds until a connection stands.
 #: What vLLM takes besides. Where a checkpoint has sampling defaults of its own, it would add them.
 _VLLM = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "return_token_ids": True}
-_CUT = ("length", "model_length", "content_filter")  #: Why a choice ends that is cut off.
 #: What an answer that is not of the protocol raises when it is read.
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
@@ -223,7 +222,7 @@ def _completions(answer: Mapping[str, Any], seconds: float) -> list[Completion]:
     for choice, (reasoning, text), n_tokens in zip(choices, texts, tokens, strict=True):
         if choice["finish_reason"] in (None, "abort", "error"):
             raise ValueError("a choice is not finished")
-        reason: FinishReason = "length" if choice["finish_reason"] in _CUT else "stop"
+        reason: FinishReason = "length" if choice["finish_reason"] in CUT_OFF else "stop"
         ended = choice.get("stop_reason") or choice.get("matched_stop")  # vLLM's, SGLang's
         stop = ended if isinstance(ended, str) else None
         found.append(Completion(text, reason, n_tokens, share, stop, reasoning, thought))

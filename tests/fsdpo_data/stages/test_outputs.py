@@ -287,12 +287,13 @@ def test_files_without_outputs_do_not_hide_those_of_others(tmp_path: Path) -> No
 
 def test_how_a_response_ended_is_said_in_several_ways(tmp_path: Path) -> None:
     cut = [{"finish_reason": {"type": "length"}}, {"stop_reason": "max_tokens"}]
+    cut.append({"finish_reason": "content_filter"})
     thinking = {"message": {"content": None, "reasoning": "Hm"}, "finish_reason": "length"}
     told = [*({"text": RIGHT, **how} for how in cut), thinking, {"text": RIGHT}]
     row = {"question": "2+2?", "answer": "4", "responses": told}
     _, found = sealed(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
-    assert [each["finish_reason"] for each in found] == ["length"] * 3 + ["stop"]
-    assert [each["outcome"] for each in found] == ["correct"] * 2 + ["no_answer", "correct"]
+    assert [each["finish_reason"] for each in found] == ["length"] * 4 + ["stop"]
+    assert [each["outcome"] for each in found] == ["correct"] * 3 + ["no_answer", "correct"]
 
 
 @pytest.mark.parametrize(
