@@ -66,15 +66,15 @@ def _api() -> Iterator[str]:
         yield f"## {package.__name__}\n"
         for name in dir(package):
             if not name.startswith("_"):
-                yield from _documented(f"{package.__name__}.{name}", getattr(package, name), "###")
+                yield from _describe(f"{package.__name__}.{name}", getattr(package, name), "###")
 
 
-def _documented(name: str, told: Any, heading: str) -> Iterator[str]:
+def _describe(name: str, told: Any, heading: str) -> Iterator[str]:
     yield f"{heading} {name}\n\n```python\n{name.rpartition('.')[2]}{_signature(told)}\n```\n"
     yield f"{_plain(inspect.getdoc(told) or '')}\n"
     for method, each in vars(told).items() if inspect.isclass(told) else ():
         if inspect.isfunction(each) and not method.startswith("_"):
-            yield from _documented(f"{name}.{method}", each, "####")
+            yield from _describe(f"{name}.{method}", each, "####")
 
 
 def _signature(told: Any) -> str:

@@ -13,32 +13,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from fsdpo_cards.pages.browse import LEAST
+from fsdpo_cards.pages.problem_list import MIN_PROBLEM_BYTES
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.entities import Pair, Problem, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.nouns import Pair, Problem, Solution
-from fsdpo_data.core.options import help_of, summary
-from fsdpo_data.core.progress import SILENT, Progress
-from fsdpo_data.core.rows import scan
+from fsdpo_data.core.options import class_summary, field_help
+from fsdpo_data.core.progress import NO_PROGRESS, Progress
+from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.dataset.derive import StageOptions, derive
-from fsdpo_data.dataset.diff import Difference
-from fsdpo_data.dataset.diff import diff as compare
+from fsdpo_data.dataset.diff import ConfigDiff
+from fsdpo_data.dataset.diff import diff_datasets as compare
+from fsdpo_data.dataset.html_page import dataset_page
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.page import dataset_page
+from fsdpo_data.dataset.stage import StageOptions, derive_dataset
 from fsdpo_data.dataset.validate import check_files, validate
 from fsdpo_data.engines import load
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
-from fsdpo_data.engines.scorers import SteppedText
-from fsdpo_data.exchange.export import Exported, export
-from fsdpo_data.models.thinking import steps_of
+from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.exchange.export import ExportResult, export
+from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.publish.pull import pull as fetch
 from fsdpo_data.publish.push import plan_push
 from fsdpo_data.publish.push import push as carry_out
-from fsdpo_data.stages.decontaminate import Contamination, DecontaminateOptions, run_decontaminate
+from fsdpo_data.stages.decontaminate import DecontaminateOptions, OverlapReport, run_decontaminate
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.pair import PairOptions
@@ -52,8 +52,8 @@ __all__ = [
     "Pair",
     "Problem",
     "SamplingSpec",
+    "ScorerInput",
     "Solution",
-    "SteppedText",
     "Verdict",
     "build",
     "decontaminate",
@@ -67,30 +67,30 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
-Given = TypeVar("Given")
+OptionsT = TypeVar("OptionsT")
 Result = TypeVar("Result")
 StrPath = str | Path
 
 
-def _documented(function: Callable[P, Result], kind: type, text: str) -> Callable[P, Result]:
+def _with_signature(function: Callable[P, Result], kind: type, text: str) -> Callable[P, Result]:
     """Give a function the signature and the help of a class of options."""
-    attributes = "".join(f"\n    {name}: {told}" for name, told in help_of(kind).items())
+    attributes = "".join(f"\n    {name}: {told}" for name, told in field_help(kind).items())
     function.__doc__ = f"{text}\n\nArgs:{attributes}"
     function.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
     return function
 
 
-def keywords(
-    kind: Callable[P, Given],
-) -> Callable[[Callable[[Given], Result]], Callable[P, Result]]:
+def accepts_options(
+    kind: Callable[P, OptionsT],
+) -> Callable[[Callable[[OptionsT], Result]], Callable[P, Result]]:
     """Let a function of options be called with the options themselves."""
 
-    def of(run: Callable[[Given], Result]) -> Callable[P, Result]:
+    def of(run: Callable[[OptionsT], Result]) -> Callable[P, Result]:
         @functools.wraps(run)
         def call(*args: P.args, **kwargs: P.kwargs) -> Result:
             return run(kind(*args, **kwargs))
 
-        return _documented(call, kind, run.__doc__ or "")  # type: ignore[arg-type]
+        return _with_signature(call, kind, run.__doc__ or "")  # type: ignore[arg-type]
 
     return of
 
@@ -103,7 +103,7 @@ def _stage(
     def method(self: Dataset, *args: P.args, **kwargs: P.kwargs) -> Dataset:
         return run_stage(kind(self.path, *args, **kwargs))
 
-    return _documented(method, kind, summary(kind))  # type: ignore[arg-type]
+    return _with_signature(method, kind, class_summary(kind))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Dataset:
         files = self.manifest.paths(self.path, config)
         if not files:
             raise InputError(f"{self.path} has no {config}.")
-        return scan(files)
+        return scan_parquet(files)
 
     def examples(
         self, count: int, *, problem: str | None, outcome: str | None, seed: int
@@ -188,7 +188,7 @@ class Dataset:
             gamma: Temperature of the rewards in the step weights α of pairs.
         """
         budget = int(megabytes * 1_000_000)
-        rows = self.examples(-(-budget // LEAST), problem=None, outcome=None, seed=0)
+        rows = self.examples(-(-budget // MIN_PROBLEM_BYTES), problem=None, outcome=None, seed=0)
         return dataset_page(self.path, self.manifest, rows, gamma, budget)
 
     label = _stage(LabelOptions)
@@ -205,11 +205,11 @@ class Dataset:
         validate(self.path)
         return self
 
-    def diff(self, other: Dataset) -> dict[str, Difference]:
+    def diff(self, other: Dataset) -> dict[str, ConfigDiff]:
         """Return by config which rows ``other`` has more, fewer, or describes otherwise."""
         return dict(compare(self.path, other.path))
 
-    def export(self, to: str, out: StrPath) -> Exported:
+    def export(self, to: str, out: StrPath) -> ExportResult:
         """Write the dataset in somebody else's format.
 
         ``to`` is one of :data:`fsdpo_data.exchange.formats.FORMATS`, ``out`` a new or empty folder.
@@ -226,19 +226,21 @@ def open_dataset(path: StrPath) -> Dataset:
     return Dataset(Path(path), read_manifest(Path(path)))
 
 
-@keywords(BuildOptions)
+@accepts_options(BuildOptions)
 def build(options: BuildOptions) -> Dataset:
     """Sample solutions, cut them into steps, grade and label them, and seal the dataset."""
     _refuse_shard(options)
-    return Dataset(*run_build(options, SILENT))
+    return Dataset(*run_build(options, NO_PROGRESS))
 
 
-def run_stage(options: StageOptions, progress: Progress = SILENT) -> Dataset:
+def run_stage(options: StageOptions, progress: Progress = NO_PROGRESS) -> Dataset:
     """Make a new dataset of a dataset, as the class of the options says."""
     _refuse_shard(options)
     out = Path(options.out)
     stages = [options.stage()]
-    manifest = derive(Path(options.data), out, stages, resume=options.resume, progress=progress)
+    manifest = derive_dataset(
+        Path(options.data), out, stages, resume=options.resume, progress=progress
+    )
     return Dataset(out, manifest)
 
 
@@ -253,10 +255,10 @@ def _refuse_shard(options: BuildOptions | StageOptions) -> None:
         )
 
 
-@keywords(DecontaminateOptions)
-def decontaminate(options: DecontaminateOptions) -> Contamination:
+@accepts_options(DecontaminateOptions)
+def decontaminate(options: DecontaminateOptions) -> OverlapReport:
     """Find training problems that occur in benchmarks."""
-    return run_decontaminate(options, SILENT)
+    return run_decontaminate(options, NO_PROGRESS)
 
 
 def grade(gold: str, response: str, grader: str | None = None) -> Verdict:
@@ -281,11 +283,11 @@ def segment(text: str, segmenter: str = "auto", prompt: str = "") -> list[str]:
         segmenter: `auto`, `step-marker`, `newline`, `blank-line`, `thinking` or `both`.
         prompt: What it answers; it may open the thinking.
     """
-    return steps_of(prompt, text, segmenter_name(segmenter))
+    return split_solution(prompt, text, segmenter_name(segmenter))
 
 
 def _loader(
-    kind: Callable[P, Given], make: Callable[[str, Given], Result]
+    kind: Callable[P, OptionsT], make: Callable[[str, OptionsT], Result]
 ) -> Callable[Concatenate[str, P], Result]:
     """Return a function that loads a model of that name, with options as keywords."""
 
@@ -306,10 +308,12 @@ def push(data: StrPath, name: str, *, public: bool = False, branch: str = "main"
     Returns:
         The commit.
     """
-    return carry_out(plan_push(Path(data), name, branch=branch), public=public, progress=SILENT)
+    return carry_out(
+        plan_push(Path(data), name, branch=branch), public=public, progress=NO_PROGRESS
+    )
 
 
-def pull(name: str, out: StrPath | None = None, progress: Progress = SILENT) -> Dataset:
+def pull(name: str, out: StrPath | None = None, progress: Progress = NO_PROGRESS) -> Dataset:
     """Fetch a dataset from the Hub and check every file, row and count.
 
     Args:

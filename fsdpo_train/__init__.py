@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from fsdpo_data.core.errors import Unavailable, install
+from fsdpo_data.core.errors import UnavailableError, install_command
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
 
 if TYPE_CHECKING:
@@ -33,20 +33,20 @@ __all__ = [
 ]
 
 #: Packages of the extra ``train``.
-_NEEDED = ("torch", "transformers", "accelerate", "safetensors", "tokenizers")
+_REQUIRED_PACKAGES = ("torch", "transformers", "accelerate", "safetensors", "tokenizers")
 #: The rooms of the stages, which load torch: only when a run starts.
-_ROOMS = {"dpo": "preference", "prm": "prm", "sft": "sft"}
+_STAGE_PACKAGES = {"dpo": "preference", "prm": "prm", "sft": "sft"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if missing := [each for each in _NEEDED if find_spec(each) is None]:
-        raise Unavailable(
-            f"training needs {', '.join(missing)}. Install what is missing: {install('train')}."
+    if missing := [each for each in _REQUIRED_PACKAGES if find_spec(each) is None]:
+        raise UnavailableError(
+            f"training needs {', '.join(missing)}. Install what is missing: {install_command('train')}."
         )
     stage = name.lower().removeprefix("train_").removesuffix("report")
-    return getattr(import_module(f"fsdpo_train.{_ROOMS[stage]}.train"), name)
+    return getattr(import_module(f"fsdpo_train.{_STAGE_PACKAGES[stage]}.train"), name)
 
 
 def __dir__() -> list[str]:

@@ -8,14 +8,14 @@ from typing import Annotated, ClassVar, Literal
 from fsdpo_data.core.options import Option, Options
 
 #: Options that say where a run lives or what is watched, not what it computes.
-_WATCHED = ("report_to", "log_every", "save_every", "save_limit", "eval_every")
-NOT_IDENTITY = frozenset(("out", "resume", "reference_cache", *_WATCHED))
+_LOGGING_OPTIONS = ("report_to", "log_every", "save_every", "save_limit", "eval_every")
+NON_IDENTITY_OPTIONS = frozenset(("out", "resume", "reference_cache", *_LOGGING_OPTIONS))
 #: DeepSpeed configurations that come with the package.
 DEEPSPEED_PRESETS = ("zero2", "zero3")
 
 Loss = Literal["full-step", "full-step-scaled", "dpo", "step-dpo", "release"]
 #: Those that read no step rewards.
-WITHOUT_REWARDS = ("dpo", "step-dpo")
+REWARD_FREE_LOSSES = ("dpo", "step-dpo")
 
 _LOSS, _OPTIMIZER = "Loss", "Optimizer"
 _COMPUTE, _WATCH = "Memory and speed", "Checkpoints and logs"
@@ -66,12 +66,12 @@ class TrainConfig(Options):
     data: Annotated[Path, Option(positional=True)]
     out: Path
     model: str | None = None
-    epochs: Annotated[float, Option(above=0)] = 1.0
+    epochs: Annotated[float, Option(exclusive_min=0)] = 1.0
     max_steps: Annotated[int, Option(min=0)] = 0
     batch_size: Annotated[int, Option(min=1)] = 16
     batch_tokens: Annotated[int, Option(min=0, panel=_COMPUTE)] = 0
     grad_accum: Annotated[int, Option(min=1)] = 1
-    lr: Annotated[float, Option(above=0)] = 5e-7
+    lr: Annotated[float, Option(exclusive_min=0)] = 5e-7
     lora: Annotated[int, Option(min=0)] = 0
     load_in_4bit: Annotated[bool, Option(panel=_COMPUTE)] = False
     seed: Annotated[int, Option(min=0, max=2**32 - 1)] = 0
@@ -80,8 +80,8 @@ class TrainConfig(Options):
     optim: Annotated[str, Option(panel=_OPTIMIZER)] = "adamw_torch_fused"
     warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.05
     weight_decay: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.0
-    adam_beta2: Annotated[float, Option(min=0, below=1, panel=_OPTIMIZER)] = 0.999
-    max_grad_norm: Annotated[float, Option(above=0, panel=_OPTIMIZER)] = 1.0
+    adam_beta2: Annotated[float, Option(min=0, exclusive_max=1, panel=_OPTIMIZER)] = 0.999
+    max_grad_norm: Annotated[float, Option(exclusive_min=0, panel=_OPTIMIZER)] = 1.0
     max_length: Annotated[int, Option(min=0, panel=_COMPUTE)] = 0
     group_by_length: Annotated[bool, Option(panel=_COMPUTE)] = True
     dtype: Annotated[Literal["float32", "bfloat16"], Option(panel=_COMPUTE)] = "float32"
@@ -97,27 +97,27 @@ class TrainConfig(Options):
         preset = self.deepspeed
         if preset is not None and preset not in DEEPSPEED_PRESETS and not Path(preset).is_file():
             known = ", ".join(DEEPSPEED_PRESETS)
-            raise self.refusal("deepspeed", f"expected {known} or a DeepSpeed config file.")
+            raise self.field_error("deepspeed", f"expected {known} or a DeepSpeed config file.")
         if self.lora and preset == "zero3":
-            raise self.refusal(
+            raise self.field_error(
                 "lora",
                 "adapters cannot be merged into weights that zero3 spreads over processes. Use "
                 "zero2: LoRA leaves little for zero3 to save.",
             )
         if self.load_in_4bit and not (self.lora and self.model):
-            raise self.refusal(
+            raise self.field_error(
                 "load_in_4bit",
                 "weights in four bits are those of a `model`, and frozen. Set `lora` to the rank "
                 "of adapters over them, e.g. `lora=16`.",
             )
 
     @property
-    def rows_per_pass(self) -> int:
+    def rows_per_micro_batch(self) -> int:
         """Return how many rows a device takes at a time: one where tokens are counted."""
         return 1 if self.batch_tokens else self.batch_size
 
     @property
-    def whole_groups(self) -> bool:
+    def keeps_prompt_groups(self) -> bool:
         """Say whether all that has one prompt comes together."""
         return getattr(self, "shuffle", None) == "groups"
 
@@ -129,7 +129,7 @@ class TrainConfig(Options):
     def identity(self) -> dict[str, str]:
         """Return the options that decide the trained weights, as text; what resuming compares."""
         fields = dataclasses.asdict(self)
-        return {key: str(value) for key, value in fields.items() if key not in NOT_IDENTITY}
+        return {key: str(value) for key, value in fields.items() if key not in NON_IDENTITY_OPTIONS}
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ class SftConfig(TrainConfig):
 
     stage: ClassVar[str] = "sft"
 
-    epochs: Annotated[float, Option(above=0)] = 3.0
-    lr: Annotated[float, Option(above=0)] = 1e-5
+    epochs: Annotated[float, Option(exclusive_min=0)] = 3.0
+    lr: Annotated[float, Option(exclusive_min=0)] = 1e-5
     schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "cosine"
     warmup: Annotated[float, Option(min=0, panel=_OPTIMIZER)] = 0.03
     from_config: Path | None = None
@@ -154,7 +154,7 @@ class SftConfig(TrainConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.model is None) == (self.from_config is None):
-            raise self.refusal(
+            raise self.field_error(
                 "model",
                 "expected exactly one of it and `from_config`, which starts from random weights.",
             )
@@ -199,7 +199,7 @@ class PrmConfig(TrainConfig):
     grad_accum: Annotated[int, Option(min=1)] = 32
     labels: Literal["auto", "outcome", "rollouts"] = "auto"
     loss: Annotated[Literal["bce", "pqm", "implicit"], Option(panel=_LOSS)] = "bce"
-    beta: Annotated[float, Option(above=0, panel=_LOSS)] = 0.05
+    beta: Annotated[float, Option(exclusive_min=0, panel=_LOSS)] = 0.05
     zeta: Annotated[float, Option(min=0, panel=_LOSS)] = 4.0
     reduce: Literal["sum", "mean"] = "sum"
     readouts: Literal["step", "token"] = "step"
@@ -207,7 +207,7 @@ class PrmConfig(TrainConfig):
     samples: Annotated[int, Option(min=0)] = 0
     balance: bool = False
     only_mixed: bool = False
-    held_out: Annotated[float, Option(min=0, below=1)] = 0.05
+    held_out: Annotated[float, Option(min=0, exclusive_max=1)] = 0.05
     eval_every: Annotated[int, Option(min=0, panel=_WATCH)] = 0
 
 
@@ -222,8 +222,8 @@ class PreferenceSpec(Options):
     """
 
     loss: Loss = "full-step"
-    beta: Annotated[float, Option(above=0)] = 0.05
-    gamma: Annotated[float, Option(min=0, infinite=True)] = 0.5
+    beta: Annotated[float, Option(exclusive_min=0)] = 0.05
+    gamma: Annotated[float, Option(min=0, allow_infinity=True)] = 0.5
 
 
 @dataclass(frozen=True)

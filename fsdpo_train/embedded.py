@@ -22,17 +22,17 @@ from fsdpo_data.api import build
 from fsdpo_data.cli.console import run_app
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import torch, transformers
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.problems.embedded import PROMPT
-from fsdpo_data.problems.embedded.solutions import demonstration, first_wrong_step
+from fsdpo_data.problems.embedded.generator import make_problems
+from fsdpo_data.problems.embedded.solutions import first_wrong_step, write_solution
 from fsdpo_data.problems.embedded.story import WORLD_VERSION
-from fsdpo_data.problems.embedded.world import make_problems
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.train import train_sft
 
 EOS, PAD = "<|endoftext|>", "<|pad|>"
 VOCABULARY = 1024
-_RECIPE = read_table(__file__)
+_RECIPE = read_toml(__file__)
 ARCHITECTURE: dict[str, Any] = _RECIPE["architecture"]
 STAGES: list[dict[str, Any]] = _RECIPE["stages"]
 
@@ -43,7 +43,7 @@ _SHIPPED = (
 )
 
 
-def make(out: Path, seed: int = 0) -> None:
+def make_model(out: Path, seed: int = 0) -> None:
     """Make the model in ``out``; what it was made from stays in ``out/work``.
 
     Raises:
@@ -59,7 +59,7 @@ def make(out: Path, seed: int = 0) -> None:
     for stage in STAGES:
         with (work / f"{stage['name']}.jsonl").open("w") as file:
             for problem in islice(problems, stage["rows"]):
-                completion = "".join(demonstration(problem, rng, stage["error_rate"]))
+                completion = "".join(write_solution(problem, rng, stage["error_rate"]))
                 row = {"prompt": PROMPT.format(question=problem.question), "completion": completion}
                 file.write(json.dumps(row) + "\n")
     _write_architecture(work / "architecture", work / f"{STAGES[0]['name']}.jsonl")
@@ -172,7 +172,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Of problems, demonstrations and weights.")] = 0,
 ) -> None:
     """Make the embedded model."""
-    make(out, seed)
+    make_model(out, seed)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ import typer
 import yaml
 from pages import Block, blocks, run_blocks
 
-from fsdpo_data.cli.share import OUTPUTS
+from fsdpo_data.cli.exchange_commands import OUTPUTS
 from fsdpo_data.exchange.formats import FORMATS
-from fsdpo_data.exchange.stepwise import READERS
+from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -61,7 +61,7 @@ def test_every_command_parses(page: Path) -> None:
                 app = import_module(f"{words[0].replace('-', '_')}.cli.app").app
                 group: Any = typer.main.get_command(app)
                 given = group.commands[words[1]].make_context(words[1], words[2:]).params
-                assert given.get("source") in (None, OUTPUTS, *READERS), line
+                assert given.get("source") in (None, OUTPUTS, *STEP_LABEL_READERS), line
                 if words[0] == "fsdpo-data":
                     assert given.get("to") in (None, *FORMATS), line
 

@@ -5,7 +5,7 @@ Importing this package is cheap: what :func:`run` needs loads when it is called.
 
 from collections.abc import Callable
 
-from fsdpo_bench.results.form import Results
+from fsdpo_bench.results.result_types import Results
 from fsdpo_bench.runs.options import RunOptions
 
 __all__ = ["RunOptions", "run"]
@@ -21,6 +21,6 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
         Unavailable: if a library, a GPU, a model or the Hub is not here.
     """
     from fsdpo_bench.report.render import write_report
-    from fsdpo_bench.runs.start import run_job
+    from fsdpo_bench.runs.make_job import run_job
 
     return write_report(run_job(options, warn), warn=warn)

@@ -45,14 +45,14 @@ def main(minutes: float = 10, out: Path = Path("runs/gpu.json"), tiny: bool = Fa
             found = attempt(Path(folder), case, left) if gpu or tiny else "-"
             row = {"what": case[0], "how": case[1], "size": case[2]}
             rows.append(row | ({"error": found} if isinstance(found, str) else found))
-            print(f"{' '.join(case):34}{shown(found)}", flush=True)
+            print(f"{' '.join(case):34}{format_case(found)}", flush=True)
     if gpu or tiny:
         out.parent.mkdir(parents=True, exist_ok=True)
         told = {"device": device, "torch": torch.__version__, "rows": rows}
         out.write_text(json.dumps(told, indent=1))
 
 
-def shown(found: dict[str, float] | str) -> str:
+def format_case(found: dict[str, float] | str) -> str:
     """Lay out what a case gave, or why it gave nothing."""
     if isinstance(found, str):
         return f"  {found}"

@@ -89,7 +89,7 @@ def main(
     others |= {"math-verify": [str(peer), script]} if peer else {}
     lines = (TESTS / "data/grader_cases.jsonl").read_text(encoding="utf-8").splitlines()
     cases = sample([json.loads(line) for line in lines], limit)
-    pairs, labels = boxed(cases), [case["correct"] for case in cases]
+    pairs, labels = box_answers(cases), [case["correct"] for case in cases]
     timings = compare("hard set", pairs, labels, others)
     by_kind(cases, {name: timing.correct for name, timing in timings.items()})
     if outputs:
@@ -99,7 +99,7 @@ def main(
     hostile()
 
 
-def boxed(cases: Sequence[dict[str, Any]]) -> list[Pair]:
+def box_answers(cases: Sequence[dict[str, Any]]) -> list[Pair]:
     """Return golds with responses; bare answers stand in a box."""
     boxes = [f"$\\boxed{{{case.get('answer', '')}}}$" for case in cases]
     return [(c["gold"], c.get("response", box)) for c, box in zip(cases, boxes, strict=True)]
@@ -132,7 +132,7 @@ def compare(
     """Print our timing and others' on the same pairs, and the ratios of their rates."""
     print(f"{name}: {len(pairs):,} pairs, one process")
     peers = {other: timed_peer(command, pairs) for other, command in others.items()}
-    timings = {"fsdpo": timed(pairs), **peers}
+    timings = {"fsdpo": time_grader(pairs), **peers}
     for grader, timing in timings.items():
         print(timing.line(grader, labels))
     for other in others:
@@ -141,9 +141,9 @@ def compare(
     return timings
 
 
-def timed(pairs: list[Pair]) -> Timing:
+def time_grader(pairs: list[Pair]) -> Timing:
     """Grade pairs one by one with the grader of this checkout."""
-    return Timing(**grade_peer.timed(OURS, pairs))
+    return Timing(**grade_peer.time_grader(OURS, pairs))
 
 
 def timed_peer(command: list[str], pairs: list[Pair]) -> Timing:
@@ -171,8 +171,10 @@ def hostile() -> None:
 
 def best(pair: Pair) -> float:
     """Processor seconds of one pair; of three runs the fastest, where one is slow."""
-    seconds = timed([pair]).processor
-    return min([seconds, *(timed([pair]).processor for _ in range(2 if seconds > 0.01 else 0))])
+    seconds = time_grader([pair]).processor
+    return min(
+        [seconds, *(time_grader([pair]).processor for _ in range(2 if seconds > 0.01 else 0))]
+    )
 
 
 if __name__ == "__main__":

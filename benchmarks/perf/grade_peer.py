@@ -40,10 +40,10 @@ def checkout(folder: str) -> Judgement:
 def main() -> None:
     logging.disable(logging.CRITICAL)
     judged = checkout(sys.argv[1]) if len(sys.argv) > 1 else math_verify()
-    json.dump(timed(judged, json.load(sys.stdin)), sys.stdout)
+    json.dump(time_grader(judged, json.load(sys.stdin)), sys.stdout)
 
 
-def timed(judged: Judgement, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def time_grader(judged: Judgement, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Judge pairs one by one, after one that loads what is loaded on first use."""
     judged("\\sin 1 + x", "$\\boxed{\\cos 1 + x}$")
     seconds, correct, raised = [], [], 0

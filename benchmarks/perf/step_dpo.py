@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        print(json.dumps(measured(options)))
+        print(json.dumps(measure_training(options)))
         return
     with tempfile.TemporaryDirectory() as folder:
         make_model(Path(folder) / "policy", options)
@@ -93,7 +93,7 @@ def alone(way: str, threads: int, *more: str) -> dict[str, float]:
     return found
 
 
-def measured(options: argparse.Namespace) -> dict[str, float]:
+def measure_training(options: argparse.Namespace) -> dict[str, float]:
     """Train with one way; return seconds and the loss of a step, and memory in MB."""
 
     def run(trainer: Any) -> dict[str, float]:

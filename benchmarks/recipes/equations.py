@@ -15,10 +15,10 @@ from pathlib import Path
 import typer
 
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.rows import read_records
+from fsdpo_data.core.row_files import read_records
 from fsdpo_data.models.prompts import get_template
-from fsdpo_data.problems.load import drawn, load_problems
-from fsdpo_data.stages.decontaminate import hold_against
+from fsdpo_data.problems.load import draw_positions, load_problems
+from fsdpo_data.stages.decontaminate import find_overlaps
 
 SIGNS = {ast.Add: ("+", add), ast.Sub: ("-", sub), ast.Mult: ("*", mul), ast.Div: ("/", truediv)}
 
@@ -26,22 +26,27 @@ SIGNS = {ast.Add: ("+", add), ast.Sub: ("-", sub), ast.Mult: ("*", mul), ast.Div
 def main(asdiv: Path, mawps: Path, model: Path, out: Path = Path("runs"), test: int = 400) -> None:
     """Write the three files."""
     problems = load_problems([str(mawps)], split="test").problems
-    places = set(drawn([each.id for each in problems], test, 0))
+    places = set(draw_positions([each.id for each in problems], test, 0))
     held = write(out / "test.jsonl", [problems[i].row() for i in sorted(places)])
     rest = [each for i, each in enumerate(problems) if i not in places]
-    write(out / "train.jsonl", [each.row() for each in hold_against(rest, [str(held)]).clean])
+    write(
+        out / "train.jsonl",
+        [each.row() for each in find_overlaps(rest, [str(held)]).clean_problems],
+    )
     formulas = {
         " ".join(f"{row['body']} {row['question']}".split()): row["formula"]
         for row in (record.fields for record in read_records(asdiv))
     }
-    taught = hold_against(load_problems([str(asdiv)], split="test").problems, [str(mawps)]).clean
+    taught = find_overlaps(
+        load_problems([str(asdiv)], split="test").problems, [str(mawps)]
+    ).clean_problems
     template = get_template("chat-boxed", str(model))
-    pairs = ((each.question, worked(formulas[" ".join(each.question.split())])) for each in taught)
+    pairs = ((each.question, solve(formulas[" ".join(each.question.split())])) for each in taught)
     told = [{"prompt": template.render(asked), "completion": text} for asked, text in pairs if text]
     write(out / "rows.jsonl", told)
 
 
-def worked(formula: str) -> str:
+def solve(formula: str) -> str:
     """Return the operations of ``(10-3)*2=14``, one a line, and the answer; empty if it has none.
 
     What is no such formula (``LCM[8,20]=40``, remainders, sequences), or is wrong, has none.
@@ -51,25 +56,25 @@ def worked(formula: str) -> str:
         return ""
     lines: list[str] = []
     try:
-        value = computed(ast.parse(left, mode="eval").body, lines)
+        value = evaluate(ast.parse(left, mode="eval").body, lines)
     except (SyntaxError, ZeroDivisionError, KeyError):  # 007, 5/0, -5
         return ""
-    if not lines or shown(value) != shown(float(right)):
+    if not lines or format_number(value) != format_number(float(right)):
         return ""
-    return "\n".join([*lines, f"The answer is \\boxed{{{shown(value)}}}."])
+    return "\n".join([*lines, f"The answer is \\boxed{{{format_number(value)}}}."])
 
 
-def computed(node: ast.expr, lines: list[str]) -> float:
+def evaluate(node: ast.expr, lines: list[str]) -> float:
     """Return the value of a formula; every operation becomes a line, in the order of need."""
     if isinstance(node, ast.Constant):
         return float(str(node.value))
     sign, function = SIGNS[type(getattr(node, "op", None))]
-    a, b = (computed(side, lines) for side in (node.left, node.right))
-    lines.append(f"{shown(a)} {sign} {shown(b)} = {shown(function(a, b))}")
+    a, b = (evaluate(side, lines) for side in (node.left, node.right))
+    lines.append(f"{format_number(a)} {sign} {format_number(b)} = {format_number(function(a, b))}")
     return function(a, b)
 
 
-def shown(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number with two decimals at most."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 

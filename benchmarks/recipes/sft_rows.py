@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fsdpo_data.core.files import whole
+from fsdpo_data.core.files import open_atomic
 from fsdpo_data.models.prompts import get_template
 
 #: Repository, and the columns that hold question and solution.
@@ -38,7 +38,7 @@ def main(out: Annotated[Path, typer.Option()], mmiqc: int = 100_000) -> None:
     others = load_dataset(MMIQC[0], split="train", streaming=True)
     lines = chain(rows(metamath, *METAMATH[1:]), islice(rows(others, *MMIQC[1:]), mmiqc))
     out.parent.mkdir(parents=True, exist_ok=True)
-    with whole(out) as file:
+    with open_atomic(out) as file:
         file.writelines(line.encode() for line in lines)
 
 

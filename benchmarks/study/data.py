@@ -15,20 +15,20 @@ from pathlib import Path
 from statistics import fmean
 
 import polars as pl
-from fsdpo_bench.recipes.recipe import Stage, Work, owed, run_stages
+from fsdpo_bench.recipes.recipe import RecipeStage, Workload, pending_command, run_stages
 from plan import COMMANDS, KINDS, SIZES, STAGES, Arm, Size
 
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.lazy import torch, transformers
-from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.core.statistics import auc
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.engines.load import load_likelihood, load_sampler
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
-from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT
-from fsdpo_data.problems.embedded.solutions import demonstration, final_answer, first_wrong_step
-from fsdpo_data.problems.embedded.world import make_problems
+from fsdpo_data.problems.embedded.generator import make_problems
+from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step, write_solution
 
 MAX_TOKENS, TEMPERATURE = 240, 0.8  #: The longest right solutions have some 210 tokens.
 #: Seeds of problems: no stage meets those of another one. Those of tests follow the last.
@@ -41,7 +41,7 @@ Rewards = dict[tuple[str, tuple[str, ...]], list[float]]
 
 
 @dataclass(frozen=True)
-class Place:
+class StudyDirectory:
     """A directory in which a study of a size is made."""
 
     out: Path
@@ -55,40 +55,40 @@ class Place:
         """Return the SFT policy."""
         return (self.out.parent / self.size.policy if self.size.policy else self.out) / "sft"
 
-    def made(self, name: str) -> Path:
+    def run_command(self, name: str) -> Path:
         """Return what a command of the plan makes; it goes on where it was."""
         place = {"out": self.out, "sft": self.sft(), **asdict(self.size)}
         out, told = self.out / name, COMMANDS[name].format(**place)
         done = "README.md" if told.split()[0] == "fsdpo-train" else "manifest.json"
-        stage = Stage(name, "", f"{told} --out {out}", str(out / done), 0, Work("none"))
-        if owed(stage):
+        stage = RecipeStage(name, "", f"{told} --out {out}", str(out / done), 0, Workload("none"))
+        if pending_command(stage):
             run_stages([stage], print)
         return out
 
 
-def make_data(place: Place) -> None:
+def make_data(place: StudyDirectory) -> None:
     """Make the SFT policy, its samples, a PRM trained on their outcomes, and the pairs."""
     place.out.mkdir(parents=True, exist_ok=True)
     if not (place.sft() / "README.md").exists():
-        make_policy(Place(place.sft().parent, SIZES.get(place.size.policy, place.size)))
+        make_policy(StudyDirectory(place.sft().parent, SIZES.get(place.size.policy, place.size)))
     asked = [{"question": each.question, "answer": each.answer} for each in place.problems()]
     pl.DataFrame(asked).write_ndjson(place.out / "problems.jsonl")
     for name in ("sampled", "prm", "scored", "pairs"):
-        place.made(name)
+        place.run_command(name)
 
 
-def make_policy(place: Place) -> None:
+def make_policy(place: StudyDirectory) -> None:
     """Teach the SFT policy, which starts from the embedded model."""
     rng, solve, counts = random.Random(0), KINDS["solve"], place.size.demonstrations
     deepen(place.out / "start", place.size.copies)
     demonstrated = iter(make_problems("train", sum(counts.values()), DEMONSTRATIONS, solve))
     for name, stage in STAGES.items():
         shown = [
-            {"prompt": prompt_of(each), "completion": "".join(demonstration(each, rng, **stage))}
+            {"prompt": prompt_of(each), "completion": "".join(write_solution(each, rng, **stage))}
             for each in islice(demonstrated, counts[name])
         ]
         pl.DataFrame(shown).write_ndjson(place.out / f"{name}.jsonl")
-        place.made(name)
+        place.run_command(name)
 
 
 def deepen(out: Path, copies: int) -> None:
@@ -112,10 +112,10 @@ def prompt_of(problem: Problem) -> str:
     return PROMPT.format(question=problem.question)
 
 
-def pairs_of(place: Place, arm: Arm) -> Path:
+def pairs_of(place: StudyDirectory, arm: Arm) -> Path:
     """Return what an arm is trained on; it is made if it is not there."""
     if arm.loss == "step-dpo":
-        return place.made("steps")
+        return place.run_command("steps")
     file = place.out / "rewards" / f"{arm.rewards}.jsonl"
     if not file.exists():
         pairs = _pairs(place)
@@ -129,14 +129,14 @@ def pairs_of(place: Place, arm: Arm) -> Path:
     return file
 
 
-def agreement(place: Place, arm: Arm) -> float:
+def agreement(place: StudyDirectory, arm: Arm) -> float:
     """Return the chance that rewards rank a right step above one from the first error on."""
     rewards = _by_prm(pl.read_ndjson(pairs_of(place, arm)).to_dicts())
     right = [each == 1 for truth in _true(place, rewards).values() for each in truth]
     return auc([each for some in rewards.values() for each in some], right) or 0.5
 
 
-def _pairs(place: Place) -> list[dict[str, object]]:
+def _pairs(place: StudyDirectory) -> list[dict[str, object]]:
     sealed = place.out / "pairs"
     return pl.read_parquet(read_manifest(sealed).paths(sealed, "pairs")).to_dicts()
 
@@ -149,12 +149,12 @@ def _by_prm(pairs: Sequence[dict[str, object]]) -> Rewards:
     }
 
 
-def _shuffled(_: Place, by_prm: Rewards) -> Rewards:
+def _shuffle_rewards(_: StudyDirectory, by_prm: Rewards) -> Rewards:
     rng = random.Random(0)
     return {key: rng.sample(rewards, len(rewards)) for key, rewards in by_prm.items()}
 
 
-def _true(place: Place, by_prm: Rewards) -> Rewards:
+def _true(place: StudyDirectory, by_prm: Rewards) -> Rewards:
     problems, found = {prompt_of(each): each for each in place.problems()}, {}
     for prompt, steps in by_prm:
         wrong = first_wrong_step(problems[prompt], steps)
@@ -162,13 +162,13 @@ def _true(place: Place, by_prm: Rewards) -> Rewards:
     return found
 
 
-def _likelihood(place: Place, by_prm: Rewards) -> Rewards:
+def _likelihood(place: StudyDirectory, by_prm: Rewards) -> Rewards:
     scorer = load_likelihood(str(place.sft()), ScorerOptions(engine="transformers"))
-    scores = scorer.score([SteppedText(*key) for key in by_prm])
+    scores = scorer.score([ScorerInput(*key) for key in by_prm])
     return {key: score or [] for key, score in zip(by_prm, scores, strict=True)}
 
 
-def _rollouts(place: Place, by_prm: Rewards) -> Rewards:
+def _rollouts(place: StudyDirectory, by_prm: Rewards) -> Rewards:
     """Continue every step; after the last, whose answer is there, nothing is left to say."""
     golds = {prompt_of(each): each.answer for each in place.problems()}
     begun = [(key, "".join(key[1][: at + 1])) for key in by_prm for at in range(len(key[1]) - 1)]
@@ -183,11 +183,11 @@ def _rollouts(place: Place, by_prm: Rewards) -> Rewards:
     return found
 
 
-SOURCES: dict[str, Callable[[Place, Rewards], Rewards]] = {
+SOURCES: dict[str, Callable[[StudyDirectory, Rewards], Rewards]] = {
     "prm": lambda _, by_prm: by_prm,
-    "shuffled": _shuffled,
+    "shuffled": _shuffle_rewards,
     "truth": _true,
-    "truth-shuffled": lambda place, by_prm: _shuffled(place, _true(place, by_prm)),
+    "truth-shuffled": lambda place, by_prm: _shuffle_rewards(place, _true(place, by_prm)),
     "rollouts": _rollouts,
     "likelihood": _likelihood,
 }

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from plan import Policy, Question
-from policies import Found
+from plan import Policy, StudyQuestion
+from policies import Measurements
 
 RESAMPLES = 10_000
 #: By arm: what its runs found, a run for each seed.
-Results = Mapping[str, Sequence[Found]]
+Results = Mapping[str, Sequence[Measurements]]
 Rows = list[dict[str, object]]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanEstimate:
     """A mean with its 95 % interval, and the chance of a mean as far from 0 were there nothing."""
 
     value: float
@@ -23,7 +23,7 @@ class Estimate:
     p: float
 
 
-def estimate(value_SP: np.ndarray, seed: int = 0) -> Estimate:
+def estimate(value_SP: np.ndarray, seed: int = 0) -> MeanEstimate:
     """Return the mean over training seeds and problems with a bootstrap interval.
 
     Seeds are drawn anew and, within each, its problems; that is on the wide side, as the problems
@@ -40,7 +40,7 @@ def estimate(value_SP: np.ndarray, seed: int = 0) -> Estimate:
     low, high = np.quantile(means_R, (0.025, 0.975))
     tail = min((means_R <= 0).mean(), (means_R >= 0).mean())
     p = min(1.0, 2 * max(float(tail), 1 / RESAMPLES))
-    return Estimate(float(value_SP.mean()), float(low), float(high), p)
+    return MeanEstimate(float(value_SP.mean()), float(low), float(high), p)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -52,7 +52,7 @@ def holm(ps: Sequence[float]) -> list[float]:
     return corrected
 
 
-def stacked(runs: Sequence[Found], kind: str, what: str) -> np.ndarray:
+def stack_values(runs: Sequence[Measurements], kind: str, what: str) -> np.ndarray:
     """Return a value for each run and problem: shares in percent, ``kl`` in nats."""
     scale = 1 if what == "kl" else 100
     return scale * np.array([run[kind][what] for run in runs])
@@ -65,14 +65,14 @@ def final_rows(results: Results, chosen: Mapping[str, Policy]) -> Rows:
     for arm, runs in results.items():
         for kind, found in runs[0].items():
             for what in found:
-                value, before = (stacked(each, kind, what) for each in (runs, base))
+                value, before = (stack_values(each, kind, what) for each in (runs, base))
                 row = {"arm": arm, **_setting(chosen[arm]), "problems": kind}
                 told = _columns(estimate(value)) | _columns(estimate(value - before), "gain")
                 rows.append({**row, "measure": what, "seeds": len(runs), **told})
     return rows
 
 
-def contrast_rows(results: Results, questions: Sequence[Question]) -> Rows:
+def contrast_rows(results: Results, questions: Sequence[StudyQuestion]) -> Rows:
     """Return by how many points of avg@k arms are ahead of the first arm of each question.
 
     Their p-values are corrected for all comparisons of all questions.
@@ -83,7 +83,7 @@ def contrast_rows(results: Results, questions: Sequence[Question]) -> Rows:
         first, *others = question.arms
         for arm in others if first in results else ():
             if arm in results:
-                values = (stacked(results[name], "solve", "sampled") for name in (arm, first))
+                values = (stack_values(results[name], "solve", "sampled") for name in (arm, first))
                 found = estimate(np.subtract(*values))
                 row = {"question": question.name, "arm": arm, "against": first}
                 rows.append({**row, **_columns(found, "ahead"), "p": f"{found.p:.4f}"})
@@ -93,9 +93,9 @@ def contrast_rows(results: Results, questions: Sequence[Question]) -> Rows:
     return rows
 
 
-def sweep_rows(swept: Mapping[Policy, Found], chosen: Mapping[str, Policy]) -> Rows:
+def sweep_rows(swept: Mapping[Policy, Measurements], chosen: Mapping[str, Policy]) -> Rows:
     """Return a row for each setting; it collapsed if it ended below the first one, SFT's."""
-    values = {policy: stacked([found], "solve", "sampled") for policy, found in swept.items()}
+    values = {policy: stack_values([found], "solve", "sampled") for policy, found in swept.items()}
     level = next(iter(values.values())).mean()
     return [
         {
@@ -111,6 +111,6 @@ def _setting(policy: Policy) -> dict[str, object]:
     return {"lr": f"{policy.lr:g}", "beta": f"{policy.beta:g}"}
 
 
-def _columns(found: Estimate, name: str = "value") -> dict[str, object]:
+def _columns(found: MeanEstimate, name: str = "value") -> dict[str, object]:
     ends = (("", found.value), (" low", found.low), (" high", found.high))
     return {f"{name}{end}": f"{number:.2f}" for end, number in ends}

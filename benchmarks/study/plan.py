@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fsdpo_data.core.tables import read_table
-from fsdpo_data.problems.embedded.world import Kind
+from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.problems.embedded.generator import ProblemKind
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Question:
+class StudyQuestion:
     """What is asked of the results: how arms compare with the first one."""
 
     name: str
@@ -68,17 +68,19 @@ class Size:
     like: str = ""  #: The size that says what this one leaves out.
 
 
-_TOLD = read_table(__file__)
+_TABLE = read_toml(__file__)
 KINDS = {
-    name: Kind(**{**told, "lengths": {int(k): often for k, often in told["lengths"].items()}})
-    for name, told in _TOLD["kinds"].items()
+    name: ProblemKind(
+        **{**told, "lengths": {int(k): often for k, often in told["lengths"].items()}}
+    )
+    for name, told in _TABLE["kinds"].items()
 }
-ARMS = [Arm(**told) for told in _TOLD["arms"]]
-STAGES: Mapping[str, Any] = _TOLD["stages"]
-COMMANDS: Mapping[str, str] = _TOLD["commands"]
-TRAINING: Mapping[str, Any] = _TOLD["training"]
-QUESTIONS = [Question(**told) for told in _TOLD["questions"]]
+ARMS = [Arm(**told) for told in _TABLE["arms"]]
+STAGES: Mapping[str, Any] = _TABLE["stages"]
+COMMANDS: Mapping[str, str] = _TABLE["commands"]
+TRAINING: Mapping[str, Any] = _TABLE["training"]
+QUESTIONS = [StudyQuestion(**told) for told in _TABLE["questions"]]
 SIZES = {
-    name: Size(**{**_TOLD["sizes"].get(told.get("like"), {}), **told})
-    for name, told in _TOLD["sizes"].items()
+    name: Size(**{**_TABLE["sizes"].get(told.get("like"), {}), **told})
+    for name, told in _TABLE["sizes"].items()
 }

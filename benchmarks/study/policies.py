@@ -7,27 +7,27 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-from data import MAX_TOKENS, TEMPERATURE, TEST, VALIDATION, Place, pairs_of, prompt_of
+from data import MAX_TOKENS, TEMPERATURE, TEST, VALIDATION, StudyDirectory, pairs_of, prompt_of
 from plan import KINDS, SFT, TRAINING, Policy
 
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.load import load_likelihood, load_sampler
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step
-from fsdpo_data.problems.embedded.world import make_problems
 from fsdpo_data.steps.segment import step_marker
 from fsdpo_train import DpoConfig, train_dpo
 
 #: What was measured: of each kind of problems a list for each number, one value a problem; and
 #: ``kl``, the nats per solution by which the policy is more confident in its samples than before.
-Found = Mapping[str, Mapping[str, list[float]]]
+Measurements = Mapping[str, Mapping[str, list[float]]]
 
 
-def trained(place: Place, policy: Policy) -> Path:
+def train_policy(place: StudyDirectory, policy: Policy) -> Path:
     """Train a policy; all arms have the same reference, optimizer steps and prompts a step."""
     out, arm = place.out / "policies" / policy.name, policy.arm
     if arm == SFT or (out / "README.md").exists():
@@ -52,16 +52,18 @@ def trained(place: Place, policy: Policy) -> Path:
     return out
 
 
-def measured(place: Place, split: str, policy: Policy) -> Found:
+def measure_policy(place: StudyDirectory, split: str, policy: Policy) -> Measurements:
     """Measure a policy on the problems of a split, in tests those of its seed; or read it again."""
     file = place.out / split / f"{policy.name}.json"
     if not file.exists():
-        write_text(file, json.dumps(_measure(trained(place, policy), place, split, policy.seed)))
-    found: Found = json.loads(file.read_text())
+        write_text(
+            file, json.dumps(_measure(train_policy(place, policy), place, split, policy.seed))
+        )
+    found: Measurements = json.loads(file.read_text())
     return found
 
 
-def _measure(model: Path, place: Place, split: str, seed: int) -> Found:
+def _measure(model: Path, place: StudyDirectory, split: str, seed: int) -> Measurements:
     test = split == "test"
     asked, first = (place.size.test, TEST) if test else (place.size.validation, VALIDATION)
     sampler = load_sampler(str(model), SamplerOptions(engine="transformers"))
@@ -78,7 +80,7 @@ def _measure(model: Path, place: Place, split: str, seed: int) -> Found:
             greedy = _solutions(sampler, problems, 1, 0)
             found[kind] |= {
                 "greedy": [_correct(*one)[0] for one in zip(problems, greedy, strict=True)],
-                "kl": _spent(model, place.sft(), each),
+                "kl": _log_ratios(model, place.sft(), each),
             }
     return found
 
@@ -103,13 +105,13 @@ def _progress(problem: Problem, texts: Sequence[str]) -> list[float]:
     return [1.0 if at is None else min(1.0, at / needed) for at in wrong]
 
 
-def _spent(model: Path, sft: Path, each: Sequence[tuple[Problem, list[str]]]) -> list[float]:
+def _log_ratios(model: Path, sft: Path, each: Sequence[tuple[Problem, list[str]]]) -> list[float]:
     """Return log π − log π_SFT of a sample of each problem."""
-    items = [SteppedText(prompt_of(problem), step_marker(some[0])) for problem, some in each]
+    items = [ScorerInput(prompt_of(problem), step_marker(some[0])) for problem, some in each]
     spent: list[float] = np.subtract(_logprobs(model, items), _logprobs(sft, items)).tolist()
     return spent
 
 
-def _logprobs(policy: Path, items: Sequence[SteppedText]) -> list[float]:
+def _logprobs(policy: Path, items: Sequence[ScorerInput]) -> list[float]:
     scores = load_likelihood(str(policy), ScorerOptions(engine="transformers")).score(items)
     return [sum(math.log(max(each, 1e-30)) for each in score or ()) for score in scores]

@@ -25,21 +25,21 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import polars as pl
-from data import Place, agreement, make_data, pairs_of
+from data import StudyDirectory, agreement, make_data, pairs_of
 from figure import write_contrasts, write_rates, write_sizes
 from measure import contrast_rows, final_rows, sweep_rows
 from plan import ARMS, QUESTIONS, SFT, SIZES, Arm, Policy
-from policies import Found, measured
+from policies import Measurements, measure_policy
 
 
 class Study:
     """The arms that are whole, and what they found."""
 
-    def __init__(self, place: Place, jobs: int) -> None:
+    def __init__(self, place: StudyDirectory, jobs: int) -> None:
         self.place = place
-        self.swept: dict[Policy, Found] = {}
+        self.swept: dict[Policy, Measurements] = {}
         self.chosen: dict[str, Policy] = {}
-        self.results: dict[str, list[Found]] = {}
+        self.results: dict[str, list[Measurements]] = {}
         self._pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
         self._choose([Policy(SFT, 0, 0, place.size.seeds[0])])
 
@@ -49,7 +49,7 @@ class Study:
         pairs_of(self.place, arm)  # made once, before runs ask for them at the same time
         self._choose([Policy(arm, **setting, seed=size.seeds[0]) for setting in size.settings])
 
-    def tell(self) -> list[Path]:
+    def write_results(self) -> list[Path]:
         """Write the tables and the figures of what is there; return their files."""
         out, arms = self.place.out, list(self.results)
         final = final_rows(self.results, self.chosen)
@@ -72,13 +72,15 @@ class Study:
 
     def _choose(self, tried: list[Policy]) -> None:
         if self.place.size.validation:
-            found = self._pool.map(partial(measured, self.place, "validation"), tried)
+            found = self._pool.map(partial(measure_policy, self.place, "validation"), tried)
             self.swept |= zip(tried, found, strict=True)
             tried.sort(key=lambda policy: -sum(self.swept[policy]["solve"]["sampled"]))
         best, seeds = tried[0], self.place.size.seeds
         runs = [replace(best, seed=seed) for seed in seeds]
         self.chosen[best.arm.name] = best
-        self.results[best.arm.name] = [*self._pool.map(partial(measured, self.place, "test"), runs)]
+        self.results[best.arm.name] = [
+            *self._pool.map(partial(measure_policy, self.place, "test"), runs)
+        ]
 
 
 def main() -> None:
@@ -92,7 +94,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # of every command and policy; `--jobs` is what uses cores
     for size in options.sizes:
-        run(Place(options.out / size, SIZES[size]), options.jobs)
+        run(StudyDirectory(options.out / size, SIZES[size]), options.jobs)
     files = {size: options.out / size / "contrasts.csv" for size in SIZES}  # of earlier runs, too
     rows = {size: pl.read_csv(file).to_dicts() for size, file in files.items() if file.exists()}
     write_sizes(options.out / "sizes.svg", rows)
@@ -103,14 +105,14 @@ def main() -> None:
         shutil.copy(file, goal)
 
 
-def run(place: Place, jobs: int) -> None:
+def run(place: StudyDirectory, jobs: int) -> None:
     """Run a size, and tell of every arm when it is whole."""
     make_data(place)
     study = Study(place, jobs)
     for arm in ARMS:
         if not place.size.arms or arm.name in place.size.arms:
             study.add(arm)
-            written = study.tell()
+            written = study.write_results()
             print(f"{arm.name}: {study.chosen[arm.name].name}", flush=True)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_hide_column_data_types=True):
         print(pl.read_csv(place.out / "final.csv").filter(problems="solve").drop("problems"))

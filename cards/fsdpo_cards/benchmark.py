@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fsdpo_cards.bars import bars
-from fsdpo_cards.commands import COMMIT, measure
+from fsdpo_cards.commands import COMMIT, measure_command
 from fsdpo_cards.render import front_matter, hub_metadata, render
 
 Results = Mapping[str, Any]
@@ -22,7 +22,9 @@ def benchmark_card(results: Results) -> str:
         for name, found in task["decoders"].items()
         if found["accuracy"] is not None
     ]
-    body = render("benchmark.md", **results, plot=bars(measured), command=measure(results["run"]))
+    body = render(
+        "benchmark.md", **results, plot=bars(measured), command=measure_command(results["run"])
+    )
     metadata = hub_metadata(
         language="en",
         tags=["math", "evaluation", "fsdpo"],

@@ -11,12 +11,12 @@ COMMIT = re.compile(r"[0-9a-f]{40}")  #: A revision of the Hub; files have none 
 _OF_SAMPLES = ("sc", "weighted", "bon")  #: Decoders that choose among samples.
 
 
-def rebuild(spec: Mapping[str, Any]) -> list[str]:
+def rebuild_commands(spec: Mapping[str, Any]) -> list[str]:
     """Return one command line for each stage that made the dataset."""
     return _lines("rebuild.txt", spec=spec)
 
 
-def measure(run: Mapping[str, Any]) -> str:
+def measure_command(run: Mapping[str, Any]) -> str:
     """Return the ``fsdpo-bench run`` of a run's config.
 
     Benchmarks come from the Hub, or from ``--data``; a recording is called ``FILE``.
@@ -26,13 +26,13 @@ def measure(run: Mapping[str, Any]) -> str:
     return _lines("measure.txt", run=run, limit=limit, decoders=decoders)[0]
 
 
-def train(run: Any, made: Sequence[str]) -> str:
-    """Return the ``fsdpo-train`` of a :class:`~.model.Run` on what the last command ``made``."""
+def train_command(run: Any, made: Sequence[str]) -> str:
+    """Return the ``fsdpo-train`` of a :class:`~.model.TrainingRun` on what the last command ``made``."""
     data = made[-1].rpartition(" ")[2] if made else run.data
     return _lines("train.txt", run=run, data=data)[0]
 
 
-def pinned(ref: Mapping[str, Any]) -> str:
+def pinned_name(ref: Mapping[str, Any]) -> str:
     """Return a model or source with its commit; what is local has none, and goes by its name."""
     name, revision = str(ref["name"]), str(ref["revision"])
     if not COMMIT.fullmatch(revision):
@@ -44,17 +44,17 @@ def pinned(ref: Mapping[str, Any]) -> str:
 def policy(spec: Mapping[str, Any]) -> str:
     """Return the model to train on a dataset as typed: its own, unless only words name that."""
     by_words = spec["sampling"]["seed"] == "unknown" and "author" not in spec["engine"]
-    return "BASE_MODEL" if by_words else quoted(pinned(spec["model"]))
+    return "BASE_MODEL" if by_words else shell_quote(pinned_name(spec["model"]))
 
 
 def _lines(template: str, **fields: Any) -> list[str]:
     """Return the commands of a template: an option a line, a blank line between two commands."""
-    filters = {"quoted": quoted, "pinned": lambda ref: quoted(pinned(ref))}
+    filters = {"quoted": shell_quote, "pinned": lambda ref: shell_quote(pinned_name(ref))}
     commands = render(template, filters, **fields).strip().split("\n\n")
     return [" \\\n  ".join(command.splitlines()) for command in commands]
 
 
-def quoted(value: object) -> str:
+def shell_quote(value: object) -> str:
     """Return a value as typed."""
     return shlex.quote(str(value))
 

@@ -14,7 +14,7 @@ _BETWEEN = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 
 
 @dataclass(frozen=True)
-class DatasetFacts:
+class DatasetCardData:
     """A dataset, as far as its card tells of it."""
 
     manifest: Mapping[str, Any]
@@ -27,7 +27,7 @@ class DatasetFacts:
 
 
 def dataset_card(
-    facts: DatasetFacts, *, name: str = "PATH_OR_NAME", revision: str | None = None
+    facts: DatasetCardData, *, name: str = "PATH_OR_NAME", revision: str | None = None
 ) -> str:
     """Render the README of a dataset: YAML for the Hub's viewer, then prose, tables and plots.
 
@@ -43,13 +43,13 @@ def dataset_card(
         spec=spec,
         name=name,
         revision=revision,
-        rebuild=commands.rebuild(spec),
+        rebuild=commands.rebuild_commands(spec),
         policy=commands.policy(spec),
     )
     return front_matter(_metadata(facts)) + body
 
 
-def _metadata(facts: DatasetFacts) -> dict[str, Any]:
+def _metadata(facts: DatasetCardData) -> dict[str, Any]:
     spec, rows = facts.manifest["spec"], facts.manifest["rows"]["solutions"]
     return {
         "license": licence(spec["sources"]),

@@ -10,7 +10,7 @@ from fsdpo_cards.render import TABLES, front_matter, hub_metadata, render
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TrainingRun:
     """A training run, as far as its card tells of it."""
 
     stage: str
@@ -24,25 +24,25 @@ class Run:
     processes: tuple[int, int] = (1, 1)  #: Training processes in all, and on each machine.
 
 
-def model_card(run: Run) -> str:
+def model_card(run: TrainingRun) -> str:
     """Render the README of a trained model.
 
     Raises:
         jinja2.UndefinedError: if the run lacks a field that the card shows.
     """
     spec = run.manifest["spec"] if run.manifest else None
-    made = commands.rebuild(spec) if spec else []
+    made = commands.rebuild_commands(spec) if spec else []
     body = render(
         f"model_{run.stage}.md",
         run=run,
         manifest=run.manifest,
         spec=spec,
-        commands=[*made, commands.train(run, made)],
+        commands=[*made, commands.train_command(run, made)],
     )
     return front_matter(_metadata(run)) + body
 
 
-def _metadata(run: Run) -> dict[str, Any]:
+def _metadata(run: TrainingRun) -> dict[str, Any]:
     """Return what the Hub reads; only names that it knows are links."""
     return hub_metadata(
         library_name="transformers",
@@ -51,7 +51,7 @@ def _metadata(run: Run) -> dict[str, Any]:
         base_model=_on_hub(run.model),
         datasets=[hub] if (hub := _on_hub(run.data)) else None,
         model_name=run.name,
-        eval_results=_held_out(run) or None,
+        eval_results=_held_out_metrics(run) or None,
     )
 
 
@@ -61,7 +61,7 @@ def _on_hub(name: str) -> str | None:
     return found[1] if found else None
 
 
-def _held_out(run: Run) -> list[Any]:
+def _held_out_metrics(run: TrainingRun) -> list[Any]:
     """Return the numbers measured on problems that a reward model was not trained on."""
     from huggingface_hub import EvalResult
 

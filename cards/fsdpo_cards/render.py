@@ -20,12 +20,17 @@ def render(
     Raises:
         jinja2.UndefinedError: if the template shows a field that is not there.
     """
-    own: dict[str, Any] = {"count": "{:,}".format, "text": text, "code": code, "fenced": fenced}
+    own: dict[str, Any] = {
+        "count": "{:,}".format,
+        "text": text,
+        "code": code,
+        "fenced": escape_fences,
+    }
     own |= {"licence": _licence_of, "percent": percent, "amount": amount, **(filters or {})}
-    return filled(Path(__file__).parent / template, own, fields).rstrip() + "\n"
+    return render_file(Path(__file__).parent / template, own, fields).rstrip() + "\n"
 
 
-def filled(
+def render_file(
     file: Path,
     filters: Mapping[str, Callable[..., Any]],
     fields: Mapping[str, Any],
@@ -84,7 +89,7 @@ def code(name: str) -> str:
     return "`" + _one_line(name).replace("`", "'").replace("|", "\\|") + "`"
 
 
-def fenced(lines: str) -> str:
+def escape_fences(lines: str) -> str:
     """Return lines that stay inside their fence."""
     return lines.replace("```", "``")
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from fsdpo_data.core.nouns import Outcome
+from fsdpo_data.core.entities import Outcome
 
 #: A gold answer, a response to it and, where it is known, why the response ended.
 Item: TypeAlias = tuple[str, str] | tuple[str, str, str]

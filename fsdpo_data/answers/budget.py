@@ -1,11 +1,11 @@
 """Bounds on what comparing two answers may cost."""
 
 
-class OutOfBudget(ArithmeticError):
+class BudgetExceededError(ArithmeticError):
     """Comparing took more operations than are granted."""
 
 
-class TooLarge(ArithmeticError):
+class NumberTooLargeError(ArithmeticError):
     """A number is too large to be written out or calculated with."""
 
 
@@ -26,7 +26,7 @@ class Budget:
         self.decided_by = ""
 
     def spend(self, operations: int) -> None:
-        """Count ``operations``, or raise OutOfBudget if none are left."""
+        """Count ``operations``, or raise BudgetExceededError if none are left."""
         self.left -= operations
         if self.left < 0:
-            raise OutOfBudget("too many operations")
+            raise BudgetExceededError("too many operations")

@@ -5,43 +5,47 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from fsdpo_data.answers import Item, Verdict, tree
-from fsdpo_data.answers.comparing.equal import equivalent, is_words
-from fsdpo_data.answers.finding import unmarked
-from fsdpo_data.answers.finding.extract import Extraction, extract, own_part
-from fsdpo_data.answers.finding.phrases import phrases
-from fsdpo_data.answers.finding.several import closing_equations
+from fsdpo_data.answers.comparison.equivalence import compare_answers, is_words
+from fsdpo_data.answers.extraction import unmarked
+from fsdpo_data.answers.extraction.extract import (
+    ExtractedAnswer,
+    extract_answer,
+    strip_next_problem,
+)
+from fsdpo_data.answers.extraction.multi_part import closing_equations
+from fsdpo_data.answers.extraction.phrases import phrases
 from fsdpo_data.answers.lexicon.units import unit_named
-from fsdpo_data.answers.lexicon.vocabulary import names
+from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.lexicon.words import find_dates
-from fsdpo_data.answers.reading.answer import Answer, read_answer
-from fsdpo_data.answers.reading.clean import clean
-from fsdpo_data.answers.reading.prose import plain_text
-from fsdpo_data.answers.tree import Items, Moment, Quantity, Text
+from fsdpo_data.answers.parsing.answer import ParsedAnswer, read_answer
+from fsdpo_data.answers.parsing.clean import clean
+from fsdpo_data.answers.parsing.prose import plain_text
+from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 
 #: What the grader is called in manifests. A change of what is right changes the number; math@1
 #: overlooked a factor of 100 before a sign of percent, and took the last number of a text cut off.
-NAME = "math@2"
+GRADER_NAME = "math@2"
 #: Longest gold, in words, that is looked for.
 MAX_WORDS = 6
-_SAID = phrases("grader")
-_REASON = _SAID["reason"]
+_PATTERNS = phrases("grader")
+_REASON = _PATTERNS["reason"]
 _WORD = re.compile(r"[A-Za-z0-9]+(?:'[a-z]+)?")
-_CONNECTIVES = names("so therefore thus hence then and finally clearly consequently overall")
-_ARTICLES = names("the a an")
-_DOUBT = names(
+_CONNECTIVES = word_set("so therefore thus hence then and finally clearly consequently overall")
+_ARTICLES = word_set("the a an")
+_DOUBT = word_set(
     """not no nor neither or either maybe might could perhaps but cannot unless if less fewer
     lower smaller slower shorter worse whether lost lose loses failed fails fail wrong incorrect
     false excluded rejected eliminated except"""
 )
 #: Words after which the end of a sentence is its answer.
-_BEFORE = names("is are was were be been in on during called named chose picked becomes")
+_BEFORE = word_set("is are was were be been in on during called named chose picked becomes")
 
 #: What a sentence may say in more than a value: lists, relations, sets.
-_SEVERAL = (Items, tree.Relation, tree.Member, tree.Join, tree.Builder)
+_COMPOUND_TYPES = (ValueList, tree.Relation, tree.SetMembership, tree.Connective, tree.SetBuilder)
 _UNIT_LENGTH = 60  #: Characters after a number in which its unit is named.
 
 #: A gold answer, read once and then graded against as often as there are responses.
-Gold: TypeAlias = Answer
+Gold: TypeAlias = ParsedAnswer
 
 
 def read_gold(text: str) -> Gold:
@@ -59,21 +63,23 @@ def grade(
     """
     if not gold.text.strip():
         return Verdict("gold_unparsed", None, "empty-gold")
-    found = extract(response)
+    found = extract_answer(response)
     if "<" in response and "<think>" in response and "</think>" not in response:
         # A thought that never ends was cut off, whatever the sampler says, unless it ends on a box.
         cut_off = cut_off or not (found.rule == "boxed" and response.rstrip(" $.\n]*)")[-1:] == "}")
         found = found._replace(rule="none") if cut_off else found
-    if cut_off and found.strict is None:
+    if cut_off and found.marked_answer is None:
         return Verdict("no_answer", None, "cut-off")
     if found.answer is None:
         return Verdict("no_answer", None, found.rule)
-    verdict = equivalent(gold, found.answer, tolerance)
+    verdict = compare_answers(gold, found.answer, tolerance)
     if verdict.status == "correct" and found.rule in ("last-number", "last-maths"):
         number = _with_unit(gold, found.answer, found.sentence)
-        verdict = equivalent(gold, number, tolerance)
-    for meant in _also_meant(gold, found, response) if verdict.status == "incorrect" else ():
-        other = verdict if meant == found.answer else equivalent(gold, meant, tolerance)
+        verdict = compare_answers(gold, number, tolerance)
+    for meant in (
+        _alternative_readings(gold, found, response) if verdict.status == "incorrect" else ()
+    ):
+        other = verdict if meant == found.answer else compare_answers(gold, meant, tolerance)
         if other.status != "incorrect":
             verdict = other
             break
@@ -88,12 +94,14 @@ class MathGrader:
     """Grades mathematical answers; see ``fsdpo_data.answers`` for the seam it fills.
 
     Args:
-        tolerance: None for strict grading; see :func:`~.equal.equivalent`.
+        tolerance: None for strict grading; see :func:`~.equal.compare_answers`.
     """
 
     def __init__(self, tolerance: float | None = None) -> None:
         self._tolerance = tolerance
-        self.version = NAME if tolerance is None else f"{NAME}+tolerance={tolerance:g}"
+        self.version = (
+            GRADER_NAME if tolerance is None else f"{GRADER_NAME}+tolerance={tolerance:g}"
+        )
 
     def grade(self, items: Sequence[Item]) -> list[Verdict]:
         """Grade responses, in order; each gold is read once."""
@@ -104,12 +112,12 @@ class MathGrader:
         ]
 
 
-def _with_unit(gold: Answer, number: str, sentence: str) -> str:
+def _with_unit(gold: ParsedAnswer, number: str, sentence: str) -> str:
     """Return the last number of a sentence with its unit, where the gold has one to disagree."""
     if not (isinstance(gold.value, Quantity) and gold.value.unit.dims):
         return number
     after = sentence.rpartition(number)[2][:_UNIT_LENGTH] if number in sentence else ""
-    measured = _SAID["unit"].match(clean("0" + after.lstrip(" $*\\)")))
+    measured = _PATTERNS["unit"].match(clean("0" + after.lstrip(" $*\\)")))
     unit = unit_named(measured["word"]) if measured else None
     if not (measured and unit and unit.dims):
         return number
@@ -117,27 +125,31 @@ def _with_unit(gold: Answer, number: str, sentence: str) -> str:
     return f"{number} {measured['unit']}{measured['rate'] or '' if rate else ''}"
 
 
-def _also_meant(gold: Answer, found: Extraction, response: str) -> Iterator[str]:
+def _alternative_readings(
+    gold: ParsedAnswer, found: ExtractedAnswer, response: str
+) -> Iterator[str]:
     """Yield what an answer may mean that is not the gold as it stands."""
     answer = found.answer or ""
     worded = not found.rule.startswith("boxed") and is_words(answer)
-    if worded and (value := found.value) is not None:
+    if worded and (value := found.statement_value) is not None:
         yield _with_unit(gold, value, answer)
     if found.rule == "last-number":
         yield _with_unit(gold, answer, found.sentence)
-    if isinstance(gold.value, Text) and (word := unmarked.opening_word(own_part(response))):
+    if isinstance(gold.value, Words) and (
+        word := unmarked.opening_word(strip_next_problem(response))
+    ):
         yield word
-    if isinstance(gold.value, _SEVERAL):
+    if isinstance(gold.value, _COMPOUND_TYPES):
         yield unmarked.clause_values(found.sentence or answer) or answer
-        yield unmarked.conclusion(found.sentence or answer) or answer
-        yield unmarked.closing_cases(own_part(response), found.sentence) or answer
+        yield unmarked.concluding_clause(found.sentence or answer) or answer
+        yield unmarked.closing_cases(strip_next_problem(response), found.sentence) or answer
         if not found.rule.startswith("boxed"):
-            yield closing_equations(own_part(response)) or answer
+            yield closing_equations(strip_next_problem(response)) or answer
     if response.rstrip(" *$\n").endswith(f"{answer}!"):
         yield f"{answer}!"  # "So there are 26!" may mean the factorial
 
 
-def _states(gold: Answer, sentence: str) -> bool:
+def _states(gold: ParsedAnswer, sentence: str) -> bool:
     """Whether a sentence such as "So Brand B is cheaper" states a gold that is words or a date.
 
     Only for responses that mark no answer. The sentence must begin with the gold, or end with it
@@ -145,16 +157,16 @@ def _states(gold: Answer, sentence: str) -> bool:
     nothing.
     """
     value = gold.value
-    if isinstance(value, Moment):
+    if isinstance(value, DateOrTime):
         return value.month is not None and find_dates(sentence) == [value]
-    if not isinstance(value, Text):
+    if not isinstance(value, Words):
         return False
     wanted, words = _words(gold.plain), _words(plain_text(clean(_REASON.sub("", sentence, 1))))
     while words and words[0] in _CONNECTIVES:
         words = words[1:]
     if not 0 < len(wanted) <= MAX_WORDS or not len(wanted) <= len(words):
         return False
-    if wanted in (["yes"], ["no"]) and _SAID["no_verdict"].match(sentence):
+    if wanted in (["yes"], ["no"]) and _PATTERNS["no_verdict"].match(sentence):
         return False
     doubts = (set(words) & _DOUBT) - set(wanted)
     last = words[-1] == "last" != wanted[-1]  # "Tom finished last" says of Tom what he is not

@@ -18,17 +18,17 @@ from multiprocessing.process import BaseProcess
 from typing import Self
 
 from fsdpo_data.answers import Grader, Item, Verdict
-from fsdpo_data.core.errors import Unavailable
-from fsdpo_data.core.workers import SPAWN, end_with_parent
+from fsdpo_data.core.errors import UnavailableError
+from fsdpo_data.core.workers import SPAWN, exit_with_parent
 
 CHUNK = 200  #: Pairs sent to a worker at once.
 #: Fewer pairs than this are graded in this process: starting workers takes longer.
-WORTH_A_POOL = 10_000
+MIN_PAIRS_FOR_POOL = 10_000
 MEMORY = 4 << 30  #: Memory a worker may have, in bytes.
 START_SECONDS = 120  #: Time a worker may take to start.
 
 #: The verdict for a pair that killed its worker or held it up.
-LOST = Verdict("timed_out", None, "worker-lost")
+TIMED_OUT_VERDICT = Verdict("timed_out", None, "worker-lost")
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class GraderPool:
         """Grade (gold, response) pairs, in order."""
         spans = (range(at, min(at + CHUNK, len(items))) for at in range(0, len(items), CHUNK))
         owed = deque(spans)
-        verdicts: list[Verdict] = [LOST] * len(items)
+        verdicts: list[Verdict] = [TIMED_OUT_VERDICT] * len(items)
         while owed or any(worker.span for worker in self._workers):
             for worker in self._workers:
                 if owed and not worker.span:
@@ -135,7 +135,7 @@ def _await_start(worker: _Worker) -> None:
             raise EOFError
         worker.ready = worker.ready or worker.pipe.recv()
     except (EOFError, OSError):
-        raise Unavailable(
+        raise UnavailableError(
             f"a grading process did not start within {START_SECONDS} seconds, most likely for want "
             "of memory. Run again with `workers=1`."
         ) from None
@@ -150,7 +150,7 @@ def _stop(worker: _Worker) -> None:
 def _work(pipe: Connection, make: Callable[[], Grader]) -> None:
     """Grade what comes in, until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to act on
-    end_with_parent()
+    exit_with_parent()
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
@@ -162,13 +162,15 @@ def _work(pipe: Connection, make: Callable[[], Grader]) -> None:
 
 
 @contextlib.contextmanager
-def pooled(make: Callable[[], Grader], pairs: int, workers: int | None = None) -> Iterator[Grader]:
+def open_grader(
+    make: Callable[[], Grader], pairs: int, workers: int | None = None
+) -> Iterator[Grader]:
     """Give a grader for so many pairs: in this process if they are few, else in several.
 
     ``make`` must be importable in other processes; without ``workers``, each core gets one.
     """
     workers = workers or len(os.sched_getaffinity(0))
-    if workers == 1 or pairs < WORTH_A_POOL:
+    if workers == 1 or pairs < MIN_PAIRS_FOR_POOL:
         yield make()
         return
     with GraderPool(make, workers) as pool:

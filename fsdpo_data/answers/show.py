@@ -9,7 +9,7 @@ MAX_FORM = 500  #: Longest normal form that is shown.
 _JOINS = {"or": " or ", "and": " and ", "union": " ∪ ", "intersection": " ∩ ", "minus": " ∖ "}
 
 
-def show(value: tree.Value) -> str:
+def format_value(value: tree.Value) -> str:
     """Write ``value`` as plain text."""
     text = _show(value)
     return text if len(text) <= MAX_FORM else text[:MAX_FORM] + "…"
@@ -22,21 +22,21 @@ def _show(value: tree.Value) -> str:
         case tree.Sym() | tree.Const():
             return value.name
         case tree.Add():
-            return f"({_joined(' + ', value.terms)})"
+            return f"({_join_terms(' + ', value.terms)})"
         case tree.Mul():
-            return _joined("*", value.factors)
+            return _join_terms("*", value.factors)
         case tree.Div():
             return f"({_show(value.top)})/({_show(value.bottom)})"
         case tree.Pow():
             return f"({_show(value.base)})^({_show(value.exponent)})"
         case tree.Call():
-            return f"{value.name}({_joined(', ', value.args)})"
+            return f"{value.name}({_join_terms(', ', value.args)})"
         case tree.PlusMinus():
             return ("±" if value.sign > 0 else "∓") + _show(value.node)
     return _compound(value)
 
 
-def _joined(sign: str, parts: Iterable[tree.Value]) -> str:
+def _join_terms(sign: str, parts: Iterable[tree.Value]) -> str:
     return sign.join(map(_show, parts))
 
 
@@ -45,29 +45,29 @@ def _compound(value: tree.Value) -> str:
         case tree.Quantity():
             return f"{_show(value.node)} [{value.unit.label}]"
         case tree.Ratio():
-            return _joined(":", value.parts)
-        case tree.Based():
+            return _join_terms(":", value.parts)
+        case tree.NumberInBase():
             return f"{value.digits}_{value.base}"
-        case tree.Items():
-            return value.brackets[:1] + _joined(", ", value.items) + value.brackets[1:]
+        case tree.ValueList():
+            return value.brackets[:1] + _join_terms(", ", value.items) + value.brackets[1:]
         case tree.Matrix():
-            return "[" + "; ".join(_joined(", ", row) for row in value.rows) + "]"
+            return "[" + "; ".join(_join_terms(", ", row) for row in value.rows) + "]"
         case tree.Relation():
             rest = zip(value.ops, value.parts[1:], strict=True)
             return _show(value.parts[0]) + "".join(f" {op} {_show(part)}" for op, part in rest)
-        case tree.Member():
+        case tree.SetMembership():
             return f"{_show(value.left)} {'∉' if value.negated else '∈'} {_show(value.right)}"
-        case tree.Join():
-            return _joined(_JOINS[value.op], value.parts)
-        case tree.Builder():
-            return f"{{{_show(value.head)} | {_joined(', ', value.conditions)}}}"
-        case tree.Cases():
+        case tree.Connective():
+            return _join_terms(_JOINS[value.op], value.parts)
+        case tree.SetBuilder():
+            return f"{{{_show(value.head)} | {_join_terms(', ', value.conditions)}}}"
+        case tree.Piecewise():
             return "; ".join(
                 f"{_show(one)} if {_show(said) if said else 'else'}" for one, said in value.branches
             )
-        case tree.Moment():
+        case tree.DateOrTime():
             return _moment(value)
-        case tree.Text():
+        case tree.Words():
             return "“" + " ".join(value.words) + "”"
     raise TypeError(f"{type(value).__name__} has no normal form")
 
@@ -90,7 +90,7 @@ def _decimal(value: Fraction, places: int) -> str:
     return f"{sign}{scaled[:-places]}.{scaled[-places:]}" if places else sign + scaled
 
 
-def _moment(moment: tree.Moment) -> str:
+def _moment(moment: tree.DateOrTime) -> str:
     parts = [str(part) for part in (moment.year, moment.month, moment.day) if part is not None]
     date = "-".join(part.rjust(2, "0") for part in parts)
     if moment.seconds is None:

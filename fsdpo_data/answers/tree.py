@@ -115,7 +115,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class Based:
+class NumberInBase:
     """Digits in a number base: ``25_6``."""
 
     digits: str
@@ -123,7 +123,7 @@ class Based:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class ValueList:
     """Several values."""
 
     #: Opening and closing bracket: ``()``, ``[]``, ``(]``, ``[)``, ``{}``; empty for a list without
@@ -148,7 +148,7 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SetMembership:
     """``left`` is an element of ``right``; with ``negated``, it is not."""
 
     left: Value
@@ -157,7 +157,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class Connective:
     """Statements joined by ``or`` or ``and``, or sets by ``∪``, ``∩`` or ``∖``."""
 
     op: str
@@ -165,7 +165,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Builder:
+class SetBuilder:
     """``{head | conditions}``."""
 
     head: Value
@@ -173,14 +173,14 @@ class Builder:
 
 
 @dataclass(frozen=True, slots=True)
-class Cases:
+class Piecewise:
     """A function by cases: (value, condition) pairs; None is the condition "otherwise"."""
 
     branches: tuple[Branch, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class DateOrTime:
     """A clock time, a date, or both; what is not stated is None."""
 
     seconds: int | None = None  #: Since midnight; since midnight or noon if ``half`` is unknown.
@@ -191,7 +191,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Words:
     """Words, lower-case, without articles and punctuation."""
 
     words: tuple[str, ...]
@@ -201,16 +201,16 @@ Value: TypeAlias = (
     Node
     | Quantity
     | Ratio
-    | Based
-    | Items
+    | NumberInBase
+    | ValueList
     | Matrix
     | Relation
-    | Member
-    | Join
-    | Builder
-    | Cases
-    | Moment
-    | Text
+    | SetMembership
+    | Connective
+    | SetBuilder
+    | Piecewise
+    | DateOrTime
+    | Words
 )
 
 Branch: TypeAlias = tuple[Value, Value | None]  #: A value and the condition under which it holds.
@@ -227,7 +227,7 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Call: attrgetter("args"),
     PlusMinus: lambda value: (value.node,),
     Quantity: lambda value: (value.node,),
-    Items: attrgetter("items"),
+    ValueList: attrgetter("items"),
 }
 
 
@@ -274,7 +274,7 @@ def multiply(factors: list[Node]) -> Node:
     return scaled or Mul(tuple(factors))
 
 
-def scaled(node: Node, size: Fraction) -> Node:
+def scale(node: Node, size: Fraction) -> Node:
     """Return ``size`` times ``node``, of which a decimal counts as exact."""
     return multiply([Num(node.value) if isinstance(node, Num) else node, Num(size)])
 
@@ -336,15 +336,15 @@ def walk(value: Value) -> list[Value]:
     return found
 
 
-def spread(value: Value) -> tuple[Value, ...]:
+def list_values(value: Value) -> tuple[Value, ...]:
     """Return the values of a list without brackets, or the one value."""
-    return value.items if isinstance(value, Items) and not value.brackets else (value,)
+    return value.items if isinstance(value, ValueList) and not value.brackets else (value,)
 
 
 def has_variants(value: Value) -> bool:
     r"""Whether ``\pm`` occurs in an expression or quantity."""
     kind = type(value)
-    return kind in _PARTS and kind is not Items and PlusMinus in map(type, walk(value))
+    return kind in _PARTS and kind is not ValueList and PlusMinus in map(type, walk(value))
 
 
 def both_values(value: Value) -> tuple[Value, ...]:

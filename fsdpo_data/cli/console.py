@@ -44,7 +44,7 @@ def _version(show: bool) -> None:
         raise typer.Exit
 
 
-def say_next(*line: object) -> None:
+def print_next_command(*line: object) -> None:
     """Print the command that is next, as a shell takes it."""
     typer.echo(f"next: {shlex.join(map(str, line))}")
 
@@ -56,7 +56,7 @@ def run_app(app: Callable[[], object]) -> NoReturn:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # What our packages log; it goes to the log of a library's caller otherwise.
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Told())
+    handler.setFormatter(_LevelPrefixFormatter())
     for name in ("fsdpo_data", "fsdpo_train", "fsdpo_bench"):
         logging.getLogger(name).handlers = [handler]
     try:
@@ -70,7 +70,7 @@ def run_app(app: Callable[[], object]) -> NoReturn:
     sys.exit(0)
 
 
-class _Told(logging.Formatter):
+class _LevelPrefixFormatter(logging.Formatter):
     """Calls a warning one; what is only told stands as it is."""
 
     def format(self, record: logging.LogRecord) -> str:

@@ -10,7 +10,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 if TYPE_CHECKING:
     from rich.table import Table
 
-FLAGS = 34  #: Width of the column of flags, unless one is longer.
+FLAG_COLUMN_WIDTH = 34  #: Width of the column of flags, unless one is longer.
 
 
 class HelpGroup(TyperGroup):
@@ -59,10 +59,10 @@ def _table(parameters: list[Any]) -> Table:
     from rich.markdown import Markdown
     from rich.table import Table
 
-    rows = [(_flags(each), Markdown(_told(each))) for each in parameters]
+    rows = [(_flags(each), Markdown(_help_with_default(each))) for each in parameters]
     widest = max(len(word) for flags, _ in rows for word in flags.split())
     table = Table.grid(padding=(0, 2), expand=True)
-    table.add_column(max_width=max(FLAGS, widest), overflow="fold", style="cyan")
+    table.add_column(max_width=max(FLAG_COLUMN_WIDTH, widest), overflow="fold", style="cyan")
     table.add_column(ratio=1)
     for row in rows:
         table.add_row(*row)
@@ -79,7 +79,7 @@ def _flags(parameter: Any) -> str:
     return "\n".join(f"{line} {metavar}".strip() for line in lines)
 
 
-def _told(parameter: Any) -> str:
+def _help_with_default(parameter: Any) -> str:
     """Return the help of a parameter with its default behind it."""
     shown = getattr(parameter, "show_default", None)
     default = f" [default: {shown}]" if isinstance(shown, str) else ""

@@ -5,15 +5,15 @@ from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.toml_tables import read_toml
 
 NODES = 2  #: Machines, or tasks of an array, that a script asks for until it is changed.
 
-_SCRIPTS = read_table(__file__)
+_SCRIPTS = read_toml(__file__)
 #: Scripts of commands that train, by what starts them.
-TRAIN: Mapping[str, str] = _SCRIPTS["train"]
+TRAIN_SCRIPTS: Mapping[str, str] = _SCRIPTS["train"]
 #: Scripts of commands that have shards or spread over a Ray cluster.
-DATA: Mapping[str, str] = _SCRIPTS["data"]
+DATA_SCRIPTS: Mapping[str, str] = _SCRIPTS["data"]
 
 
 def launch_script(
@@ -26,15 +26,15 @@ def launch_script(
     """
     if how not in scripts:
         raise InputError(f"`print_launch={how}`: expected {' or '.join(scripts)}.")
-    _, kept = _taken(arguments, "--print-launch")
+    _, kept = _take_flag(arguments, "--print-launch")
     if how == "ray":
-        kept = [*_taken(kept, "--engine")[1], "--engine", "ray"]
-    out, without_out = _taken(kept, "--out")
-    if scripts is DATA and how == "sbatch":
+        kept = [*_take_flag(kept, "--engine")[1], "--engine", "ray"]
+    out, without_out = _take_flag(kept, "--out")
+    if scripts is DATA_SCRIPTS and how == "sbatch":
         if not out:
             raise InputError("it needs --out, beside which the shards are written.")
-        _, kept = _taken(without_out, "--shard")
-    module = program.replace("-", "_") if scripts is TRAIN else program
+        _, kept = _take_flag(without_out, "--shard")
+    module = program.replace("-", "_") if scripts is TRAIN_SCRIPTS else program
     return scripts[how].format(
         command=shlex.join([module, *kept]),
         job=f"{program}-{kept[0]}",
@@ -45,7 +45,7 @@ def launch_script(
     )
 
 
-def _taken(arguments: Sequence[str], flag: str) -> tuple[str, list[str]]:
+def _take_flag(arguments: Sequence[str], flag: str) -> tuple[str, list[str]]:
     """Return the value of a flag, empty if it is not given, and the arguments without it."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument(flag, dest="value", default="")

@@ -17,14 +17,21 @@ import typer
 from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.cli.launch import launch_script
 from fsdpo_data.core.errors import FsdpoError
-from fsdpo_data.core.options import Option, Options, choices_of, declared_fields, help_of, summary
+from fsdpo_data.core.options import (
+    Option,
+    Options,
+    class_summary,
+    declared_fields,
+    field_help,
+    literal_choices,
+)
 
 Given = TypeVar("Given")
 _Declared = dict[str, tuple[Any, Option]]  #: Type and :class:`Option` of each field of a command.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OnDataset(Options):
+class DatasetOptions(Options):
     """Options of a command that looks at a dataset, or hands it on.
 
     Attributes:
@@ -55,13 +62,13 @@ def command(
     Raises:
         TypeError: if the docstring leaves a field out.
     """
-    told, declared = help_of(kind), declared_fields(kind)
+    told, declared = field_help(kind), declared_fields(kind)
     if odd := declared.keys() - told.keys():
         raise TypeError(f"{kind.__name__}: its docstring says nothing of {sorted(odd)}.")
 
     def register(run: Callable[[Given], None]) -> Callable[..., None]:
         @functools.wraps(run)
-        def parsed(**given: Any) -> None:
+        def run_command(**given: Any) -> None:
             how = given.pop(PRINT_LAUNCH, None)
             try:
                 options = kind(
@@ -72,7 +79,7 @@ def command(
                 else:
                     run(options)
             except FsdpoError as error:
-                raise _flagged(error, declared) from None
+                raise _with_flag_names(error, declared) from None
             except KeyboardInterrupt:
                 more = ["--resume"] if "resume" in declared and "--resume" not in sys.argv else []
                 line = shlex.join([str(app.info.name), *sys.argv[1:], *more])
@@ -87,11 +94,13 @@ def command(
         if launch:
             parameters.append(_print_launch(launch))
         # What typer reads of a function.
-        parsed.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        parsed.__annotations__ = {each.name: each.annotation for each in parameters}
-        parsed.__doc__ = summary(kind)
-        app.command(name, epilog=examples or None, cls=HelpCommand, rich_help_panel=panel)(parsed)
-        return parsed
+        run_command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run_command.__annotations__ = {each.name: each.annotation for each in parameters}
+        run_command.__doc__ = class_summary(kind)
+        app.command(name, epilog=examples or None, cls=HelpCommand, rich_help_panel=panel)(
+            run_command
+        )
+        return run_command
 
     return register
 
@@ -110,7 +119,7 @@ def _print_launch(scripts: Mapping[str, str]) -> Parameter:
 def _parameter_of(field: dataclasses.Field[Any], declared: _Declared, help: str) -> Parameter:
     kind, option = declared[field.name]
     default = Parameter.empty if field.default is dataclasses.MISSING else field.default
-    choices = option.choices or choices_of(kind)
+    choices = option.choices or literal_choices(kind)
     shown: dict[str, Any] = {
         "help": _with_flags(help, declared),
         "metavar": option.metavar or _metavar(field.name, kind, option),
@@ -129,14 +138,14 @@ def _parameter_of(field: dataclasses.Field[Any], declared: _Declared, help: str)
         field.name,
         Parameter.KEYWORD_ONLY,
         default=list(default) if isinstance(default, tuple) else default,
-        annotation=Annotated[_typed(kind), parameter],
+        annotation=Annotated[_typer_type(kind), parameter],
     )
 
 
 def _default_text(option: Option, default: Any) -> Any:
     """Return what the help says of a default; False where there is nothing to say."""
-    if option.default:
-        return option.default
+    if option.default_text:
+        return option.default_text
     if default in (Parameter.empty, None, "", ()) or isinstance(default, bool):
         return False
     return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
@@ -148,9 +157,9 @@ _METAVARS = {Path: "PATH", int: "N", float: "X", str: "TEXT"}
 def _metavar(name: str, kind: Any, option: Option) -> str:
     """Return what the help shows for a value: its choices, or a word for its type."""
     if option.positional:
-        several = typing.get_origin(_typed(kind)) is list
+        several = typing.get_origin(_typer_type(kind)) is list
         return name.upper() + ("..." if several else "")
-    if choices := option.choices or choices_of(kind):
+    if choices := option.choices or literal_choices(kind):
         return "|".join(map(str, choices))
     parts = (kind, *typing.get_args(kind))
     return next((word for each, word in _METAVARS.items() if each in parts), "")
@@ -162,7 +171,7 @@ def _flags(name: str, kind: Any, option: Option, default: Any) -> tuple[str, ...
     return (f"{flag}/--no-{flag[2:]}",) if kind is bool and default is True else (flag,)
 
 
-def _typed(kind: Any) -> Any:
+def _typer_type(kind: Any) -> Any:
     """Return the type as typer knows it: sequences are lists, and words are checked by us."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
@@ -170,11 +179,11 @@ def _typed(kind: Any) -> Any:
     if origin is tuple and Ellipsis not in arguments:  # a pair is one value of two words
         return kind
     if origin in (tuple, Sequence):
-        return list[_typed(arguments[0])]  # type: ignore[misc]
+        return list[_typer_type(arguments[0])]  # type: ignore[misc]
     if Path in arguments:  # a path may be given as text to the library
         return Path | None if type(None) in arguments else Path
     if origin in (UnionType, typing.Union):
-        return functools.reduce(lambda a, b: a | b, map(_typed, arguments))
+        return functools.reduce(lambda a, b: a | b, map(_typer_type, arguments))
     return kind
 
 
@@ -185,7 +194,7 @@ _NAMED = re.compile(r"(?<!`)`(\w+)(?:=([^`]+))?`(?!`)")
 def _with_flags(text: str, declared: _Declared) -> str:
     """Return a text that names flags in place of the fields in backquotes."""
 
-    def named(found: re.Match[str]) -> str:
+    def flag_name(found: re.Match[str]) -> str:
         if known := _flag(found[1], found[2], declared):
             return known
         if found[2] is None:  # it may be no field at all
@@ -194,10 +203,10 @@ def _with_flags(text: str, declared: _Declared) -> str:
         told = {"True": flag, "False": f"--no-{flag[2:]}"}
         return told.get(found[2], f"{flag} {found[2]}")
 
-    return _NAMED.sub(named, text)
+    return _NAMED.sub(flag_name, text)
 
 
-def _flagged(error: FsdpoError, declared: _Declared) -> FsdpoError:
+def _with_flag_names(error: FsdpoError, declared: _Declared) -> FsdpoError:
     """Return an error that names flags in place of fields."""
     field = error.field.rpartition(".")[2]
     message = _with_flags(error.message, declared)
@@ -210,7 +219,7 @@ def _flagged(error: FsdpoError, declared: _Declared) -> FsdpoError:
 def _flag(name: str, value: str | None, declared: _Declared) -> str:
     """Return the flag of a field, or of the field that sets it, with its value; empty if none."""
     for field, (kind, option) in declared.items():
-        if name not in (field, option.sets):
+        if name not in (field, option.spec_field):
             continue
         if kind is bool:
             on, _, off = _flags(field, kind, option, True)[0].partition("/")

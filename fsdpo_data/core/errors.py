@@ -24,7 +24,7 @@ class FsdpoError(Exception):
         super().__init__(f"{field} = {value!r}: {message}" if field else message)
         self.message, self.field, self.value = message, field, value
 
-    def of(self, field: str) -> Self:
+    def for_field(self, field: str) -> Self:
         """Return the same error of another field: who resolves a model knows not what for."""
         other = copy.copy(self)
         other.field = field
@@ -36,7 +36,7 @@ class InputError(FsdpoError, ValueError):
     """An option or an input file holds something that cannot be used."""
 
 
-class RunMismatch(FsdpoError):
+class RunMismatchError(FsdpoError):
     """A run directory was started under another config."""
 
 
@@ -48,29 +48,34 @@ class SchemaError(FsdpoError, ValueError):
     """A dataset breaks an invariant of the schema, or is of an unknown version."""
 
 
-class Unavailable(FsdpoError):
+class UnavailableError(FsdpoError):
     """Something needed is not here: a package, a GPU, the Hub, a file."""
 
 
-def nearest(
-    name: str, known: Iterable[str], said: str = "Nearest", *, most: int = 3, cutoff: float = 0.4
+def suggest_names(
+    name: str,
+    known: Iterable[str],
+    lead_in: str = "Nearest",
+    *,
+    limit: int = 3,
+    cutoff: float = 0.4,
 ) -> str:
     """Return a sentence with the known names that are most like one; empty if none is.
 
     ``said`` begins it; ``cutoff``, from 0 to 1, is how alike they have to be.
     """
-    near = difflib.get_close_matches(name, list(known), n=most, cutoff=cutoff)
-    return f" {said}: {', '.join(near)}." if near else ""
+    near = difflib.get_close_matches(name, list(known), n=limit, cutoff=cutoff)
+    return f" {lead_in}: {', '.join(near)}." if near else ""
 
 
-def unknown(field: str, value: object, known: Iterable[object]) -> InputError:
+def unknown_name_error(field: str, value: object, known: Iterable[object]) -> InputError:
     """Return the error of a field that holds none of the known names, with the nearest of them."""
     names = list(map(str, known))
-    told = f"expected one of {', '.join(names)}.{nearest(str(value), names)}"
+    told = f"expected one of {', '.join(names)}.{suggest_names(str(value), names)}"
     return InputError(told, field=field, value=value)
 
 
-def install(extra: str) -> str:
+def install_command(extra: str) -> str:
     """Return the command that installs an extra where this release came from: here, or an index."""
     checkout = Path(__file__).resolve().parents[2]
     here = (checkout / "pyproject.toml").is_file()

@@ -21,7 +21,7 @@ _REASONS = {
 
 
 @contextlib.contextmanager
-def explained(path: Path, *, saved: int = 0) -> Iterator[None]:
+def store_errors(path: Path, *, saved: int = 0) -> Iterator[None]:
     """Turn an operating-system error under ``path`` into a message with a way out."""
     try:
         yield
@@ -35,7 +35,9 @@ def explained(path: Path, *, saved: int = 0) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def held(folder: Path, doing: str = "writing to this run", *, alone: bool = True) -> Iterator[None]:
+def lock_directory(
+    folder: Path, purpose: str = "writing to this run", *, exclusive: bool = True
+) -> Iterator[None]:
     """Make a folder if it is missing, and keep other processes out of it meanwhile.
 
     ``doing`` is what another process is told; ``alone`` is off for helpers of the one that holds
@@ -47,14 +49,14 @@ def held(folder: Path, doing: str = "writing to this run", *, alone: bool = True
     from filelock import FileLock, Timeout
 
     with contextlib.ExitStack() as stack:
-        with explained(folder):
+        with store_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                if alone:
+                if exclusive:
                     stack.enter_context(FileLock(folder / LOCK, blocking=False))
             except Timeout:
                 raise StoreError(
-                    f"another process is {doing}. Wait for it to end, or choose another `out`.",
+                    f"another process is {purpose}. Wait for it to end, or choose another `out`.",
                     field="out",
                     value=str(folder),
                 ) from None
@@ -62,7 +64,7 @@ def held(folder: Path, doing: str = "writing to this run", *, alone: bool = True
 
 
 @contextlib.contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Give a file to write that gets its name once it is written and synced: whole or not at all.
 
     Raises:
@@ -74,7 +76,7 @@ def whole(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        publish(temporary, path)
+        rename_durably(temporary, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -85,7 +87,7 @@ def whole(path: Path) -> Iterator[BinaryIO]:
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write a file whole or not at all."""
-    with whole(path) as file:
+    with open_atomic(path) as file:
         file.write(data)
 
 
@@ -95,7 +97,7 @@ def write_file(path: Path, data: bytes) -> None:
     Raises:
         StoreError: if it cannot be written.
     """
-    with explained(path.parent):
+    with store_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, data)
 
@@ -105,7 +107,7 @@ def write_text(path: Path, text: str) -> None:
     write_file(path, text.encode("utf-8", "backslashreplace"))
 
 
-def publish(temporary: Path, path: Path) -> None:
+def rename_durably(temporary: Path, path: Path) -> None:
     """Rename a finished, synced file into place and sync the directory."""
     temporary.rename(path)
     directory = os.open(path.parent, os.O_RDONLY)

@@ -23,7 +23,7 @@ def canonical_json(value: Any) -> str:
     return _CANONICAL.encode(value)
 
 
-def plain(value: Mapping[str, Any]) -> dict[str, Any]:
+def to_json_values(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config as the plain JSON values that :func:`canonical_json` makes of it."""
     made: dict[str, Any] = json.loads(canonical_json(value))
     return made

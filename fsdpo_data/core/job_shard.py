@@ -25,7 +25,7 @@ class JobShard:
             raise InputError("expected i/N, from 1/N to N/N.", field="shard", value=text)
         return cls(int(found[1]), int(found[2]))
 
-    def of(self, items: Sequence[Item]) -> Sequence[Item]:
+    def select(self, items: Sequence[Item]) -> Sequence[Item]:
         """Return the items of this shard; the sizes of shards differ by one at most."""
         size = len(items)
         return items[size * (self.index - 1) // self.count : size * self.index // self.count]
@@ -34,4 +34,4 @@ class JobShard:
         return f"{self.index}/{self.count}"
 
 
-WHOLE = JobShard()  #: All of the work.
+UNSHARDED = JobShard()  #: All of the work.

@@ -3,11 +3,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Lazy", "hf", "hf_constants", "hf_errors"]
+__all__ = ["LazyModule", "hf", "hf_constants", "hf_errors"]
 __all__ += ["pa", "pl", "pq", "ray", "torch", "transformers"]
 
 
-class Lazy:
+class LazyModule:
     """A module that is imported when something of it is asked for."""
 
     def __init__(self, name: str) -> None:
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     import torch
     import transformers
 else:
-    hf = Lazy("huggingface_hub")
-    hf_constants, hf_errors = map(Lazy, ("huggingface_hub.constants", "huggingface_hub.errors"))
-    pl, pa, pq = map(Lazy, ("polars", "pyarrow", "pyarrow.parquet"))
-    ray, torch, transformers = map(Lazy, ("ray", "torch", "transformers"))
+    hf = LazyModule("huggingface_hub")
+    hf_constants, hf_errors = map(
+        LazyModule, ("huggingface_hub.constants", "huggingface_hub.errors")
+    )
+    pl, pa, pq = map(LazyModule, ("polars", "pyarrow", "pyarrow.parquet"))
+    ray, torch, transformers = map(LazyModule, ("ray", "torch", "transformers"))

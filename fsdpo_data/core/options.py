@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from fsdpo_data.core.errors import InputError, unknown
+from fsdpo_data.core.errors import InputError, unknown_name_error
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)
 
@@ -27,26 +27,28 @@ class Option:
     panel: str = ""  #: Heading under which ``--help`` shows it; the everyday ones have none.
     min: float | None = None
     max: float | None = None
-    above: float | None = None  #: A bound that the value must exceed.
-    below: float | None = None  #: A bound that the value must stay under.
-    infinite: bool = False  #: Whether infinity has a meaning. NaN never has.
+    exclusive_min: float | None = None  #: A bound that the value must exceed.
+    exclusive_max: float | None = None  #: A bound that the value must stay under.
+    allow_infinity: bool = False  #: Whether infinity has a meaning. NaN never has.
     positional: bool = False  #: Whether the command line takes it without a flag.
     flag: str = ""  #: Its flag, where that is not its name.
-    sets: str = ""  #: The field of a spec that it becomes, for errors of the spec.
-    default: str = ""  #: What ``--help`` says of a default that is worked out, e.g. ``by engine``.
+    spec_field: str = ""  #: The field of a spec that it becomes, for errors of the spec.
+    default_text: str = (
+        ""  #: What ``--help`` says of a default that is worked out, e.g. ``by engine``.
+    )
     metavar: str = ""  #: What ``--help`` shows for the value, where its type says too little.
     choices: Collection[str] = ()  #: The words it may be, where a table has them (no ``Literal``).
 
-    def expected(self, value: float) -> str:
+    def describe_violation(self, value: float) -> str:
         """Return what is expected in place of a number; empty if it is within the bounds."""
         bounds = (
             ("at least", operator.ge, self.min),
             ("at most", operator.le, self.max),
-            ("more than", operator.gt, self.above),
-            ("less than", operator.lt, self.below),
+            ("more than", operator.gt, self.exclusive_min),
+            ("less than", operator.lt, self.exclusive_max),
         )
         known = [(word, within, bound) for word, within, bound in bounds if bound is not None]
-        real = math.isfinite(value) or (self.infinite and math.isinf(value))
+        real = math.isfinite(value) or (self.allow_infinity and math.isinf(value))
         if real and all(within(value, bound) for _, within, bound in known):
             return ""
         words = " and ".join(f"{word} {bound}" for word, _, bound in known)
@@ -73,7 +75,7 @@ class Options:
             for one in value if isinstance(value, tuple | list) else (value,):
                 _check(f"{type(self).__name__}.{name}", kind, option, one)
 
-    def refusal(self, field: str, message: str) -> InputError:
+    def field_error(self, field: str, message: str) -> InputError:
         """Return the error of a field that does not go with the others."""
         return InputError(
             message, field=f"{type(self).__name__}.{field}", value=getattr(self, field)
@@ -81,19 +83,19 @@ class Options:
 
 
 def _check(field: str, kind: Any, option: Option, value: Any) -> None:
-    choices = option.choices or choices_of(kind)
+    choices = option.choices or literal_choices(kind)
     if choices and value is not None and value not in choices:
-        raise unknown(field, value, choices)
+        raise unknown_name_error(field, value, choices)
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and (expected := option.expected(value)):
+    if number and (expected := option.describe_violation(value)):
         raise InputError(f"expected {expected}.", field=field, value=value)
 
 
-def choices_of(kind: Any) -> tuple[Any, ...]:
+def literal_choices(kind: Any) -> tuple[Any, ...]:
     """Return the words of a ``Literal``, within a union or a sequence too."""
     if typing.get_origin(kind) is Literal:
         return typing.get_args(kind)
-    return tuple(each for part in typing.get_args(kind) for each in choices_of(part))
+    return tuple(each for part in typing.get_args(kind) for each in literal_choices(part))
 
 
 def declared_fields(kind: type) -> dict[str, tuple[Any, Option]]:
@@ -108,12 +110,12 @@ def declared_fields(kind: type) -> dict[str, tuple[Any, Option]]:
     return declared
 
 
-def summary(kind: type) -> str:
+def class_summary(kind: type) -> str:
     """Return the docstring of a class of options without its attributes."""
     return inspect.cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")[0].strip()
 
 
-def help_of(kind: type) -> dict[str, str]:
+def field_help(kind: type) -> dict[str, str]:
     """Return what docstrings say of each field, those of base classes included."""
     told: dict[str, str] = {}
     for each in reversed(kind.__mro__):

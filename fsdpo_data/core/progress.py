@@ -18,12 +18,12 @@ class Progress:
         """Report finished units."""
 
 
-SILENT = Progress()
+NO_PROGRESS = Progress()
 
 LOG_EVERY = 10.0  #: Seconds between two lines of progress where the output is no terminal.
 
 
-class _Watched(Progress):
+class _TimedProgress(Progress):
     """Progress that knows its pace."""
 
     _name, _total, _done = "start", 0, 0
@@ -44,7 +44,7 @@ class _Watched(Progress):
         return self._tokens / seconds if seconds else 0.0, left
 
 
-class LineProgress(_Watched):
+class LineProgress(_TimedProgress):
     """Progress for logs: one line per phase, and one every ten seconds."""
 
     def phase(self, name: str, total: int, done: int = 0) -> None:
@@ -71,7 +71,7 @@ def time_left(seconds: float, done: int, total: int) -> str:
     return f"{timedelta(seconds=round(seconds / done * (total - done)))} left" if done else ""
 
 
-class BarProgress(_Watched):
+class BarProgress(_TimedProgress):
     """Progress for terminals: a bar per phase, with tokens per second and the time left."""
 
     def __init__(self, bars: Any) -> None:
@@ -100,7 +100,7 @@ class BarProgress(_Watched):
 @contextmanager
 def progress() -> Iterator[Progress]:
     """Show progress on stderr: bars on a terminal, lines elsewhere; the count, too, if stopped."""
-    with _shown() as shown:
+    with _open_bar() as shown:
         try:
             yield shown
         except KeyboardInterrupt:
@@ -109,7 +109,7 @@ def progress() -> Iterator[Progress]:
 
 
 @contextmanager
-def _shown() -> Iterator[_Watched]:
+def _open_bar() -> Iterator[_TimedProgress]:
     if not sys.stderr.isatty():
         yield LineProgress()
         return

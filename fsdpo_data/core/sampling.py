@@ -12,7 +12,7 @@ UNKNOWN: Final = "unknown"
 
 FinishReason = Literal["stop", "length"]
 #: What servers and files call the end of a completion that is cut off: ``length`` here.
-CUT_OFF: Final = ("length", "max_tokens", "model_length", "content_filter")
+LENGTH_FINISH_REASONS: Final = ("length", "max_tokens", "model_length", "content_filter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SamplingSpec(Options):
 
     n: Annotated[int, Option(min=1)] = 32
     temperature: Annotated[float, Option(min=0)] = 0.8
-    top_p: Annotated[float, Option(above=0, max=1)] = 1.0
+    top_p: Annotated[float, Option(exclusive_min=0, max=1)] = 1.0
     max_tokens: Annotated[int, Option(min=1)] = 1024
     stop: tuple[str, ...] = ()
     seed: int = 0
@@ -58,12 +58,12 @@ class SamplingSpec(Options):
         Options.__post_init__(self)  # a class with slots has no super() of its own
         if self.max_think_tokens is not None and self.max_think_tokens >= self.max_tokens:
             told = f"expected fewer than the {self.max_tokens} tokens of all."
-            raise self.refusal("max_think_tokens", told)
+            raise self.field_error("max_think_tokens", told)
         if self.temperature == 0 and self.n > 1:
             told = f"greedy decoding gives the same text {self.n} times. Use `n=1`, or a "
-            raise self.refusal("temperature", f"{told}temperature above 0.")
+            raise self.field_error("temperature", f"{told}temperature above 0.")
 
-    def plain(self) -> dict[str, Any]:
+    def to_json_values(self) -> dict[str, Any]:
         """Return the fields as plain values, without what is not asked for."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
@@ -78,7 +78,7 @@ def sampling_id(model: ModelRef, template: str, sampling: SamplingSpec) -> str:
 
     ``sampling.n`` is left out: sample 3 of 8 and sample 3 of 32 are the same sample.
     """
-    how = {key: value for key, value in sampling.plain().items() if key != "n"}
+    how = {key: value for key, value in sampling.to_json_values().items() if key != "n"}
     return digest("sampling", ID_VERSION, model, template, how)
 
 

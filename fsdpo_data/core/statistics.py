@@ -10,7 +10,7 @@ Z95 = 1.959964  #: Normal quantile of two-sided 95 % intervals.
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class RankingAuc:
     """An area under the curve with its denominator and its uncertainty."""
 
     value: float | None  #: Mean over problems; None if there is none with right and wrong items.
@@ -56,22 +56,22 @@ def auc_interval(
         won = under if good else 1 - under
         parts[problem] += (won - area) / (len(above) if good else len(below))
     groups = [(area + len(parts) * part, 1.0) for part in parts.values()]
-    size = effective_size(groups, area * (1 - area), len(right))
+    size = effective_sample_size(groups, area * (1 - area), len(right))
     low, high = wilson_interval(size * area, size) or (0.0, 1.0)
     return low, high
 
 
 def ranking_auc(
     problems: Sequence[Hashable], scores: Sequence[float], right: Sequence[bool]
-) -> Ranking:
+) -> RankingAuc:
     """Return the mean over problems of :func:`auc` among the items of each.
 
     Scores need to rank within a problem only; how hard problems are does not come in.
     """
-    return mean_area(areas(problems, scores, right))
+    return mean_auc(problem_aucs(problems, scores, right))
 
 
-def areas(
+def problem_aucs(
     problems: Sequence[Hashable], scores: Sequence[float], right: Sequence[bool]
 ) -> list[tuple[float, int]]:
     """Return (:func:`auc`, items) of each problem that has right and wrong items."""
@@ -85,14 +85,14 @@ def areas(
     return [(area, size) for area, size in found if area is not None]
 
 
-def mean_area(known: Sequence[tuple[float, int]]) -> Ranking:
-    """Return the mean of :func:`areas`, which may be those of several calls."""
+def mean_auc(known: Sequence[tuple[float, int]]) -> RankingAuc:
+    """Return the mean of :func:`problem_aucs`, which may be those of several calls."""
     if not known:
-        return Ranking(None, 0, None)
+        return RankingAuc(None, 0, None)
     # An area tells no more than the items that it is over.
     size = sum(size for _, size in known) / len(known)
     interval = mean_interval([(area, 1) for area, _ in known], size) if len(known) > 1 else None
-    return Ranking(math.fsum(area for area, _ in known) / len(known), len(known), interval)
+    return RankingAuc(math.fsum(area for area, _ in known) / len(known), len(known), interval)
 
 
 def mean_interval(
@@ -111,12 +111,14 @@ def mean_interval(
     if not n:
         return None
     mean = math.fsum(total for total, _ in groups) / n
-    size = effective_size(groups, mean * (1 - mean), n * trials)
+    size = effective_sample_size(groups, mean * (1 - mean), n * trials)
     low, high = wilson_interval(size * mean, size) or (0.0, 1.0)
     return low, high
 
 
-def effective_size(groups: Sequence[tuple[float, float]], variance: float, most: float) -> float:
+def effective_sample_size(
+    groups: Sequence[tuple[float, float]], variance: float, most: float
+) -> float:
     """Return the number of independent values that tell as much as values in groups.
 
     ``groups`` are (sum, count) of the values of each independent group; ``variance`` is of one

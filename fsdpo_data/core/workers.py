@@ -12,7 +12,7 @@ from multiprocessing import get_context, parent_process
 SPAWN = get_context("spawn")
 
 
-def end_with_parent() -> None:
+def exit_with_parent() -> None:
     """End this process as soon as its parent has, even by SIGKILL; called once by every worker."""
     parent = parent_process()
     if parent is None:
@@ -27,7 +27,7 @@ def end_with_parent() -> None:
 
 def _start() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a word
-    end_with_parent()
+    exit_with_parent()
 
 
 @contextlib.contextmanager

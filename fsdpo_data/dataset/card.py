@@ -8,14 +8,14 @@ from typing import Any
 
 import fsdpo_cards
 from fsdpo_cards.bars import bars, histogram, shares
-from fsdpo_cards.dataset import DatasetFacts
+from fsdpo_cards.dataset import DatasetCardData
 
 from fsdpo_data.core.lazy import pa, pl, pq
-from fsdpo_data.core.rows import scan
-from fsdpo_data.dataset.describe import summary_rows, warnings
+from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import CONFIGS
-from fsdpo_data.steps.rewards import aggregated
+from fsdpo_data.dataset.summary import summary_rows, warnings
+from fsdpo_data.steps.rewards import aggregate_expr
 
 _SHOWN = 400  #: Characters of one text shown in an example.
 
@@ -24,7 +24,7 @@ def dataset_card(
     root: Path, manifest: Manifest, *, name: str = "PATH_OR_NAME", revision: str | None = None
 ) -> str:
     """Return the README of the dataset in ``root``; see :func:`fsdpo_cards.dataset_card`."""
-    facts = DatasetFacts(
+    facts = DatasetCardData(
         manifest=manifest.plain(),
         table=summary_rows(manifest),
         warnings=warnings(manifest),
@@ -47,21 +47,21 @@ def examples(root: Path, manifest: Manifest) -> dict[str, str]:
     """Return one real row of each config as JSON, long texts shortened."""
     found = {}
     for config in configs_of(manifest):
-        row = scan(manifest.paths(root, config)).head(1).collect().to_dicts()
+        row = scan_parquet(manifest.paths(root, config)).head(1).collect().to_dicts()
         if row:
-            found[config] = json.dumps(_shortened(row[0]), indent=2, ensure_ascii=False)
+            found[config] = json.dumps(_shorten(row[0]), indent=2, ensure_ascii=False)
     return found
 
 
-def _shortened(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     if isinstance(value, str) and len(value) > _SHOWN:
         return value[:_SHOWN] + " …"
     if isinstance(value, float):
         return round(value, 4)
     if isinstance(value, list):
-        return [_shortened(each) for each in value]
+        return [_shorten(each) for each in value]
     if isinstance(value, dict):
-        return {key: _shortened(each) for key, each in value.items()}
+        return {key: _shorten(each) for key, each in value.items()}
     return value
 
 
@@ -99,7 +99,7 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
 
 def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, int]]]:
     """Return the distributions that the dataset has, by title: (label, count) in order."""
-    solutions = scan(manifest.paths(root, "solutions"))
+    solutions = scan_parquet(manifest.paths(root, "solutions"))
     labels, steps = manifest.labels, pl.col("completions").list.len()
     kinds = [kind for kind in ("positive", "negative", "unlabelled") if kind in labels]
     found: dict[str, list[tuple[str, int]]] = {
@@ -114,17 +114,17 @@ def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, i
         share = counts.field("n_correct") / counts.field("n")
         told = "continuations that end right" if manifest.rollouts else "votes without an error yet"
         found[f"Steps by share of {told}"] = _tenths(each, share)
-    if manifest.rewards and manifest.spec.probabilities:
+    if manifest.rewards and manifest.spec.rewards_are_probabilities:
         right, rewards = pl.col("outcome") == "correct", pl.col("step_rewards")
         for name, which in (("correct", right), ("other", ~right)):
             each = solutions.filter(which).select(rewards).explode("step_rewards")
             found[f"Step rewards in {name} solutions"] = _tenths(each, rewards)
-    compared = manifest.pairs and manifest.pairs.margin and manifest.spec.probabilities
+    compared = manifest.pairs and manifest.pairs.margin and manifest.spec.rewards_are_probabilities
     if manifest.spec.pair and compared:
         how = manifest.spec.pair.aggregate
-        margin = aggregated("chosen_rewards", how) - aggregated("rejected_rewards", how)
+        margin = aggregate_expr("chosen_rewards", how) - aggregate_expr("rejected_rewards", how)
         title = f"Pairs by margin ({how} reward of chosen less rejected)"
-        found[title] = _tenths(scan(manifest.paths(root, "pairs")), margin)
+        found[title] = _tenths(scan_parquet(manifest.paths(root, "pairs")), margin)
     return found
 
 

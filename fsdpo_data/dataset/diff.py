@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.rows import scan
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.row_files import scan_parquet
+from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import differing_keys
 from fsdpo_data.dataset.schema import CONFIGS
@@ -17,7 +17,7 @@ from fsdpo_data.dataset.validate import check_files
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ConfigDiff:
     """How the rows of one config differ."""
 
     added: int  #: Rows that only the second dataset has.
@@ -30,7 +30,7 @@ class Difference:
         return bool(self.added or self.removed or any(self.changed.values()))
 
 
-def diff(first: Path, second: Path) -> dict[str, Difference]:
+def diff_datasets(first: Path, second: Path) -> dict[str, ConfigDiff]:
     """Compare two datasets, config by config; SchemaError unless both are as they were sealed."""
     both = [(root, read_manifest(root)) for root in (first, second)]
     for root, manifest in both:
@@ -41,24 +41,24 @@ def diff(first: Path, second: Path) -> dict[str, Difference]:
     }
 
 
-def _difference(config: str, first: Sequence[Path], second: Sequence[Path]) -> Difference:
-    parts = read_table(__file__)[config]
-    old, new = (_hashed(files, parts) for files in (first, second))
+def _difference(config: str, first: Sequence[Path], second: Sequence[Path]) -> ConfigDiff:
+    parts = read_toml(__file__)[config]
+    old, new = (_hash_rows(files, parts) for files in (first, second))
     both = old.join(new, on="id", suffix="_new")
     names = [name for name in parts if name != "id"]
     changed = {name: int((both[name] != both[f"{name}_new"]).sum()) for name in names}
     kept = both.height
-    return Difference(new.height - kept, old.height - kept, kept, changed)
+    return ConfigDiff(new.height - kept, old.height - kept, kept, changed)
 
 
-def _hashed(files: Sequence[Path], parts: Mapping[str, Sequence[str]]) -> pl.DataFrame:
+def _hash_rows(files: Sequence[Path], parts: Mapping[str, Sequence[str]]) -> pl.DataFrame:
     """Return hashes of 64 bits of each row's id, and of what can be said of it otherwise."""
     hashes = {part: pl.struct(columns).hash() for part, columns in parts.items()}
     empty = pl.DataFrame(schema=dict.fromkeys(parts, pl.UInt64))
-    return pl.concat([empty, *(scan([file]).select(**hashes).collect() for file in files)])
+    return pl.concat([empty, *(scan_parquet([file]).select(**hashes).collect() for file in files)])
 
 
 def changed_specs(first: Path, second: Path) -> list[tuple[str, Any, Any]]:
     """Return (key, first, second) wherever the datasets were made otherwise, digests aside."""
-    old, new = (read_manifest(root).spec.decided() for root in (first, second))
+    old, new = (read_manifest(root).spec.without_digest() for root in (first, second))
     return differing_keys(old, new)

@@ -10,40 +10,40 @@ from pydantic import BaseModel, ValidationError, field_validator
 from fsdpo_data import __version__
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import digest
-from fsdpo_data.core.rows import some
+from fsdpo_data.core.row_files import list_some
 from fsdpo_data.core.sampling import UNKNOWN
-from fsdpo_data.dataset import parts
-from fsdpo_data.dataset.parts import FileEntry
-from fsdpo_data.dataset.run import CONFIG, MANIFEST
+from fsdpo_data.dataset import manifest_sections
+from fsdpo_data.dataset.manifest_sections import FileEntry
+from fsdpo_data.dataset.run import CONFIG_FILE, MANIFEST_FILE
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.dataset.tally import Tally
 
 T = TypeVar("T", bound=BaseModel)
 
 
-class Manifest(parts.Growing):
+class Manifest(manifest_sections.SparseSection):
     """Everything a sealed dataset says about itself."""
 
     schema_version: int
     digest: str
     parent: str
     made_by: str
-    spec: parts.Spec
-    rows: parts.Rows
+    spec: manifest_sections.SpecSection
+    rows: manifest_sections.RowCounts
     quarantined: dict[str, int]
     outcomes: dict[str, int]
     labels: dict[str, int]
     grader_rules: dict[str, int]
-    statistics: parts.Statistics
-    cost: parts.Cost
+    statistics: manifest_sections.SolutionStats
+    cost: manifest_sections.CostStats
     files: list[FileEntry]
-    rewards: parts.Rewards | None = None
-    rollouts: parts.Rollouts | None = None
-    thinking: parts.Thoughts | None = None
-    judged: parts.Judged | None = None
-    pairs: parts.PairCounts | None = None
-    contamination: parts.Contamination | None = None
-    regraded: parts.Regraded | None = None
+    rewards: manifest_sections.RewardStats | None = None
+    rollouts: manifest_sections.RolloutStats | None = None
+    thinking: manifest_sections.ThinkingStats | None = None
+    judged: manifest_sections.JudgeStats | None = None
+    pairs: manifest_sections.PairStats | None = None
+    contamination: manifest_sections.ContaminationStats | None = None
+    regraded: manifest_sections.RegradeStats | None = None
     manifest_digest: str = ""
 
     @field_validator("files")
@@ -62,7 +62,7 @@ class Manifest(parts.Growing):
         """Return where the files of a config are, for the dataset in ``root``."""
         return [root / entry.path for entry in self.of_config(config)]
 
-    def text(self) -> str:
+    def to_json(self) -> str:
         """Return the manifest as its file has it, with a digest of all that it says."""
         said = self.plain()
         said.pop("manifest_digest", None)
@@ -79,13 +79,15 @@ def make_manifest(
         digest=files_digest(files),
         parent=digest(spec["sources"]),
         made_by=f"fsdpo {__version__}",
-        spec=parts.Spec.model_validate({"digest": digest(spec), **spec}),
-        rows=parts.Rows(problems=files[0].rows, solutions=tally.solutions, pairs=0),
+        spec=manifest_sections.SpecSection.model_validate({"digest": digest(spec), **spec}),
+        rows=manifest_sections.RowCounts(
+            problems=files[0].rows, solutions=tally.solutions, pairs=0
+        ),
         quarantined=dict(sorted(quarantined.items())),
         **tally.counts(),
         statistics=tally.statistics(),
-        thinking=tally.thoughts(),
-        cost=parts.Cost(
+        thinking=tally.thinking_stats(),
+        cost=manifest_sections.CostStats(
             tokens=UNKNOWN if tally.uncounted else tally.tokens,
             prm_calls=0,
             seconds=round(tally.seconds, 3),
@@ -107,7 +109,7 @@ def _digest(said: Mapping[str, Any]) -> str:
         return ""
 
 
-class _Versioned(BaseModel):
+class _VersionOnly(BaseModel):
     """What a manifest of any version says."""
 
     schema_version: int
@@ -115,7 +117,7 @@ class _Versioned(BaseModel):
 
 def schema_version(root: Path) -> int:
     """Return the schema version of a dataset; SchemaError if no manifest tells."""
-    return _checked(root, _Versioned).schema_version
+    return _parse_manifest(root, _VersionOnly).schema_version
 
 
 def read_manifest(root: Path) -> Manifest:
@@ -127,31 +129,31 @@ def read_manifest(root: Path) -> Manifest:
     """
     version = schema_version(root)
     if version == SCHEMA_VERSION:
-        manifest = _checked(root, Manifest)
-        said = json.loads((root / MANIFEST).read_bytes())
+        manifest = _parse_manifest(root, Manifest)
+        said = json.loads((root / MANIFEST_FILE).read_bytes())
         if said.pop("manifest_digest", None) != _digest(said):
             raise SchemaError(
-                f"{root / MANIFEST} was changed since it was sealed (its digest differs, or is "
+                f"{root / MANIFEST_FILE} was changed since it was sealed (its digest differs, or is "
                 "gone). Build the dataset again, or fetch it again from where it came."
             )
         return manifest
     older = f"Bring it up to date with `fsdpo-data migrate {root}`."
     raise SchemaError(
-        f"{root / MANIFEST} is of schema version {version}; this release reads version "
+        f"{root / MANIFEST_FILE} is of schema version {version}; this release reads version "
         f"{SCHEMA_VERSION}. "
         + ("Install a newer release of fsdpo." if version > SCHEMA_VERSION else older)
     )
 
 
-def _checked(root: Path, kind: type[T]) -> T:
-    file = root / MANIFEST
+def _parse_manifest(root: Path, kind: type[T]) -> T:
+    file = root / MANIFEST_FILE
     try:
         return kind.model_validate_json(file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         begun = " One that was stopped is finished by the same command with `resume=True`."
         raise SchemaError(
-            f"{root} holds no dataset ({MANIFEST} is missing). Expected a directory that "
-            f"`fsdpo-data build` or the like has sealed.{begun if (root / CONFIG).exists() else ''}"
+            f"{root} holds no dataset ({MANIFEST_FILE} is missing). Expected a directory that "
+            f"`fsdpo-data build` or the like has sealed.{begun if (root / CONFIG_FILE).exists() else ''}"
         ) from None
     except OSError as error:
         raise SchemaError(f"{file} cannot be read: {error.strerror}.") from None
@@ -160,5 +162,5 @@ def _checked(root: Path, kind: type[T]) -> T:
             f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()
         ]
         raise SchemaError(
-            f"{file} is not a manifest: {some(wrong, '; ')}. Fetch or build it again."
+            f"{file} is not a manifest: {list_some(wrong, '; ')}. Fetch or build it again."
         ) from None

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fsdpo_data.core.errors import InputError, SchemaError
-from fsdpo_data.core.files import explained
-from fsdpo_data.dataset.derive import copy_file
+from fsdpo_data.core.files import store_errors
 from fsdpo_data.dataset.manifest import schema_version
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
+from fsdpo_data.dataset.stage import copy_file
 from fsdpo_data.dataset.validate import validate
 
 #: From a version to the next: changes the dataset in a directory of its own, manifest and all.
@@ -37,13 +37,13 @@ def migrate(
     if out.exists():
         raise InputError("it exists already. Choose a new directory.", field="out", value=out)
     draft = out.with_name(f".{out.name}.partial")
-    with explained(out):
+    with store_errors(out):
         shutil.rmtree(draft, ignore_errors=True)
     for file in sorted(each for each in root.rglob("*") if each.is_file()):
         copy_file(file, draft / file.relative_to(root))
     for step in range(version, SCHEMA_VERSION):
         migrations[step](draft)
     validate(draft)
-    with explained(out):
+    with store_errors(out):
         draft.rename(out)
     return version

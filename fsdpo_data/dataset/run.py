@@ -12,30 +12,35 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from fsdpo_data.core.errors import RunMismatch, StoreError
-from fsdpo_data.core.files import LOCK, held, write_atomic
-from fsdpo_data.core.identity import digest, plain
-from fsdpo_data.core.log import LineFile, encoded, read_spans
+from fsdpo_data.core.errors import RunMismatchError, StoreError
+from fsdpo_data.core.files import LOCK, lock_directory, write_atomic
+from fsdpo_data.core.identity import digest, to_json_values
+from fsdpo_data.core.jsonl_log import JsonlLog, encode_line, read_spans
 from fsdpo_data.core.sampling import UNKNOWN, Completion, is_completion
 
-CONFIG, COMPLETIONS, MANIFEST = "config.json", "completions.jsonl", "manifest.json"
-QUARANTINE = "quarantine.jsonl"
-_IF_ANY = ("reasoning", "thinking_tokens")  #: What a completion has on record where there is any.
+CONFIG_FILE, COMPLETIONS_FILE, MANIFEST_FILE = "config.json", "completions.jsonl", "manifest.json"
+QUARANTINE_FILE = "quarantine.jsonl"
+_OPTIONAL_FIELDS = (
+    "reasoning",
+    "thinking_tokens",
+)  #: What a completion has on record where there is any.
 
 
 class RunDir:
     """One run on disk; use :meth:`open` as a context manager."""
 
-    def __init__(self, path: Path, lines: LineFile) -> None:
+    def __init__(self, path: Path, lines: JsonlLog) -> None:
         self.path, self._lines = path, lines
         self.completions = lines.path  #: The raw completions, one problem a line.
-        self.spans = lines.spans  #: Where the complete records so far are, by problem id.
-        self.torn = lines.torn  #: Records found broken on opening; their problems are owed again.
+        self.spans = lines.line_spans  #: Where the complete records so far are, by problem id.
+        self.torn = (
+            lines.torn_lines
+        )  #: Records found broken on opening; their problems are owed again.
 
     @classmethod
     @contextlib.contextmanager
     def open(cls, path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[Self]:
-        """Start a run in ``path``, or take up the one there; see :func:`claim`.
+        """Start a run in ``path``, or take up the one there; see :func:`lock_run_directory`.
 
         A problem has ``config["sampling"]["n"]`` samples.
         """
@@ -49,8 +54,8 @@ class RunDir:
             return record["problem_id"] if whole and isinstance(record["prompt"], str) else None
 
         with (
-            claim(path, config, resume=resume),
-            LineFile.open(path / COMPLETIONS, complete) as lines,
+            lock_run_directory(path, config, resume=resume),
+            JsonlLog.open(path / COMPLETIONS_FILE, complete) as lines,
         ):
             yield cls(path, lines)
 
@@ -76,38 +81,38 @@ class RunDir:
                     "seconds": round(each.seconds, 6),
                     **{
                         name: value
-                        for name in _IF_ANY
+                        for name in _OPTIONAL_FIELDS
                         if (value := getattr(each, name)) not in ("", None)
                     },
                 }
                 for each in completions
             ]
-            lines[key] = encoded({"problem_id": key, "prompt": prompt, "completions": found})
+            lines[key] = encode_line({"problem_id": key, "prompt": prompt, "completions": found})
         self._lines.append(lines)
 
 
 @contextlib.contextmanager
-def claim(path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
+def lock_run_directory(path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
     """Hold ``path`` for the run that ``config`` describes; no other process gets it meanwhile.
 
     The directory is made if missing; ``resume`` goes on with a run that has started.
 
     Raises:
-        RunMismatch: if the directory holds a run and ``resume`` is off, or its config differs.
+        RunMismatchError: if the directory holds a run and ``resume`` is off, or its config differs.
         StoreError: if the directory cannot be written or another process is writing to it.
     """
-    with held(path):
+    with lock_directory(path):
         _check_config(path, config, resume=resume)
         yield
 
 
 def _check_config(path: Path, config: Mapping[str, Any], *, resume: bool) -> None:
-    file = path / CONFIG
-    new = {"config_digest": digest(config), **plain(config)}
+    file = path / CONFIG_FILE
+    new = {"config_digest": digest(config), **to_json_values(config)}
     if not file.exists():
-        strangers = {entry.name for entry in path.iterdir()} - {LOCK, f"{CONFIG}.tmp"}
+        strangers = {entry.name for entry in path.iterdir()} - {LOCK, f"{CONFIG_FILE}.tmp"}
         if strangers:
-            raise RunMismatch(
+            raise RunMismatchError(
                 f"{path} holds other files ({', '.join(sorted(strangers)[:3])}) and no run. "
                 "Choose a new or empty `out`."
             )
@@ -122,13 +127,13 @@ def _check_config(path: Path, config: Mapping[str, Any], *, resume: bool) -> Non
         ) from error
     changed = differing_keys(old, new)
     if changed:
-        raise RunMismatch(
+        raise RunMismatchError(
             f"{path} was started with a different config; these keys differ:\n"
             + "".join(f"  {key}: {before!r} there, {now!r} here\n" for key, before, now in changed)
             + "Repeat the options of the first run to resume it, or choose a new `out`."
         )
     if not resume:
-        raise RunMismatch(
+        raise RunMismatchError(
             f"{path} already holds this run. Go on with it by `resume=True`, choose another `out`, "
             "or delete the directory."
         )

@@ -8,17 +8,17 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from fsdpo_data.core.entities import Pair, Problem, Solution
 from fsdpo_data.core.files import write_file
 from fsdpo_data.core.lazy import pa, pq
-from fsdpo_data.core.nouns import Pair, Problem, Solution
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.toml_tables import read_toml
 
 #: Major version of the columns below; in manifests, parquet footers and Hub tags.
 SCHEMA_VERSION = 1
 VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet footer.
 CONFIGS = ("problems", "solutions", "pairs")
 #: Columns of solutions that datasets of version 1 may lack: nothing is known there.
-LATER = ("thinking_closed", "thinking_tokens")
+OPTIONAL_COLUMNS = ("thinking_closed", "thinking_tokens")
 
 
 @cache
@@ -27,7 +27,7 @@ def arrow_schema(config: str) -> pa.Schema:
 
     They stand in ``schema.toml``.
     """
-    columns = {name: _arrow_type(told) for name, told in read_table(__file__)[config].items()}
+    columns = {name: _arrow_type(told) for name, told in read_toml(__file__)[config].items()}
     return pa.schema(columns, metadata={VERSION_KEY: str(SCHEMA_VERSION)})
 
 
@@ -65,7 +65,7 @@ def to_table(config: str, rows: Iterable[Solution | Pair]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def text_bytes(text: str) -> bytes:
+def digest_bytes(text: str) -> bytes:
     """Return what a solution adds to a shard's text digest.
 
     A blank text has no steps, so it must count like the empty one it is read back as.

@@ -6,12 +6,17 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from fsdpo_data.answers import Verdict
-from fsdpo_data.core.nouns import FAILED, GRADED, Solution
+from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, Solution
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import clustered_interval, wilson_interval
-from fsdpo_data.dataset.parts import Accuracy, PassAtM, Statistics, Thoughts
+from fsdpo_data.dataset.manifest_sections import (
+    AccuracyStats,
+    PassAtM,
+    SolutionStats,
+    ThinkingStats,
+)
 
-_LABELS = {"correct": "positive", **dict.fromkeys(FAILED, "negative")}
+_LABELS = {"correct": "positive", **dict.fromkeys(MODEL_FAILURES, "negative")}
 
 
 @dataclass(slots=True)
@@ -29,7 +34,7 @@ class Tally:
     #: Solutions that thought, by whether the thinking ended; its tokens, and solutions without.
     thinking: Counter[str] = field(default_factory=Counter)
     truncated: int = 0  #: Solutions cut at ``max_tokens``.
-    unique: int = 0  #: Different texts, counted within each problem.
+    unique_texts: int = 0  #: Different texts, counted within each problem.
     #: (correct, graded) of each problem.
     accuracies: list[tuple[int, int]] = field(default_factory=list)
 
@@ -38,14 +43,14 @@ class Tally:
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
-    def add_samples(self, samples: Sequence[Mapping[str, Any]]) -> None:
+    def add_sampling_cost(self, samples: Sequence[Mapping[str, Any]]) -> None:
         """Add what sampling the solutions of one problem took."""
         counts = [sample["n_tokens"] for sample in samples]
         self.tokens += sum(count for count in counts if count is not None)
         self.uncounted += counts.count(None)
         self.seconds += sum(sample["seconds"] for sample in samples)
         self.truncated += sum(sample["finish_reason"] == "length" for sample in samples)
-        self.unique += len({sample["text"] for sample in samples})
+        self.unique_texts += len({sample["text"] for sample in samples})
 
     def add_thinking(self, solutions: Sequence[Solution]) -> None:
         """Add whether the thinking of solutions ended, and what it took."""
@@ -62,7 +67,7 @@ class Tally:
         self.rules.update(verdict.rule for verdict in verdicts)
         for verdict, count in zip(verdicts, steps, strict=True):
             self.labels[_LABELS.get(verdict.status, "unlabelled")] += count
-        graded = sum(outcomes[each] for each in GRADED)
+        graded = sum(outcomes[each] for each in GRADED_OUTCOMES)
         self.solutions += len(verdicts)
         self.accuracies.append((outcomes["correct"], graded))
 
@@ -75,7 +80,7 @@ class Tally:
         }
 
     def outcome_statistics(self) -> dict[str, Any]:
-        """Derive what the counts by outcome mean, as fields of :class:`~.parts.Statistics`.
+        """Derive what the counts by outcome mean, as fields of :class:`~.parts.SolutionStats`.
 
         Accuracy is the mean over graded solutions. The samples of one problem are alike, so its
         95 % interval is clustered by problem; pass@M counts problems, so its interval is Wilson's.
@@ -84,7 +89,7 @@ class Tally:
         correct, graded = (sum(counts) for counts in zip((0, 0), *with_gold, strict=True))
         solved, n = sum(right > 0 for right, _ in with_gold), len(with_gold)
         return {
-            "accuracy": Accuracy(
+            "accuracy": AccuracyStats(
                 value=round(correct / graded, 6) if graded else None,
                 correct=correct,
                 n=graded,
@@ -99,22 +104,22 @@ class Tally:
             "mixed_problems": sum(0 < right < n for right, n in with_gold),
         }
 
-    def thoughts(self) -> Thoughts | None:
+    def thinking_stats(self) -> ThinkingStats | None:
         """Return what the solutions thought; None if none did."""
         counts = self.thinking
         if not counts:
             return None
-        return Thoughts(
+        return ThinkingStats(
             closed=counts["closed"],
             unclosed=counts["unclosed"],
             tokens=UNKNOWN if counts["uncounted"] else counts["tokens"],
         )
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> SolutionStats:
         """Return what the counts mean."""
-        return Statistics(
+        return SolutionStats(
             **self.outcome_statistics(),
             truncated=self.truncated,
-            unique_solutions=self.unique,
+            unique_solutions=self.unique_texts,
             tokens_per_second=round(self.tokens / self.seconds, 1) if self.seconds else None,
         )

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.lazy import pa, pl, pq
-from fsdpo_data.core.nouns import GRADED, OUTCOMES
-from fsdpo_data.core.rows import repeated, scan, some
+from fsdpo_data.core.row_files import find_duplicates, list_some, scan_parquet
 from fsdpo_data.dataset import schema
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.parts import FileEntry
+from fsdpo_data.dataset.manifest_sections import FileEntry
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
-from fsdpo_data.pairs.checks import broken_pairs
+from fsdpo_data.pairs.checks import find_violations
 
 
 def validate(root: Path) -> Manifest:
@@ -56,13 +56,15 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
     """
     broken = list(_files(root, manifest))
     if not broken:  # with other columns the row checks would only say so again
-        solutions = scan(manifest.paths(root, "solutions"))
-        broken = list(_ids(scan(manifest.paths(root, "problems")), solutions))
-        broken += _rows(solutions, manifest.spec.probabilities)
+        solutions = scan_parquet(manifest.paths(root, "solutions"))
+        broken = list(_ids(scan_parquet(manifest.paths(root, "problems")), solutions))
+        broken += _rows(solutions, manifest.spec.rewards_are_probabilities)
         broken += _counts(root, manifest)
     if not broken and manifest.spec.pair and manifest.pairs:
         pairs, rows = (manifest.paths(root, config) for config in ("pairs", "solutions"))
-        broken = list(broken_pairs(pairs, rows, manifest.spec.pair.plain(), manifest.pairs.plain()))
+        broken = list(
+            find_violations(pairs, rows, manifest.spec.pair.plain(), manifest.pairs.plain())
+        )
     if broken:
         raise _failure(root, broken)
 
@@ -85,7 +87,7 @@ def _files(root: Path, manifest: Manifest) -> Iterator[str]:
                 version = (found.metadata or {}).get(schema.VERSION_KEY.encode(), b"none").decode()
                 if version != str(SCHEMA_VERSION):
                     yield f"{entry.path} is of schema version {version}, not {SCHEMA_VERSION}"
-                expected = expected or _expected(config, found)
+                expected = expected or _expected_schema(config, found)
                 if not found.equals(expected):
                     yield f"{entry.path} has other columns: {_difference(found, expected)}"
                 elif config == "solutions" and _text_sha256(root / entry.path) != entry.text_sha256:
@@ -94,9 +96,9 @@ def _files(root: Path, manifest: Manifest) -> Iterator[str]:
                 yield f"{entry.path} cannot be read as parquet: {error}"
 
 
-def _expected(config: str, found: pa.Schema) -> pa.Schema:
+def _expected_schema(config: str, found: pa.Schema) -> pa.Schema:
     """Return the columns of a config, which all its files have; an older one's lack the same."""
-    lacks = () if set(schema.LATER) & set(found.names) else schema.LATER
+    lacks = () if set(schema.OPTIONAL_COLUMNS) & set(found.names) else schema.OPTIONAL_COLUMNS
     return pa.schema([each for each in schema.arrow_schema(config) if each.name not in lacks])
 
 
@@ -105,7 +107,7 @@ def _text_sha256(file: Path) -> str:
     texts = hashlib.sha256()
     for batch in pq.ParquetFile(file).iter_batches(2048, columns=["completions"]):
         for steps in batch.column(0).to_pylist():
-            texts.update(schema.text_bytes("".join(steps or ())))
+            texts.update(schema.digest_bytes("".join(steps or ())))
     return texts.hexdigest()
 
 
@@ -125,13 +127,13 @@ def _difference(found: Any, expected: Any) -> str:
 def _ids(problem_rows: pl.LazyFrame, solution_rows: pl.LazyFrame) -> Iterator[str]:
     """No duplicate ids, and every solution belongs to a problem."""
     for rows, column in ((problem_rows, "problem_id"), (solution_rows, "solution_id")):
-        ids = repeated(rows, [column], column)
+        ids = find_duplicates(rows, [column], column)
         if ids:
-            yield f"{len(ids)} {column}s occur more than once: {some(ids)}"
+            yield f"{len(ids)} {column}s occur more than once: {list_some(ids)}"
     orphans = solution_rows.join(problem_rows, on="problem_id", how="anti").select("solution_id")
     ids = orphans.collect(engine="streaming")["solution_id"].to_list()
     if ids:
-        yield f"{len(ids)} solutions belong to no problem: {some(ids)}"
+        yield f"{len(ids)} solutions belong to no problem: {list_some(ids)}"
 
 
 def _rows(solutions: pl.LazyFrame, probabilities: bool) -> Iterator[str]:
@@ -144,7 +146,10 @@ def _rows(solutions: pl.LazyFrame, probabilities: bool) -> Iterator[str]:
     def has(column: pl.Expr, wrong: pl.Expr) -> pl.Expr:
         return column.list.eval(wrong).list.any()
 
-    unlabelled, contradicted = ~outcome.is_in(GRADED), has(labels, each) != (outcome == "correct")
+    unlabelled, contradicted = (
+        ~outcome.is_in(GRADED_OUTCOMES),
+        has(labels, each) != (outcome == "correct"),
+    )
     rules = {
         "have an outcome that is not one of " + ", ".join(OUTCOMES): ~outcome.is_in(OUTCOMES),
         "have no steps column": steps.is_null(),
@@ -173,17 +178,17 @@ def _rows(solutions: pl.LazyFrame, probabilities: bool) -> Iterator[str]:
     for rule, count in counts.collect(engine="streaming").row(0, named=True).items():
         if count:
             ids = solutions.filter(rules[rule]).select("solution_id").collect(engine="streaming")
-            yield f"{count} solutions {rule}: {some(ids['solution_id'].to_list())}"
+            yield f"{count} solutions {rule}: {list_some(ids['solution_id'].to_list())}"
 
 
 def _counts(root: Path, manifest: Manifest) -> Iterator[str]:
     """The manifest's counts are those of the rows."""
     for config in CONFIGS:
         files, told = manifest.paths(root, config), getattr(manifest.rows, config)
-        rows = scan(files).select(pl.len()).collect().item() if files else 0
+        rows = scan_parquet(files).select(pl.len()).collect().item() if files else 0
         if rows != told:
             yield f"{config} has {rows} rows, the manifest says {told}"
-    counted = scan(manifest.paths(root, "solutions")).group_by("outcome").len().collect()
+    counted = scan_parquet(manifest.paths(root, "solutions")).group_by("outcome").len().collect()
     outcomes = dict(zip(counted["outcome"], counted["len"], strict=True))
     if outcomes != manifest.outcomes:
         yield f"outcomes are {outcomes}, the manifest says {manifest.outcomes}"

@@ -7,21 +7,26 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Self
 
-from fsdpo_data.core.errors import FsdpoError, InputError, install
+from fsdpo_data.core.errors import FsdpoError, InputError, install_command
 from fsdpo_data.engines.options import EngineOptions, SamplerOptions, ScorerOptions
-from fsdpo_data.engines.ray import Copies, Placement, pick_there
-from fsdpo_data.engines.registry import ENGINES, Role, engine_error
+from fsdpo_data.engines.ray import Placement, ReplicaPool, resolve_engine_on_cluster
+from fsdpo_data.engines.registry import ENGINES, EngineRole, engine_error
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.scorers import Scorer, conventions
-from fsdpo_data.engines.scorers.conventions import Convention, Published
+from fsdpo_data.engines.scorers import Scorer, prm_formats
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer
+from fsdpo_data.engines.scorers.prm_formats import PrmFormat, PublishedPrm
 from fsdpo_data.models import resolve
 from fsdpo_data.models.checkpoints import load_config
-from fsdpo_data.models.resolve import ResolvedModel, Weights, resolve_weights, served
+from fsdpo_data.models.resolve import (
+    ResolvedModel,
+    ResolvedWeights,
+    resolve_weights,
+    served_weights,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class EngineSelection:
     """What runs a model, and where."""
 
     engine: str  #: A name of :data:`~fsdpo_data.engines.registry.ENGINES`.
@@ -29,7 +34,7 @@ class Host:
     placement: Placement | None = None  #: Where copies stand on a Ray cluster; None: just here.
 
     @classmethod
-    def pick(cls, options: EngineOptions, models: int = 1, role: Role = "sampler") -> Self:
+    def select(cls, options: EngineOptions, models: int = 1, role: EngineRole = "sampler") -> Self:
         """Pick engine and place for one of ``models`` that share the cluster.
 
         Raises:
@@ -38,7 +43,7 @@ class Host:
         asked = options.engine_args
         copies = asked.get("data_parallel_size", 1)
         if not options.on_cluster and copies == 1:
-            return cls(pick_engine(options.engine, options.device, role), options)
+            return cls(resolve_engine(options.engine, options.device, role), options)
         sizes = ("tensor_parallel_size", "pipeline_parallel_size")
         gpus: int | None = math.prod(asked.get(size, 1) for size in sizes)
         if options.device == "cpu":
@@ -46,27 +51,32 @@ class Host:
         elif gpus == 1:
             gpus = None  # one, or none where the cluster has none
         elif options.actor_share < 1:
-            raise options.refusal("actor_share", f"a copy needs {gpus} whole GPUs.")
+            raise options.field_error("actor_share", f"a copy needs {gpus} whole GPUs.")
         if options.on_cluster:
-            engine, copies = pick_there(pick_engine, options.device, role), options.actors
+            engine, copies = (
+                resolve_engine_on_cluster(resolve_engine, options.device, role),
+                options.actors,
+            )
         else:
-            engine = pick_engine(options.engine, options.device, role)
+            engine = resolve_engine(options.engine, options.device, role)
         if options.actor_share < 1 and engine == "vllm":
             memory = f"gpu_memory_utilization={0.9 * options.actor_share:g}"
             options = replace(options, engine_arg=(memory, *options.engine_arg))
         return cls(engine, options, Placement(copies, gpus, models, options.actor_share))
 
     @classmethod
-    def of_scorer(cls, options: ScorerOptions, weights: Weights, models: int = 1) -> Self:
+    def select_for_scorer(
+        cls, options: ScorerOptions, weights: ResolvedWeights, models: int = 1
+    ) -> Self:
         """Pick engine and place for a reward model; heads of others want vLLM by name.
 
         Raises:
             InputError: if a log-ratio was asked of vLLM.
             Unavailable: if the engine is not installed, or there is no cluster.
         """
-        judge = isinstance(weights, Published) and weights.convention.judge
-        host = cls.pick(options, models, "sampler" if judge else "scorer")
-        if not isinstance(weights, Published) or judge or host.engine != "vllm":
+        judge = isinstance(weights, PublishedPrm) and weights.convention.is_judge
+        host = cls.select(options, models, "sampler" if judge else "scorer")
+        if not isinstance(weights, PublishedPrm) or judge or host.engine != "vllm":
             return host
         if options.engine != "vllm":
             return replace(host, engine="transformers")
@@ -79,7 +89,7 @@ class Host:
         return host
 
     @property
-    def named(self) -> dict[str, str]:
+    def spec_entry(self) -> dict[str, str]:
         """Name and precision, as a spec says them, and what a server does not promise."""
         named = {"name": self.engine, "dtype": self.options.dtype}
         if isinstance(self.options, SamplerOptions) and self.engine == "openai":
@@ -93,10 +103,10 @@ class Host:
         Raises:
             InputError: if the cluster has no room for as many as are asked for.
         """
-        rounds = 4 * self.placement.copies if self.placement else 1
+        rounds = 4 * self.placement.replica_count if self.placement else 1
         return ENGINES[self.engine].batch_size * rounds
 
-    def load(self, role: Role, weights: Weights) -> Any:
+    def load(self, role: EngineRole, weights: ResolvedWeights) -> Any:
         """Load the model, here or as often as its placement says.
 
         Raises:
@@ -106,10 +116,10 @@ class Host:
         load = partial(_load, self.engine, role, weights, self.options)
         if self.placement is None:
             return load()
-        return Copies(weights.ref, load, self.placement, ENGINES[self.engine].batch_size)
+        return ReplicaPool(weights.ref, load, self.placement, ENGINES[self.engine].batch_size)
 
 
-def pick_engine(name: str, device: str, role: Role) -> str:
+def resolve_engine(name: str, device: str, role: EngineRole) -> str:
     """Resolve ``auto``: vLLM where it can run, else transformers, which alone takes ``cpu``.
 
     Scorers on CPUs run on transformers too, which computes a prompt once for all its solutions.
@@ -118,25 +128,25 @@ def pick_engine(name: str, device: str, role: Role) -> str:
         Unavailable: if the engine asked for is not installed.
     """
     if name == "auto":
-        from fsdpo_data.engines.samplers.vllm import can_run
+        from fsdpo_data.engines.samplers.vllm import is_vllm_usable
 
-        runs = device != "cpu" and can_run(on_cpu=role == "sampler")
+        runs = device != "cpu" and is_vllm_usable(on_cpu=role == "sampler")
         name = "vllm" if runs else "transformers"
     engine = ENGINES[name]
-    missing = [package for package in engine.needs if find_spec(package) is None]
+    missing = [package for package in engine.packages if find_spec(package) is None]
     if missing:
         raise engine_error(
             name,
             f"it needs {' and '.join(missing)}, not installed here. Install with: "
-            f"{install(engine.extra)}{engine.instead}",
+            f"{install_command(engine.extra)}{engine.alternative}",
         )
     return name
 
 
-def _load(engine: str, role: Role, weights: Weights, options: EngineOptions) -> Any:
+def _load(engine: str, role: EngineRole, weights: ResolvedWeights, options: EngineOptions) -> Any:
     # One tokenizer thread: prompts are few, and the warning about forks is for nobody.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if isinstance(weights, Published) and weights.convention.judge:
+    if isinstance(weights, PublishedPrm) and weights.convention.is_judge:
         return CritiqueScorer(weights, ENGINES[engine].load_class("sampler")(weights, options))
     return ENGINES[engine].load_class(role)(weights, options)
 
@@ -160,12 +170,12 @@ def load_sampler(model: str, options: SamplerOptions) -> Sampler:
         InputError: if there is no such model.
         Unavailable: if a library, a GPU or the weights are not here.
     """
-    weights = served(model) if options.engine == "openai" else resolve_weights(model)
-    sampler: Sampler = Host.pick(options).load("sampler", weights)
+    weights = served_weights(model) if options.engine == "openai" else resolve_weights(model)
+    sampler: Sampler = EngineSelection.select(options).load("sampler", weights)
     return sampler
 
 
-def load_scorer(prm: str | Weights, options: ScorerOptions | None = None) -> Scorer:
+def load_scorer(prm: str | ResolvedWeights, options: ScorerOptions | None = None) -> Scorer:
     """Load a process reward model: a directory, ``org/name[@revision]``, or what it resolved to.
 
     Raises:
@@ -174,7 +184,7 @@ def load_scorer(prm: str | Weights, options: ScorerOptions | None = None) -> Sco
     """
     options = options or ScorerOptions()
     weights = resolve_prm(prm, options) if isinstance(prm, str) else prm
-    scorer: Scorer = Host.of_scorer(options, weights).load("scorer", weights)
+    scorer: Scorer = EngineSelection.select_for_scorer(options, weights).load("scorer", weights)
     return scorer
 
 
@@ -190,11 +200,11 @@ def load_likelihood(policy: str, options: ScorerOptions | None = None) -> Scorer
     try:
         weights = resolve_weights(policy)
     except FsdpoError as error:
-        raise error.of("likelihood") from None
+        raise error.for_field("likelihood") from None
     return LikelihoodScorer(weights, options or ScorerOptions())
 
 
-def resolve_prm(name: str, options: ScorerOptions | None = None) -> Weights:
+def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeights:
     """Pin down a process reward model, and how it is asked: as the options say, or as recognised.
 
     Raises:
@@ -206,13 +216,13 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> Weights:
         weights = resolve_weights(name)
         config = load_config(weights)
     except FsdpoError as error:
-        raise error.of("prm") from None
+        raise error.for_field("prm") from None
     if options.prm_format:
-        asked: Convention | None = conventions.get_convention(options.prm_format)
-    elif options.reference and conventions.called(weights, config) is None:
-        asked = conventions.CONVENTIONS["implicit"]
+        asked: PrmFormat | None = prm_formats.get_convention(options.prm_format)
+    elif options.reference and prm_formats.format_by_name(weights, config) is None:
+        asked = prm_formats.PRM_FORMATS["implicit"]
     else:
-        asked = conventions.recognise(weights, config)
+        asked = prm_formats.detect_format(weights, config)
     if asked is None:
         return weights
     if asked.refused:
@@ -229,4 +239,4 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> Weights:
     if options.beta is not None:
         asked = replace(asked, beta=options.beta)
     held = resolve_weights(reference) if reference else None
-    return Published(weights.ref, weights.path, weights.commit, convention=asked, reference=held)
+    return PublishedPrm(weights.ref, weights.path, weights.commit, convention=asked, reference=held)

@@ -10,23 +10,31 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.sharing import TreeAttention, decoder_of, tree_inputs, use_tree_attention
+from fsdpo_data.engines.prefix_sharing import (
+    TreeAttention,
+    decoder_of,
+    tree_inputs,
+    use_tree_attention,
+)
 
 #: Tokens that a model is tried on, and the error that rounding may explain.
 _PROBE, _ROUNDING = 8, 1e-3
 #: Tokens whose logits are held at once, at most; on CPUs more are no faster, nor more logits.
-ON_CPU, ON_GPU, LOGITS = 512, 8192, 2**25
+MAX_TOKENS_CPU, MAX_TOKENS_GPU, MAX_LOGITS_CPU = 512, 8192, 2**25
 #: Logits that a CPU widens at a time: they stay in its caches.
-CACHED = 2**19
+CPU_CACHE_LOGITS = 2**19
 
 
 def chunk_size(vocabulary: int, device: torch.device) -> int:
     """Return of how many tokens logits are held at once: a power of two, as memory is free."""
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        free, most = torch.cuda.mem_get_info(device)[0] + kept, ON_GPU
+        free, most = torch.cuda.mem_get_info(device)[0] + kept, MAX_TOKENS_GPU
     else:
-        free, most = psutil.virtual_memory().available, min(ON_CPU, LOGITS // vocabulary)
+        free, most = (
+            psutil.virtual_memory().available,
+            min(MAX_TOKENS_CPU, MAX_LOGITS_CPU // vocabulary),
+        )
     # A quarter of it would hold them three times, in float32.
     fits = min(most, int(free) // (4 * 12 * vocabulary))
     return max(16, 1 << fits.bit_length() >> 1)
@@ -47,11 +55,13 @@ def token_logprobs(
     width = getattr(head, "out_features", hidden_ND.shape[-1])
     chunk = chunk or chunk_size(width, hidden_ND.device)
     if _is_plain(head):
-        found: Tensor = _OfHead.apply(hidden_ND.to(head.weight.dtype), head.weight, target_N, chunk)
+        found: Tensor = _ChunkedHeadLogprobs.apply(
+            hidden_ND.to(head.weight.dtype), head.weight, target_N, chunk
+        )
         return found
 
     def of_chunk(hidden_CD: Tensor, target_C: Tensor) -> Any:
-        return _Picked.apply(head(hidden_CD), target_C)
+        return _TargetLogprobs.apply(head(hidden_CD), target_C)
 
     *first, last = zip(hidden_ND.split(chunk), target_N.split(chunk), strict=True)
     parts = [checkpoint(of_chunk, *each, use_reentrant=False) for each in first]
@@ -67,18 +77,20 @@ def _is_plain(head: Any) -> TypeGuard[torch.nn.Linear]:
     return not (cast or head._forward_hooks or head._forward_pre_hooks or hasattr(weight, "ds_id"))
 
 
-def widened(value: Tensor) -> Tensor:
+def upcast_half(value: Tensor) -> Tensor:
     """Return halves in float32, and what is wider as it is."""
     return value.float() if value.element_size() < 4 else value
 
 
-def _pick(logit_CV: Tensor, target_C: Tensor) -> tuple[Tensor, Tensor]:
+def _gather_logprobs(logit_CV: Tensor, target_C: Tensor) -> tuple[Tensor, Tensor]:
     """Return log π of targets and the logits' log-sum-exp, [C] each, float32 at least."""
-    total_C = torch.cat([widened(some).logsumexp(-1) for some in logit_CV.split(_rows(logit_CV))])
-    return widened(logit_CV.gather(-1, target_C[:, None]).squeeze(-1)) - total_C, total_C
+    total_C = torch.cat(
+        [upcast_half(some).logsumexp(-1) for some in logit_CV.split(_rows(logit_CV))]
+    )
+    return upcast_half(logit_CV.gather(-1, target_C[:, None]).squeeze(-1)) - total_C, total_C
 
 
-def _turn(logit_CV: Tensor, *given_C: Tensor) -> Tensor:
+def _logits_to_gradient(logit_CV: Tensor, *given_C: Tensor) -> Tensor:
     """Put the gradient, (one-hot − softmax) · upstream, in the place of the logits.
 
     Nobody else may hold them. ``given_C`` are targets, log-sum-exp and upstream gradients.
@@ -86,31 +98,31 @@ def _turn(logit_CV: Tensor, *given_C: Tensor) -> Tensor:
     tables = (logit_CV, *(each[:, None] for each in given_C))
     rows = zip(*(table.split(_rows(logit_CV)) for table in tables), strict=True)
     for logit_RV, target_R1, total_R1, upstream_R1 in rows:
-        grad_RV = widened(logit_RV).sub_(total_R1).exp_().mul_(-upstream_R1)
+        grad_RV = upcast_half(logit_RV).sub_(total_R1).exp_().mul_(-upstream_R1)
         logit_RV.copy_(grad_RV.scatter_add_(-1, target_R1, upstream_R1))
     return logit_CV
 
 
 def _rows(logit_CV: Tensor) -> int:
     """Return how many rows are computed with at a time: of what is wider, a CPU holds a few."""
-    return max(1, CACHED // logit_CV.shape[1]) if logit_CV.is_cpu else len(logit_CV)
+    return max(1, CPU_CACHE_LOGITS // logit_CV.shape[1]) if logit_CV.is_cpu else len(logit_CV)
 
 
-class _Picked(torch.autograd.Function):  # type: ignore[misc]
+class _TargetLogprobs(torch.autograd.Function):  # type: ignore[misc]
     """From logits [C, V] and targets [C] to log π of the targets, [C]."""
 
     @staticmethod
     def forward(ctx: Any, logit_CV: Tensor, target_C: Tensor) -> Tensor:
-        found_C, total_C = _pick(logit_CV, target_C)
+        found_C, total_C = _gather_logprobs(logit_CV, target_C)
         ctx.save_for_backward(logit_CV, target_C, total_C)
         return found_C
 
     @staticmethod
     def backward(ctx: Any, upstream_C: Tensor) -> tuple[Tensor, None]:
-        return _turn(*ctx.saved_tensors, upstream_C), None
+        return _logits_to_gradient(*ctx.saved_tensors, upstream_C), None
 
 
-class _OfHead(torch.autograd.Function):  # type: ignore[misc]
+class _ChunkedHeadLogprobs(torch.autograd.Function):  # type: ignore[misc]
     """The same behind a product with a head's weight, [V, D], whose gradient adds up in place.
 
     Autograd would hold it three times: what there was, what a chunk adds, and their sum.
@@ -123,7 +135,9 @@ class _OfHead(torch.autograd.Function):  # type: ignore[misc]
         room_CV = hidden_ND.new_empty(min(chunk, len(hidden_ND)), len(weight_VD))
         chunks = zip(hidden_ND.split(chunk), target_N.split(chunk), strict=True)
         found = [
-            _pick(torch.mm(hidden_CD, weight_VD.T, out=room_CV[: len(hidden_CD)]), target_C)
+            _gather_logprobs(
+                torch.mm(hidden_CD, weight_VD.T, out=room_CV[: len(hidden_CD)]), target_C
+            )
             for hidden_CD, target_C in chunks
         ]
         logprob_N, total_N = (torch.cat(each) for each in zip(*found, strict=True))
@@ -142,7 +156,7 @@ class _OfHead(torch.autograd.Function):  # type: ignore[misc]
             logit_CV = room_CV[: len(hidden_CD)]
             if place:  # those of the last chunk are there
                 torch.mm(hidden_CD, weight_VD.T, out=logit_CV)
-            torch.mm(_turn(logit_CV, *given_C), weight_VD, out=grad_CD)
+            torch.mm(_logits_to_gradient(logit_CV, *given_C), weight_VD, out=grad_CD)
             if grad_VD is not None:
                 grad_VD.addmm_(logit_CV.T, hidden_CD)
         return grad_ND, grad_VD, None, None
@@ -163,8 +177,8 @@ def head_error(model: Any) -> float:
     return error if error > _ROUNDING * max(1.0, float(expected.abs().max())) else 0.0
 
 
-def check_architecture(model: Any) -> None:
-    """InputError if there is a :func:`head_error`, which :func:`return_logprobs` would not see."""
+def check_plain_head(model: Any) -> None:
+    """InputError if there is a :func:`head_error`, which :func:`patch_to_return_logprobs` would not see."""
     if error := head_error(model):
         raise InputError(
             f"{type(model).__name__} changes its logits after the vocabulary head (by up to "
@@ -173,7 +187,7 @@ def check_architecture(model: Any) -> None:
         )
 
 
-def return_logprobs(
+def patch_to_return_logprobs(
     model: Any, *, attention: TreeAttention | None = None, plain_head: bool = True
 ) -> Any:
     """Make ``model(**batch)`` return log π of the batch's completion tokens, shape [N].

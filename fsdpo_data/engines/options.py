@@ -20,10 +20,12 @@ _URL = re.compile(r"https?://[^/@?#\s]+(/[^@?#\s]*)?")
 _SAMPLING = ("temperature", "top_p", "max_tokens")
 _Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
-Workers = Annotated[int | None, Option(min=1, panel=_RUN, default="the cores at hand")]
+Workers = Annotated[int | None, Option(min=1, panel=_RUN, default_text="the cores at hand")]
 Seed = Annotated[int, Option(min=0, max=2**63 - 1, panel=_RUN)]
-Shard = Annotated[str | None, Option(panel=_RUN, metavar="I/N", default="all of it")]
-PrmFormat = Annotated[str | None, Option(panel=_ENGINE, default="what it is recognised as")]
+Shard = Annotated[str | None, Option(panel=_RUN, metavar="I/N", default_text="all of it")]
+PrmFormatName = Annotated[
+    str | None, Option(panel=_ENGINE, default_text="what it is recognised as")
+]
 Resume = Annotated[bool, Option(panel=_RUN)]
 
 
@@ -47,8 +49,8 @@ class EngineOptions(Options):
     """
 
     engine: Annotated[EngineName, Option(panel=_ENGINE)] = "auto"
-    actors: Annotated[int | None, Option(min=1, panel=_ENGINE, default="all that fit")] = None
-    actor_share: Annotated[float, Option(above=0, max=1, panel=_ENGINE)] = 1.0
+    actors: Annotated[int | None, Option(min=1, panel=_ENGINE, default_text="all that fit")] = None
+    actor_share: Annotated[float, Option(exclusive_min=0, max=1, panel=_ENGINE)] = 1.0
     device: Annotated[Literal["auto", "cpu", "cuda"], Option(panel=_ENGINE)] = "auto"
     dtype: Annotated[_Dtype, Option(panel=_ENGINE)] = "auto"
     engine_arg: Annotated[Sequence[str], Option(panel=_ENGINE, metavar="KEY=JSON")] = ()
@@ -57,7 +59,7 @@ class EngineOptions(Options):
         super().__post_init__()
         for name, default in (("actors", None), ("actor_share", 1.0)):
             if getattr(self, name) != default and not self.on_cluster:
-                raise self.refusal(name, f"it goes with `engine=ray`, not {self.engine}.")
+                raise self.field_error(name, f"it goes with `engine=ray`, not {self.engine}.")
         copies = self.engine_args.get("data_parallel_size", 1)
         if self.on_cluster and copies != 1:
             raise InputError(
@@ -111,7 +113,7 @@ class SamplerOptions(EngineOptions):
     concurrency: Annotated[int, Option(panel=_SERVER, min=1)] = 64
     timeout: Annotated[float, Option(panel=_SERVER)] = 1800.0
     patience: Annotated[float, Option(panel=_SERVER)] = 600.0
-    batch_size: Annotated[int | None, Option(min=1, panel=_RUN, default="by engine")] = None
+    batch_size: Annotated[int | None, Option(min=1, panel=_RUN, default_text="by engine")] = None
     workers: Workers = None
     seed: Seed = 0
     resume: Resume = False
@@ -133,49 +135,49 @@ class SamplerOptions(EngineOptions):
                 value=self.base_url.rpartition("@")[2],
             )
 
-    def of_scorer(self, engine: str, prm_format: str | None) -> "ScorerOptions":
+    def scorer_options(self, engine: str, prm_format: str | None) -> "ScorerOptions":
         """Return how a reward model runs beside this sampler, by an engine that scores."""
         same = {name: getattr(self, name) for name in ("device", "dtype", "actors", "actor_share")}
         return ScorerOptions(engine=engine, prm_format=prm_format, **same)
 
 
-class StatedSampling:
+class DeclaredSampling:
     """Options that may say how something was sampled that nobody here has sampled."""
 
     __slots__ = ()
 
     @property
-    def stated(self) -> dict[str, Any]:
+    def declared_sampling(self) -> dict[str, Any]:
         """Return how to sample, as far as the options say."""
         return {name: value for name in _SAMPLING if (value := getattr(self, name)) is not None}
 
     @property
-    def unstated(self) -> tuple[str, ...]:
+    def undeclared_fields(self) -> tuple[str, ...]:
         """Return what they do not say."""
-        return ("seed", *(name for name in _SAMPLING if name not in self.stated))
+        return ("seed", *(name for name in _SAMPLING if name not in self.declared_sampling))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayOptions(StatedSampling, SamplerOptions):
+class ReplayOptions(DeclaredSampling, SamplerOptions):
     """How a sampler runs that may replay what another model wrote, sampled as far as is stated.
 
     Attributes:
         model_name: Who wrote what is replayed, in your words, if no `--model` did.
     """
 
-    model_name: Annotated[str | None, Option(panel=_ENGINE, default="unknown")] = None
+    model_name: Annotated[str | None, Option(panel=_ENGINE, default_text="unknown")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model_name is not None and self.replay is None:
-            raise self.refusal(
+            raise self.field_error(
                 "model_name", "a model is called by its own name. It goes with `replay=FILE`."
             )
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """Return what a replay does not say of how it was sampled, and nobody has stated."""
-        return () if self.replay is None else self.unstated
+        return () if self.replay is None else self.undeclared_fields
 
     def author(self, model: ModelRef, *, named: bool) -> ModelRef:
         """Return who writes the solutions; of a replay, who wrote them, as far as that is stated.
@@ -209,6 +211,8 @@ class ScorerOptions(EngineOptions):
 
     engine: Annotated[ScorerName, Option(panel=_ENGINE)] = "auto"
     batch_tokens: Annotated[int, Option(panel=_RUN, min=1)] = 16_384
-    prm_format: PrmFormat = None
+    prm_format: PrmFormatName = None
     reference: Annotated[str | None, Option(panel=_ENGINE)] = None
-    beta: Annotated[float | None, Option(panel=_ENGINE, above=0, default="0.05")] = None
+    beta: Annotated[float | None, Option(panel=_ENGINE, exclusive_min=0, default_text="0.05")] = (
+        None
+    )

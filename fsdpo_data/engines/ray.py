@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from fsdpo_data.core.errors import FsdpoError, InputError, install
+from fsdpo_data.core.errors import FsdpoError, InputError, install_command
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.lazy import ray
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.registry import engine_error
-from fsdpo_data.engines.samplers import Finished, StreamingSampler, release, stream
-from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.samplers import PromptResult, StreamingSampler, close_engine, stream
+from fsdpo_data.engines.scorers import ScorerInput
 
-RETRIES = 3  #: Copies in a row that may die before another is not started any more.
-LEAST = 8  #: Items of a run, unless there are fewer for each copy.
-PATIENCE = 60.0  #: Seconds for copies to give back what they hold.
+MAX_CONSECUTIVE_DEATHS = 3  #: Copies in a row that may die before another is not started any more.
+MIN_CHUNK_ITEMS = 8  #: Items of a run, unless there are fewer for each copy.
+CLOSE_TIMEOUT_SECONDS = 60.0  #: Seconds for copies to give back what they hold.
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class Placement:
     actors: int | None = None  #: How many; as many as there is room for if None.
     gpus: int | None = None  #: GPUs of each, 0 to run on CPUs; by what the cluster has if None.
     models: int = 1  #: Models that share the cluster: each gets its part of the room.
-    share: float = 1.0  #: Part of a GPU, or of a core, that a copy needs.
+    gpu_fraction: float = 1.0  #: Part of a GPU, or of a core, that a copy needs.
 
     @property
-    def copies(self) -> int:
+    def replica_count(self) -> int:
         """Copies there will be on the cluster, as :meth:`resources` says."""
         start_ray()
         return self.resources(ray.nodes())[0]
@@ -53,14 +53,14 @@ class Placement:
         if gpus is None:
             gpus = int(any(node.get("GPU", 0) for node in alive))
         if gpus:
-            need = gpus * self.share
+            need = gpus * self.gpu_fraction
             room = sum(int(node.get("GPU", 0) / need) for node in alive)
             count = self._count(room, room // self.models, f"place(s) with {need:g} GPU(s)")
-            return count, {"num_gpus": need, "num_cpus": self.share}
+            return count, {"num_gpus": need, "num_cpus": self.gpu_fraction}
         cores = [int(node.get("CPU", 0)) for node in alive]
-        count = self._count(int(sum(cores) / self.share), len(cores), "CPUs")
+        count = self._count(int(sum(cores) / self.gpu_fraction), len(cores), "CPUs")
         each = math.ceil(count * self.models / len(cores))  # copies on a node
-        return count, {"num_gpus": 0, "num_cpus": min(cores) // each or self.share}
+        return count, {"num_gpus": 0, "num_cpus": min(cores) // each or self.gpu_fraction}
 
     def _count(self, room: int, default: int, unit: str) -> int:
         count = self.actors or default
@@ -76,7 +76,7 @@ class Placement:
         return count
 
 
-class Copies(StreamingSampler):
+class ReplicaPool(StreamingSampler):
     """A sampler or a scorer whose copies share every batch.
 
     Each copy is an actor that loads the engine when it is first called: ``load`` travels to it.
@@ -94,16 +94,16 @@ class Copies(StreamingSampler):
         self.model, self._batch = model, batch
         start_ray()
         count, resources = placement.resources(ray.nodes())
-        self._start = partial(ray.remote(**resources)(_Copy).remote, load)
+        self._start = partial(ray.remote(**resources)(_Replica).remote, load)
         self._actors = [self._start() for _ in range(count)]
         # At the end of the process as well: left to themselves, they take their time.
         self._kill = weakref.finalize(self, _kill, self._actors)
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
         """Yield ``spec.n`` completions of each prompt as its copy does; seconds are the copy's."""
         return self._work("sample", self._batch, prompts, spec)
 
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
         found = dict(self._work("score", len(items), items))
         return [found[place] for place in range(len(items))]
@@ -121,7 +121,7 @@ class Copies(StreamingSampler):
         """
         owed, self._deaths = list(range(len(items))), 0
         free: list[Any] = []
-        least = min(LEAST, math.ceil(len(items) / len(self._actors)))
+        least = min(MIN_CHUNK_ITEMS, math.ceil(len(items) / len(self._actors)))
         running: dict[Any, tuple[Any, dict[int, int]]] = {}
 
         def run(actor: Any, places: Sequence[int]) -> None:
@@ -152,7 +152,7 @@ class Copies(StreamingSampler):
     def _another(self, dead: Any, error: Exception) -> Any:
         """Start a copy in the place of a dead one."""
         self._deaths += 1
-        if self._deaths > RETRIES:
+        if self._deaths > MAX_CONSECUTIVE_DEATHS:
             raise engine_error(
                 "ray",
                 f"a copy of the model died {self._deaths} times in a row "
@@ -165,11 +165,13 @@ class Copies(StreamingSampler):
     def close(self) -> None:
         """End the copies and give back what they hold."""
         calls = [actor.close.remote() for actor in self._actors]
-        ray.wait(calls, num_returns=len(calls), timeout=PATIENCE)  # some may be gone, or stuck
+        ray.wait(
+            calls, num_returns=len(calls), timeout=CLOSE_TIMEOUT_SECONDS
+        )  # some may be gone, or stuck
         self._kill()
 
 
-class _Copy:
+class _Replica:
     def __init__(self, load: Callable[[], Any]) -> None:
         self._load = load
 
@@ -186,7 +188,7 @@ class _Copy:
 
     def close(self) -> None:
         if "_engine" in self.__dict__:
-            release(self._engine)
+            close_engine(self._engine)
 
 
 def start_ray() -> None:
@@ -201,7 +203,7 @@ def start_ray() -> None:
         raise engine_error(
             "ray",
             f"Ray cannot be imported ({error}). Install it here and on every node with: "
-            f"{install('ray')}.",
+            f"{install_command('ray')}.",
         ) from error
     if not is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -221,7 +223,7 @@ def start_ray() -> None:
             ) from error
 
 
-def pick_there(pick: Callable[..., str], device: str, role: str) -> str:
+def resolve_engine_on_cluster(pick: Callable[..., str], device: str, role: str) -> str:
     """Return the engine that a copy would ``pick`` for itself: the head may be without a GPU.
 
     Raises:

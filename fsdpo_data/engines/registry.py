@@ -8,35 +8,35 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from fsdpo_data.core.errors import Unavailable
-from fsdpo_data.core.tables import Table
+from fsdpo_data.core.errors import UnavailableError
+from fsdpo_data.core.toml_tables import TomlTable
 
-Role = Literal["sampler", "scorer"]  #: What an engine may be asked to do.
+EngineRole = Literal["sampler", "scorer"]  #: What an engine may be asked to do.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class EngineEntry:
     """A row of the table beside this module."""
 
     sampler: str = ""  #: ``module:class`` of its sampler; empty if it does not sample.
     scorer: str = ""  #: The same of its scorer; empty if it does not score.
-    needs: Sequence[str] = ()  #: Packages that it imports.
+    packages: Sequence[str] = ()  #: Packages that it imports.
     extra: str = ""  #: Ours that brings them.
-    instead: str = ""  #: What to do instead of installing that.
+    alternative: str = ""  #: What to do instead of installing that.
     batch_size: int = 256  #: Prompts sampled at a time; vLLM is at its best with thousands.
 
-    def load_class(self, role: Role) -> Any:
+    def load_class(self, role: EngineRole) -> Any:
         """Import the class that samples or scores."""
         module, _, name = getattr(self, role).partition(":")
         return getattr(import_module(f"fsdpo_data.engines.{role}s.{module}"), name)
 
 
-ENGINES = Table(__file__, lambda _, **told: Engine(**told))
+ENGINES = TomlTable(__file__, lambda _, **told: EngineEntry(**told))
 
 
-def engine_error(name: str, message: str) -> Unavailable:
+def engine_error(name: str, message: str) -> UnavailableError:
     """Say why an engine cannot run."""
-    return Unavailable(message, field="engine", value=name)
+    return UnavailableError(message, field="engine", value=name)
 
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ else:  # what can be asked for is said once, by the table
     ScorerName = Literal["auto", "ray", *(name for name in ENGINES if ENGINES[name].scorer)]
 
 
-def scorer_beside(sampler: str) -> ScorerName:
+def scorer_engine_for(sampler: str) -> ScorerName:
     """Name what runs a reward model beside a policy.
 
     A second vLLM would claim the memory of the first; on a cluster each has GPUs of its own.

@@ -17,34 +17,36 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.rows import well_formed
-from fsdpo_data.engines.samplers.tokens import completion_encoder, encode_prompt
+from fsdpo_data.core.row_files import replace_surrogates
+from fsdpo_data.engines.samplers.tokenization import completion_encoder, encode_prompt
 
-PROMPT = -1  #: The "step" of a prompt token.
+PROMPT_STEP_ID = -1  #: The "step" of a prompt token.
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedSolution:
     """A prompt with its steps as token ids."""
 
-    ids: list[int]  #: Token ids: prompt, steps, and the end-of-sequence token if it was asked for.
+    input_ids: list[
+        int
+    ]  #: Token ids: prompt, steps, and the end-of-sequence token if it was asked for.
     #: The step each token belongs to, ``PROMPT`` for the prompt's own. A token belongs to the step
     #: it starts in; the end-of-sequence token to the last step.
-    step_of: list[int]
+    step_ids: list[int]
     #: Position in ``ids`` of the last token that starts inside each step kept. The end-of-sequence
     #: token is never one, so a step reads the same whether or not the solution goes on after it.
-    readouts: list[int]
+    score_positions: list[int]
     n_steps: int  #: Steps given; more than ``len(readouts)`` if truncation cost some.
 
     @property
-    def lost(self) -> int:
+    def truncated_steps(self) -> int:
         """Steps cut off, and their labels with them."""
-        return self.n_steps - len(self.readouts)
+        return self.n_steps - len(self.score_positions)
 
     @property
-    def n_prompt(self) -> int:
+    def prompt_length(self) -> int:
         """Tokens of the prompt."""
-        return self.step_of.index(0) if self.readouts else len(self.ids)
+        return self.step_ids.index(0) if self.score_positions else len(self.input_ids)
 
 
 class StepTokenizer:
@@ -64,7 +66,7 @@ class StepTokenizer:
 
     def encode(
         self, prompt: str, steps: Sequence[str], *, end: bool, max_length: int | None = None
-    ) -> Encoded:
+    ) -> EncodedSolution:
         """Encode a rendered prompt and the steps after it; joined they are the text.
 
         If the solution ended there (``end``), the end-of-sequence token is added. What does not
@@ -85,20 +87,20 @@ class StepTokenizer:
         room = len(ids) if max_length is None else max_length - len(head)
         kept = sum(length <= room for length in lengths)
         length = lengths[kept - 1] if kept else 0
-        return Encoded(
-            ids=[*head, *ids[:length]],
-            step_of=[PROMPT] * len(head) + owners[:length],
-            readouts=[len(head) + readout for readout in readouts[:kept]],
+        return EncodedSolution(
+            input_ids=[*head, *ids[:length]],
+            step_ids=[PROMPT_STEP_ID] * len(head) + owners[:length],
+            score_positions=[len(head) + readout for readout in readouts[:kept]],
             n_steps=len(steps),
         )
 
     def _text(self, steps: Sequence[str]) -> tuple[list[int], list[int]]:
         """Return the ids of the joined steps, and the step that each token starts in."""
-        ids, owners = self._joined(steps)
+        ids, owners = self._join_steps(steps)
         if len(set(owners)) < len(steps):
             # One token swallowed a whole step ("he" + "llo"). Steps cut at line ends never come
             # to this; imported ones may. Apart from each other, each step has tokens of its own.
-            parts = [self._joined([step])[0] for step in steps]
+            parts = [self._join_steps([step])[0] for step in steps]
             if not all(parts):
                 raise InputError(
                     f"step {parts.index([]) + 1} of {len(steps)}, "
@@ -109,15 +111,15 @@ class StepTokenizer:
             owners = [step for step, part in enumerate(parts) for _ in part]
         return ids, owners
 
-    def _joined(self, steps: Sequence[str]) -> tuple[list[int], list[int]]:
-        encoding = self._raw.encode(well_formed("".join(steps)), add_special_tokens=False)
+    def _join_steps(self, steps: Sequence[str]) -> tuple[list[int], list[int]]:
+        encoding = self._raw.encode(replace_surrogates("".join(steps)), add_special_tokens=False)
         ends = list(accumulate(map(len, steps)))
         last = len(steps) - 1  # where a token has no width, it may start at the very end
         owners = [min(bisect_right(ends, start), last) for start, _ in encoding.offsets]
         return encoding.ids, owners
 
 
-def at_readouts(value_BT: Tensor, readout_BK: Tensor) -> Tensor:
+def gather_at_positions(value_BT: Tensor, readout_BK: Tensor) -> Tensor:
     """Return the values at the readout token of every step, shape [B, K].
 
     ``value_BT`` may be [B, T, 1], as a head of one logit gives them; ``readout_BK`` is 0 where

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.errors import InputError, unknown
-from fsdpo_data.core.files import explained, whole, write_atomic
+from fsdpo_data.core.errors import InputError, unknown_name_error
+from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.rows import scan
+from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.validate import check_files
-from fsdpo_data.exchange.formats import FORMATS, Format, NotExpressible, Row, distinct
+from fsdpo_data.exchange.formats import FORMATS, ExportFormat, NotExportableError, Row, unique_rows
 
 
 @dataclass(slots=True)
-class Exported:
+class ExportResult:
     """What an export wrote."""
 
     file: Path  #: The rows.
@@ -26,7 +26,7 @@ class Exported:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def export(root: Path, name: str, out: Path) -> Exported:
+def export(root: Path, name: str, out: Path) -> ExportResult:
     """Write the sealed dataset in ``root`` to the new or empty folder ``out``.
 
     What an export that was stopped has left there is written again.
@@ -38,7 +38,7 @@ def export(root: Path, name: str, out: Path) -> Exported:
     """
     form = FORMATS.get(name)
     if form is None:
-        raise unknown("to", name, FORMATS)
+        raise unknown_name_error("to", name, FORMATS)
     manifest = read_manifest(root)
     check_files(root, manifest.files)
     if not getattr(manifest.rows, form.config):
@@ -53,17 +53,17 @@ def export(root: Path, name: str, out: Path) -> Exported:
         out.is_dir() and all(_left(each, form, extra) for each in out.iterdir())
     ):
         raise InputError("it is not empty. Choose a new folder.", field="out", value=out)
-    found = Exported(out / form.file)
-    rows = _converted(_rows(root, manifest, form.config), form, found.left_out)
+    found = ExportResult(out / form.file)
+    rows = _convert_rows(_rows(root, manifest, form.config), form, found.left_out)
     if name == "trl-sft":
-        rows = distinct(rows)
-    with explained(out):
+        rows = unique_rows(rows)
+    with store_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         for path, body in extra.items():
             write_atomic(out / path, body)
         as_list = form.file.endswith(".json")
         first, between, end = (b"[\n", b",\n", b"\n]\n") if as_list else (b"", b"\n", b"\n")
-        with whole(found.file) as file:
+        with open_atomic(found.file) as file:
             for row in rows:
                 file.write(between if found.rows else first)
                 file.write(json.dumps(row, ensure_ascii=False).encode())
@@ -73,27 +73,29 @@ def export(root: Path, name: str, out: Path) -> Exported:
     return found
 
 
-def _left(file: Path, form: Format, extra: Mapping[str, bytes]) -> bool:
+def _left(file: Path, form: ExportFormat, extra: Mapping[str, bytes]) -> bool:
     """Whether a file is of an export that was stopped: the rows come last."""
     if file.name in extra:
         return file.read_bytes() == extra[file.name]
     return file.name in {f"{path}.tmp" for path in (form.file, *extra)}
 
 
-def _converted(rows: Iterable[Row], form: Format, left_out: Counter[str]) -> Iterator[Row]:
-    for row in filter(form.means, rows):
+def _convert_rows(rows: Iterable[Row], form: ExportFormat, left_out: Counter[str]) -> Iterator[Row]:
+    for row in filter(form.selects, rows):
         try:
             yield form.convert(row)
-        except NotExpressible as reason:
+        except NotExportableError as reason:
             left_out[str(reason)] += 1
 
 
 def _rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any]]:
     """Yield rows with their problem's texts and the model's name, one file in memory at a time."""
     columns = {"question": "question", "source": "source", "gold": "answer"}
-    problems = scan(manifest.paths(root, "problems")).select("problem_id", **columns).collect()
+    problems = (
+        scan_parquet(manifest.paths(root, "problems")).select("problem_id", **columns).collect()
+    )
     model = pl.lit(manifest.spec.model.name).alias("model")
     for file in manifest.paths(root, config):
-        frame = scan([file]).collect().with_columns(model)
+        frame = scan_parquet([file]).collect().with_columns(model)
         joined = frame.join(problems, on="problem_id", how="left", maintain_order="left")
         yield from joined.iter_rows(named=True)

@@ -7,22 +7,22 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal
 
-from fsdpo_data.core.nouns import OUTCOMES
-from fsdpo_data.core.tables import Table, filled
-from fsdpo_data.pairs.statistics import differing
+from fsdpo_data.core.entities import OUTCOMES
+from fsdpo_data.core.toml_tables import TomlTable, fill_placeholders
+from fsdpo_data.pairs.statistics import first_difference
 
 Row = dict[str, Any]
 
 _MARKER = re.compile(r"Step \d+:")
-TAG = "ки"  #: Math-Shepherd's mark after each step.
+MATH_SHEPHERD_TAG = "ки"  #: Math-Shepherd's mark after each step.
 
 
-class NotExpressible(ValueError):
+class NotExportableError(ValueError):
     """A row that the format has no words for; the message is the reason it is left out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ExportFormat:
     """One format to export to."""
 
     config: Literal["pairs", "solutions"]  #: The config whose rows it is made of.
@@ -38,7 +38,7 @@ class Format:
     #: Further files, as JSON values by name.
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def means(self, row: Row) -> bool:
+    def selects(self, row: Row) -> bool:
         """Whether a row is one of those to convert."""
         if self.config == "pairs":
             return True
@@ -46,36 +46,36 @@ class Format:
         return row["outcome"] in self.outcomes and (labelled or not self.labelled)
 
     def convert(self, row: Row) -> Row:
-        """Return the row of the format; NotExpressible if it has no words for it."""
+        """Return the row of the format; NotExportableError if it has no words for it."""
         made = self.code(row) if self.code else {}
         if not self.row:
             return made
         if self.config == "solutions":
             text = "".join(row["completions"])
             row = {**row, "text": text, "correct": row["outcome"] == "correct"}
-        found: Row = filled(self.row, {**row, **made})
+        found: Row = fill_placeholders(self.row, {**row, **made})
         return found
 
 
 def openrlhf(row: Row) -> Row:
     """OpenRLHF's margin, which its reward trainer can use."""
     if row["chosen_rewards"] is None:
-        raise NotExpressible("the chosen side has no rewards, so there is no margin")
+        raise NotExportableError("the chosen side has no rewards, so there is no margin")
     means = [sum(row[side]) / len(row[side]) for side in ("chosen_rewards", "rejected_rewards")]
     return {"margin": means[0] - means[1]}
 
 
 def math_shepherd(row: Row) -> Row:
     """Math-Shepherd's two aligned texts: a mark after each step, and there a sign."""
-    if any(TAG in text for text in (row["question"], *row["completions"])):
-        raise NotExpressible(f"the text holds {TAG}, the mark between steps")
+    if any(MATH_SHEPHERD_TAG in text for text in (row["question"], *row["completions"])):
+        raise NotExportableError(f"the text holds {MATH_SHEPHERD_TAG}, the mark between steps")
     if "Step 1:" in row["question"]:
-        raise NotExpressible("the question holds the number by which the first step is known")
+        raise NotExportableError("the question holds the number by which the first step is known")
     numbered = [
         (step if step.startswith(f"Step {k}:") else f"Step {k}: {step}", label)
         for k, (step, label) in enumerate(_labelled_steps(row), start=1)
     ]
-    marked = "\n".join(f"{step} {TAG}" for step, _ in numbered)
+    marked = "\n".join(f"{step} {MATH_SHEPHERD_TAG}" for step, _ in numbered)
     signed = "\n".join(f"{step} {'+' if label else '-'}" for step, label in numbered)
     head = row["question"] + " "
     return {"input": head + marked, "label": head + signed, "task": row["source"]}
@@ -113,9 +113,9 @@ def step_dpo(row: Row) -> Row:
     As published, the shared text ends with the marker of the step that differs, and the full texts
     go on from there.
     """
-    shared, chosen, rejected = differing(row)
+    shared, chosen, rejected = first_difference(row)
     if not chosen or not rejected:
-        raise NotExpressible("one side is the beginning of the other, so no step differs")
+        raise NotExportableError("one side is the beginning of the other, so no step differs")
     found = _MARKER.match(chosen)  # the "Step k:" that both begin with
     marker = found[0] if found and rejected.startswith(found[0]) else ""
     initial = "".join(row["chosen_steps"][:shared]) + marker
@@ -131,7 +131,7 @@ def step_dpo(row: Row) -> Row:
     }
 
 
-def distinct(rows: Iterable[Row]) -> Iterator[Row]:
+def unique_rows(rows: Iterable[Row]) -> Iterator[Row]:
     """Yield each row once; equal rows are those of one problem, which come together."""
     for _, some in groupby(rows, itemgetter("prompt")):
         yield from {tuple(row.values()): row for row in some}.values()
@@ -146,4 +146,4 @@ _CODE = {
 }
 
 #: By the name that ``export --to`` takes.
-FORMATS = Table(__file__, lambda name, **told: Format(code=_CODE.get(name), **told))
+FORMATS = TomlTable(__file__, lambda name, **told: ExportFormat(code=_CODE.get(name), **told))

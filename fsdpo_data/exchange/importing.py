@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data import __version__
-from fsdpo_data.core.errors import InputError, unknown
-from fsdpo_data.core.files import explained, whole, write_atomic
+from fsdpo_data.core.errors import InputError, unknown_name_error
+from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.rows import Record, read_records, well_formed
-from fsdpo_data.exchange.stepwise import READERS, NotStepwise, Stepwise
+from fsdpo_data.core.row_files import SourceRow, read_records, replace_surrogates
+from fsdpo_data.exchange.step_label_readers import (
+    STEP_LABEL_READERS,
+    InvalidStepRowError,
+    LabelledSolution,
+)
 from fsdpo_data.models.prompts import Template, get_template
 
 
 @dataclass(slots=True)
-class Imported:
+class ImportResult:
     """What an import wrote."""
 
     read: int = 0  #: Rows of the source.
@@ -32,7 +36,7 @@ class Imported:
     set_aside: list[dict[str, Any]] = field(default_factory=list)
 
 
-def import_rows(source: Path, name: str, out: Path, template: str = "problem") -> Imported:
+def import_rows(source: Path, name: str, out: Path, template: str = "problem") -> ImportResult:
     """Read ``source`` and write ``out``; beside it a manifest, and the rows that cannot be read.
 
     ``template`` makes prompts of problems; formats that hold prompts keep theirs.
@@ -42,14 +46,14 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
             be read.
         StoreError: if the disk fails.
     """
-    if name not in READERS:
-        raise unknown("source", name, READERS)
+    if name not in STEP_LABEL_READERS:
+        raise unknown_name_error("source", name, STEP_LABEL_READERS)
     if out.suffix != ".jsonl" or out.exists():
         raise InputError("expected a new file ending in .jsonl.", field="out", value=out)
-    style, found = get_template(template), Imported()
-    with explained(out.parent):
+    style, found = get_template(template), ImportResult()
+    with store_errors(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
-        with whole(out) as file:
+        with open_atomic(out) as file:
             for record in read_records(source):
                 found.read += 1
                 for solution in _solutions(record, name, found):
@@ -63,7 +67,9 @@ def import_rows(source: Path, name: str, out: Path, template: str = "problem") -
                     f"{source}: none of its {found.read} rows is of the form {name}.{first}"
                 )
             # The rows get their name last: without it, an import that was stopped begins anew.
-            write_atomic(out.with_suffix(".manifest.json"), _said(source, name, style, found))
+            write_atomic(
+                out.with_suffix(".manifest.json"), _provenance_json(source, name, style, found)
+            )
             if found.set_aside:
                 aside = (json.dumps(row, ensure_ascii=True) + "\n" for row in found.set_aside)
                 write_atomic(quarantine(out), "".join(aside).encode())
@@ -75,14 +81,14 @@ def quarantine(out: Path) -> Path:
     return out.with_suffix(".quarantine.jsonl")
 
 
-def _said(source: Path, name: str, template: Template, found: Imported) -> bytes:
+def _provenance_json(source: Path, name: str, template: Template, found: ImportResult) -> bytes:
     """Return what stands beside the rows: where they are from, and what their labels mean."""
     said = {
         "made_by": f"fsdpo {__version__}",
         "source": {"name": source.name, "revision": f"sha256:{file_sha256(source)}"},
         "format": name,
-        "labels": READERS[name].labels,
-        "loses": READERS[name].loses,
+        "labels": STEP_LABEL_READERS[name].labels,
+        "loses": STEP_LABEL_READERS[name].loses,
         "template": template.name,
         "rows": {"read": found.read, "written": found.rows, "set_aside": len(found.set_aside)},
         "steps": {"right": found.steps[True], "wrong": found.steps[False]},
@@ -90,15 +96,15 @@ def _said(source: Path, name: str, template: Template, found: Imported) -> bytes
     return json.dumps(said, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def _solutions(record: Record, name: str, found: Imported) -> list[Stepwise]:
+def _solutions(record: SourceRow, name: str, found: ImportResult) -> list[LabelledSolution]:
     """Read one row; set it aside if it cannot be."""
-    reason = record.broken
+    reason = record.error
     if not reason:
         try:
-            if made := [_storable(each) for each in READERS[name].read(record.fields)]:
+            if made := [_storable(each) for each in STEP_LABEL_READERS[name].read(record.fields)]:
                 return made
             reason = "no step in it has a label"
-        except NotStepwise as error:
+        except InvalidStepRowError as error:
             reason = str(error)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             reason = f"not of the form {name} ({type(error).__name__}: {error})"
@@ -106,22 +112,22 @@ def _solutions(record: Record, name: str, found: Imported) -> list[Stepwise]:
     return []
 
 
-def _storable(solution: Stepwise) -> Stepwise:
+def _storable(solution: LabelledSolution) -> LabelledSolution:
     """Return a solution whose texts are texts that a file can hold, and say something."""
     for text in (solution.problem, solution.answer, *solution.steps):
         if not isinstance(text, str):
-            raise NotStepwise(f"{text!r} where text is expected")
-        if text != well_formed(text):
-            raise NotStepwise("the text holds half a surrogate pair, which is no character")
+            raise InvalidStepRowError(f"{text!r} where text is expected")
+        if text != replace_surrogates(text):
+            raise InvalidStepRowError("the text holds half a surrogate pair, which is no character")
     if not all(text.strip() for text in (solution.problem, *solution.steps)):
-        raise NotStepwise("the problem or a step is blank")
+        raise InvalidStepRowError("the problem or a step is blank")
     return solution
 
 
-def _row(solution: Stepwise, template: Template) -> dict[str, Any]:
+def _row(solution: LabelledSolution, template: Template) -> dict[str, Any]:
     steps, labels = list(solution.steps), list(solution.labels)
     row: dict[str, Any] = {"prompt": solution.problem, "completions": steps, "labels": labels}
-    if not solution.rendered:
+    if not solution.is_rendered:
         row["prompt"] = template.render(solution.problem)
         row["completions"] = [*(step + "\n" for step in steps[:-1]), steps[-1]]  # joined: a text
         row |= {"problem": solution.problem, "answer": solution.answer}

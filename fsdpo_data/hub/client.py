@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
+from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError
 from fsdpo_data.core.lazy import hf, hf_constants, hf_errors
 
 logger = logging.getLogger(__name__)
@@ -35,8 +35,10 @@ class HubRepo:
     kind: Literal["model", "dataset"]  #: ``model`` or ``dataset``.
     revision: str | None = None  #: Branch, tag or commit; None for the default branch.
     hint: str = ""  #: Added to the message when there is no such repository: nearest names.
-    needs: Literal["read", "write"] = "read"  #: What is wanted of it, ``read`` or ``write``.
-    way_out: str = ""  #: What to do without the Hub; the usual way for its kind if empty.
+    required_access: Literal["read", "write"] = (
+        "read"  #: What is wanted of it, ``read`` or ``write``.
+    )
+    advice: str = ""  #: What to do without the Hub; the usual way for its kind if empty.
 
     @classmethod
     def parse(cls, text: str, kind: Literal["model", "dataset"]) -> Self | None:
@@ -48,9 +50,9 @@ class HubRepo:
         return f"{self.kind} {self.name}" + (f"@{self.revision}" if self.revision else "")
 
     @property
-    def otherwise(self) -> str:
+    def offline_advice(self) -> str:
         """What to do without the Hub."""
-        return self.way_out or _OFFLINE_WAYS[self.kind]
+        return self.advice or _OFFLINE_WAYS[self.kind]
 
     @property
     def url(self) -> str:
@@ -84,13 +86,15 @@ def resolve_commit(repo: HubRepo) -> str:
     try:
         with hub_errors(repo):
             return _ask_commit(repo)
-    except Unavailable as error:
+    except UnavailableError as error:
         if cached is None:
             raise
         if hf_constants.HF_HUB_OFFLINE:
             return cached
         if repo.kind == "dataset":
-            raise Unavailable(f"{error} Or set HF_HUB_OFFLINE=1: {cached} is cached.") from None
+            raise UnavailableError(
+                f"{error} Or set HF_HUB_OFFLINE=1: {cached} is cached."
+            ) from None
         logger.warning("%s Going on with the cached copy at %s.", error, cached)
         return cached
 
@@ -135,13 +139,13 @@ def hub_errors(repo: HubRepo) -> Iterator[None]:
     except FsdpoError:
         raise
     except Exception as error:
-        explained = explain(error, repo)
+        explained = to_fsdpo_error(error, repo)
         if explained is None:
             raise
         raise explained from None
 
 
-def explain(error: BaseException | None, repo: HubRepo) -> FsdpoError | None:
+def to_fsdpo_error(error: BaseException | None, repo: HubRepo) -> FsdpoError | None:
     """Return what to tell the user of an error of the Hub, also of one inside wrappers.
 
     None if the Hub is not at fault.
@@ -163,23 +167,23 @@ def explain(error: BaseException | None, repo: HubRepo) -> FsdpoError | None:
     return None
 
 
-def _not_a_hub(repo: HubRepo) -> Unavailable:
-    return Unavailable(
+def _not_a_hub(repo: HubRepo) -> UnavailableError:
+    return UnavailableError(
         f"{endpoint()} answers, but not like a Hugging Face Hub. Check HF_ENDPOINT and any proxy; "
-        f"or {repo.otherwise}."
+        f"or {repo.offline_advice}."
     )
 
 
-def _explain_silence(error: BaseException, repo: HubRepo) -> Unavailable:
+def _explain_silence(error: BaseException, repo: HubRepo) -> UnavailableError:
     if isinstance(error, hf_errors.OfflineModeIsEnabled):
         reason, check = "offline mode is on", "unset HF_HUB_OFFLINE"
     else:
         reason = str(error) or type(error).__name__
         check = "check the network, or set HF_ENDPOINT to a mirror you can reach"
-    return Unavailable(
+    return UnavailableError(
         f"cannot reach the Hugging Face Hub at {endpoint()} for {repo} ({reason}). Ways on: "
         f"{check}, and log in with `hf auth login` if the repository is private; "
-        f"or {repo.otherwise}."
+        f"or {repo.offline_advice}."
     )
 
 
@@ -191,9 +195,9 @@ def _explain_answer(error: Exception, repo: HubRepo) -> FsdpoError:
             f"or a commit. See {repo.url}/commits, or leave the @revision out."
         )
     if isinstance(error, hf_errors.GatedRepoError):
-        return Unavailable(
+        return UnavailableError(
             f"{repo} is gated: ask for access at {repo.url}, then log in with `hf auth login`; "
-            f"or {repo.otherwise}."
+            f"or {repo.offline_advice}."
         )
     if isinstance(error, hf_errors.RepositoryNotFoundError) or status == 404:
         return InputError(
@@ -203,10 +207,10 @@ def _explain_answer(error: Exception, repo: HubRepo) -> FsdpoError:
     token = "HF_TOKEN is set" if os.environ.get("HF_TOKEN") else "HF_TOKEN is not set"
     advice = {
         401: f"Log in with `hf auth login`, or check that your token is still valid ({token})",
-        403: f"Check that your token may {repo.needs} {repo.url} ({token})",
+        403: f"Check that your token may {repo.required_access} {repo.url} ({token})",
         429: "The Hub limits the rate: wait some minutes, or log in with `hf auth login`",
     }.get(status, "Try again later, or set HF_ENDPOINT to a mirror")
-    return Unavailable(
+    return UnavailableError(
         f"the Hub at {endpoint()} answered {status or 'with an error'} for {repo}. {advice}; "
-        f"or {repo.otherwise}."
+        f"or {repo.offline_advice}."
     )

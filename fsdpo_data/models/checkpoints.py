@@ -9,9 +9,9 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable
+from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError
 from fsdpo_data.core.lazy import torch, transformers
-from fsdpo_data.models.resolve import Weights
+from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.untrusted import load_error, read_tokenizer
 
 #: Tokens that a CPU computes at a time: more are slower, leave its caches and are padded more.
@@ -20,7 +20,7 @@ CPU_TOKENS = 1024
 
 def load_checkpoint(
     auto_class: str,
-    weights: Weights,
+    weights: ResolvedWeights,
     *,
     dtype: str,
     expected: str,
@@ -50,7 +50,7 @@ def load_checkpoint(
             raise InputError(told, field=field, value=weights.path)
         if configure is not None:
             configure(config)
-        with _unreported() if configure or auto_class == "AutoModel" else nullcontext():
+        with _mute_load_report() if configure or auto_class == "AutoModel" else nullcontext():
             net, told = getattr(transformers, auto_class).from_pretrained(
                 weights.path,
                 revision=weights.commit,
@@ -64,7 +64,7 @@ def load_checkpoint(
     except FsdpoError:
         raise
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
-        raise _unloadable(weights, error, f"Expected {expected}.").of(field) from error
+        raise _unloadable(weights, error, f"Expected {expected}.").for_field(field) from error
     if configure is None and told["missing_keys"]:
         names = sorted(told["missing_keys"])
         raise InputError(
@@ -77,7 +77,7 @@ def load_checkpoint(
 
 
 @contextmanager
-def _unreported() -> Iterator[None]:
+def _mute_load_report() -> Iterator[None]:
     """Keep transformers from reporting the weights of a head: new, or read apart."""
     logger = logging.getLogger("transformers")
     level = logger.level
@@ -88,7 +88,7 @@ def _unreported() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def load_config(weights: Weights) -> Any:
+def load_config(weights: ResolvedWeights) -> Any:
     """Load the config of a checkpoint; Unavailable if it cannot be loaded."""
     try:
         return transformers.AutoConfig.from_pretrained(
@@ -98,7 +98,7 @@ def load_config(weights: Weights) -> Any:
         raise _unloadable(weights, error, "Expected a config.json of transformers.") from error
 
 
-def read_tensors(weights: Weights, prefix: str) -> dict[str, Any]:
+def read_tensors(weights: ResolvedWeights, prefix: str) -> dict[str, Any]:
     """Return the tensors of a checkpoint whose names begin with ``prefix``, by what comes after.
 
     Raises:
@@ -136,8 +136,8 @@ def context_length(config: Any) -> int:
     return length
 
 
-def _unloadable(weights: Weights, error: Exception, expected: str) -> FsdpoError:
-    return Unavailable(
+def _unloadable(weights: ResolvedWeights, error: Exception, expected: str) -> FsdpoError:
+    return UnavailableError(
         f"it cannot be loaded: {load_error(error)} {expected}", field="model", value=weights.path
     )
 
@@ -146,7 +146,7 @@ def pick_device(device: str) -> str:
     """Return ``cuda`` or ``cpu``; Unavailable if a GPU is asked for and torch sees none."""
     has_gpu = torch.cuda.is_available()
     if device == "cuda" and not has_gpu:
-        raise Unavailable(
+        raise UnavailableError(
             "torch sees no GPU here. Use cpu (or auto), or check the driver with nvidia-smi and "
             "that this torch build has CUDA.",
             field="device",

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fsdpo_data.core.errors import InputError, Unavailable, install, unknown
+from fsdpo_data.core.errors import InputError, UnavailableError, install_command, unknown_name_error
 from fsdpo_data.core.identity import digest
-from fsdpo_data.core.tables import Table
-from fsdpo_data.hub.client import HubRepo, explain
-from fsdpo_data.models.untrusted import budget, load_error, read_tokenizer
+from fsdpo_data.core.toml_tables import TomlTable
+from fsdpo_data.hub.client import HubRepo, to_fsdpo_error
+from fsdpo_data.models.untrusted import limit_steps, load_error, read_tokenizer
 
 _MARK = re.compile(r"\{(question|first_line|rest)\}")
 
@@ -66,7 +66,7 @@ class ChatFormat:
 
     def render(self, user: str) -> str:
         """Return the conversation up to the point where the assistant starts to write."""
-        with budget("the chat template"):
+        with limit_steps("the chat template"):
             text: str = self.tokenizer.apply_chat_template(
                 [{"role": "user", "content": user}],
                 tokenize=False,
@@ -87,10 +87,12 @@ class ChatFormat:
 
 
 #: By name and number.
-TEMPLATES = Table(__file__, lambda name, stop=(), **told: Template(name, stop=tuple(stop), **told))
+TEMPLATES = TomlTable(
+    __file__, lambda name, stop=(), **told: Template(name, stop=tuple(stop), **told)
+)
 #: How recorded responses are "asked" where their files do not say it.
-RECORDED = Template("recorded@1", "{question}")
-CHAT = ("chat@1", "chat-boxed@1")  #: Rendered through the tokenizer's own chat template.
+RECORDED_TEMPLATE = Template("recorded@1", "{question}")
+CHAT_TEMPLATES = ("chat@1", "chat-boxed@1")  #: Rendered through the tokenizer's own chat template.
 
 
 def get_template(
@@ -105,8 +107,8 @@ def get_template(
         InputError: if there is no such template, or the chat templates lack a tokenizer that has
             a chat template.
     """
-    template = TEMPLATES[full_name(name)]
-    if template.name not in CHAT:
+    template = TEMPLATES[versioned_name(name)]
+    if template.name not in CHAT_TEMPLATES:
         return template
     if tokenizer_path is None:
         raise InputError(
@@ -125,14 +127,14 @@ def get_template(
     return dataclasses.replace(template, chat=chat)
 
 
-def full_name(name: str) -> str:
+def versioned_name(name: str) -> str:
     """Return a template's name with its version, by default the latest; InputError if none."""
     if name in TEMPLATES:
         return name
     versions = [known for known in TEMPLATES if known.partition("@")[0] == name]
     if versions:
         return max(versions, key=lambda known: int(known.partition("@")[2]))
-    raise unknown("template", name, TEMPLATES)
+    raise unknown_name_error("template", name, TEMPLATES)
 
 
 def load_tokenizer(path: str, revision: str | None = None) -> Any:
@@ -145,12 +147,12 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
     try:
         return read_tokenizer(path, revision)
     except ImportError:
-        raise Unavailable(
+        raise UnavailableError(
             "chat templates need the transformers package. Install it with "
-            f"{install('train')}, or choose a template other than chat."
+            f"{install_command('train')}, or choose a template other than chat."
         ) from None
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
-        if revision and (explained := explain(error, HubRepo(path, "model", revision))):
+        if revision and (explained := to_fsdpo_error(error, HubRepo(path, "model", revision))):
             raise explained from None
         raise InputError(
             f"{path} has no tokenizer that can be loaded ({load_error(error)}). Put its tokenizer "

@@ -6,11 +6,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsdpo_data.core.errors import InputError, Unavailable, nearest
+from fsdpo_data.core.errors import InputError, UnavailableError, suggest_names
 from fsdpo_data.core.identity import ModelRef, canonical_json, file_sha256
-from fsdpo_data.core.tables import Table
+from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.hub.client import HubRepo, is_path, resolve_commit
-from fsdpo_data.models.prompts import TEMPLATES, Template, full_name, get_template
+from fsdpo_data.models.prompts import TEMPLATES, Template, get_template, versioned_name
 from fsdpo_data.problems.embedded import CHECKPOINT
 
 SERVED = "served"  #: The revision of a model that a server runs.
@@ -23,7 +23,7 @@ _MODEL_FILES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelEntry:
     """A row of the table of short names."""
 
     template: str  #: The prompt it was tuned on.
@@ -32,7 +32,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class ResolvedWeights:
     """A model that is pinned down."""
 
     ref: ModelRef  #: Name and revision, as they go into ids and manifests.
@@ -41,13 +41,13 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedModel(Weights):
+class ResolvedModel(ResolvedWeights):
     """A model that is pinned down, and the template that makes prompts of questions."""
 
     template: Template
 
 
-MODELS = Table(__file__, lambda _name, **told: Model(**told))  #: By short name.
+MODELS = TomlTable(__file__, lambda _name, **told: ModelEntry(**told))  #: By short name.
 
 
 def resolve(name: str, template: str | None = None) -> ResolvedModel:
@@ -61,7 +61,7 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
         Unavailable: if the Hub cannot be reached, or refuses.
     """
     weights = resolve_weights(name)
-    tuned = _tuned()
+    tuned = _tuned_templates()
     own = tuned.get(name) or tuned.get(weights.path, "chat-boxed")
     chosen = get_template(
         own if template is None else template, weights.path, revision=weights.commit
@@ -69,16 +69,18 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
     return ResolvedModel(weights.ref, weights.path, weights.commit, template=chosen)
 
 
-def _tuned() -> dict[str, str]:
+def _tuned_templates() -> dict[str, str]:
     """Return the template that each model known by name or repository was tuned on."""
     known = MODELS.items()
     return {name: model.template for label, model in known for name in (label, model.repo or label)}
 
 
-def served(name: str) -> Weights:
+def served_weights(name: str) -> ResolvedWeights:
     """Name a model that a server runs: which weights those are, only the server knows."""
     # Folders are that machine's business.
-    return Weights(ModelRef(name.rpartition("/")[2] if name[:1] == "/" else name, SERVED), name)
+    return ResolvedWeights(
+        ModelRef(name.rpartition("/")[2] if name[:1] == "/" else name, SERVED), name
+    )
 
 
 def resolve_served(name: str, template: str | None, *, chat: bool) -> ResolvedModel:
@@ -89,14 +91,14 @@ def resolve_served(name: str, template: str | None, *, chat: bool) -> ResolvedMo
     Raises:
         InputError: if there is no such template, or it needs a tokenizer that is not here.
     """
-    weights = served(name)
-    own = "chat-boxed" if chat else _tuned().get(name, "chat-boxed")
-    full = full_name(template or own)
+    weights = served_weights(name)
+    own = "chat-boxed" if chat else _tuned_templates().get(name, "chat-boxed")
+    full = versioned_name(template or own)
     chosen = TEMPLATES[full] if chat else get_template(full, name)
     return ResolvedModel(weights.ref, weights.path, template=chosen)
 
 
-def resolve_weights(name: str) -> Weights:
+def resolve_weights(name: str) -> ResolvedWeights:
     """Pin down which weights ``name`` stands for, for who brings prompts along.
 
     Raises:
@@ -106,10 +108,10 @@ def resolve_weights(name: str) -> Weights:
     entry = MODELS.get(name)
     if name == "tiny":
         if not (CHECKPOINT / "config.json").is_file():
-            raise Unavailable(
+            raise UnavailableError(
                 f"{CHECKPOINT} is missing. Install fsdpo again.", field="model", value=name
             )
-        return Weights(ModelRef(name, content_revision(CHECKPOINT)), str(CHECKPOINT))
+        return ResolvedWeights(ModelRef(name, content_revision(CHECKPOINT)), str(CHECKPOINT))
     if entry is not None and not entry.repo:
         raise _unusable(name, f"{entry.note}.")
     if entry is None and is_path(name):
@@ -123,19 +125,19 @@ def resolve_weights(name: str) -> Weights:
         )
     hint = "" if entry else " There is no directory of that name either." + _nearest(name)
     commit = resolve_commit(dataclasses.replace(repo, hint=hint))
-    return Weights(ModelRef(repo.name, commit), repo.name, commit)
+    return ResolvedWeights(ModelRef(repo.name, commit), repo.name, commit)
 
 
 def _nearest(name: str) -> str:
     wanted = name.rpartition("/")[2].partition("@")[0].lower()
-    return nearest(wanted, MODELS, "Nearest short names", cutoff=0.5)
+    return suggest_names(wanted, MODELS, "Nearest short names", cutoff=0.5)
 
 
-def _local(name: str, path: Path) -> Weights:
+def _local(name: str, path: Path) -> ResolvedWeights:
     if not path.is_dir():
         around = path.parent.iterdir() if path.parent.is_dir() else ()
         folders = [each.name for each in around if each.is_dir() and each.name[0] != "."]
-        beside = nearest(path.name, folders, "Beside it")
+        beside = suggest_names(path.name, folders, "Beside it")
         raise _unusable(name, f"expected a model directory, found none.{beside}")
     if not (path / "config.json").is_file():
         found = ", ".join(sorted(file.name for file in path.iterdir())[:8]) or "nothing"
@@ -145,7 +147,7 @@ def _local(name: str, path: Path) -> Weights:
             "Give the directory that save_pretrained wrote.",
         )
     # Folders above are this machine's business; the revision says which model it is.
-    return Weights(ModelRef(path.resolve().name, content_revision(path)), str(path))
+    return ResolvedWeights(ModelRef(path.resolve().name, content_revision(path)), str(path))
 
 
 def _unusable(name: str, message: str) -> InputError:

@@ -10,7 +10,7 @@ from fsdpo_data.core.lazy import transformers
 
 #: Lines of Python that a chat template may take, its compilation included: a second or two, and a
 #: hundred times what long ones need.
-STEPS = 5_000_000
+MAX_TRACED_EVENTS = 5_000_000
 
 
 def load_error(error: Exception) -> str:
@@ -37,7 +37,7 @@ def read_tokenizer(path: str, revision: str | None = None) -> Any:
 
 
 @contextmanager
-def budget(what: str, steps: int = STEPS) -> Iterator[None]:
+def limit_steps(what: str, steps: int = MAX_TRACED_EVENTS) -> Iterator[None]:
     """Stop the functions called within, named ``what``, after a number of lines, calls and returns.
 
     A thread cannot be killed, and a process for each prompt would cost more than the prompt. Not

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.core.options import Option, Options
-from fsdpo_data.steps.rewards import AGGREGATES, aggregated
+from fsdpo_data.steps.rewards import AGGREGATES, aggregate_expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class PairSpec(Options):
     min_margin: Annotated[float | None, Option(min=-1, max=1)] = None
 
 
-def choose(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
+def choose_pairs(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
     """Choose the pairs among the solutions of some problems.
 
     The same solutions give the same pairs: equal rewards rank by their order in the file, which is
@@ -41,7 +41,7 @@ def choose(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
     Of a pair come ``chosen`` and ``rejected``, row numbers in ``solutions``, in the order of the
     problems.
     """
-    ranked = _ranked(solutions, spec)
+    ranked = _rank_solutions(solutions, spec)
     sides = [
         ranked.filter(pl.col(f"{side}_rank") < spec.top).select(
             "problem_id",
@@ -69,7 +69,7 @@ def choose(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
     return pairs.sort(first, "chosen_rank", "rejected_rank").select("chosen", "rejected")
 
 
-def _ranked(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
+def _rank_solutions(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
     """Rank the different, scored solutions of each problem: best first and worst first, from 0.
 
     A solution that may not stand on a side has a null rank there. One that stopped on length has
@@ -81,7 +81,7 @@ def _ranked(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
         .filter((pl.col("step_rewards").list.len() > 0) & (pl.col("finish_reason") == "stop"))
         .with_columns(
             text=pl.col("completions").list.join(""),
-            reward=aggregated("step_rewards", spec.aggregate),
+            reward=aggregate_expr("step_rewards", spec.aggregate),
         )
         .unique(subset=["problem_id", "text"], keep="first", maintain_order=True)
         .select("row", "problem_id", "outcome", "reward")
@@ -99,7 +99,9 @@ def _ranked(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
     correct = scored.filter(pl.col("outcome") == "correct").sort(
         "reward", descending=True, maintain_order=True
     )
-    wrong = scored.filter(pl.col("outcome").is_in(FAILED)).sort("reward", maintain_order=True)
+    wrong = scored.filter(pl.col("outcome").is_in(MODEL_FAILURES)).sort(
+        "reward", maintain_order=True
+    )
     rank = place.over("problem_id")
     sides = (correct.with_columns(chosen_rank=rank), wrong.with_columns(rejected_rank=rank))
     return pl.concat(sides, how="diagonal")

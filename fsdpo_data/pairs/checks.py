@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.nouns import FAILED
-from fsdpo_data.core.rows import repeated, scan, some
+from fsdpo_data.core.row_files import find_duplicates, list_some, scan_parquet
 from fsdpo_data.pairs import statistics
 from fsdpo_data.pairs.first_error import StepPairSpec
 from fsdpo_data.pairs.statistics import SIDES
@@ -17,7 +17,7 @@ from fsdpo_data.pairs.statistics import SIDES
 _COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
 
 
-def broken_pairs(
+def find_violations(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
     spec: Mapping[str, Any],
@@ -32,17 +32,17 @@ def broken_pairs(
     rules = _step_rules() if steps else _solution_rules(spec)
     broken: dict[str, list[str]] = {rule: [] for rule in rules}
     sides = SIDES[1:] if steps else SIDES
-    for frame in statistics.with_solutions(pairs, solutions, _COLUMNS, sides):
+    for frame in statistics.join_solutions(pairs, solutions, _COLUMNS, sides):
         for rule, holds in rules.items():
             rows = frame.filter(holds).select("chosen_id", "rejected_id").iter_rows()
             broken[rule] += [" > ".join(row) for row in rows]
     key = ("prompt", "chosen", "rejected") if steps else ("chosen_id", "rejected_id")
-    broken["occur more than once"] = repeated(scan(pairs), key, "rejected_id")
+    broken["occur more than once"] = find_duplicates(scan_parquet(pairs), key, "rejected_id")
     for rule, ids in broken.items():
         if ids:
-            yield f"{len(ids)} pairs {rule}: {some(ids)}"
+            yield f"{len(ids)} pairs {rule}: {list_some(ids)}"
     if steps:
-        yield from _misplaced(pairs, spec.get("threshold", 0))
+        yield from _misplaced_errors(pairs, spec.get("threshold", 0))
     if not any(broken.values()):
         yield from _statistics(pairs, solutions, spec, dict(told))
 
@@ -55,7 +55,7 @@ def _solution_rules(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
         **_side_rules("rejected"),
     }
     cut = [pl.col(f"{side}_finish_reason") != "stop" for side in SIDES]
-    wrong = pl.col("chosen_outcome") != "correct", ~pl.col("rejected_outcome").is_in(FAILED)
+    wrong = pl.col("chosen_outcome") != "correct", ~pl.col("rejected_outcome").is_in(MODEL_FAILURES)
     if spec.get("finished"):  # pairs of earlier releases did not ask for it
         rules["join a solution that stopped on length"] = cut[0] | cut[1]
     if spec.get("require_outcome"):
@@ -71,7 +71,9 @@ def _step_rules() -> dict[str, pl.Expr]:
         "have a chosen text that its steps do not join to": pl.col("chosen") != joined,
         **_side_rules("rejected"),
         "reject a solution that stopped on length": pl.col("rejected_finish_reason") != "stop",
-        "reject a solution that is not incorrect": ~pl.col("rejected_outcome").is_in(FAILED),
+        "reject a solution that is not incorrect": ~pl.col("rejected_outcome").is_in(
+            MODEL_FAILURES
+        ),
     }
 
 
@@ -89,13 +91,13 @@ def _side_rules(side: str) -> dict[str, pl.Expr]:
     }
 
 
-def _misplaced(pairs: Sequence[Path], threshold: float) -> Iterator[str]:
+def _misplaced_errors(pairs: Sequence[Path], threshold: float) -> Iterator[str]:
     """Yield a line if the sides of pairs do not differ first at the first error."""
     ids = []
     for row in statistics.step_rows(pairs):
         rewards = row["rejected_rewards"] or []
         error = next((k for k, reward in enumerate(rewards) if reward < threshold), None)
-        if statistics.differing(row)[0] != error:
+        if statistics.first_difference(row)[0] != error:
             ids.append(row["rejected_id"])
     if ids:
         where = f"elsewhere than at the first step below {threshold}"

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from fsdpo_data.core.entities import MODEL_FAILURES, Solution
 from fsdpo_data.core.lazy import pq
-from fsdpo_data.core.nouns import FAILED, Solution
 from fsdpo_data.core.options import Option, Options
 
 #: What becomes of incorrect solutions; see :func:`first_errors`.
-FATES = ("incorrect", "truncated", "unscored", "no_error", "repeated", "over_limit")
+DROP_REASONS = ("incorrect", "truncated", "unscored", "no_error", "repeated", "over_limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class StepPairSpec(Options):
         max_pairs: Pairs per problem at most, those of the lowest rewards; None for all.
     """
 
-    threshold: Annotated[float, Option(above=0, max=1)] = 0.5
+    threshold: Annotated[float, Option(exclusive_min=0, max=1)] = 0.5
     max_pairs: Annotated[int | None, Option(min=1)] = None
 
 
@@ -35,7 +35,7 @@ class FirstError:
     step: int
 
     @property
-    def beginning(self) -> str:
+    def prefix(self) -> str:
         """The prompt and the steps before the error."""
         return self.solution.prompt + "".join(self.solution.completions[: self.step])
 
@@ -59,7 +59,7 @@ def first_errors(
     problems: dict[str, list[FirstError]] = {}
     for row in pq.read_table(file).to_pylist():
         solution = Solution(**row)
-        if solution.outcome not in FAILED:
+        if solution.outcome not in MODEL_FAILURES:
             continue
         found["incorrect"] += 1
         if solution.finish_reason != "stop":
@@ -76,7 +76,7 @@ def first_errors(
     for errors in problems.values():
         different: dict[str, FirstError] = {}
         for error in sorted(errors, key=lambda each: each.reward):
-            different.setdefault(error.beginning + error.solution.completions[error.step], error)
+            different.setdefault(error.prefix + error.solution.completions[error.step], error)
         kept = list(different.values())[: spec.max_pairs]
         found["repeated"] += len(errors) - len(different)
         found["over_limit"] += len(different) - len(kept)

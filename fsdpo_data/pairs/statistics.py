@@ -12,11 +12,11 @@ from operator import gt, lt
 from pathlib import Path
 from typing import Any
 
+from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.nouns import FAILED
-from fsdpo_data.core.rows import scan
-from fsdpo_data.pairs.first_error import FATES, StepPairSpec, first_errors
-from fsdpo_data.steps.rewards import aggregated
+from fsdpo_data.core.row_files import scan_parquet
+from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSpec, first_errors
+from fsdpo_data.steps.rewards import aggregate_expr
 
 
 def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
@@ -28,7 +28,7 @@ def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
     """
     outcome = pl.col("outcome")
     by_problem = solutions.group_by("problem_id").agg(
-        right=(outcome == "correct").sum(), wrong=outcome.is_in(FAILED).sum()
+        right=(outcome == "correct").sum(), wrong=outcome.is_in(MODEL_FAILURES).sum()
     )
     right, wrong = pl.col("right"), pl.col("wrong")
     counted = by_problem.select(
@@ -53,36 +53,39 @@ def pair_statistics(
                 problem=pl.col("problem_id").hash(),
                 chosen=pl.col("chosen_id").hash(),
                 rejected=pl.col("rejected_id").hash(),
-                margin=aggregated("chosen_rewards", aggregate)
-                - aggregated("rejected_rewards", aggregate),
+                margin=aggregate_expr("chosen_rewards", aggregate)
+                - aggregate_expr("rejected_rewards", aggregate),
                 **{f"{side}_tokens": pl.col(f"{side}_n_tokens") for side in SIDES},
                 **{f"{side}_characters": pl.col(side).str.len_chars() for side in SIDES},
                 **{f"{side}_steps": pl.col(f"{side}_steps").list.len() for side in SIDES},
             )
-            for frame in with_solutions(pairs, solutions, ["n_tokens"])
+            for frame in join_solutions(pairs, solutions, ["n_tokens"])
         ]
     )
-    truncated = scan(solutions).select((pl.col("finish_reason") == "length").sum())
+    truncated = scan_parquet(solutions).select((pl.col("finish_reason") == "length").sum())
     counted = not any(numbers[f"{side}_tokens"].null_count() for side in SIDES)
     size = "tokens" if counted else "characters"
     chosen, rejected = (numbers[f"{side}_{size}"] for side in SIDES)
     return {
         "pairs": numbers.height,
-        "problems": {"used": numbers["problem"].n_unique(), **problem_counts(scan(solutions))},
+        "problems": {
+            "used": numbers["problem"].n_unique(),
+            **problem_counts(scan_parquet(solutions)),
+        },
         "solutions": {
             **{side: numbers[side].n_unique() for side in SIDES},
             "truncated": int(truncated.collect(engine="streaming").item()),
         },
         "margin": {
             **{
-                name: _rounded(getattr(numbers["margin"], name)())
+                name: _round(getattr(numbers["margin"], name)())
                 for name in ("mean", "min", "median", "max")
             },
             "negative": int((numbers["margin"] < 0).sum()),
         },
         "length": {
             **{
-                f"{side}_{unit}": _rounded(numbers[f"{side}_{unit}"].mean())
+                f"{side}_{unit}": _round(numbers[f"{side}_{unit}"].mean())
                 for unit in (size, "steps")
                 for side in SIDES
             },
@@ -107,15 +110,15 @@ def step_pair_statistics(
     asked = sum(1 for file in solutions for _ in first_errors(file, spec, fates))
     used, places, chosen, rejected = set(), [], [], []
     for row in step_rows(pairs):
-        place, right, wrong = differing(row)
+        place, right, wrong = first_difference(row)
         used.add(row["problem_id"])
         places.append(place + 1)
         chosen.append(len(right))
         rejected.append(len(wrong))
     return {
         "pairs": len(places),
-        "problems": {"used": len(used), **problem_counts(scan(solutions))},
-        "solutions": {**{f: fates[f] for f in FATES}, "not_put_right": asked - len(places)},
+        "problems": {"used": len(used), **problem_counts(scan_parquet(solutions))},
+        "solutions": {**{f: fates[f] for f in DROP_REASONS}, "not_put_right": asked - len(places)},
         "first_error": _rounded_mean(places),
         "length": {
             "chosen_characters": _rounded_mean(chosen),
@@ -126,7 +129,7 @@ def step_pair_statistics(
     }
 
 
-def differing(row: Mapping[str, Any]) -> tuple[int, str, str]:
+def first_difference(row: Mapping[str, Any]) -> tuple[int, str, str]:
     """Return where the sides of a pair differ first, and the steps there; empty where one ends."""
     chosen, rejected = row["chosen_steps"], row["rejected_steps"]
     place = 0
@@ -140,21 +143,21 @@ def step_rows(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
     """Yield of each pair the steps of both sides, and the rewards of the rejected one."""
     columns = ("problem_id", "rejected_id", "chosen_steps", "rejected_steps", "rejected_rewards")
     for file in files:
-        yield from scan([file]).select(columns).collect().iter_rows(named=True)
+        yield from scan_parquet([file]).select(columns).collect().iter_rows(named=True)
 
 
 def _rounded_mean(values: Sequence[int]) -> float | None:
     return round(sum(values) / len(values), 4) if values else None
 
 
-def _rounded(value: Any) -> float | None:
+def _round(value: Any) -> float | None:
     return None if value is None else round(float(value), 4)
 
 
 SIDES = ("chosen", "rejected")
 
 
-def with_solutions(
+def join_solutions(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
     columns: Sequence[str],
@@ -169,12 +172,14 @@ def with_solutions(
     """
     aligned = len(pairs) == len(solutions)
     for place, file in enumerate(pairs):
-        frame = scan([file]).collect()
+        frame = scan_parquet([file]).collect()
         wanted = pl.concat([frame[f"{side}_id"] for side in sides]).unique()
-        found = _named(solutions[place : place + 1] if aligned else solutions, columns, wanted)
+        found = _select_by_id(
+            solutions[place : place + 1] if aligned else solutions, columns, wanted
+        )
         absent = wanted.filter(~wanted.is_in(found["solution_id"].implode()))
         if aligned and len(absent):
-            found = pl.concat([found, _named(solutions, columns, absent)])
+            found = pl.concat([found, _select_by_id(solutions, columns, absent)])
         for side in sides:
             named = found.select(pl.all().name.prefix(f"{side}_"))
             frame = frame.join(
@@ -187,6 +192,6 @@ def with_solutions(
         yield frame
 
 
-def _named(files: Sequence[Path], columns: Sequence[str], ids: pl.Series) -> pl.DataFrame:
-    rows = scan(files).filter(pl.col("solution_id").is_in(ids.implode()))
+def _select_by_id(files: Sequence[Path], columns: Sequence[str], ids: pl.Series) -> pl.DataFrame:
+    rows = scan_parquet(files).filter(pl.col("solution_id").is_in(ids.implode()))
     return rows.select("solution_id", *columns).collect()

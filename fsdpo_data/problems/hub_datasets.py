@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable, nearest
-from fsdpo_data.core.rows import Record
-from fsdpo_data.core.tables import Table
+from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError, suggest_names
+from fsdpo_data.core.row_files import SourceRow
+from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.hub.client import HubRepo, hub_errors, resolve_commit
 
 
@@ -23,7 +23,7 @@ class HubDataset:
     one_per_question: bool = False  #: Whether many rows ask the same question (preference pairs).
 
 
-DATASETS = Table(__file__, lambda _name, **told: HubDataset(**told))  #: By short name.
+DATASETS = TomlTable(__file__, lambda _name, **told: HubDataset(**told))  #: By short name.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class HubSource:
     short: str  #: Its short name; empty if it was asked for by repository.
     repo: HubRepo  #: Repository and revision.
     configs: Sequence[str | None]  #: Configs to read; (None,) for the default one.
-    known: HubDataset  #: What to hold it against.
+    expected_format: HubDataset  #: What to hold it against.
 
     @classmethod
     def parse(cls, text: str, datasets: Mapping[str, HubDataset]) -> Self | None:
@@ -47,7 +47,7 @@ class HubSource:
         if known is None:
             hint = " There is no file of that name either."
             last = name.rpartition("/")[2]
-            hint += nearest(last, datasets, "Nearest short names", most=2, cutoff=0.5)
+            hint += suggest_names(last, datasets, "Nearest short names", limit=2, cutoff=0.5)
             return cls("", dataclasses.replace(repo, hint=hint), [config or None], HubDataset(""))
         if config:
             known = dataclasses.replace(known, rows={}, digests={})  # a part of it is not it
@@ -57,7 +57,7 @@ class HubSource:
     @property
     def name(self) -> str:
         """Return the repository, with the config where the default was not asked for."""
-        whole = self.configs in ([None], self.known.configs)
+        whole = self.configs in ([None], self.expected_format.configs)
         return self.repo.name if whole else f"{self.repo.name}:{self.configs[0]}"
 
     def check(self, split: str, commit: str, rows: int, digest: str) -> list[str]:
@@ -67,14 +67,14 @@ class HubSource:
             InputError: if there are more or fewer rows than there should be.
         """
         where = f"{self.repo.name} at {commit[:12]}, split {split}"
-        expected = self.known.rows.get(split, rows)
+        expected = self.expected_format.rows.get(split, rows)
         if rows != expected:
             raise InputError(
                 f"{where}: {rows} rows, expected {expected}. It is not the dataset that the name "
                 f"{self.short} stands for: choose another revision with {self.short}@<commit>, or "
                 f"read it as it is under its full name, {self.repo.name}."
             )
-        known = self.known.digests.get(split, digest)
+        known = self.expected_format.digests.get(split, digest)
         if digest != known:
             return [
                 f"{where}: the problems are not those of the original files (digest {digest}, "
@@ -83,7 +83,7 @@ class HubSource:
         return []
 
 
-def load_hub(source: HubSource, split: str) -> tuple[str, list[tuple[str, list[Record]]]]:
+def load_hub(source: HubSource, split: str) -> tuple[str, list[tuple[str, list[SourceRow]]]]:
     """Fetch a dataset: its commit, and for each config a label and its rows.
 
     Raises:
@@ -95,7 +95,7 @@ def load_hub(source: HubSource, split: str) -> tuple[str, list[tuple[str, list[R
     for config in source.configs:
         rows = _fetch(source.repo, config, split, commit)
         label = f"{source.repo.name}:{config}" if config else source.repo.name
-        parts.append((label, [Record(i, row) for i, row in enumerate(rows, start=1)]))
+        parts.append((label, [SourceRow(i, row) for i, row in enumerate(rows, start=1)]))
     return commit, parts
 
 
@@ -118,7 +118,7 @@ def _fetch(repo: HubRepo, config: str | None, split: str, commit: str) -> list[d
         ) from None
     # Without a network, datasets takes the latest copy it has, of whatever commit.
     if not all(commit in file["filename"] for file in table.cache_files):
-        raise Unavailable(
+        raise UnavailableError(
             f"the local copy of {repo} is not of commit {commit}, and the Hub cannot be reached. "
             "Load it once with a network."
         )

@@ -6,24 +6,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fsdpo_data.core.errors import InputError, nearest
+from fsdpo_data.core.entities import Problem
+from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.identity import SourceRef, canonical_json, digest, file_sha256
-from fsdpo_data.core.nouns import Problem
-from fsdpo_data.core.rows import SUFFIXES, Record, data_files, read_records, stated_split
+from fsdpo_data.core.row_files import SUFFIXES, SourceRow, data_files, read_records, split_in_path
 from fsdpo_data.hub.client import is_path
+from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.story import WORLD_VERSION
-from fsdpo_data.problems.embedded.world import make_problems
-from fsdpo_data.problems.forms import FORMS, NotAProblem, is_gsm8k, read_problem
 from fsdpo_data.problems.hub_datasets import DATASETS, HubDataset, HubSource, load_hub
+from fsdpo_data.problems.row_formats import (
+    PROBLEM_FORMATS,
+    UnusableRowError,
+    is_gsm8k,
+    read_problem,
+)
 
 #: The rows of a file or a config: where they are for messages, their source, and themselves.
-Part = tuple[str, str, list[Record]]
+SourceRows = tuple[str, str, list[SourceRow]]
 
 EMBEDDED_COUNT = 200  #: Problems the embedded world makes when nobody says how many.
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantined:
+class QuarantinedRow:
     """A row that was set aside."""
 
     source: str  #: File or dataset it is in.
@@ -38,7 +43,7 @@ class ProblemSet:
 
     problems: list[Problem] = field(default_factory=list)  #: In the sources' order; no id twice.
     refs: list[SourceRef] = field(default_factory=list)  #: One per source, to find it again.
-    quarantined: list[Quarantined] = field(default_factory=list)  #: The rows set aside.
+    quarantined: list[QuarantinedRow] = field(default_factory=list)  #: The rows set aside.
     warnings: list[str] = field(default_factory=list)  #: What a reader of the results should know.
 
 
@@ -64,22 +69,24 @@ def load_problems(
         raise InputError(f"no source of problems given. Try embedded, or {', '.join(datasets)}.")
     if limit is not None and limit < 1:
         raise InputError(f"limit {limit}: expected at least 1 problem.")
-    loading = _Loading(split, seed, limit, datasets)
+    loading = _ProblemLoader(split, seed, limit, datasets)
     for name in names:
         loading.add(name)
     found, every = loading.found, loading.found.problems
     if limit is not None and len(every) > limit:
-        found.problems = [every[i] for i in drawn([each.id for each in every], limit, seed)]
+        found.problems = [
+            every[i] for i in draw_positions([each.id for each in every], limit, seed)
+        ]
     return found
 
 
-def drawn(ids: Sequence[str], limit: int, seed: int) -> list[int]:
+def draw_positions(ids: Sequence[str], limit: int, seed: int) -> list[int]:
     """Return the places of ``limit`` ids, in order; those of 10 are part of those of 100."""
     lots = sorted((digest("choose", seed, each), i) for i, each in enumerate(ids))
     return sorted(i for _, i in lots[:limit])
 
 
-class _Loading:
+class _ProblemLoader:
     def __init__(
         self, split: str, seed: int, limit: int | None, datasets: Mapping[str, HubDataset]
     ) -> None:
@@ -99,13 +106,13 @@ class _Loading:
             known = ["embedded", *self.datasets]
             raise InputError(
                 f"no source {name!r}: expected {', '.join(known)}, org/name on the Hub, or a file."
-                + nearest(name, known, most=2, cutoff=0.5)
+                + suggest_names(name, known, limit=2, cutoff=0.5)
             )
 
     def _add_embedded(self) -> None:
         made = make_problems(self.split, self.limit or EMBEDDED_COUNT, self.seed)
         for row, problem in enumerate(made, start=1):
-            self._keep(problem, "embedded", Record(row, problem.row()), problem.id)
+            self._keep(problem, "embedded", SourceRow(row, problem.row()), problem.id)
         self.found.refs.append(SourceRef("embedded", str(WORLD_VERSION), self.split))
 
     def _add_files(self, name: str) -> None:
@@ -115,27 +122,29 @@ class _Loading:
         named = Path(name).resolve().name
         self.found.refs.append(SourceRef(named, files_revision(files), self.split))
 
-    def _read(self, files: Sequence[Path]) -> Iterator[Part]:
+    def _read(self, files: Sequence[Path]) -> Iterator[SourceRows]:
         root = _common_folder(files)
         for file in files:
-            stated = stated_split(Path(file.name))
+            stated = split_in_path(Path(file.name))
             if stated and stated != self.split:
                 told = f"{file} is named after split {stated}, but was read as {self.split}."
                 self.found.warnings.append(told)
             records = list(read_records(file))
             if not records:
-                raise InputError(f"{file}: empty. Expected {_expected()}.")
+                raise InputError(f"{file}: empty. Expected {_format_descriptions()}.")
             yield str(file), file.relative_to(root).as_posix(), records
 
     def _add_hub(self, source: HubSource) -> None:
         commit, configs = load_hub(source, self.split)
         parts = [(label, source.repo.name, records) for label, records in configs]
-        ids = self._parse(source.name, parts, source.known.one_per_question)
+        ids = self._parse(source.name, parts, source.expected_format.one_per_question)
         rows = sum(len(records) for _, records in configs)
         self.found.warnings += source.check(self.split, commit, rows, problems_digest(ids))
         self.found.refs.append(SourceRef(source.name, commit, self.split))
 
-    def _parse(self, name: str, parts: Iterable[Part], one_per_question: bool = False) -> list[str]:
+    def _parse(
+        self, name: str, parts: Iterable[SourceRows], one_per_question: bool = False
+    ) -> list[str]:
         """Keep the problems that are new, set other rows aside; return the ids of all problems."""
         before, ids, rows = len(self.found.quarantined), [], 0
         fields: set[str] = set()
@@ -146,35 +155,37 @@ class _Loading:
                 fields.update(record.fields)
                 try:
                     problem = read_problem(record, source, self.split, gsm8k=gsm8k)
-                except NotAProblem as reason:
-                    self.found.quarantined.append(quarantined(where, record, str(reason)))
+                except UnusableRowError as reason:
+                    self.found.quarantined.append(quarantine_row(where, record, str(reason)))
                     continue
                 ids.append(problem.id)
                 key = digest("question", problem.question) if one_per_question else problem.id
                 self._keep(problem, where, record, key)
         if not rows:
-            raise InputError(f"{name}: split {self.split} is empty. Expected {_expected()}.")
+            raise InputError(
+                f"{name}: split {self.split} is empty. Expected {_format_descriptions()}."
+            )
         if not ids:
             first = self.found.quarantined[before]
             raise InputError(
                 f"{name}: none of its {rows} rows is a problem. Fields found: "
-                f"{', '.join(sorted(fields)[:20]) or 'none'}. Expected {_expected()}. "
+                f"{', '.join(sorted(fields)[:20]) or 'none'}. Expected {_format_descriptions()}. "
                 f"First row set aside, {first.row}: {first.reason}."
             )
         return ids
 
-    def _keep(self, problem: Problem, where: str, record: Record, key: str) -> None:
+    def _keep(self, problem: Problem, where: str, record: SourceRow, key: str) -> None:
         if key in self._seen:
             reason = f"duplicate: {self._seen[key]}"
-            self.found.quarantined.append(quarantined(where, record, reason))
+            self.found.quarantined.append(quarantine_row(where, record, reason))
         else:
             self._seen[key] = f"{where} row {record.row}"
             self.found.problems.append(problem)
 
 
-def quarantined(where: str, record: Record, reason: str) -> Quarantined:
+def quarantine_row(where: str, record: SourceRow, reason: str) -> QuarantinedRow:
     """Describe a row that is set aside."""
-    return Quarantined(where, record.row, reason, record.text.encode(errors="replace").decode())
+    return QuarantinedRow(where, record.row, reason, record.text.encode(errors="replace").decode())
 
 
 def problems_digest(ids: Sequence[str]) -> str:
@@ -200,5 +211,5 @@ def _common_folder(files: Sequence[Path]) -> Path:
     return Path(os.path.commonpath([file.parent for file in files]))
 
 
-def _expected() -> str:
-    return "one of: " + "; ".join(form.says for form in FORMS)
+def _format_descriptions() -> str:
+    return "one of: " + "; ".join(form.description for form in PROBLEM_FORMATS)

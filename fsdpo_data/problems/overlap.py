@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fsdpo_data.answers.comparing.equal import equivalent
+from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import Gold, read_gold
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.rows import well_formed
+from fsdpo_data.core.row_files import replace_surrogates
 
 #: Words of a run. Word problems are short: runs of 13, which are usual for web pages, miss two in
 #: five of GSM-IC's base problems, into which a sentence is put.
-RUN = 8
-SHARE = 0.5  #: Overlap from which a pair counts.
+NGRAM_SIZE = 8
+MIN_OVERLAP = 0.5  #: Overlap from which a pair counts.
 #: Odd, and of 64 bits: the runs of words are hashed to polynomials in it, modulo 2^64.
 _BASE = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class LocatedQuestion:
     """A question and its gold answer, and where they stand."""
 
     where: str  #: The file or dataset.
@@ -34,7 +34,11 @@ class Text:
 
 
 def overlaps(
-    training: Sequence[Text], benchmarks: Sequence[Text], *, n: int = RUN, share: float = SHARE
+    training: Sequence[LocatedQuestion],
+    benchmarks: Sequence[LocatedQuestion],
+    *,
+    n: int = NGRAM_SIZE,
+    share: float = MIN_OVERLAP,
 ) -> pl.DataFrame:
     """Find the pairs of a training text and a benchmark's text that are the same or overlap.
 
@@ -45,7 +49,7 @@ def overlaps(
     """
     old, new = _frame(training), _frame(benchmarks)
     exact = old.join(new, on="key", suffix="_new").select("id", "id_new", same=pl.lit(True))
-    found = _shared_runs(_runs(old, n), _runs(new, n)).filter(pl.col("share") >= share)
+    found = _shared_runs(_ngrams(old, n), _ngrams(new, n)).filter(pl.col("share") >= share)
     both = exact.join(found, on=["id", "id_new"], how="full", coalesce=True)
     same = pl.col("same").fill_null(False)
     pairs = both.select(
@@ -62,19 +66,19 @@ def overlaps(
 
 def _agree(gold: Gold, other: str) -> bool:
     """Whether two golds are one answer; ASDiv's ``9 (apples)`` is 9 elsewhere."""
-    return bool(gold.text and other) and equivalent(gold, other).status == "correct"
+    return bool(gold.text and other) and compare_answers(gold, other).status == "correct"
 
 
-def _frame(texts: Sequence[Text]) -> pl.DataFrame:
+def _frame(texts: Sequence[LocatedQuestion]) -> pl.DataFrame:
     """Return ``id``, ``words``, and ``key`` without case and white space."""
-    questions = [well_formed(each.question) for each in texts]
+    questions = [replace_surrogates(each.question) for each in texts]
     frame = pl.DataFrame({"question": questions}, {"question": pl.String}).with_row_index("id")
     lower = pl.col("question").str.to_lowercase()
     bare = pl.col("question").str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
     return frame.select("id", words=lower.str.extract_all(r"[\p{L}\p{N}]+"), key=bare)
 
 
-def _runs(frame: pl.DataFrame, n: int) -> pl.DataFrame:
+def _ngrams(frame: pl.DataFrame, n: int) -> pl.DataFrame:
     """Return the different runs of ``n`` words of each text as (``id``, ``run``)."""
     words = frame.select("id", word="words").explode("word").drop_nulls()
     words = words.select("id", hash=pl.col("word").hash(seed=0))

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.files import explained
+from fsdpo_data.core.files import store_errors
 from fsdpo_data.core.lazy import hf, hf_errors
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.run import MANIFEST
+from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.hub.client import HubRepo, hub_errors, resolve_commit
 
@@ -30,18 +30,18 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
         raise InputError(f"{text!r} is no dataset on the Hub: expected org/name or org/name@tag.")
     commit = resolve_commit(repo)
     partial = out.parent / f".{out.name}.partial"  # `.` has no name to replace
-    with explained(out):
+    with store_errors(out):
         partial.mkdir(parents=True, exist_ok=True)
     try:
-        _fetch(repo, MANIFEST, commit, partial)
+        _fetch(repo, MANIFEST_FILE, commit, partial)
     except hf_errors.RemoteEntryNotFoundError:
         raise InputError(
-            f"{repo} has no {MANIFEST}, so fsdpo did not make it. Build from it "
+            f"{repo} has no {MANIFEST_FILE}, so fsdpo did not make it. Build from it "
             f"with `problems={repo.name}`, or load it with `datasets`."
         ) from None
     manifest = read_manifest(partial)
     if out.exists():
-        if not (out / MANIFEST).is_file() or read_manifest(out) != manifest:
+        if not (out / MANIFEST_FILE).is_file() or read_manifest(out) != manifest:
             raise InputError(f"{out} holds something else than {text}. Choose a new `out`.")
         shutil.rmtree(partial)
         return validate(out)
@@ -52,7 +52,7 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
     _fetch(repo, "README.md", commit, partial)
     progress.phase("validate", 1)
     validate(partial)
-    with explained(out):
+    with store_errors(out):
         shutil.rmtree(partial / ".cache")
         partial.rename(out)
     progress.advance(1)
@@ -67,5 +67,5 @@ def _fetch(repo: HubRepo, path: str, commit: str, folder: Path) -> None:
         except OSError as error:
             if error.errno is None:  # those of the HTTP library are of this kind too
                 raise
-            with explained(folder):
+            with store_errors(folder):
                 raise

@@ -19,13 +19,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fsdpo_data.core.errors import InputError, SchemaError, Unavailable
+from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
 from fsdpo_data.core.lazy import hf, hf_errors
-from fsdpo_data.core.patience import PASSING, pause
 from fsdpo_data.core.progress import Progress
+from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.run import MANIFEST
+from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.hub.client import TIMEOUT, HubRepo, hub_errors
@@ -41,7 +41,7 @@ _DATASET: dict[str, Any] = {"repo_type": "dataset"}
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class PublishedFile:
     """A file to publish, from the disk or made on the spot."""
 
     path: str  #: Its path in the repository.
@@ -50,7 +50,7 @@ class Content:
     ids: frozenset[str]  #: The Hub's names for it: SHA-256 if it is large, git's id if small.
 
     @classmethod
-    def of(cls, path: str, source: Path | bytes) -> Content:
+    def of(cls, path: str, source: Path | bytes) -> PublishedFile:
         """Describe a file that is on disk, or only in memory."""
         size = source.stat().st_size if isinstance(source, Path) else len(source)
         large, small = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
@@ -62,7 +62,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class RemoteState:
     """A dataset repository at one moment."""
 
     private: bool | None = None  #: Whether strangers may not read it; None if it does not exist.
@@ -72,7 +72,7 @@ class Remote:
     tags: Mapping[str, str] = field(default_factory=dict)  #: Commits by tag.
 
     @classmethod
-    def read(cls, api: hf.HfApi, repo: HubRepo, branch: str) -> Remote:
+    def read(cls, api: hf.HfApi, repo: HubRepo, branch: str) -> RemoteState:
         """Look at a repository; one that does not exist is empty."""
         try:
             info: Any = api.dataset_info(repo.name, timeout=TIMEOUT)
@@ -84,7 +84,7 @@ class Remote:
         branches = {each.name: each.target_commit for each in refs.branches}
         head = branches.get(branch, branches.get("main"))
         tags = {each.name: each.target_commit for each in refs.tags}
-        files = listing(api, repo, head) if head else {}
+        files = remote_file_ids(api, repo, head) if head else {}
         return cls(info.private, head, branch not in branches, files, tags)
 
     @property
@@ -99,11 +99,11 @@ class Remote:
         taken = [_number(name) for name in self.tags if _TAG.fullmatch(name)]
         return f"v{SCHEMA_VERSION}.{max(taken, default=-1) + 1}"
 
-    def changed(self, contents: Sequence[Content]) -> tuple[Content, ...]:
+    def changed_files(self, contents: Sequence[PublishedFile]) -> tuple[PublishedFile, ...]:
         """Return those of ``contents`` that the head lacks, or has otherwise."""
         return tuple(each for each in contents if self.files.get(each.path) not in each.ids)
 
-    def surplus(self, contents: Sequence[Content]) -> tuple[str, ...]:
+    def obsolete_files(self, contents: Sequence[PublishedFile]) -> tuple[str, ...]:
         """Return the data files of the head that are not among ``contents``."""
         wanted = {each.path for each in contents}
         return tuple(sorted(p for p in self.files if _OURS.fullmatch(p) and p not in wanted))
@@ -113,7 +113,7 @@ def _number(tag: str) -> int:
     return int(tag.rpartition(".")[2])
 
 
-def listing(api: hf.HfApi, repo: HubRepo, revision: str) -> dict[str, str]:
+def remote_file_ids(api: hf.HfApi, repo: HubRepo, revision: str) -> dict[str, str]:
     """Return the Hub's id of each file at a revision."""
     entries = api.list_repo_tree(repo.name, repo_type="dataset", revision=revision, recursive=True)
     return {
@@ -124,21 +124,21 @@ def listing(api: hf.HfApi, repo: HubRepo, revision: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PushPlan:
     """What a push will do."""
 
     repo: HubRepo  #: Where to.
     branch: str  #: Branch that gets the commit.
     tag: str  #: Name of the new version; that of the head if there is nothing to commit.
-    contents: tuple[Content, ...]  #: Every file of the version.
-    send: tuple[Content, ...]  #: Those that the head lacks, or has otherwise.
-    remove: tuple[str, ...]  #: Data files of the head that are no longer part of the dataset.
-    remote: Remote  #: What the plan was made for.
+    contents: tuple[PublishedFile, ...]  #: Every file of the version.
+    uploads: tuple[PublishedFile, ...]  #: Those that the head lacks, or has otherwise.
+    deletions: tuple[str, ...]  #: Data files of the head that are no longer part of the dataset.
+    remote: RemoteState  #: What the plan was made for.
 
     @property
     def commits(self) -> bool:
         """Whether anything is to be committed."""
-        return bool(self.send or self.remove)
+        return bool(self.uploads or self.deletions)
 
     @property
     def up_to_date(self) -> bool:
@@ -146,7 +146,9 @@ class Plan:
         return not (self.commits or self.remote.new_branch) and self.tag in self.remote.tags
 
 
-def plan_push(root: Path, name: str, *, branch: str = "main", remote: Remote | None = None) -> Plan:
+def plan_push(
+    root: Path, name: str, *, branch: str = "main", remote: RemoteState | None = None
+) -> PushPlan:
     """Check a dataset, look at the Hub, and say what a push would do; nothing is changed.
 
     ``remote`` is what is there; the Hub is asked if None.
@@ -160,19 +162,19 @@ def plan_push(root: Path, name: str, *, branch: str = "main", remote: Remote | N
     if repo is None or repo.revision:
         raise InputError(f"{name!r} is no repository name: expected org/name, with no @revision.")
     way_out = f"push {root} again later: it goes on where it stopped"
-    repo = replace(repo, needs="write", way_out=way_out)
+    repo = replace(repo, required_access="write", advice=way_out)
     manifest = validate(root)
     _refuse_secrets(root, manifest)
     with hub_errors(repo):
         if remote is None:
-            remote = patiently(Remote.read, hub_api(), repo, branch)
+            remote = call_with_retries(RemoteState.read, hub_api(), repo, branch)
         return _plan(repo, branch, root, manifest, remote)
 
 
 def hub_api() -> hf.HfApi:
     """Return the Hub's client of somebody who has a token; Unavailable without one."""
     if hf.get_token() is None:
-        raise Unavailable(
+        raise UnavailableError(
             "no token: pushing needs one that may write. Make one in the Hub's settings, then set "
             "HF_TOKEN, or log in with `hf auth login`."
         )
@@ -181,36 +183,40 @@ def hub_api() -> hf.HfApi:
 
 def _refuse_secrets(root: Path, manifest: Manifest) -> None:
     """Refuse to publish a token or a path of this machine."""
-    text = manifest.text()
+    text = manifest.to_json()
     token = hf.get_token()
     if token and token in text:
-        raise InputError(f"{root}/{MANIFEST} holds your token. Build the dataset again without it.")
+        raise InputError(
+            f"{root}/{MANIFEST_FILE} holds your token. Build the dataset again without it."
+        )
     for place in (str(Path.home()) + os.sep, str(root.resolve())):
         if place in text:
             raise InputError(
-                f"{root}/{MANIFEST} names {place}, a path of this machine, which nobody else can "
+                f"{root}/{MANIFEST_FILE} names {place}, a path of this machine, which nobody else can "
                 "use. Build the dataset again with names in place of paths."
             )
 
 
-def _plan(repo: HubRepo, branch: str, root: Path, manifest: Manifest, remote: Remote) -> Plan:
-    paths = [*(entry.path for entry in manifest.files), MANIFEST]
-    files = [Content.of(path, root / path) for path in paths]
+def _plan(
+    repo: HubRepo, branch: str, root: Path, manifest: Manifest, remote: RemoteState
+) -> PushPlan:
+    paths = [*(entry.path for entry in manifest.files), MANIFEST_FILE]
+    files = [PublishedFile.of(path, root / path) for path in paths]
     tag = remote.head_tag or remote.next_tag
     contents = (*files, _card(root, manifest, repo, tag))
-    if tag in remote.tags and (remote.changed(contents) or remote.surplus(contents)):
+    if tag in remote.tags and (remote.changed_files(contents) or remote.obsolete_files(contents)):
         tag = remote.next_tag
         contents = (*files, _card(root, manifest, repo, tag))
-    send, remove = remote.changed(contents), remote.surplus(contents)
-    return Plan(repo, branch, tag, contents, send, remove, remote)
+    send, remove = remote.changed_files(contents), remote.obsolete_files(contents)
+    return PushPlan(repo, branch, tag, contents, send, remove, remote)
 
 
-def _card(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> Content:
+def _card(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> PublishedFile:
     card = dataset_card(root, manifest, name=repo.name, revision=tag)
-    return Content.of("README.md", card.encode())
+    return PublishedFile.of("README.md", card.encode())
 
 
-def push(plan: Plan, *, public: bool = False, progress: Progress) -> str:
+def push(plan: PushPlan, *, public: bool = False, progress: Progress) -> str:
     """Carry out a plan; return the commit that the tag names.
 
     A new repository is private unless ``public``; one that exists stays as it is unless so.
@@ -224,16 +230,18 @@ def push(plan: Plan, *, public: bool = False, progress: Progress) -> str:
         api = hub_api()
         name, remote = plan.repo.name, plan.remote
         if remote.private is None:
-            patiently(api.create_repo, name, private=not public, exist_ok=True, **_DATASET)
+            call_with_retries(api.create_repo, name, private=not public, exist_ok=True, **_DATASET)
         if remote.new_branch:
-            patiently(api.create_branch, name, branch=plan.branch, exist_ok=True, **_DATASET)
-        progress.phase("upload", max(1, len(plan.send)))
+            call_with_retries(
+                api.create_branch, name, branch=plan.branch, exist_ok=True, **_DATASET
+            )
+        progress.phase("upload", max(1, len(plan.uploads)))
         commit = _commit(api, plan) if plan.commits else str(remote.head)
-        progress.advance(max(1, len(plan.send)))
+        progress.advance(max(1, len(plan.uploads)))
         progress.phase("tag", 1)
         _tag(api, plan, commit)
         if public and remote.private:
-            patiently(api.update_repo_settings, name, private=False, **_DATASET)
+            call_with_retries(api.update_repo_settings, name, private=False, **_DATASET)
         progress.advance(1)
         progress.phase("read back", len(plan.contents))
         _read_back(api, plan)
@@ -241,49 +249,53 @@ def push(plan: Plan, *, public: bool = False, progress: Progress) -> str:
     return commit
 
 
-def _commit(api: hf.HfApi, plan: Plan) -> str:
+def _commit(api: hf.HfApi, plan: PushPlan) -> str:
     """Commit on top of what the plan was made for; return the commit."""
     name = plan.repo.name
-    operations: list[Any] = [hf.CommitOperationAdd(each.path, each.source) for each in plan.send]
-    operations += [hf.CommitOperationDelete(path) for path in plan.remove]
-    parent = plan.remote.head or patiently(Remote.read, api, plan.repo, plan.branch).head
+    operations: list[Any] = [hf.CommitOperationAdd(each.path, each.source) for each in plan.uploads]
+    operations += [hf.CommitOperationDelete(path) for path in plan.deletions]
+    parent = (
+        plan.remote.head or call_with_retries(RemoteState.read, api, plan.repo, plan.branch).head
+    )
     options = {"commit_message": plan.tag, "revision": plan.branch, "parent_commit": parent}
     try:
-        return str(patiently(api.create_commit, name, operations, **options, **_DATASET).oid)
+        return str(
+            call_with_retries(api.create_commit, name, operations, **options, **_DATASET).oid
+        )
     except hf_errors.HfHubHTTPError as error:
         if error.response.status_code != 412:
             raise
-    now = patiently(Remote.read, api, plan.repo, plan.branch)
+    now = call_with_retries(RemoteState.read, api, plan.repo, plan.branch)
     # If the Hub's answer was lost, our own commit looks like somebody else's.
-    if now.head and not now.changed(plan.contents) and not now.surplus(plan.contents):
+    if now.head and not now.changed_files(plan.contents) and not now.obsolete_files(plan.contents):
         return now.head
-    raise Unavailable(
+    raise UnavailableError(
         f"{name}: somebody else has pushed since this push began (branch {plan.branch} "
         f"is now at {now.head}). Nothing of yours was committed. See {plan.repo.url}/commits, then "
         "push again; files that arrived are not sent twice."
     )
 
 
-def _tag(api: hf.HfApi, plan: Plan, commit: str) -> None:
+def _tag(api: hf.HfApi, plan: PushPlan, commit: str) -> None:
     name = plan.repo.name
     try:
-        patiently(api.create_tag, name, tag=plan.tag, revision=commit, **_DATASET)
+        call_with_retries(api.create_tag, name, tag=plan.tag, revision=commit, **_DATASET)
     except hf_errors.HfHubHTTPError as error:
         if error.response.status_code != 409:
             raise
         refs = api.list_repo_refs(name, **_DATASET)
         if {each.name: each.target_commit for each in refs.tags}[plan.tag] != commit:
-            raise Unavailable(
+            raise UnavailableError(
                 f"{name}: somebody else has taken the tag {plan.tag} meanwhile. Your "
                 f"files are on {plan.branch} at {commit}. Push again to have them tagged."
             ) from None
 
 
-def _read_back(api: hf.HfApi, plan: Plan) -> None:
+def _read_back(api: hf.HfApi, plan: PushPlan) -> None:
     """Compare what the Hub has under the tag with what was sent, digest by digest."""
-    there = Remote(files=patiently(listing, api, plan.repo, plan.tag))
-    wrong = [each.path for each in there.changed(plan.contents)]
-    wrong += there.surplus(plan.contents)
+    there = RemoteState(files=call_with_retries(remote_file_ids, api, plan.repo, plan.tag))
+    wrong = [each.path for each in there.changed_files(plan.contents)]
+    wrong += there.obsolete_files(plan.contents)
     if wrong:
         raise SchemaError(
             f"{plan.repo.name}@{plan.tag} is not what was sent; these files differ: "
@@ -291,13 +303,13 @@ def _read_back(api: hf.HfApi, plan: Plan) -> None:
         )
 
 
-def patiently(action: Callable[..., T], *arguments: Any, **options: Any) -> T:
+def call_with_retries(action: Callable[..., T], *arguments: Any, **options: Any) -> T:
     """Call a function, and again while the Hub is too busy, for as long as it asks to wait."""
     for attempt in range(_ATTEMPTS):
         try:
             return action(*arguments, **options)
         except hf_errors.HfHubHTTPError as error:
-            if error.response.status_code not in PASSING:
+            if error.response.status_code not in RETRYABLE_STATUSES:
                 raise
-            time.sleep(pause(error.response.headers.get("Retry-After", ""), attempt))
+            time.sleep(retry_delay(error.response.headers.get("Retry-After", ""), attempt))
     return action(*arguments, **options)

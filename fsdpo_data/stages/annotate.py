@@ -17,24 +17,24 @@ from pathlib import Path
 from fsdpo_data.answers import Grader
 from fsdpo_data.answers.pool import GraderPool
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.entities import Solution
 from fsdpo_data.core.errors import StoreError
-from fsdpo_data.core.log import Span, read_spans
-from fsdpo_data.core.nouns import Solution
+from fsdpo_data.core.jsonl_log import Span, read_spans
 from fsdpo_data.core.sampling import solution_id
 from fsdpo_data.core.workers import worker_processes
-from fsdpo_data.dataset.parts import FileEntry
-from fsdpo_data.dataset.run import COMPLETIONS
-from fsdpo_data.dataset.schema import text_bytes, to_table, write_parquet
+from fsdpo_data.dataset.manifest_sections import FileEntry
+from fsdpo_data.dataset.run import COMPLETIONS_FILE
+from fsdpo_data.dataset.schema import digest_bytes, to_table, write_parquet
 from fsdpo_data.dataset.tally import Tally
-from fsdpo_data.models.thinking import find_thought
-from fsdpo_data.stages.grade import Response, judge
+from fsdpo_data.models.thinking import find_thinking
+from fsdpo_data.stages.grade import GradingInput, grade_responses
 from fsdpo_data.steps.rewards import outcome_labels
-from fsdpo_data.steps.segment import cut, segmenter_name
+from fsdpo_data.steps.segment import segmenter_name, split_steps
 
 #: Solutions in a shard, about: 10 MB of compressed parquet, 200 MB in a worker.
 SHARD_SOLUTIONS = 20_000
 #: Less raw text than this (bytes) is annotated in this process: starting workers takes longer.
-WORTH_A_POOL = 8_000_000
+MIN_BYTES_FOR_POOL = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def annotate(
     """
     raw = sum(span[1] for task in tasks for _, _, span in task.problems)
     workers = workers or len(os.sched_getaffinity(0))
-    if workers == 1 or raw < WORTH_A_POOL:
+    if workers == 1 or raw < MIN_BYTES_FOR_POOL:
         yield from map(write_shard, tasks)
     elif len(tasks) < workers:
         # Grading is most of the work, so the cores share each shard.
@@ -84,18 +84,20 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntr
     """Segment, grade and label the samples of some problems, and write them as one file."""
     segmenter = segmenter_name(task.segmenter)
     spans = [span for _, _, span in task.problems]
-    records = list(read_spans(task.root / COMPLETIONS, spans))
-    responses: list[Response] = [
+    records = list(read_spans(task.root / COMPLETIONS_FILE, spans))
+    responses: list[GradingInput] = [
         (
             gold,
-            find_thought(record["prompt"], sample["text"], apart="reasoning" in sample),
+            find_thinking(record["prompt"], sample["text"], apart="reasoning" in sample),
             sample["text"],
             sample["finish_reason"],
         )
         for (_, gold, _), record in zip(task.problems, records, strict=True)
         for sample in record["completions"]
     ]
-    verdicts = judge(grader or get_grader(task.grader), responses, whole=task.grade_thinking)
+    verdicts = grade_responses(
+        grader or get_grader(task.grader), responses, whole=task.grade_thinking
+    )
     judged = zip(responses, verdicts, strict=True)
     solutions: list[Solution] = []
     tally, texts = Tally(), hashlib.sha256()
@@ -105,7 +107,7 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntr
         for index, (sample, ((_, thought, text, ended), verdict)) in enumerate(
             zip(samples, found, strict=True)
         ):
-            steps = cut(text, thought.end, segmenter)
+            steps = split_steps(text, thought.end, segmenter)
             solutions.append(
                 Solution(
                     solution_id(problem_id, task.sampling, index),
@@ -122,11 +124,11 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntr
                     thinking_tokens=sample.get("thinking_tokens"),
                 )
             )
-            texts.update(text_bytes(text))
+            texts.update(digest_bytes(text))
         own = solutions[-len(samples) :]
         tally.add_verdicts([verdict for _, verdict in found], [len(s.completions) for s in own])
         tally.add_thinking(own)
-        tally.add_samples(samples)
+        tally.add_sampling_cost(samples)
     write_parquet(to_table("solutions", solutions), task.root / task.path)
     entry = FileEntry.describe(task.root, task.path, len(solutions), texts.hexdigest())
     return entry, tally

@@ -9,49 +9,49 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from fsdpo_data.answers.finding.boxes import last_boxed
+from fsdpo_data.answers.extraction.boxes import last_boxed
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.rows import SPLITS, data_files, read_records, scan
-from fsdpo_data.dataset import parts
-from fsdpo_data.dataset.derive import Draft, Stage, derive
+from fsdpo_data.core.row_files import SPLITS, data_files, read_records, scan_parquet
+from fsdpo_data.dataset import manifest_sections
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.stage import DatasetDraft, Stage, derive_dataset
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.engines.options import Resume
-from fsdpo_data.problems.forms import FORMS
 from fsdpo_data.problems.load import files_revision, load_problems
-from fsdpo_data.problems.overlap import RUN, SHARE, Text, overlaps
+from fsdpo_data.problems.overlap import MIN_OVERLAP, NGRAM_SIZE, LocatedQuestion, overlaps
+from fsdpo_data.problems.row_formats import PROBLEM_FORMATS
 
 #: Fields that make up a question; also those of SVAMP and AddSub as first published.
-_QUESTIONS = (("Body", "Question"), ("sQuestion",), *(form.question for form in FORMS))
+_QUESTIONS = (("Body", "Question"), ("sQuestion",), *(form.question for form in PROBLEM_FORMATS))
 _ANSWERS = ("answer", "gold_answer", "ground_truth_answer", "Answer", "lSolutions", "target")
 
 
 @dataclass(frozen=True, slots=True)
-class Benchmark:
+class BenchmarkQuestions:
     """What training problems are held against."""
 
     name: str
     revision: str  #: ``sha256:…`` of its files.
-    texts: Sequence[Text]
+    texts: Sequence[LocatedQuestion]
 
 
 @dataclass(frozen=True, slots=True)
-class Contamination:
+class OverlapReport:
     """What was found."""
 
     problems: Sequence[Problem]
-    benchmarks: Sequence[Benchmark]
+    benchmarks: Sequence[BenchmarkQuestions]
     pairs: pl.DataFrame  #: Result of :func:`~.problems.overlap.overlaps`, over all benchmarks.
     n: int  #: Words of a run.
     share: float  #: Overlap from which a pair counts.
 
     @property
-    def clean(self) -> list[Problem]:
+    def clean_problems(self) -> list[Problem]:
         """Return the problems that occur in no benchmark."""
         hit = set(self.pairs["training"])
         return [problem for i, problem in enumerate(self.problems) if i not in hit]
@@ -77,7 +77,7 @@ class Contamination:
             "n": self.n,
             "share": self.share,
             "problems": len(self.problems),
-            "contaminated": len(self.problems) - len(self.clean),
+            "contaminated": len(self.problems) - len(self.clean_problems),
             "benchmarks": self.counts(),
         }
 
@@ -105,18 +105,20 @@ class Contamination:
 class DecontaminateStage(Stage):
     """Writes into a dataset's manifest and card which of its problems occur in benchmarks."""
 
-    part = "decontaminate"
+    spec_key = "decontaminate"
 
-    found: Contamination
+    found: OverlapReport
 
     def spec(self) -> Mapping[str, Any]:
         """Return what the problems were held against, and how."""
         against = [{"name": each.name, "revision": each.revision} for each in self.found.benchmarks]
         return {"n": self.found.n, "share": self.found.share, "benchmarks": against}
 
-    def run(self, draft: Draft) -> None:
+    def run(self, draft: DatasetDraft) -> None:
         """Record the result; no row changes."""
-        draft.manifest.contamination = parts.Contamination.model_validate(self.found.summary())
+        draft.manifest.contamination = manifest_sections.ContaminationStats.model_validate(
+            self.found.summary()
+        )
 
 
 def sealed_problems(root: Path) -> list[Problem]:
@@ -127,14 +129,18 @@ def sealed_problems(root: Path) -> list[Problem]:
     """
     manifest = read_manifest(root)
     check_files(root, manifest.of_config("problems"))
-    problems = scan(manifest.paths(root, "problems"))
+    problems = scan_parquet(manifest.paths(root, "problems"))
     rows = problems.select("question", "answer", "source", "split").collect()
     return [Problem(*row) for row in rows.iter_rows()]
 
 
-def hold_against(
-    problems: Sequence[Problem], names: Sequence[str], *, n: int = RUN, share: float = SHARE
-) -> Contamination:
+def find_overlaps(
+    problems: Sequence[Problem],
+    names: Sequence[str],
+    *,
+    n: int = NGRAM_SIZE,
+    share: float = MIN_OVERLAP,
+) -> OverlapReport:
     """Compare problems with the questions of benchmarks.
 
     ``names`` are ``FILE`` or ``NAME=FILE``, a file or directory, read whole whatever split it is
@@ -151,13 +157,13 @@ def hold_against(
     twice = next((name for name in taken if taken.count(name) > 1), None)
     if twice is not None:
         raise InputError("two benchmarks have that name.", field="against", value=twice)
-    training = [Text(each.source, 0, each.question, each.answer) for each in problems]
+    training = [LocatedQuestion(each.source, 0, each.question, each.answer) for each in problems]
     texts = [text for each in benchmarks for text in each.texts]
     found = overlaps(training, texts, n=n, share=share)
-    return Contamination(problems, benchmarks, found, n, share)
+    return OverlapReport(problems, benchmarks, found, n, share)
 
 
-def read_benchmark(text: str) -> Benchmark:
+def read_benchmark(text: str) -> BenchmarkQuestions:
     """Read the questions of ``FILE`` or ``NAME=FILE``; rows without one are passed over.
 
     Without a name, it is the file's; for ``test.jsonl`` and the like, that of its folder. Folders
@@ -176,10 +182,10 @@ def read_benchmark(text: str) -> Benchmark:
     texts = [found for file in files for found in _texts(file, name)]
     if not texts:
         raise InputError(f"{path}: no row has a question. Expected fields such as `question`.")
-    return Benchmark(name, files_revision(files), texts)
+    return BenchmarkQuestions(name, files_revision(files), texts)
 
 
-def _texts(file: Path, name: str) -> Iterator[Text]:
+def _texts(file: Path, name: str) -> Iterator[LocatedQuestion]:
     for record in read_records(file):
         fields = record.fields
         if isinstance(fields.get("question"), dict):  # PRM800K
@@ -187,7 +193,7 @@ def _texts(file: Path, name: str) -> Iterator[Text]:
         texts: Iterator[list[Any]] = ([fields.get(each) for each in some] for some in _QUESTIONS)
         asked = (some for some in texts if all(isinstance(each, str) for each in some))
         if question := " ".join(next(asked, [])):
-            yield Text(name, record.row, question, _answer(fields))
+            yield LocatedQuestion(name, record.row, question, _answer(fields))
 
 
 def _answer(fields: Mapping[str, Any]) -> str:
@@ -224,11 +230,11 @@ class DecontaminateOptions(Options):
     out: str | Path | None = None
     resume: Resume = False
     split: str = "train"
-    ngram: Annotated[int, Option(min=2)] = RUN
-    overlap: Annotated[float, Option(above=0, max=1)] = SHARE
+    ngram: Annotated[int, Option(min=2)] = NGRAM_SIZE
+    overlap: Annotated[float, Option(exclusive_min=0, max=1)] = MIN_OVERLAP
 
 
-def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Contamination:
+def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> OverlapReport:
     """Hold problems against benchmarks, and write what was asked for.
 
     Raises:
@@ -240,7 +246,7 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Cont
     for name in ("report", "drop"):
         file = Path(getattr(options, name) or "").resolve()
         if file.is_file() and read & {file, *file.parents}:
-            raise options.refusal(name, "it is among what is read. Choose a new file.")
+            raise options.field_error(name, "it is among what is read. Choose a new file.")
     if options.out is None:
         loaded = load_problems(options.problems, split=options.split)
         training, aside = loaded.problems, loaded.quarantined
@@ -251,17 +257,17 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Cont
         training = sealed_problems(Path(options.problems[0]))
     else:
         told = f"one sealed dataset is written there, got {len(options.problems)} sources."
-        raise options.refusal("out", told)
-    found = hold_against(training, options.against, n=options.ngram, share=options.overlap)
+        raise options.field_error("out", told)
+    found = find_overlaps(training, options.against, n=options.ngram, share=options.overlap)
     if options.report is not None:
         write_text(
             Path(options.report), json.dumps(found.report(), indent=2, ensure_ascii=False) + "\n"
         )
     if options.drop is not None:
-        rows = (json.dumps(each.row(), ensure_ascii=False) for each in found.clean)
+        rows = (json.dumps(each.row(), ensure_ascii=False) for each in found.clean_problems)
         write_text(Path(options.drop), "".join(row + "\n" for row in rows))
     if options.out is not None:
         stages = [DecontaminateStage(found)]
         source, out = Path(options.problems[0]), Path(options.out)
-        derive(source, out, stages, resume=options.resume, progress=progress)
+        derive_dataset(source, out, stages, resume=options.resume, progress=progress)
     return found

@@ -17,51 +17,55 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fsdpo_data.answers import Grader, Item, Verdict
-from fsdpo_data.answers.pool import pooled
+from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.entities import Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.nouns import Solution
 from fsdpo_data.core.options import Option
-from fsdpo_data.core.rows import scan
-from fsdpo_data.dataset.derive import Draft, Stage, StageOptions
+from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.parts import Regraded
+from fsdpo_data.dataset.manifest_sections import RegradeStats
 from fsdpo_data.dataset.schema import to_table
+from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.options import Workers
-from fsdpo_data.models.thinking import Thought, find_thought
+from fsdpo_data.models.thinking import ThinkingSpan, find_thinking
 from fsdpo_data.steps.rewards import outcome_labels
 
 #: A gold answer, the thinking of a response, its text with the thinking, and why it ended.
-Response = tuple[str, Thought, str, str]
-UNCLOSED = "unclosed-thinking"  #: The rule by which a thought that never ends has no answer.
-WHOLE = "graded"  #: What a spec says where such a thought may hold the answer.
+GradingInput = tuple[str, ThinkingSpan, str, str]
+UNCLOSED_THINKING_RULE = (
+    "unclosed-thinking"  #: The rule by which a thought that never ends has no answer.
+)
+UNFINISHED_THINKING_GRADED = "graded"  #: What a spec says where such a thought may hold the answer.
 
 
-def judge(grader: Grader, responses: Sequence[Response], *, whole: bool) -> list[Verdict]:
+def grade_responses(
+    grader: Grader, responses: Sequence[GradingInput], *, whole: bool
+) -> list[Verdict]:
     """Grade responses by what stands behind their thinking.
 
     Thinking that nothing follows holds no answer; with ``whole`` it holds those that it marks.
     """
     verdicts = grader.grade([_answer_part(*each, whole=whole) for each in responses])
     return [
-        verdict._replace(rule=UNCLOSED)
+        verdict._replace(rule=UNCLOSED_THINKING_RULE)
         if thought.closed is False and not whole and verdict.status == "no_answer"
         else verdict
         for (_, thought, *_), verdict in zip(responses, verdicts, strict=True)
     ]
 
 
-def judge_all(
-    make: Callable[[], Grader], responses: Sequence[Response], workers: int | None = None
+def grade_in_pool(
+    make: Callable[[], Grader], responses: Sequence[GradingInput], workers: int | None = None
 ) -> list[Verdict]:
     """Grade responses by what stands behind their thinking; on all cores if they are many."""
-    with pooled(make, len(responses), workers) as grader:
-        return judge(grader, responses, whole=False)
+    with open_grader(make, len(responses), workers) as grader:
+        return grade_responses(grader, responses, whole=False)
 
 
-def _answer_part(gold: str, thought: Thought, text: str, ended: str, *, whole: bool) -> Item:
+def _answer_part(gold: str, thought: ThinkingSpan, text: str, ended: str, *, whole: bool) -> Item:
     if whole and thought.end and not text[thought.end :].strip():
         # Whatever it ended by, what stands last in it is not what it would have concluded.
         return gold, text[thought.start :], "length"
@@ -72,40 +76,45 @@ def _answer_part(gold: str, thought: Thought, text: str, ended: str, *, whole: b
 class GradeStage(Stage):
     """Replaces the verdicts of a dataset, and the labels that follow from them."""
 
-    part = "grade"
+    spec_key = "grade"
 
     grader: str  #: Full name.
     workers: int | None = None
-    whole: bool = False  #: Whether thinking that never ends may hold the answer.
+    grade_thinking: bool = False  #: Whether thinking that never ends may hold the answer.
 
     def spec(self) -> Mapping[str, Any]:
         """Return the grader's version, and where it looks for answers."""
-        return {"grader": self.grader, **({"thinking": WHOLE} if self.whole else {})}
+        return {
+            "grader": self.grader,
+            **({"thinking": UNFINISHED_THINKING_GRADED} if self.grade_thinking else {}),
+        }
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse Monte-Carlo labels: the texts that the old grader judged for them are gone."""
-        rollouts = scan(manifest.paths(source, "solutions")).select("rollouts")
+        rollouts = scan_parquet(manifest.paths(source, "solutions")).select("rollouts")
         if rollouts.select(pl.col("rollouts").is_not_null().any()).collect().item():
             raise InputError(
                 f"{source} has Monte-Carlo labels, which were counted by {manifest.spec.grader}. "
                 "Grade the dataset they were made from, then label the result again."
             )
 
-    def run(self, draft: Draft) -> None:
+    def run(self, draft: DatasetDraft) -> None:
         """Rewrite the solutions, and every count in the manifest that rests on verdicts."""
         manifest, old = draft.manifest, draft.manifest.spec.grader
-        golds = gold_answers(draft.files("problems"))
+        golds = gold_answers(draft.current_files("problems"))
         # Rules are counted while grading and kept nowhere else, so an interrupted run, which is
         # a matter of seconds, begins again.
         shutil.rmtree(draft.root / "solutions", ignore_errors=True)
         tally, changes = Tally(), Counter[tuple[str, str]]()
         make = partial(get_grader, self.grader)
-        with pooled(make, manifest.rows.solutions, self.workers) as grader:
-            judged = partial(judge, grader, whole=self.whole)
-            draft.rewrite("solutions", "grade", partial(regraded, golds, judged, tally, changes))
+        with open_grader(make, manifest.rows.solutions, self.workers) as grader:
+            judged = partial(grade_responses, grader, whole=self.grade_thinking)
+            draft.rewrite_config(
+                "solutions", "grade", partial(regrade_table, golds, judged, tally, changes)
+            )
         draft.drop_pairs()
         manifest.spec.grader = self.grader
-        manifest.spec.thinking = WHOLE if self.whole else None
+        manifest.spec.thinking = UNFINISHED_THINKING_GRADED if self.grade_thinking else None
         for name, value in tally.counts().items():
             setattr(manifest, name, value)
         for name, value in tally.outcome_statistics().items():
@@ -113,17 +122,17 @@ class GradeStage(Stage):
         changed = sum(n for (was, now), n in changes.items() if was != now)
         counts = [[was, now, n] for (was, now), n in sorted(changes.items())]
         told = {"from": old, "to": self.grader, "changed": changed, "outcomes": counts}
-        manifest.regraded = Regraded.model_validate(told)
+        manifest.regraded = RegradeStats.model_validate(told)
 
 
 def gold_answers(files: list[Path]) -> dict[str, str]:
     """Return the gold answers in files of problems, by problem id."""
-    return dict(scan(files).select("problem_id", "answer").collect().iter_rows())
+    return dict(scan_parquet(files).select("problem_id", "answer").collect().iter_rows())
 
 
-def regraded(
+def regrade_table(
     golds: Mapping[str, str],
-    judged: Callable[[Sequence[Response]], list[Verdict]],
+    judged: Callable[[Sequence[GradingInput]], list[Verdict]],
     tally: Tally,
     changes: Counter[tuple[str, str]],
     table: pa.Table,
@@ -133,10 +142,10 @@ def regraded(
     Its counts are added to ``tally``, and its (old outcome, new outcome) to ``changes``.
     """
     solutions = [Solution(**row) for row in table.to_pylist()]
-    responses: list[Response] = []
+    responses: list[GradingInput] = []
     for each in solutions:
         text, apart = each.text, each.thinking_closed is not None
-        thought = find_thought(each.prompt, text, apart=apart)
+        thought = find_thinking(each.prompt, text, apart=apart)
         responses.append((golds[each.problem_id], thought, text, each.finish_reason))
     verdicts = judged(responses)
     both = list(zip(solutions, verdicts, strict=True))
@@ -165,7 +174,7 @@ class GradeOptions(StageOptions):
         workers: Processes that grade.
     """
 
-    grader: Annotated[str | None, Option(default="the release's")] = None
+    grader: Annotated[str | None, Option(default_text="the release's")] = None
     grade_thinking: bool = False
     workers: Workers = None
 

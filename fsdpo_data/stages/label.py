@@ -14,41 +14,41 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.entities import GRADED_OUTCOMES, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa, pl, pq
-from fsdpo_data.core.nouns import GRADED, Solution
 from fsdpo_data.core.options import Option
-from fsdpo_data.core.rows import scan
-from fsdpo_data.dataset.derive import Draft, Stage
+from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.parts import Rollouts
+from fsdpo_data.dataset.manifest_sections import RolloutStats
 from fsdpo_data.dataset.schema import to_table
+from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.engines.load import resolve_model
 from fsdpo_data.engines.options import Shard
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_critique
 from fsdpo_data.models.resolve import ResolvedModel, resolve_served
 from fsdpo_data.stages.continuations import (
-    Beginning,
-    ContinueOptions,
-    Continuer,
-    Judging,
-    beginnings,
+    ContinuationGrader,
+    ContinuationOptions,
+    ContinuationSampler,
+    Prefix,
+    step_prefixes,
 )
 from fsdpo_data.stages.judge import JudgeStage
 
 FOLDER = "rollouts"  #: Folder of the continuations inside the new dataset's directory.
-_JUDGING = "Judging"
+_JUDGE_PANEL = "Judging"
 
 
 @dataclass(frozen=True)
 class LabelStage(Stage):
     """Writes ``rollouts``: counts (n, n_correct) for every step of every labelled solution."""
 
-    part = "label"
+    spec_key = "label"
 
-    continuer: Continuer  #: Who continues, and how; ``n`` is the paper's N.
+    continuer: ContinuationSampler  #: Who continues, and how; ``n`` is the paper's N.
     workers: int | None = None
 
     def spec(self) -> Mapping[str, Any]:
@@ -59,7 +59,7 @@ class LabelStage(Stage):
         """Refuse a dataset of an older grader, or without labelled solutions of two steps."""
         get_grader(manifest.spec.grader)
         steps = pl.col("completions").list.len()
-        solutions = scan(manifest.paths(source, "solutions"))
+        solutions = scan_parquet(manifest.paths(source, "solutions"))
         worth = solutions.filter(pl.col("labels").is_not_null() & (steps > 1))
         if not worth.select(pl.len()).collect().item():
             raise InputError(
@@ -67,29 +67,34 @@ class LabelStage(Stage):
                 " Outcome labels are all it can have."
             )
 
-    def run_shard(self, draft: Draft, shard: JobShard) -> None:
+    def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
         """Continue some of the beginnings."""
-        with self.continuer.run(draft, FOLDER, partial(_wanted, draft.files("solutions")), shard):
+        with self.continuer.run(
+            draft, FOLDER, partial(_prefixes_to_continue, draft.current_files("solutions")), shard
+        ):
             pass
 
-    def run(self, draft: Draft) -> None:
+    def run(self, draft: DatasetDraft) -> None:
         """Continue every beginning that is owed, then count and write."""
-        wanted, manifest = partial(_wanted, draft.files("solutions")), draft.manifest
+        wanted, manifest = (
+            partial(_prefixes_to_continue, draft.current_files("solutions")),
+            draft.manifest,
+        )
         with self.continuer.run(draft, FOLDER, wanted) as run:
-            with self.continuer.judging(draft, run, self.workers) as judged:
-                draft.rewrite("solutions", "count", partial(with_rollouts, judged))
+            with self.continuer.open_grader(draft, run, self.workers) as judged:
+                draft.rewrite_config("solutions", "count", partial(add_rollouts, judged))
             before = manifest.cost.tokens
             manifest.judged = None
-            manifest.rollouts = Rollouts(
-                **self.continuer.bill(run, manifest).plain(),
-                **_agreement(draft.files("solutions")),
+            manifest.rollouts = RolloutStats(
+                **self.continuer.record_cost(run, manifest).plain(),
+                **_agreement(draft.current_files("solutions")),
                 tokens_of_outcomes=before,
             )
 
 
 def _agreement(files: list[Path]) -> dict[str, Any]:
     """Return the steps counted, and on how many the rounded estimate is not the outcome label."""
-    solutions = scan(files).filter(pl.col("rollouts").is_not_null())
+    solutions = scan_parquet(files).filter(pl.col("rollouts").is_not_null())
     steps = solutions.select("labels", "rollouts").explode("labels", "rollouts").drop_nulls()
     counts = pl.col("rollouts").struct
     share = counts.field("n_correct") / counts.field("n")
@@ -100,37 +105,37 @@ def _agreement(files: list[Path]) -> dict[str, Any]:
     return {**row, "mean": None if row["mean"] is None else round(row["mean"], 4)}
 
 
-def _wanted(files: list[Path]) -> Iterator[Beginning]:
+def _prefixes_to_continue(files: list[Path]) -> Iterator[Prefix]:
     """Yield what is continued for the labelled solutions in files."""
     columns = ["prompt", "completions", "labels"]
     for file in files:
         for batch in pq.ParquetFile(file).iter_batches(2048, columns=columns):
             for row in batch.to_pylist():
                 if row["labels"] is not None:
-                    yield from beginnings(row["prompt"], row["completions"])
+                    yield from step_prefixes(row["prompt"], row["completions"])
 
 
-def with_rollouts(judged: Judging, table: pa.Table) -> pa.Table:
+def add_rollouts(judged: ContinuationGrader, table: pa.Table) -> pa.Table:
     """Return a file's solutions with the counts of their steps."""
     solutions = [Solution(**row) for row in table.to_pylist()]
     asked = {
         key: each
         for each in solutions
         if each.labels is not None
-        for key, _ in beginnings(each.prompt, each.completions)
+        for key, _ in step_prefixes(each.prompt, each.completions)
     }
     counts = {}
     for key, tried in zip(asked, judged(list(asked.items())), strict=True):
-        outcomes = [outcome for _, outcome in tried if outcome in GRADED]
+        outcomes = [outcome for _, outcome in tried if outcome in GRADED_OUTCOMES]
         counts[key] = {"n": len(outcomes), "n_correct": outcomes.count("correct")}
-    return to_table("solutions", (_counted(each, counts) for each in solutions))
+    return to_table("solutions", (_add_counts(each, counts) for each in solutions))
 
 
-def _counted(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> Solution:
+def _add_counts(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> Solution:
     """Return a solution with the counts of its steps, if every step has some."""
     if solution.labels is None:
         return solution
-    steps = [counts[key] for key, _ in beginnings(solution.prompt, solution.completions)]
+    steps = [counts[key] for key, _ in step_prefixes(solution.prompt, solution.completions)]
     # Where no continuation of some step could be judged, those of the others would mislead.
     if not all(each["n"] for each in steps):
         return solution
@@ -138,7 +143,7 @@ def _counted(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> Sol
     return replace(solution, rollouts=[*steps, last] if solution.completions else [])
 
 
-def cost_line(rollouts: Rollouts) -> str:
+def format_rollout_cost(rollouts: RolloutStats) -> str:
     """Return what the labels cost, for a person."""
     tokens, sampled, took = rollouts.tokens, rollouts.tokens_of_outcomes, "tokens unknown"
     if isinstance(tokens, int):
@@ -153,7 +158,7 @@ def cost_line(rollouts: Rollouts) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelOptions(ContinueOptions):
+class LabelOptions(ContinuationOptions):
     """Label steps: continue from each of them and count the right answers, or ask a judge.
 
     The outcome labels (N=1) are there already and cost nothing. Monte-Carlo labels take N
@@ -174,9 +179,9 @@ class LabelOptions(ContinueOptions):
 
     rollouts: Annotated[int | None, Option(min=1)] = None
     judge: str | None = None
-    judge_form: Annotated[str, Option(panel=_JUDGING)] = "processbench"
-    votes: Annotated[int, Option(min=1, panel=_JUDGING)] = 1
-    consensus: Annotated[bool, Option(panel=_JUDGING)] = False
+    judge_form: Annotated[str, Option(panel=_JUDGE_PANEL)] = "processbench"
+    votes: Annotated[int, Option(min=1, panel=_JUDGE_PANEL)] = 1
+    consensus: Annotated[bool, Option(panel=_JUDGE_PANEL)] = False
     shard: Shard = None
 
     def __post_init__(self) -> None:
@@ -194,39 +199,43 @@ class LabelOptions(ContinueOptions):
             ("consensus", not judged and self.consensus, "it is that of a `judge`."),
         ):
             if wrong:
-                raise self.refusal(field, message)
+                raise self.field_error(field, message)
 
     def stage(self) -> LabelStage | JudgeStage:
         """Resolve who continues, or judges."""
         if self.judge is not None:
             return self._judge_stage(self.judge)
         assert self.rollouts is not None
-        return LabelStage(self.continuer(self.rollouts), self.workers)
+        return LabelStage(self.continuation_sampler(self.rollouts), self.workers)
 
     def _judge_stage(self, judge: str) -> JudgeStage:
         form = get_critique(self.judge_form)
         if form.reply and self.api == "chat":
-            raise self.refusal("api", f"{form.name} begins the reply itself. Use completions.")
+            raise self.field_error("api", f"{form.name} begins the reply itself. Use completions.")
         try:
-            model = self._who_judges(judge, form.template)
+            model = self._resolve_judge(judge, form.template)
         except FsdpoError as error:
-            raise error.of("judge") from None
-        how = replace(critique_sampling(form, model.template, self.votes), **self.asked_for)
-        return JudgeStage(self.asking(model, how, "judge"), form, model.template, self._agreeing())
+            raise error.for_field("judge") from None
+        how = replace(
+            critique_sampling(form, model.template, self.votes), **self.sampling_overrides
+        )
+        return JudgeStage(
+            self.sampler_for(model, how, "judge"), form, model.template, self._consensus_spec()
+        )
 
-    def _who_judges(self, judge: str, template: str) -> ResolvedModel:
+    def _resolve_judge(self, judge: str, template: str) -> ResolvedModel:
         if self.replay is None or self.api != "chat":
             return resolve_model(judge, self, template)
         # Recorded chats are known by what was said to whoever answered.
         recorded = ModelRef(judge, f"sha256:{file_sha256(Path(self.replay))}")
         return replace(resolve_served(judge, template, chat=True), ref=recorded)
 
-    def _agreeing(self) -> Mapping[str, Any] | None:
+    def _consensus_spec(self) -> Mapping[str, Any] | None:
         """Return what made the Monte-Carlo labels that are to be agreed with, if any are."""
         if not self.consensus:
             return None
         manifest = read_manifest(Path(self.data))
         if manifest.rollouts is None or manifest.spec.label is None:
             told = f"{self.data} has no Monte-Carlo labels. Make them first: `rollouts=8`."
-            raise self.refusal("consensus", told)
+            raise self.field_error("consensus", told)
         return manifest.spec.label.plain()

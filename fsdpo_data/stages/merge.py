@@ -13,24 +13,24 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.files import explained, write_text
+from fsdpo_data.core.files import store_errors, write_text
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
-from fsdpo_data.core.log import LineFile, indexed
+from fsdpo_data.core.jsonl_log import JsonlLog, scan_lines
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.rows import some
-from fsdpo_data.dataset.derive import copy_file, derive, derive_shard
+from fsdpo_data.core.row_files import list_some
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.run import COMPLETIONS, CONFIG, claim
+from fsdpo_data.dataset.run import COMPLETIONS_FILE, CONFIG_FILE, lock_run_directory
+from fsdpo_data.dataset.stage import copy_file, derive_dataset, derive_shard
 from fsdpo_data.engines.options import Workers
 from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build, run_build_shard
 from fsdpo_data.stages.score import ScoreOptions
 
-SHARD = "shard.json"  #: What a finished shard says about itself.
-BLOCK = 256  #: Lines appended at once.
-_OF_A_JOB = {"out", "shard", "resume"}  #: Options that say nothing of the whole.
+SHARD_FILE = "shard.json"  #: What a finished shard says about itself.
+LINES_PER_WRITE = 256  #: Lines appended at once.
+_PER_JOB_OPTIONS = {"out", "shard", "resume"}  #: Options that say nothing of the whole.
 ShardedOptions = BuildOptions | LabelOptions | ScoreOptions  #: The commands that have shards.
 _KINDS: Mapping[str, type[ShardedOptions]] = {
     "build": BuildOptions,
@@ -58,7 +58,7 @@ class MergeOptions(Options):
 
 
 @dataclass(frozen=True, slots=True)
-class _Shard:
+class _ShardInfo:
     """A finished shard on disk: which one, what made it, and what it is a shard of."""
 
     path: Path
@@ -78,10 +78,10 @@ def run_shard(options: ShardedOptions, progress: Progress) -> Path:
         source, stage = Path(options.data), options.stage()
         derive_shard(source, out, stage, job, resume=options.resume, progress=progress)
     command = next(name for name, kind in _KINDS.items() if kind is type(options))
-    given = {name: value for name, value in asdict(options).items() if name not in _OF_A_JOB}
+    given = {name: value for name, value in asdict(options).items() if name not in _PER_JOB_OPTIONS}
     told = json.loads(json.dumps({"command": command, "options": given}, default=str))
     told = {"shard": str(job), **told}
-    write_text(out / SHARD, json.dumps({**told, "digest": digest(told)}, indent=2) + "\n")
+    write_text(out / SHARD_FILE, json.dumps({**told, "digest": digest(told)}, indent=2) + "\n")
     return out
 
 
@@ -90,20 +90,20 @@ def merge(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
 
     Raises:
         InputError: if a shard is missing, not finished, or of another run than the others.
-        RunMismatch: if ``options.out`` holds another run, or what the shards were made from has
+        RunMismatchError: if ``options.out`` holds another run, or what the shards were made from has
             changed since.
         StoreError: if the disk fails.
     """
     out = Path(options.out)
     shards = _complete([_read(Path(path)) for path in options.shards])
     first = shards[0]
-    known = {each.name for each in fields(_KINDS[first.command])} - _OF_A_JOB
+    known = {each.name for each in fields(_KINDS[first.command])} - _PER_JOB_OPTIONS
     if other := first.options.keys() ^ known:
-        told = f"its options are not those of this release: {some(sorted(other))}. "
-        raise _unfit(first.path, f"{told}Merge with the release that made it.")
-    with claim(out, first.config, resume=True):
+        told = f"its options are not those of this release: {list_some(sorted(other))}. "
+        raise _shard_error(first.path, f"{told}Merge with the release that made it.")
+    with lock_run_directory(out, first.config, resume=True):
         for shard in shards:
-            _bring(shard.path, out)
+            _copy_shard(shard.path, out)
     given = first.options | {"out": str(out), "resume": True}
     if "workers" in given:
         given["workers"] = options.workers
@@ -111,13 +111,13 @@ def merge(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
     if isinstance(whole, BuildOptions):
         return run_build(whole, progress)
     source, stage = Path(whole.data), whole.stage()
-    return out, derive(source, out, [stage], resume=True, progress=progress)
+    return out, derive_dataset(source, out, [stage], resume=True, progress=progress)
 
 
-def _read(path: Path) -> _Shard:
+def _read(path: Path) -> _ShardInfo:
     try:
-        told = json.loads((path / SHARD).read_bytes())
-        config = json.loads((path / CONFIG).read_bytes())
+        told = json.loads((path / SHARD_FILE).read_bytes())
+        config = json.loads((path / CONFIG_FILE).read_bytes())
         if told.pop("digest") != digest(told):
             raise ValueError("it was changed")
         job = JobShard.parse(told["shard"])
@@ -125,24 +125,24 @@ def _read(path: Path) -> _Shard:
             config.pop("config_digest", None)
             given = told["options"].items()
             options = {name: tuple(v) if isinstance(v, list) else v for name, v in given}
-            return _Shard(path, job, told["command"], options, config)
+            return _ShardInfo(path, job, told["command"], options, config)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     told = "expected a finished shard. Finish it with the command that started it and "
-    raise _unfit(path, f"{told}`resume=True`.")
+    raise _shard_error(path, f"{told}`resume=True`.")
 
 
-def _unfit(shard: Path, message: str) -> InputError:
+def _shard_error(shard: Path, message: str) -> InputError:
     return InputError(message, field="MergeOptions.shards", value=str(shard))
 
 
-def _complete(shards: Sequence[_Shard]) -> list[_Shard]:
+def _complete(shards: Sequence[_ShardInfo]) -> list[_ShardInfo]:
     """Return the shards in order; refuse them if they are not all, or not of one run."""
     first, count = shards[0], shards[0].job.count
     for shard in shards:
         if (shard.command, shard.config, shard.job.count) != (first.command, first.config, count):
             told = f"it is not of the same run as {first.path}: they were started with other "
-            raise _unfit(shard.path, f"{told}options.")
+            raise _shard_error(shard.path, f"{told}options.")
     there = [shard.job.index for shard in shards]
     missing = [str(i) for i in range(1, count + 1) if i not in there]
     if missing or len(there) > count:
@@ -151,14 +151,14 @@ def _complete(shards: Sequence[_Shard]) -> list[_Shard]:
     return sorted(shards, key=lambda shard: shard.job.index)
 
 
-def _bring(shard: Path, out: Path) -> None:
+def _copy_shard(shard: Path, out: Path) -> None:
     """Bring a shard's files into ``out``: completions behind those there, others as they are."""
     for file in sorted(shard.rglob("*")):
         path = file.relative_to(shard)
-        if file.name == COMPLETIONS:
+        if file.name == COMPLETIONS_FILE:
             _append(file, out / path)
             continue
-        kept = file.suffix == ".parquet" or (file.name == CONFIG and path.parent.name)
+        kept = file.suffix == ".parquet" or (file.name == CONFIG_FILE and path.parent.name)
         if kept and not (out / path).exists():
             copy_file(file, out / path)
 
@@ -166,15 +166,15 @@ def _bring(shard: Path, out: Path) -> None:
 def _append(source: Path, target: Path) -> None:
     """Append the whole lines of a file that another does not have yet."""
     key = itemgetter("problem_id")
-    with explained(target.parent):
+    with store_errors(target.parent):
         target.parent.mkdir(exist_ok=True)
-    with LineFile.open(target, key) as lines, source.open("rb") as file:
+    with JsonlLog.open(target, key) as lines, source.open("rb") as file:
         block: dict[str, bytes] = {}
-        for name, length in indexed(source, key):
+        for name, length in scan_lines(source, key):
             line = file.read(length)
-            if name is not None and name not in lines.spans:
+            if name is not None and name not in lines.line_spans:
                 block.setdefault(name, line)
-            if len(block) == BLOCK:
+            if len(block) == LINES_PER_WRITE:
                 lines.append(block)
                 block = {}
         lines.append(block)

@@ -10,16 +10,16 @@ from typing import Annotated, Literal
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option, declared_fields
-from fsdpo_data.core.rows import scan
-from fsdpo_data.dataset.derive import Draft
+from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.parts import PairCounts
+from fsdpo_data.dataset.manifest_sections import PairStats
 from fsdpo_data.dataset.schema import arrow_schema
-from fsdpo_data.pairs.best_worst import PairSpec, choose
+from fsdpo_data.dataset.stage import DatasetDraft
+from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
 from fsdpo_data.pairs.first_error import StepPairSpec
 from fsdpo_data.pairs.statistics import pair_statistics, problem_counts
-from fsdpo_data.stages.continuations import ContinueOptions
-from fsdpo_data.stages.pair_steps import PairingStage, StepPairStage
+from fsdpo_data.stages.continuations import ContinuationOptions
+from fsdpo_data.stages.step_pairs import BasePairStage, StepPairStage
 from fsdpo_data.steps.rewards import AGGREGATES
 
 #: Panels of the options that belong to one style.
@@ -27,27 +27,29 @@ _FULL, _STEPS = "Whole solutions", "Single steps"
 
 
 @dataclass(frozen=True)
-class PairStage(PairingStage):
+class PairStage(BasePairStage):
     """Adds the ``pairs`` config to a dataset with step rewards."""
 
-    choice: PairSpec
+    pair_spec: PairSpec
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards or gives no pair."""
         super().check(source, manifest)
         files = manifest.paths(source, "solutions")
-        chosen = (choose(scan([file]), self.choice).select(pl.len()) for file in files)
+        chosen = (
+            choose_pairs(scan_parquet([file]), self.pair_spec).select(pl.len()) for file in files
+        )
         if not any(count.collect().item() for count in chosen):
-            raise InputError(_why_none(scan(files), source, self.choice))
+            raise InputError(_why_none(scan_parquet(files), source, self.pair_spec))
 
-    def run(self, draft: Draft) -> None:
+    def run(self, draft: DatasetDraft) -> None:
         """Write one file of pairs per file of solutions."""
-        draft.add_pairs(partial(pair_table, spec=self.choice))
-        files = draft.files("solutions")
-        counts = pair_statistics(draft.files("pairs"), files, self.choice.aggregate)
+        draft.add_pairs(partial(pair_table, spec=self.pair_spec))
+        files = draft.current_files("solutions")
+        counts = pair_statistics(draft.current_files("pairs"), files, self.pair_spec.aggregate)
         if not counts["pairs"]:
-            raise InputError(_why_none(scan(files), draft.source, self.choice))
-        draft.describe_pairs(PairCounts.model_validate(counts))
+            raise InputError(_why_none(scan_parquet(files), draft.parent_root, self.pair_spec))
+        draft.describe_pairs(PairStats.model_validate(counts))
 
 
 def _why_none(solutions: pl.LazyFrame, name: Path, spec: PairSpec) -> str:
@@ -64,7 +66,7 @@ def _why_none(solutions: pl.LazyFrame, name: Path, spec: PairSpec) -> str:
 
 def pair_table(file: Path, spec: PairSpec) -> pa.Table:
     """Return the rows of ``pairs`` that one file of solutions gives."""
-    solutions = scan([file])
+    solutions = scan_parquet([file])
     told = solutions.with_row_index("row").select(
         "row",
         "problem_id",
@@ -74,7 +76,9 @@ def pair_table(file: Path, spec: PairSpec) -> pa.Table:
         steps="completions",
         rewards="step_rewards",
     )
-    rows = choose(solutions, spec).rename({"chosen": "chosen_row", "rejected": "rejected_row"})
+    rows = choose_pairs(solutions, spec).rename(
+        {"chosen": "chosen_row", "rejected": "rejected_row"}
+    )
     rows = rows.with_row_index("order")
     for side in ("chosen", "rejected"):
         columns = {name: f"{side}_{name}" for name in ("id", "steps", "rewards")}
@@ -89,7 +93,7 @@ def pair_table(file: Path, spec: PairSpec) -> pa.Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairOptions(ContinueOptions):
+class PairOptions(ContinuationOptions):
     """Join solutions, or single steps, to preference pairs by their rewards.
 
     With `--style step-dpo` the steps before the first error of an incorrect solution are continued
@@ -113,7 +117,7 @@ class PairOptions(ContinueOptions):
     aggregate: Annotated[str, Option(panel=_FULL, choices=AGGREGATES)] = "mean"
     require_outcome: Annotated[bool, Option(panel=_FULL)] = True
     min_margin: Annotated[float | None, Option(min=-1, max=1, panel=_FULL)] = None
-    threshold: Annotated[float, Option(above=0, max=1, panel=_STEPS)] = 0.5
+    threshold: Annotated[float, Option(exclusive_min=0, max=1, panel=_STEPS)] = 0.5
     resamples: Annotated[int, Option(min=1, panel=_STEPS)] = 8
 
     def stage(self) -> PairStage | StepPairStage:
@@ -122,9 +126,9 @@ class PairOptions(ContinueOptions):
         for each in fields(self):
             style = styles.get(declared[each.name][1].panel, self.style)
             if style != self.style and getattr(self, each.name) != each.default:
-                raise self.refusal(each.name, f"it goes with `style={style}`.")
+                raise self.field_error(each.name, f"it goes with `style={style}`.")
         if self.style == "step-dpo":
             choice = StepPairSpec(self.threshold, self.max_pairs)
-            return StepPairStage(choice, self.continuer(self.resamples), self.workers)
+            return StepPairStage(choice, self.continuation_sampler(self.resamples), self.workers)
         chosen = {each.name: getattr(self, each.name) for each in fields(PairSpec)}
         return PairStage(PairSpec(**chosen))

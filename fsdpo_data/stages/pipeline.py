@@ -14,16 +14,16 @@ from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.dataset.derive import Stage, plain_specs
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import RunDir
-from fsdpo_data.engines.load import Host, resolve_model
-from fsdpo_data.engines.options import PrmFormat, ReplayOptions, Shard
+from fsdpo_data.dataset.stage import Stage, stage_specs
+from fsdpo_data.engines.load import EngineSelection, resolve_model
+from fsdpo_data.engines.options import PrmFormatName, ReplayOptions, Shard
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.stages.pair import PairStage
-from fsdpo_data.stages.sample import Build, BuildSpec, build, sample_problems
+from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
 from fsdpo_data.stages.score import make_score_stage
 from fsdpo_data.steps.segment import segmenter_name
 
@@ -60,20 +60,20 @@ class BuildOptions(ReplayOptions):
         shard: Sample one of N shares of the problems; `fsdpo-data merge` puts the shards together.
     """
 
-    model: Annotated[str | None, Option(default="tiny")] = None
+    model: Annotated[str | None, Option(default_text="tiny")] = None
     problems: Sequence[str] = ("embedded",)
-    samples: Annotated[int, Option(sets="n")] = 32
+    samples: Annotated[int, Option(spec_field="n")] = 32
     limit: Annotated[int | None, Option(min=1)] = None
-    out: Annotated[str | Path | None, Option(default="runs/MODEL-DIGEST")] = None
+    out: Annotated[str | Path | None, Option(default_text="runs/MODEL-DIGEST")] = None
     prm: str | None = None
-    prm_format: PrmFormat = None
-    top: Annotated[int | None, Option(min=1, default="4")] = None
+    prm_format: PrmFormatName = None
+    top: Annotated[int | None, Option(min=1, default_text="4")] = None
     split: Annotated[str, Option(panel="Asking")] = "train"
-    template: Annotated[str | None, Option(panel="Asking", default="the model's own")] = None
-    temperature: Annotated[float | None, Option(panel="Asking", default="0.8")] = None
-    top_p: Annotated[float | None, Option(panel="Asking", default="1.0")] = None
-    max_tokens: Annotated[int | None, Option(panel="Asking", default="1024")] = None
-    max_think_tokens: Annotated[int | None, Option(panel="Asking", default="no limit")] = None
+    template: Annotated[str | None, Option(panel="Asking", default_text="the model's own")] = None
+    temperature: Annotated[float | None, Option(panel="Asking", default_text="0.8")] = None
+    top_p: Annotated[float | None, Option(panel="Asking", default_text="1.0")] = None
+    max_tokens: Annotated[int | None, Option(panel="Asking", default_text="1024")] = None
+    max_think_tokens: Annotated[int | None, Option(panel="Asking", default_text="no limit")] = None
     segmenter: Annotated[str, Option(panel="Asking")] = "auto"
     grade_thinking: Annotated[bool, Option(panel="Asking")] = False
     tensor_parallel_size: Annotated[int, Option(min=1, panel="Engine")] = 1
@@ -92,23 +92,25 @@ class BuildOptions(ReplayOptions):
         """Return how to sample, but for the model's stop strings."""
         most = self.max_think_tokens
         if most is not None and (self.engine == "scripted" or self.api == "chat"):
-            raise self.refusal(
+            raise self.field_error(
                 "max_think_tokens",
                 "a recording is as long as it is, and a conversation cannot go on in the middle of "
                 "a text. Sample with another engine, or with `api=completions`.",
             )
-        return SamplingSpec(n=self.samples, seed=self.seed, max_think_tokens=most, **self.stated)
+        return SamplingSpec(
+            n=self.samples, seed=self.seed, max_think_tokens=most, **self.declared_sampling
+        )
 
     def stages(self) -> list[Stage]:
         """Return what follows the samples: with a PRM, rewards and pairs."""
         if self.prm is None and self.top is not None:
-            raise self.refusal(
+            raise self.field_error(
                 "top", "pairs are chosen by step rewards. Give `prm` too, or leave it out."
             )
         if self.prm is None:
             return []
         engine = "auto" if self.engine in ("openai", "scripted") else self.engine
-        score = make_score_stage(self.prm, self.of_scorer(engine, self.prm_format))
+        score = make_score_stage(self.prm, self.scorer_options(engine, self.prm_format))
         return [score, PairStage(PairSpec() if self.top is None else PairSpec(top=self.top))]
 
 
@@ -118,7 +120,7 @@ def run_build(options: BuildOptions, progress: Progress) -> tuple[Path, Manifest
     Raises:
         FsdpoError: if something asked for does not exist, or cannot be done here.
     """
-    job, stages = _prepared(options), options.stages()
+    job, stages = _make_job(options), options.stages()
     out = Path(options.out or _default_out(job, stages))
     return out, build(job, out, stages, resume=options.resume, progress=progress)
 
@@ -128,27 +130,27 @@ def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) 
 
     Raises:
         InputError: with a process reward model, which comes after the merge.
-        RunMismatch: if the directory holds another run or another shard.
+        RunMismatchError: if the directory holds another run or another shard.
         FsdpoError: if something asked for does not exist, or cannot be done here.
     """
     if options.prm is not None:
-        raise options.refusal(
+        raise options.field_error(
             "prm",
             "shards of a build hold samples alone. Leave it out; score and pair what "
             "`fsdpo-data merge` makes of them.",
         )
-    job = _prepared(options)
+    job = _make_job(options)
     out = Path(options.out or f"{_default_out(job)}-{shard.index}-of-{shard.count}")
     with RunDir.open(out, {**job.config, "shard": str(shard)}, resume=options.resume) as run:
-        sample_problems(run, job, shard.of(job.source.problems), progress)
+        sample_problems(run, job, shard.select(job.source.problems), progress)
     return out
 
 
-def _prepared(options: BuildOptions) -> Build:
+def _make_job(options: BuildOptions) -> BuildJob:
     """Resolve model, problems and engine; the weights are loaded when they are needed."""
     # What cannot run is refused before anything is fetched.
     if options.device == "cpu" and options.engine == "vllm":
-        raise options.refusal("device", "vLLM runs on what it was built for. Leave it out.")
+        raise options.field_error("device", "vLLM runs on what it was built for. Leave it out.")
     here = not options.on_cluster and options.replay is None
     if options.device == "cuda" and here and find_spec("torch"):
         pick_device("cuda")
@@ -159,24 +161,24 @@ def _prepared(options: BuildOptions) -> Build:
     )
     for warning in source.warnings:
         log.warning(warning)
-    host = Host.pick(options)
+    host = EngineSelection.select(options)
     named = options.model is not None
     spec = BuildSpec(
         model=options.author(model.ref, named=named),
         sources=tuple(source.refs),
         template=model.template,
         sampling=replace(sampling, stop=model.template.stop),
-        engine=host.named | options.author_kind(named=named),
+        engine=host.spec_entry | options.author_kind(named=named),
         segmenter=segmenter,
         grader=get_grader().version,
         unknown=options.unknown,
         grade_thinking=options.grade_thinking,
     )
     batch = options.batch_size or host.batch_size
-    return Build(spec, source, lambda: host.load("sampler", model), batch, options.workers)
+    return BuildJob(spec, source, lambda: host.load("sampler", model), batch, options.workers)
 
 
-def _default_out(job: Build, stages: Sequence[Stage] = ()) -> Path:
+def _default_out(job: BuildJob, stages: Sequence[Stage] = ()) -> Path:
     name = re.sub(r"[^\w.-]+", "-", job.spec.model.name).strip("-.") or "model"
-    key = digest(job.config, *([plain_specs(stages)] if stages else []))
+    key = digest(job.config, *([stage_specs(stages)] if stages else []))
     return Path("runs") / f"{name}-{key[:8]}"

@@ -10,28 +10,30 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.files import explained, write_atomic
-from fsdpo_data.core.identity import ModelRef, SourceRef, digest, plain
-from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.files import store_errors, write_atomic
+from fsdpo_data.core.identity import ModelRef, SourceRef, digest, to_json_values
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec, sampling_id
-from fsdpo_data.dataset.derive import Stage, plain_specs, seal, write_derived
 from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
-from fsdpo_data.dataset.parts import FileEntry
-from fsdpo_data.dataset.run import MANIFEST, QUARANTINE, RunDir, claim
+from fsdpo_data.dataset.manifest_sections import FileEntry
+from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, RunDir, lock_run_directory
 from fsdpo_data.dataset.schema import problems_table, write_parquet
+from fsdpo_data.dataset.stage import Stage, run_stages, seal, stage_specs
 from fsdpo_data.dataset.tally import Tally
-from fsdpo_data.engines.samplers import Sampler, release, stream
+from fsdpo_data.engines.samplers import Sampler, close_engine, stream
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
-from fsdpo_data.stages.grade import WHOLE
+from fsdpo_data.stages.grade import UNFINISHED_THINKING_GRADED
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
-BUILD = "build"  #: Folder of the sampled dataset inside the directory of a run with further stages.
+BUILD_FOLDER = (
+    "build"  #: Folder of the sampled dataset inside the directory of a run with further stages.
+)
 #: Seconds after which finished prompts are written, if their batch is not finished before.
-SAVE_EVERY = 1.0
+SAVE_INTERVAL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +61,18 @@ class BuildSpec:
             "sources": list(self.sources),
             "problems": {"count": len(problems), "digest": digest([each.id for each in problems])},
             "template": {"name": self.template.name, "digest": self.template.digest},
-            "sampling": self.sampling.plain() | dict.fromkeys(self.unknown, UNKNOWN),
+            "sampling": self.sampling.to_json_values() | dict.fromkeys(self.unknown, UNKNOWN),
             "engine": dict(self.engine),
             "segmenter": self.segmenter,
             "grader": self.grader,
             "labels": self.labels,
-            **({"thinking": WHOLE} if self.grade_thinking else {}),
+            **({"thinking": UNFINISHED_THINKING_GRADED} if self.grade_thinking else {}),
         }
-        return plain(config)
+        return to_json_values(config)
 
 
 @dataclass(frozen=True, slots=True)
-class Build:
+class BuildJob:
     """A build that is ready to start."""
 
     spec: BuildSpec
@@ -88,7 +90,12 @@ class Build:
 
 
 def build(
-    job: Build, out: Path, stages: Sequence[Stage] = (), *, resume: bool = False, progress: Progress
+    job: BuildJob,
+    out: Path,
+    stages: Sequence[Stage] = (),
+    *,
+    resume: bool = False,
+    progress: Progress,
 ) -> Manifest:
     """Sample, segment, grade, label and seal in ``out``; with ``stages``, seal what they make.
 
@@ -97,7 +104,7 @@ def build(
 
     Raises:
         InputError: if there is no problem to solve, or nothing to make of the solutions.
-        RunMismatch: if ``out`` holds another run.
+        RunMismatchError: if ``out`` holds another run.
         StoreError: if the disk fails; what was written stays valid.
     """
     if not stages:
@@ -108,39 +115,43 @@ def build(
         loaded.append(job.make_sampler())
         return loaded[-1]
 
-    with claim(out, {"build": job.config, "stages": plain_specs(stages)}, resume=resume):
+    with lock_run_directory(
+        out, {"build": job.config, "stages": stage_specs(stages)}, resume=resume
+    ):
         # The directory is claimed: whatever is in it is of this run.
         remembered = replace(job, make_sampler=make_sampler)
-        _build(remembered, out / BUILD, resume=True, progress=progress)
+        _build(remembered, out / BUILD_FOLDER, resume=True, progress=progress)
         for sampler in loaded:
-            release(sampler)  # the next model may need the memory
-        return write_derived(out / BUILD, out, stages, progress)
+            close_engine(sampler)  # the next model may need the memory
+        return run_stages(out / BUILD_FOLDER, out, stages, progress)
 
 
-def _build(job: Build, out: Path, *, resume: bool, progress: Progress) -> Manifest:
+def _build(job: BuildJob, out: Path, *, resume: bool, progress: Progress) -> Manifest:
     if not job.source.problems:
         raise InputError(
             f"There is no problem to solve: {len(job.source.quarantined)} rows were read and none "
             "can be used. Check the file, its split and its answers."
         )
     with RunDir.open(out, job.config, resume=resume) as run:
-        if not (out / MANIFEST).exists():
+        if not (out / MANIFEST_FILE).exists():
             sample_problems(run, job, job.source.problems, progress)
             _seal(run, job, progress)
         return read_manifest(out)
 
 
 def sample_problems(
-    run: RunDir, job: Build, problems: Sequence[Problem], progress: Progress
+    run: RunDir, job: BuildJob, problems: Sequence[Problem], progress: Progress
 ) -> None:
     """Sample whatever the run still owes of some problems."""
     prompt_of = job.prompt_of or (lambda problem: job.spec.template.render(problem.question))
     owed = ((problem.id, prompt_of(problem)) for problem in problems if problem.id not in run.spans)
     how = (job.spec.sampling, job.make_sampler, job.batch)
-    sample_owed(run, [each.id for each in problems], owed, *how, phase="sample", progress=progress)
+    sample_missing(
+        run, [each.id for each in problems], owed, *how, phase="sample", progress=progress
+    )
 
 
-def sample_owed(
+def sample_missing(
     run: RunDir,
     keys: Collection[str],
     owed: Iterator[tuple[str, str]],
@@ -169,7 +180,7 @@ def sample_owed(
             for place, completions in stream(sampler, [prompt for _, prompt in chunk], sampling):
                 finished.append((*chunk[place], completions))
                 progress.advance(1, sum(each.n_tokens or 0 for each in completions))
-                if time.monotonic() - saved > SAVE_EVERY:
+                if time.monotonic() - saved > SAVE_INTERVAL_SECONDS:
                     _save(run, finished)
                     saved = time.monotonic()
         finally:  # what came before a Ctrl-C or a dead server, too
@@ -183,15 +194,15 @@ def _save(run: RunDir, finished: list[tuple[str, str, Sequence[Completion]]]) ->
         run.append(records)
 
 
-def _seal(run: RunDir, job: Build, progress: Progress) -> None:
+def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
     """Write the dataset's files, check them, and write the manifest last of all."""
     root, source = run.path, job.source
-    with explained(root, saved=len(run.spans)):
+    with store_errors(root, saved=len(run.spans)):
         for name in ("problems", "solutions"):
             shutil.rmtree(root / name, ignore_errors=True)
             (root / name).mkdir()
         rows = "".join(json.dumps(asdict(row)) + "\n" for row in source.quarantined)
-        write_atomic(root / QUARANTINE, rows.encode())
+        write_atomic(root / QUARANTINE_FILE, rows.encode())
     path = "problems/train-00000-of-00001.parquet"
     write_parquet(problems_table(source.problems), root / path)
     files, tally = [FileEntry.describe(root, path, len(source.problems))], Tally()
@@ -208,7 +219,7 @@ def _seal(run: RunDir, job: Build, progress: Progress) -> None:
     progress.advance(1)
 
 
-def _shard_tasks(run: RunDir, job: Build) -> list[ShardTask]:
+def _shard_tasks(run: RunDir, job: BuildJob) -> list[ShardTask]:
     spec, problems = job.spec, job.source.problems
     size = max(1, SHARD_SOLUTIONS // spec.sampling.n)
     count = -(-len(problems) // size)

@@ -9,24 +9,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fsdpo_data.core.entities import GRADED_OUTCOMES
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.job_shard import WHOLE, JobShard
+from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.nouns import GRADED
-from fsdpo_data.core.rows import scan
-from fsdpo_data.core.statistics import Ranking, areas, mean_area
-from fsdpo_data.dataset.derive import Draft, Stage, StageOptions
-from fsdpo_data.dataset.parts import Ranked, Rewards
+from fsdpo_data.core.row_files import scan_parquet
+from fsdpo_data.core.statistics import RankingAuc, mean_auc, problem_aucs
+from fsdpo_data.dataset.manifest_sections import RankingStats, RewardStats
 from fsdpo_data.dataset.schema import with_column
-from fsdpo_data.engines.load import Host, resolve_prm
+from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
+from fsdpo_data.engines.load import EngineSelection, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions, Shard
-from fsdpo_data.engines.scorers import Scorer, SteppedText
-from fsdpo_data.engines.scorers.conventions import convention_of
-from fsdpo_data.steps.rewards import aggregated
+from fsdpo_data.engines.scorers import Scorer, ScorerInput
+from fsdpo_data.engines.scorers.prm_formats import format_entry
+from fsdpo_data.steps.rewards import aggregate_expr
 
 #: Solutions scored at a time: enough to find many of like length, little enough to see progress.
-CHUNK = 4096
+SCORING_BATCH = 4096
 
 
 @dataclass
@@ -40,49 +40,49 @@ class ScoreStage(Stage):
         make_scorer: Called only if solutions are owed: loading a model is slow.
     """
 
-    part = "score"
+    spec_key = "score"
 
     prm: ModelRef
     engine: Mapping[str, str]
     make_scorer: Callable[[], Scorer]
-    asked: Mapping[str, Any] = field(default_factory=dict)
+    format_entry: Mapping[str, Any] = field(default_factory=dict)
     _scorer: Scorer | None = None
 
     def spec(self) -> Mapping[str, Any]:
         """Return which model scores, and how it is run."""
-        return {"prm": asdict(self.prm), "engine": dict(self.engine), **self.asked}
+        return {"prm": asdict(self.prm), "engine": dict(self.engine), **self.format_entry}
 
-    def run_shard(self, draft: Draft, shard: JobShard) -> None:
+    def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
         """Score some of the files of solutions; InputError if there are fewer files than shards."""
-        files = len(draft.files("solutions"))
+        files = len(draft.current_files("solutions"))
         if shard.count > files:
             raise InputError(
-                f"{draft.source} has {files} files of solutions, which shards share: expected "
+                f"{draft.parent_root} has {files} files of solutions, which shards share: expected "
                 f"{files} shards at most.",
                 field="ScoreOptions.shard",
                 value=str(shard),
             )
-        change = partial(self._rewarded, draft)
-        draft.rewrite("solutions", "score", change, advance=False, shard=shard)
+        change = partial(self._add_rewards, draft)
+        draft.rewrite_config("solutions", "score", change, advance=False, shard=shard)
 
-    def run(self, draft: Draft) -> None:
+    def run(self, draft: DatasetDraft) -> None:
         """Score every file of solutions; pairs made of other rewards are left out."""
-        self.run_shard(draft, WHOLE)
+        self.run_shard(draft, UNSHARDED)
         draft.drop_pairs()
-        rewards = reward_statistics(draft.files("solutions"))
+        rewards = reward_statistics(draft.current_files("solutions"))
         draft.manifest.rewards = rewards
         draft.manifest.cost.prm_calls += rewards.scored
         self._scorer = None  # gives the memory back before whatever comes next
 
-    def _rewarded(self, draft: Draft, table: pa.Table) -> pa.Table:
+    def _add_rewards(self, draft: DatasetDraft, table: pa.Table) -> pa.Table:
         self._scorer = self._scorer or self.make_scorer()
         rewards: list[list[float] | None] = []
         columns = table.select(["problem_id", "prompt", "completions"])
-        questions = questions_of(draft.files("problems"), table["problem_id"])
-        for start in range(0, table.num_rows, CHUNK):
-            rows = columns.slice(start, CHUNK).to_pylist()
+        questions = questions_of(draft.current_files("problems"), table["problem_id"])
+        for start in range(0, table.num_rows, SCORING_BATCH):
+            rows = columns.slice(start, SCORING_BATCH).to_pylist()
             items = [
-                SteppedText(row["prompt"], row["completions"], questions[row["problem_id"]])
+                ScorerInput(row["prompt"], row["completions"], questions[row["problem_id"]])
                 for row in rows
             ]
             rewards += self._scorer.score(items)
@@ -93,11 +93,11 @@ class ScoreStage(Stage):
 def questions_of(files: list[Path], problems: pa.ChunkedArray) -> dict[str, str]:
     """Return the questions of some problems by their ids."""
     wanted = pl.Series(problems.unique().to_pylist(), dtype=pl.String).implode()
-    rows = scan(files).filter(pl.col("problem_id").is_in(wanted))
+    rows = scan_parquet(files).filter(pl.col("problem_id").is_in(wanted))
     return dict(rows.select("problem_id", "question").collect(engine="streaming").iter_rows())
 
 
-def reward_statistics(files: list[Path]) -> Rewards:
+def reward_statistics(files: list[Path]) -> RewardStats:
     """Describe the rewards in files of solutions; unscored ones are longer than the model reads.
 
     The ranking, by the mean and the min of the steps, is the chance that a correct solution stands
@@ -108,32 +108,32 @@ def reward_statistics(files: list[Path]) -> Rewards:
     known: dict[str, list[tuple[float, int]]] = {"mean": [], "min": []}
     for file in files:  # which holds all solutions of its problems
         rows = (
-            scan([file])
+            scan_parquet([file])
             .select(
                 "problem_id",
                 "outcome",
                 n_rewards=pl.col("step_rewards").list.len(),
-                mean=aggregated("step_rewards", "mean"),
-                min=aggregated("step_rewards", "min"),
+                mean=aggregate_expr("step_rewards", "mean"),
+                min=aggregate_expr("step_rewards", "min"),
             )
             .collect()
         )
         scored += rows["n_rewards"].count()
         unscored += rows["n_rewards"].null_count()
-        graded = rows.filter((pl.col("n_rewards") > 0) & pl.col("outcome").is_in(GRADED))
+        graded = rows.filter((pl.col("n_rewards") > 0) & pl.col("outcome").is_in(GRADED_OUTCOMES))
         right = graded["outcome"] == "correct"
         problems, flags = graded["problem_id"].to_list(), right.to_list()
         for how, found in known.items():
-            found += areas(problems, graded[how].to_list(), flags)
+            found += problem_aucs(problems, graded[how].to_list(), flags)
         for kind, found_sums in sums.items():
             of_kind = graded.filter(right if kind else ~right)["mean"]
             found_sums.append((float(of_kind.sum()), len(of_kind)))
-    return Rewards(
+    return RewardStats(
         scored=scored,
         unscored=unscored,
         mean_correct=_mean(sums[True]),
         mean_incorrect=_mean(sums[False]),
-        ranking_auc={how: _ranked(mean_area(found)) for how, found in known.items()},
+        ranking_auc={how: _ranking_stats(mean_auc(found)) for how, found in known.items()},
     )
 
 
@@ -142,10 +142,10 @@ def _mean(sums: Sequence[tuple[float, int]]) -> float | None:
     return round(math.fsum(total for total, _ in sums) / count, 4) if count else None
 
 
-def _ranked(found: Ranking) -> Ranked:
+def _ranking_stats(found: RankingAuc) -> RankingStats:
     value = None if found.value is None else round(found.value, 4)
     interval = [round(bound, 4) for bound in found.ci95] if found.ci95 else None
-    return Ranked(value=value, problems=found.problems, ci95=interval)
+    return RankingStats(value=value, problems=found.problems, ci95=interval)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class ScoreOptions(StageOptions, ScorerOptions):
     def stage(self) -> ScoreStage:
         """Check the process reward model and the engine."""
         if (self.prm is None) == (self.policy is None) or (self.policy and not self.reference):
-            raise self.refusal("prm", "expected it, or a `policy` with its `reference`.")
+            raise self.field_error("prm", "expected it, or a `policy` with its `reference`.")
         return make_score_stage(str(self.prm or self.policy), self)
 
 
@@ -177,6 +177,6 @@ def make_score_stage(prm: str, options: ScorerOptions) -> ScoreStage:
         Unavailable: if the engine is not installed, or the model cannot be read.
     """
     weights = resolve_prm(prm, options)
-    host = Host.of_scorer(options, weights)
-    spec, asked = {"name": host.engine, "dtype": options.dtype}, convention_of(weights)
+    host = EngineSelection.select_for_scorer(options, weights)
+    spec, asked = {"name": host.engine, "dtype": options.dtype}, format_entry(weights)
     return ScoreStage(weights.ref, spec, lambda: host.load("scorer", weights), asked)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, Outcome
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.nouns import FAILED, GRADED, Outcome
 
 #: ``mean`` builds the paper's pairs, ``min`` ranks its best-of-N; ``prod`` and ``last`` are those
 #: of Lightman et al. (2023) and of outcome reward models.
@@ -31,7 +31,7 @@ def aggregate(rewards: Sequence[float], how: str) -> float:
     return float(AGGREGATES[check_aggregate(how)](rewards))
 
 
-def aggregated(column: str, how: str) -> pl.Expr:
+def aggregate_expr(column: str, how: str) -> pl.Expr:
     """Return the polars expression of an aggregate over a column of reward lists, in float64."""
     rewards = pl.col(column).cast(pl.List(pl.Float64))
     expressions = {
@@ -63,4 +63,4 @@ def outcome_labels(outcome: Outcome, n_steps: int) -> list[bool] | None:
         One label per step, or None where the failure is not the model's (a gold that cannot be
         parsed, a grader that ran out of time): such a solution is counted, never labelled 0.
     """
-    return [outcome not in FAILED] * n_steps if outcome in GRADED else None
+    return [outcome not in MODEL_FAILURES] * n_steps if outcome in GRADED_OUTCOMES else None

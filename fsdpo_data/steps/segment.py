@@ -24,9 +24,9 @@ _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 _LINE_END = re.compile(r"\n(?:[^\S\n]*\n)*")
 
 #: Bytes under which a paragraph is no step: a Chinese character says as much as three letters.
-SHORT = 20
+MIN_PARAGRAPH_BYTES = 20
 #: Characters of the longest formula or fence: what is not closed by then holds nothing together.
-LONGEST = 5_000
+MAX_BLOCK_CHARS = 5_000
 _CLOSES = {"$$": "$$", "\\[": "\\]", "\\begin{": "\\end{", "```": "\n```", "~~~": "\n~~~"}
 _OPENS = re.compile(rf"{_BLANK_LINES.pattern}|\$\$|\\\[|\\begin\{{|^[ \t]*(?:```|~~~)", re.M)
 _MARK = r"(?:[-*+•]|\d{1,3}[.)])[ \t]|\d{1,3}[、．]|[（(]\d{1,3}[）)]"
@@ -52,17 +52,17 @@ def blank_line(text: str) -> list[str]:
 
 def auto(text: str) -> list[str]:
     """Cut by marker if there is one, else by blank line if there is one, else by line."""
-    return SEGMENTERS[style_of(text)](text)
+    return SEGMENTERS[segmenter_for(text)](text)
 
 
-def style_of(text: str) -> str:
+def segmenter_for(text: str) -> str:
     """Return the name of the segmenter that ``auto`` uses for ``text``."""
     if _MARKER.search(text):
         return "step-marker@1"
     return "blank-line@1" if _BLANK_LINES.search(text.strip()) else "newline@1"
 
 
-def whole(text: str) -> list[str]:
+def no_cut(text: str) -> list[str]:
     """Cut nothing."""
     return _tile(text, ())
 
@@ -79,10 +79,10 @@ def paragraphs(text: str) -> list[str]:
         size += len(piece.strip().encode(errors="surrogatepass"))
         # An indented paragraph goes on with the item before it.
         listed = bool(_ITEM.search(piece)) or (listed and piece[:1] in " \t")
-        if size >= SHORT and not (listed and _GOES_ON.match(text, start)):
+        if size >= MIN_PARAGRAPH_BYTES and not (listed and _GOES_ON.match(text, start)):
             cuts.append(start)
             size = 0
-    if cuts and len(text[cuts[-1] :].strip().encode(errors="surrogatepass")) < SHORT:
+    if cuts and len(text[cuts[-1] :].strip().encode(errors="surrogatepass")) < MIN_PARAGRAPH_BYTES:
         cuts.pop()
     return _tile(text, cuts)
 
@@ -95,17 +95,17 @@ def _outside(text: str) -> Iterator[re.Match[str]]:
         closes = _CLOSES.get(found[0].strip())
         if closes is None:
             yield found
-        elif (end := text.find(closes, at, at + LONGEST)) >= 0:
+        elif (end := text.find(closes, at, at + MAX_BLOCK_CHARS)) >= 0:
             at = end + len(closes)
 
 
-def cut(text: str, thought: int, segmenter: str) -> list[str]:
+def split_steps(text: str, thought: int, segmenter: str) -> list[str]:
     """Cut a solution of which the first ``thought`` characters are thinking.
 
     ``segmenter`` is a full name, e.g. ``auto@1``.
     """
     thinking, answer = text[:thought], text[thought:]
-    steps = _OF_THINKING.get(segmenter, whole)(thinking)
+    steps = _OF_THINKING.get(segmenter, no_cut)(thinking)
     rest = SEGMENTERS[segmenter](answer)
     if rest:
         return [*steps, *rest]
@@ -134,7 +134,7 @@ SEGMENTERS: dict[str, Segmenter] = {
     "step-marker@1": step_marker,
     "newline@1": newline,
     "blank-line@1": blank_line,
-    "thinking@1": whole,
+    "thinking@1": no_cut,
     "both@1": paragraphs,
 }
 #: How the thinking before an answer is cut; for others it is one step.
@@ -174,9 +174,9 @@ def step_stops(segmenter: str, text: str) -> tuple[str, ...]:
     if segmenter != "auto@1":
         return _STOPS[segmenter]
     # The separator at the end counts only if something follows it; something will.
-    return _STOPS[style_of(text + "…")] if text.strip() else _FIRST
+    return _STOPS[segmenter_for(text + "…")] if text.strip() else _FIRST
 
 
-def kept_of(stop: str) -> str:
+def line_ends_of_stop(stop: str) -> str:
     """Return the part of a stop string that belongs to the step before it: its line ends."""
     return stop[: stop.rindex("\n") + 1]

@@ -8,25 +8,25 @@ import typer
 
 import fsdpo_train
 from fsdpo_data.cli.console import new_app, run_app
-from fsdpo_data.cli.launch import TRAIN
+from fsdpo_data.cli.launch import TRAIN_SCRIPTS
 from fsdpo_data.cli.options import command
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
-from fsdpo_train.trainer.directory import is_main_process
+from fsdpo_train.trainer.run_directory import is_main_process
 
-_EXAMPLES = read_table(Path(__file__).with_name("examples"))
+_EXAMPLES = read_toml(Path(__file__).with_name("examples"))
 
 app = new_app("fsdpo-train", "Train on step-annotated data.")
 
 
-@command(app, SftConfig, examples=_EXAMPLES["sft"], launch=TRAIN)
+@command(app, SftConfig, examples=_EXAMPLES["sft"], launch=TRAIN_SCRIPTS)
 def sft(config: SftConfig) -> None:
     """Fine-tune."""
     report = fsdpo_train.train_sft(config)
     _tell(f"{report.out}: {report.rows} rows, {report.steps} steps, final loss {report.loss:.4f}")
 
 
-@command(app, PrmConfig, examples=_EXAMPLES["prm"], launch=TRAIN)
+@command(app, PrmConfig, examples=_EXAMPLES["prm"], launch=TRAIN_SCRIPTS)
 def prm(config: PrmConfig) -> None:
     """Train a process reward model."""
     report = fsdpo_train.train_prm(config)
@@ -41,7 +41,7 @@ def prm(config: PrmConfig) -> None:
         )
 
 
-@command(app, DpoConfig, examples=_EXAMPLES["dpo"], launch=TRAIN)
+@command(app, DpoConfig, examples=_EXAMPLES["dpo"], launch=TRAIN_SCRIPTS)
 def dpo(config: DpoConfig) -> None:
     """Train a policy on preference pairs."""
     report = fsdpo_train.train_dpo(config)

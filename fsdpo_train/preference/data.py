@@ -10,16 +10,16 @@ import torch
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.step_tokens import StepTokenizer
-from fsdpo_train.preference.groups import Group, collate_groups, to_table
+from fsdpo_train.preference.groups import PromptGroup, collate_groups, scatter_tokens
 from fsdpo_train.preference.pairs import PromptPairs
 from fsdpo_train.preference.reference_store import ReferenceKey, reference_key
 
 
 @dataclass(slots=True)
-class Prepared:
+class PreferenceData:
     """Pairs ready to train on."""
 
-    groups: list[Group]  #: Different solutions of each prompt and the pairs between them.
+    groups: list[PromptGroup]  #: Different solutions of each prompt and the pairs between them.
     keys: list[list[ReferenceKey]]  #: Of reference log-probabilities, in the order of ``groups``.
     #: ``prompts``, ``solutions``, ``pairs``, ``tokens``; ``repeated_pairs``, which were there
     #: already; and what exceeded the context: ``long_solutions`` and the ``long_pairs`` that went
@@ -29,39 +29,44 @@ class Prepared:
     @property
     def longest(self) -> int:
         """Tokens of the longest solution with its prompt."""
-        return max(len(each.ids) for group in self.groups for each in group.solutions)
+        return max(len(each.input_ids) for group in self.groups for each in group.solutions)
 
 
-def prepare(
+def prepare_pairs(
     prompts: Sequence[PromptPairs], tokenizer: Any, max_length: int, made_by: Mapping[str, str]
-) -> Prepared:
+) -> PreferenceData:
     """Tokenise solutions; those over ``max_length`` tokens are dropped whole, with their pairs.
 
     Raises:
         InputError: if a step holds no token, or no pair is left.
     """
-    encoder, found = StepTokenizer(tokenizer), Prepared([], [], Counter())
+    encoder, found = StepTokenizer(tokenizer), PreferenceData([], [], Counter())
     for prompt in prompts:
         encoded = [
-            encoder.encode(prompt.prompt, each.steps, end=each.end, max_length=max_length)
+            encoder.encode(prompt.prompt, each.steps, end=each.ends_with_eos, max_length=max_length)
             for each in prompt.solutions
         ]
-        fits = [not each.lost for each in encoded]
+        fits = [not each.truncated_steps for each in encoded]
         pairs = [(a, b) for a, b in prompt.pairs if fits[a] and fits[b]]
         found.counts["long_solutions"] += fits.count(False)
-        found.counts["repeated_pairs"] += prompt.repeated
+        found.counts["repeated_pairs"] += prompt.duplicate_pairs
         found.counts["long_pairs"] += len(prompt.pairs) - len(pairs)
         if pairs:
             rewards = [each.rewards for each in prompt.solutions]
-            group, kept = _only(Group(encoded, rewards, prompt.pairs), pairs)
+            group, kept = _restrict_to_pairs(PromptGroup(encoded, rewards, prompt.pairs), pairs)
             used = (prompt.solutions[index] for index in kept)
-            keys = [reference_key(made_by, prompt.prompt, each.steps, each.end) for each in used]
+            keys = [
+                reference_key(made_by, prompt.prompt, each.steps, each.ends_with_eos)
+                for each in used
+            ]
             found.groups.append(group)
             found.keys.append(keys)
             found.counts["prompts"] += 1
             found.counts["solutions"] += len(kept)
             found.counts["pairs"] += len(pairs)
-            found.counts["tokens"] += sum(len(e.ids) - e.n_prompt for e in group.solutions)
+            found.counts["tokens"] += sum(
+                len(e.input_ids) - e.prompt_length for e in group.solutions
+            )
     if not found.groups:
         raise InputError(
             f"none of {found.counts['long_pairs']} pairs is left; "
@@ -71,15 +76,17 @@ def prepare(
     return found
 
 
-def _only(group: Group, pairs: Sequence[tuple[int, int]]) -> tuple[Group, list[int]]:
+def _restrict_to_pairs(
+    group: PromptGroup, pairs: Sequence[tuple[int, int]]
+) -> tuple[PromptGroup, list[int]]:
     """Return the group of some of its pairs, and which solutions they need."""
     kept = sorted({index for pair in pairs for index in pair})
     place = {index: number for number, index in enumerate(kept)}
     solutions, rewards = [group.solutions[i] for i in kept], [group.rewards[i] for i in kept]
-    return Group(solutions, rewards, [(place[a], place[b]) for a, b in pairs]), kept
+    return PromptGroup(solutions, rewards, [(place[a], place[b]) for a, b in pairs]), kept
 
 
-def training_rows(groups: Sequence[Group], shuffle: str) -> list[dict[str, Any]]:
+def training_rows(groups: Sequence[PromptGroup], shuffle: str) -> list[dict[str, Any]]:
     """Return what is shuffled: a prompt with all its pairs, or single pairs.
 
     Returns:
@@ -92,16 +99,16 @@ def training_rows(groups: Sequence[Group], shuffle: str) -> list[dict[str, Any]]
     ]
 
 
-def _tokens(group: Group, pairs: Sequence[tuple[int, int]]) -> int:
+def _tokens(group: PromptGroup, pairs: Sequence[tuple[int, int]]) -> int:
     used = [group.solutions[index] for index in {index for pair in pairs for index in pair}]
-    return used[0].n_prompt + sum(len(each.ids) - each.n_prompt for each in used)
+    return used[0].prompt_length + sum(len(each.input_ids) - each.prompt_length for each in used)
 
 
 @dataclass(frozen=True, slots=True)
-class Collator:
+class PreferenceCollator:
     """Turns rows of :func:`training_rows` into tensors; pairs of one prompt meet again."""
 
-    groups: Sequence[Group]
+    groups: Sequence[PromptGroup]
     reference: Sequence[Sequence[np.ndarray]]  #: Log-probabilities, an array per solution.
     share_prompt: bool
     pad: int
@@ -113,13 +120,15 @@ class Collator:
         for row in rows:
             pairs.setdefault(row["group"], []).extend(row["pairs"])
         pairs = {number: listed for number, listed in pairs.items() if listed} or pairs
-        batch: list[Group] = []
+        batch: list[PromptGroup] = []
         values: list[np.ndarray] = []
         for number, listed in pairs.items():
             # A filler has no pair, and still something to compute.
-            group, kept = _only(self.groups[number], listed or self.groups[number].pairs[:1])
+            group, kept = _restrict_to_pairs(
+                self.groups[number], listed or self.groups[number].pairs[:1]
+            )
             batch.append(group if listed else replace(group, pairs=[]))
             values.extend(self.reference[number][index] for index in kept)
         tensors = collate_groups(batch, share_prompt=self.share_prompt, pad=self.pad, eos=self.eos)
         reference_N = torch.from_numpy(np.concatenate(values))
-        return tensors | {"reference_ST": to_table(reference_N, tensors["step_ST"])}
+        return tensors | {"reference_ST": scatter_tokens(reference_N, tensors["step_ST"])}

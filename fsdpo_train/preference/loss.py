@@ -27,22 +27,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from fsdpo_train.config import WITHOUT_REWARDS, PreferenceSpec
+from fsdpo_train.config import REWARD_FREE_LOSSES, PreferenceSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Solutions:
+class SolutionBatch:
     """Different solutions, padded to one shape; what the losses read besides log-probabilities."""
 
     reference_ST: Tensor  #: Log-probabilities of the reference policy; anything at padding.
     step_ST: Tensor  #: Step of each token, -1 at padding.
-    ends_ST: Tensor  #: Whether the token is the end-of-sequence token.
+    is_eos_ST: Tensor  #: Whether the token is the end-of-sequence token.
     reward_SK: Tensor  #: Step rewards; anything where there is no step.
 
 
 def preference_loss(
     logp_ST: Tensor,
-    solutions: Solutions,
+    solutions: SolutionBatch,
     chosen_P: Tensor,
     rejected_P: Tensor,
     spec: PreferenceSpec,
@@ -97,16 +97,16 @@ def step_weights(reward_SK: Tensor, mask_SK: Tensor, gamma: float, sign: int) ->
 
 
 def _token_weights(
-    ratio_ST: Tensor, solutions: Solutions, spec: PreferenceSpec, sign: int
+    ratio_ST: Tensor, solutions: SolutionBatch, spec: PreferenceSpec, sign: int
 ) -> Tensor:
     """Return the weight of each token on one side of a pair, zero at padding."""
     mask_ST = solutions.step_ST >= 0
-    if spec.loss in WITHOUT_REWARDS:
+    if spec.loss in REWARD_FREE_LOSSES:
         return mask_ST.to(ratio_ST.dtype)
     reward_SK, mask_SK = _rewards(solutions)
     at_ST = solutions.step_ST.clamp_min(0)
     if spec.loss == "release":
-        trained_ST = mask_ST & ~solutions.ends_ST
+        trained_ST = mask_ST & ~solutions.is_eos_ST
         reward_ST = reward_SK.gather(1, at_ST)
         weight_ST = step_weights(reward_ST, trained_ST, spec.gamma, sign)
         return (weight_ST * torch.sigmoid(-sign * ratio_ST)).masked_fill(~trained_ST, 0)
@@ -116,7 +116,7 @@ def _token_weights(
     return alpha_SK.to(ratio_ST.dtype).gather(1, at_ST).masked_fill(~mask_ST, 0)
 
 
-def _rewards(solutions: Solutions) -> tuple[Tensor, Tensor]:
+def _rewards(solutions: SolutionBatch) -> tuple[Tensor, Tensor]:
     """Return the rewards, zero where there is no step, and the mask of the steps."""
     n_steps_S = solutions.step_ST.amax(-1) + 1
     steps_K = torch.arange(solutions.reward_SK.shape[1], device=n_steps_S.device)

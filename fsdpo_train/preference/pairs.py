@@ -6,27 +6,31 @@ from pathlib import Path
 from typing import Self
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.pairs.statistics import differing
-from fsdpo_train.config import WITHOUT_REWARDS
-from fsdpo_train.trainer.source import PlacedRow, Row, Source, open_source
+from fsdpo_data.pairs.statistics import first_difference
+from fsdpo_train.config import REWARD_FREE_LOSSES
+from fsdpo_train.trainer.row_source import LocatedRow, Row, RowSource, open_source
 
 #: What is read of a pair.
 COLUMNS = ("prompt", "chosen_steps", "rejected_steps", "chosen_rewards", "rejected_rewards")
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
+class PairSide:
     """One side of a pair."""
 
     steps: tuple[str, ...]
     rewards: tuple[float, ...]
-    end: bool = True  #: Whether the solution ends there, so that an end-of-sequence token follows.
+    ends_with_eos: bool = (
+        True  #: Whether the solution ends there, so that an end-of-sequence token follows.
+    )
 
     def cut(self, count: int) -> Self:
         """Return the first ``count`` steps; all of them are the solution itself."""
         if count >= len(self.steps):
             return self
-        return replace(self, steps=self.steps[:count], rewards=self.rewards[:count], end=False)
+        return replace(
+            self, steps=self.steps[:count], rewards=self.rewards[:count], ends_with_eos=False
+        )
 
 
 @dataclass(slots=True)
@@ -35,18 +39,18 @@ class PromptPairs:
 
     prompt: str
     #: Its different solutions, in the order in which they appear.
-    solutions: list[Solution] = field(default_factory=list)
+    solutions: list[PairSide] = field(default_factory=list)
     #: (chosen, rejected) as indices into ``solutions``, each once.
     pairs: list[tuple[int, int]] = field(default_factory=list)
-    repeated: int = 0  #: Rows that give a pair again: it counts once.
+    duplicate_pairs: int = 0  #: Rows that give a pair again: it counts once.
 
 
-def open_pairs(data: Path) -> Source:
-    """Find the pairs that ``data`` names; see :func:`~fsdpo_train.trainer.source.open_source`."""
+def open_pairs(data: Path) -> RowSource:
+    """Find the pairs that ``data`` names; see :func:`~fsdpo_train.trainer.row_source.open_source`."""
     return open_source(data, COLUMNS, "pairs", ("chosen", "rejected"))
 
 
-def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
+def group_by_prompt(rows: Iterable[LocatedRow], loss: str) -> list[PromptPairs]:
     """Check pairs and gather them by prompt, each different solution once.
 
     For the loss ``step-dpo`` both sides end with the first step in which they differ; losses that
@@ -56,7 +60,7 @@ def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
         InputError: naming the row that cannot be used, or if there is none.
     """
     groups: dict[str, PromptPairs] = {}
-    places: dict[str, dict[Solution, int]] = {}
+    places: dict[str, dict[PairSide, int]] = {}
     for place, row in rows:
         _check(place, row, loss)
         sides = [_side(place, row, side) for side in ("chosen", "rejected")]
@@ -66,7 +70,7 @@ def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
                 "Leave the pair out."
             )
         if loss == "step-dpo":  # both end with the first step in which they differ
-            sides = [side.cut(differing(row)[0] + 1) for side in sides]
+            sides = [side.cut(first_difference(row)[0] + 1) for side in sides]
         group = groups.setdefault(row["prompt"], PromptPairs(row["prompt"]))
         known = places.setdefault(row["prompt"], {})
         for side in sides:
@@ -74,7 +78,7 @@ def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
                 group.solutions.append(side)
         pair = known[sides[0]], known[sides[1]]
         if pair in group.pairs:  # different continuations may be equal once they are cut
-            group.repeated += 1
+            group.duplicate_pairs += 1
         else:
             group.pairs.append(pair)
     if not groups:
@@ -84,7 +88,7 @@ def by_prompt(rows: Iterable[PlacedRow], loss: str) -> list[PromptPairs]:
 
 def _check(place: str, row: Row, loss: str) -> None:
     """Refuse a row without what the loss reads."""
-    read = [name for name in COLUMNS if loss not in WITHOUT_REWARDS or "rewards" not in name]
+    read = [name for name in COLUMNS if loss not in REWARD_FREE_LOSSES or "rewards" not in name]
     if missing := [name for name in read if row.get(name) is None]:
         way_out = f", which the loss {loss} reads" * all("rewards" in name for name in missing)
         raise InputError(f"{place}: no {' and no '.join(missing)}{way_out}.")
@@ -92,7 +96,7 @@ def _check(place: str, row: Row, loss: str) -> None:
         raise InputError(f"{place}: prompt: expected a text, with the chat template filled in.")
 
 
-def _side(place: str, row: Row, side: str) -> Solution:
+def _side(place: str, row: Row, side: str) -> PairSide:
     steps, rewards = row[f"{side}_steps"], row.get(f"{side}_rewards")
     if rewards is None and isinstance(steps, list):  # and the loss reads none
         rewards = [0.0] * len(steps)
@@ -111,4 +115,4 @@ def _side(place: str, row: Row, side: str) -> Solution:
         # γ multiplies them in float32.
         if not isinstance(reward, (int, float)) or not abs(reward) < 1e30:
             raise InputError(f"{place}: reward {reward!r} in {side}_rewards, no usable number.")
-    return Solution(tuple(steps), tuple(map(float, rewards)))
+    return PairSide(tuple(steps), tuple(map(float, rewards)))

@@ -10,21 +10,23 @@ import torch
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import progress
-from fsdpo_data.engines.logprobs import check_architecture, return_logprobs
+from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
 from fsdpo_train.config import DpoConfig
-from fsdpo_train.preference.data import Prepared
-from fsdpo_train.preference.groups import Group, collate_groups
+from fsdpo_train.preference.data import PreferenceData
+from fsdpo_train.preference.groups import PromptGroup, collate_groups
 from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
-from fsdpo_train.trainer.deepspeed import whole_weights
-from fsdpo_train.trainer.halves import Halves, computes_in_halves
+from fsdpo_train.trainer.bf16_weights import Bfloat16Weights, uses_bfloat16_weights
+from fsdpo_train.trainer.deepspeed import without_zero3_partitioning
 from fsdpo_train.trainer.models import load_model
 
-_PER_FILE = 2048  #: Solutions in one file of the store: what a killed run computes again at most.
+SOLUTIONS_PER_FILE = (
+    2048  #: Solutions in one file of the store: what a killed run computes again at most.
+)
 
-Missing = tuple[Group, list[ReferenceKey]]
+MissingGroup = tuple[PromptGroup, list[ReferenceKey]]
 
 
-def made_by(config: DpoConfig, model: str, tokenizer: Any) -> dict[str, str]:
+def reference_fingerprint(config: DpoConfig, model: str, tokenizer: Any) -> dict[str, str]:
     """Return what decides reference log-probabilities, besides prompt and solution."""
     return {
         "model": model,
@@ -35,7 +37,12 @@ def made_by(config: DpoConfig, model: str, tokenizer: Any) -> dict[str, str]:
 
 
 def reference_logprobs(
-    data: Prepared, store: ReferenceStore, config: DpoConfig, arguments: Any, *, share_prompt: bool
+    data: PreferenceData,
+    store: ReferenceStore,
+    config: DpoConfig,
+    arguments: Any,
+    *,
+    share_prompt: bool,
 ) -> list[list[np.ndarray]]:
     """Return the reference log-probabilities of every solution, one array of tokens each.
 
@@ -43,7 +50,7 @@ def reference_logprobs(
     reference is the model that training starts from, loaded for that alone.
 
     Raises:
-        RunMismatch: if the store is of something else.
+        RunMismatchError: if the store is of something else.
         StoreError: if a file of it was changed.
     """
     wanted = [key for keys in data.keys for key in keys]
@@ -54,7 +61,10 @@ def reference_logprobs(
     found = store.load(wanted)
     for group, keys in zip(data.groups, data.keys, strict=True):
         for solution, key in zip(group.solutions, keys, strict=True):
-            values, tokens = len(found[key.solution]), len(solution.ids) - solution.n_prompt
+            values, tokens = (
+                len(found[key.solution]),
+                len(solution.input_ids) - solution.prompt_length,
+            )
             if values != tokens:
                 raise StoreError(
                     f"{store.folder}: {values} reference log-probabilities for a solution of "
@@ -64,8 +74,8 @@ def reference_logprobs(
 
 
 def _missing(
-    data: Prepared, found: Mapping[str, np.ndarray], process: int, processes: int
-) -> list[Missing]:
+    data: PreferenceData, found: Mapping[str, np.ndarray], process: int, processes: int
+) -> list[MissingGroup]:
     """Return this process's groups of solutions that are not in the store, longest first.
 
     A group belongs to a process by its number, whatever is missing: while one process looks,
@@ -77,24 +87,24 @@ def _missing(
         if places:
             solutions = [group.solutions[i] for i in places]
             rewards = [group.rewards[i] for i in places]
-            missing.append((Group(solutions, rewards, []), [keys[i] for i in places]))
-    return sorted(missing, key=lambda each: -sum(len(s.ids) for s in each[0].solutions))
+            missing.append((PromptGroup(solutions, rewards, []), [keys[i] for i in places]))
+    return sorted(missing, key=lambda each: -sum(len(s.input_ids) for s in each[0].solutions))
 
 
 def _compute(
-    missing: Sequence[Missing],
+    missing: Sequence[MissingGroup],
     store: ReferenceStore,
     config: DpoConfig,
     arguments: Any,
     share_prompt: bool,
 ) -> None:
-    with whole_weights(arguments):
+    with without_zero3_partitioning(arguments):
         model, tokenizer = load_model(config, "AutoModelForCausalLM")
     model = model.to(arguments.device).eval()
-    check_architecture(model)
-    if computes_in_halves(config, arguments):
-        Halves(model).put()
-    return_logprobs(model, attention=config.attention)
+    check_plain_head(model)
+    if uses_bfloat16_weights(config, arguments):
+        Bfloat16Weights(model).install()
+    patch_to_return_logprobs(model, attention=config.attention)
     rows: list[tuple[ReferenceKey, list[float]]] = []
     with progress() as shown:
         shown.phase("reference", sum(len(keys) for _, keys in missing))
@@ -103,14 +113,14 @@ def _compute(
             groups, wanted = zip(*missing[start : start + size], strict=True)
             values = _values(model, groups, tokenizer, config.dtype, share_prompt)
             rows.extend(zip(chain(*wanted), values, strict=True))
-            if len(rows) >= _PER_FILE or start + size >= len(missing):
+            if len(rows) >= SOLUTIONS_PER_FILE or start + size >= len(missing):
                 store.save(rows)
                 rows = []
             shown.advance(len(values), sum(map(len, values)))
 
 
 def _values(
-    model: Any, groups: Sequence[Group], tokenizer: Any, dtype: str, share_prompt: bool
+    model: Any, groups: Sequence[PromptGroup], tokenizer: Any, dtype: str, share_prompt: bool
 ) -> list[list[float]]:
     """Return the log-probabilities of every completion token, a list for each solution."""
     tokens = {"pad": tokenizer.pad_token_id or 0, "eos": tokenizer.eos_token_id}
@@ -120,5 +130,7 @@ def _values(
     half = dtype == "bfloat16"
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=half):
         logp_N = model(**inputs).float().cpu()
-    lengths = [len(each.ids) - each.n_prompt for group in groups for each in group.solutions]
+    lengths = [
+        len(each.input_ids) - each.prompt_length for group in groups for each in group.solutions
+    ]
     return [each.tolist() for each in logp_N.split(lengths)]

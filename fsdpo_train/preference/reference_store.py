@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fsdpo_data.core.errors import RunMismatch, StoreError
-from fsdpo_data.core.files import explained, publish, write_atomic
+from fsdpo_data.core.errors import RunMismatchError, StoreError
+from fsdpo_data.core.files import rename_durably, store_errors, write_atomic
 from fsdpo_data.core.identity import digest, file_sha256
 from fsdpo_data.core.lazy import pl
-from fsdpo_train.trainer.directory import read_state
+from fsdpo_train.trainer.run_directory import read_state
 
 HEADER = "reference.json"  #: Name of the file that says whose log-probabilities a store holds.
 _NAME = 32  #: Hex digits of the SHA-256 in a file's name.
@@ -52,13 +52,13 @@ class ReferenceStore:
     ``made_by`` says what computes them, by name: model, tokenizer, precision.
 
     Raises:
-        RunMismatch: if the directory holds those of something else, naming what differs.
+        RunMismatchError: if the directory holds those of something else, naming what differs.
         StoreError: if it cannot be read or written.
     """
 
     def __init__(self, folder: Path, made_by: Mapping[str, str]) -> None:
         self.folder = folder
-        with explained(folder):
+        with store_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         header = folder / HEADER
         if not header.exists():
@@ -67,7 +67,7 @@ class ReferenceStore:
         changed = sorted(k for k in before.keys() | made_by if before.get(k) != made_by.get(k))
         if changed:
             said = (f"{key} is {before.get(key)} there, {made_by.get(key)} here" for key in changed)
-            raise RunMismatch(
+            raise RunMismatchError(
                 f"{folder} holds reference log-probabilities of something else: {'; '.join(said)}. "
                 "Choose another reference_cache, or leave it out."
             )
@@ -82,7 +82,7 @@ class ReferenceStore:
 
         Raises:
             StoreError: if a file was changed.
-            RunMismatch: if the store is not empty and knows none of the prompts.
+            RunMismatchError: if the store is not empty and knows none of the prompts.
         """
         solutions = {key.solution for key in wanted}
         found: dict[str, np.ndarray] = {}
@@ -106,7 +106,7 @@ class ReferenceStore:
                 if any(key.text in texts for key in wanted)
                 else "the data differ: neither its prompts nor its solutions are there."
             )
-            raise RunMismatch(
+            raise RunMismatchError(
                 f"{self.folder} holds reference log-probabilities, but none of this data: {what} "
                 "Choose another reference_cache, or leave it out."
             )
@@ -127,10 +127,10 @@ class ReferenceStore:
 
     def _write(self, name: str, data: bytes) -> None:
         """Write under a name of its own first: processes and runs may write the same at once."""
-        with explained(self.folder):
+        with store_errors(self.folder):
             own = self.folder / f"{name}.{socket.gethostname()}.{os.getpid()}"
             write_atomic(own, data)
-            publish(own, self.folder / name)
+            rename_durably(own, self.folder / name)
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))

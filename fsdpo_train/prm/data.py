@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.nouns import FAILED
 from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_train.config import PrmConfig
-from fsdpo_train.trainer.batching import padded, solution_batch
-from fsdpo_train.trainer.source import Row, Source, open_source
+from fsdpo_train.trainer.batching import pad_rows, solution_batch
+from fsdpo_train.trainer.row_source import Row, RowSource, open_source
 
 #: Label of a step that is not there.
-NO_STEP = -100.0
+IGNORE_LABEL = -100.0
 
 _COLUMNS = ("prompt", "completions", "labels")
 
 
 @dataclass(frozen=True, slots=True)
-class StepRow:
+class LabelledRow:
     """A solution with one label per step."""
 
     problem: str  #: What it solves: solutions of one problem are held out together.
@@ -34,7 +34,7 @@ class StepRow:
 
 
 @dataclass(slots=True)
-class Prepared:
+class PrmData:
     """Rows ready to train on."""
 
     #: Rows of ``input_ids``, ``readouts``, ``labels``, ``length``, ``problem``, ``group`` (the
@@ -46,13 +46,13 @@ class Prepared:
     counts: Counter[str]
 
 
-def open_solutions(data: Path) -> Source:
+def open_solutions(data: Path) -> RowSource:
     """Find the solutions that ``data`` names; see :func:`.source.open_source`."""
     more = ("problem_id", "sample_index", "outcome", "rollouts")
     return open_source(data, _COLUMNS, "solutions", more)
 
 
-def step_rows(source: Source, config: PrmConfig) -> Iterator[StepRow]:
+def step_rows(source: RowSource, config: PrmConfig) -> Iterator[LabelledRow]:
     """Read the labelled solutions that ``config`` asks for.
 
     Raises:
@@ -80,14 +80,16 @@ def _labels(row: Row, kind: str) -> list[float] | None:
     return shares
 
 
-def _mixed_problems(source: Source) -> set[str]:
+def _mixed_problems(source: RowSource) -> set[str]:
     """Return the problems that have right and wrong solutions."""
     outcomes = [(row["problem_id"], row["outcome"]) for _, row in source.rows()]
     right = {problem for problem, outcome in outcomes if outcome == "correct"}
-    return {problem for problem, outcome in outcomes if problem in right and outcome in FAILED}
+    return {
+        problem for problem, outcome in outcomes if problem in right and outcome in MODEL_FAILURES
+    }
 
 
-def _plain_rows(source: Source, config: PrmConfig) -> Iterator[StepRow]:
+def _plain_rows(source: RowSource, config: PrmConfig) -> Iterator[LabelledRow]:
     """Read a file of stepwise supervision; rows of one ``problem_id`` or prompt are a problem."""
     if config.samples or config.only_mixed:
         raise _unusable(
@@ -113,7 +115,7 @@ def _unusable(config: PrmConfig, reason: str) -> InputError:
     return InputError(reason, field="data", value=str(config.data))
 
 
-def _step_row(place: str, row: Row) -> StepRow:
+def _step_row(place: str, row: Row) -> LabelledRow:
     steps, labels = row["completions"], row["labels"]
     if not (isinstance(steps, list) and isinstance(labels, list)):
         raise InputError(f"{place}: completions and labels: expected two lists.")
@@ -128,12 +130,12 @@ def _step_row(place: str, row: Row) -> StepRow:
             raise InputError(
                 f"{place}: label {label!r}. Expected true, false or a number in [0, 1]."
             )
-    return StepRow(str(row["problem_id"]), row["prompt"], steps, [float(x) for x in labels])
+    return LabelledRow(str(row["problem_id"]), row["prompt"], steps, [float(x) for x in labels])
 
 
-def prepare(
-    rows: Iterable[StepRow], tokenizer: Any, max_length: int, config: PrmConfig
-) -> Prepared:
+def prepare_rows(
+    rows: Iterable[LabelledRow], tokenizer: Any, max_length: int, config: PrmConfig
+) -> PrmData:
     """Tokenise rows and split them by problem; InputError if nothing is left to learn from."""
     encoded, counts = _encode(rows, StepTokenizer(tokenizer), max_length)
     if not encoded:
@@ -143,7 +145,7 @@ def prepare(
             "tokens in their first step. Check the labels, or raise max_length.",
         )
     problems = {row["problem"] for row in encoded}
-    held = _held_out(problems, config.held_out, config.seed)
+    held = _draw_held_out_problems(problems, config.held_out, config.seed)
     counts.update(problems=len(problems), held_out_problems=len(held))
     train = [row for row in encoded if row["problem"] not in held]
     labels = [label for row in train for label in row["labels"]]
@@ -155,11 +157,11 @@ def prepare(
             "out. Sample problems nearer to what the model can do.",
         )
     if config.readouts == "token":
-        train = list(map(_every_token, train))
-    return Prepared(train, [row for row in encoded if row["problem"] in held], counts)
+        train = list(map(_label_every_token, train))
+    return PrmData(train, [row for row in encoded if row["problem"] in held], counts)
 
 
-def _every_token(row: dict[str, Any]) -> dict[str, Any]:
+def _label_every_token(row: dict[str, Any]) -> dict[str, Any]:
     """Give every token of a solution the label of its step."""
     ends = [row["n_prompt"], *(readout + 1 for readout in row["readouts"])]
     readouts = np.arange(ends[0], ends[-1])
@@ -167,26 +169,26 @@ def _every_token(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _encode(
-    rows: Iterable[StepRow], encoder: StepTokenizer, max_length: int
+    rows: Iterable[LabelledRow], encoder: StepTokenizer, max_length: int
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
     found: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     for row in rows:
         encoded = encoder.encode(row.prompt, row.steps, end=False, max_length=max_length)
-        counts["lost_labels"] += encoded.lost
-        if not encoded.readouts:
+        counts["lost_labels"] += encoded.truncated_steps
+        if not encoded.score_positions:
             counts["lost_solutions"] += 1
             continue
-        labels = list(row.labels[: len(encoded.readouts)])
+        labels = list(row.labels[: len(encoded.score_positions)])
         made = {
-            "input_ids": np.array(encoded.ids, np.int32),
-            "readouts": encoded.readouts,
+            "input_ids": np.array(encoded.input_ids, np.int32),
+            "readouts": encoded.score_positions,
             "labels": labels,
-            "length": len(encoded.ids),
+            "length": len(encoded.input_ids),
             "problem": row.problem,
             "group": row.prompt,
             "right": row.labels[-1] >= 0.5,
-            "n_prompt": encoded.n_prompt,
+            "n_prompt": encoded.prompt_length,
         }
         found.append(made)
         counts["solutions"] += 1
@@ -195,7 +197,7 @@ def _encode(
     return found, counts
 
 
-def _held_out(problems: set[str], share: float, seed: int) -> set[str]:
+def _draw_held_out_problems(problems: set[str], share: float, seed: int) -> set[str]:
     """Draw problems by their content, at least one and never all."""
     different = sorted(problems, key=lambda each: sha256(f"{seed}/{each}".encode()).digest())
     if not share or len(different) < 2:
@@ -216,6 +218,6 @@ def collate(rows: Sequence[Row], pad_id: int) -> dict[str, Any]:
     return {
         # What is before the first token that something predicts is shared.
         **solution_batch([{**row, "n_prompt": max(1, row["n_prompt"])} for row in rows], pad_id),
-        "readouts": padded([row["readouts"] for row in rows], 0),
-        "labels": padded([row["labels"] for row in rows], NO_STEP),
+        "readouts": pad_rows([row["readouts"] for row in rows], 0),
+        "labels": pad_rows([row["labels"] for row in rows], IGNORE_LABEL),
     }

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from fsdpo_data.engines.logprobs import widened
+from fsdpo_data.engines.logprobs import upcast_half
 
 
 def prm_loss(
@@ -25,7 +25,7 @@ def prm_loss(
 
     Returned is the mean over solutions, of the logits' dtype (float32 for half precision).
     """
-    logit_BK = widened(logit_BK)
+    logit_BK = upcast_half(logit_BK)
     label_BK = label_BK.to(logit_BK.dtype).masked_fill(~mask_BK, 0)
     loss_BK = binary_cross_entropy_with_logits(logit_BK, label_BK, reduction="none")
     if class_weights is not None:
@@ -52,7 +52,7 @@ def pqm_loss(logit_BK: Tensor, label_BK: Tensor, mask_BK: Tensor, *, zeta: float
     Returns:
         The mean over solutions of the mean over their right steps, a scalar.
     """
-    logit_BK = widened(logit_BK)
+    logit_BK = upcast_half(logit_BK)
     right_BK, wrong_BK = (mask_BK & (label_BK >= 0.5), mask_BK & (label_BK < 0.5))
     pad = torch.nn.functional.pad
     value_BK, right_BK = pad(logit_BK, (1, 0)), pad(right_BK, (1, 0), value=True)

@@ -11,40 +11,46 @@ import torch
 from torch import Tensor
 
 from fsdpo_data.core.statistics import auc, auc_interval, ranking_auc
-from fsdpo_data.engines.logprobs import check_architecture, return_logprobs
-from fsdpo_data.engines.sharing import read_trees
-from fsdpo_data.engines.step_tokens import at_readouts
+from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
+from fsdpo_data.engines.prefix_sharing import accept_prefix_trees
+from fsdpo_data.engines.step_tokens import gather_at_positions
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.data import (
-    NO_STEP,
+    IGNORE_LABEL,
     class_weights,
     collate,
     open_solutions,
-    prepare,
+    prepare_rows,
     step_rows,
 )
 from fsdpo_train.prm.loss import pqm_loss, prm_loss
 from fsdpo_train.trainer.arguments import training_arguments
-from fsdpo_train.trainer.batching import filled, packed, read_own, read_solutions, reads_trees
-from fsdpo_train.trainer.halves import Halves
-from fsdpo_train.trainer.models import context_length, load_model, with_adapters
-from fsdpo_train.trainer.run import Report, finish, started
-from fsdpo_train.trainer.trainer import CountingTrainer, run_trainer
+from fsdpo_train.trainer.batching import (
+    can_pack_prompts,
+    completion_inputs,
+    model_inputs,
+    pack_rows,
+    pad_to_world_size,
+)
+from fsdpo_train.trainer.bf16_weights import Bfloat16Weights
+from fsdpo_train.trainer.models import add_lora_adapters, context_length, load_model
+from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
+from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
 
 log = logging.getLogger(__name__)
 
 #: Prefix of the held-out numbers in logs.
-HELD_OUT = "held_out"
+HELD_OUT_PREFIX = "held_out"
 #: What is measured on held-out problems.
 METRICS = ("loss", "accuracy", "auc", "ranking_auc")
 
 
 @dataclass(frozen=True)
-class PrmReport(Report):
+class PrmReport(TrainingReport):
     """What a run of PRM training did.
 
     Attributes:
-        counts: What it was trained on; see :class:`~fsdpo_train.prm.data.Prepared`.
+        counts: What it was trained on; see :class:`~fsdpo_train.prm.data.PrmData`.
         held_out: ``loss``, ``accuracy`` and ``auc`` over steps, ``ranking_auc`` of right over
             wrong solutions within a problem; empty if nothing was held out.
         auc_ci95: 95 % interval of ``auc``, problems being the independent units; None if unknown.
@@ -64,7 +70,7 @@ def train_prm(config: PrmConfig) -> PrmReport:
         FsdpoError: as :func:`~fsdpo_train.sft.train.train_sft`.
     """
     source = open_solutions(config.data)
-    with started(config, source) as identity:
+    with start_run(config, source) as identity:
         arguments = training_arguments(
             config,
             per_device_eval_batch_size=config.batch_size,
@@ -76,37 +82,43 @@ def train_prm(config: PrmConfig) -> PrmReport:
         kind = "CausalLM" if implicit else "TokenClassification"
         head = None if implicit else _one_logit
         model, tokenizer = load_model(config, f"AutoModelFor{kind}", head)
-        data = prepare(step_rows(source, config), tokenizer, context_length(config, model), config)
+        data = prepare_rows(
+            step_rows(source, config), tokenizer, context_length(config, model), config
+        )
         _tell(data.counts)
-        share = reads_trees(model, arguments, [*data.train, *data.held_out])
+        share = can_pack_prompts(model, arguments, [*data.train, *data.held_out])
         if implicit:
-            check_architecture(model)
-            return_logprobs(model, attention="auto")
+            check_plain_head(model)
+            patch_to_return_logprobs(model, attention="auto")
         elif share:
-            read_trees(model)
-        model = with_adapters(model, config.lora, "CAUSAL_LM" if implicit else "TOKEN_CLS")
-        no_labels = [NO_STEP] * len(data.train[0]["labels"])
+            accept_prefix_trees(model)
+        model = add_lora_adapters(model, config.lora, "CAUSAL_LM" if implicit else "TOKEN_CLS")
+        no_labels = [IGNORE_LABEL] * len(data.train[0]["labels"])
         trainer = (ImplicitTrainer if implicit else PrmTrainer)(
             class_weights(data.train) if config.balance else None,
             config,
             share,
             model=model,
             args=arguments,
-            train_dataset=filled(packed(data.train, config), arguments, labels=no_labels),
+            train_dataset=pad_to_world_size(
+                pack_rows(data.train, config), arguments, labels=no_labels
+            ),
             eval_dataset=data.held_out or None,
             processing_class=tokenizer,
             data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
             compute_metrics=lambda found: _metrics(found, data.held_out),
         )
         run_trainer(trainer, config, identity)
-        measured = trainer.evaluate(metric_key_prefix=HELD_OUT) if data.held_out else {}
-        named = {name.removeprefix(f"{HELD_OUT}_"): value for name, value in measured.items()}
+        measured = trainer.evaluate(metric_key_prefix=HELD_OUT_PREFIX) if data.held_out else {}
+        named = {
+            name.removeprefix(f"{HELD_OUT_PREFIX}_"): value for name, value in measured.items()
+        }
         interval = (named["auc_low"], named["auc_high"]) if "auc_low" in named else None
-        return finish(
+        return finish_run(
             PrmReport,
             trainer,
             config,
-            {**identity, **source.said},
+            {**identity, **source.provenance},
             counts=data.counts,
             held_out={name: named[name] for name in METRICS if name in named},
             auc_ci95=interval,
@@ -122,21 +134,21 @@ def _one_logit(architecture: Any) -> None:
     architecture.use_cache = False
 
 
-class PrmTrainer(CountingTrainer):
+class PrmTrainer(StageTrainer):
     """A trainer of step rewards; ``weights`` are those of (wrong, right) steps."""
 
     def __init__(self, weights: tuple[float, float] | None, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.class_weights = weights
 
-    def items(self, batch: Mapping[str, Any]) -> int:
+    def count_items(self, batch: Mapping[str, Any]) -> int:
         """Count the solutions with a label."""
-        return int((batch["labels"] != NO_STEP).any(-1).sum())
+        return int((batch["labels"] != IGNORE_LABEL).any(-1).sum())
 
     def logits(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         """Return the logits of steps, [B, K]."""
-        read, place_BT = read_solutions(inputs, self.share_prompt)
-        return at_readouts(model(**read).logits.flatten()[place_BT], inputs["readouts"])
+        read, place_BT = model_inputs(inputs, self.share_prompt)
+        return gather_at_positions(model(**read).logits.flatten()[place_BT], inputs["readouts"])
 
     def loss(self, logits: Tensor, labels: Tensor, there: Tensor) -> Tensor:
         """Return the mean loss of solutions."""
@@ -155,12 +167,12 @@ class PrmTrainer(CountingTrainer):
     ) -> Any:
         """Return the loss of a batch, or its logits too where it is measured on."""
         labels = inputs["labels"]
-        there = labels != NO_STEP
+        there = labels != IGNORE_LABEL
         logits = self.logits(model, inputs)
         loss = self.loss(logits, labels, there)
         if not return_outputs:
-            return self.share(loss, len(labels), num_items_in_batch)
-        return loss, (None, logits.float().masked_fill(~there, NO_STEP))
+            return self.scale_loss(loss, len(labels), num_items_in_batch)
+        return loss, (None, logits.float().masked_fill(~there, IGNORE_LABEL))
 
 
 class ImplicitTrainer(PrmTrainer):
@@ -172,18 +184,18 @@ class ImplicitTrainer(PrmTrainer):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         reference, _ = load_model(self.stage_config, "AutoModelForCausalLM")
-        return_logprobs(reference, attention="auto").eval().requires_grad_(False)
-        if self.in_halves:
-            Halves(reference).put()
+        patch_to_return_logprobs(reference, attention="auto").eval().requires_grad_(False)
+        if self.uses_bfloat16:
+            Bfloat16Weights(reference).install()
         self.reference = reference.to(self.args.device)
 
     def logits(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         """Return β·log π/π_ref up to the end of every step, [B, K]."""
-        read, own_BT = read_own(inputs, self.share_prompt), inputs["own"]
+        read, own_BT = completion_inputs(inputs, self.share_prompt), inputs["own"]
         with torch.no_grad():
             held_N = self.reference(**read)
         ratio_BT = held_N.new_zeros(own_BT.shape).masked_scatter(own_BT, model(**read) - held_N)
-        return self.stage_config.beta * at_readouts(ratio_BT.cumsum(-1), inputs["readouts"])
+        return self.stage_config.beta * gather_at_positions(ratio_BT.cumsum(-1), inputs["readouts"])
 
     def loss(self, logits: Tensor, labels: Tensor, there: Tensor) -> Tensor:
         """Return the cross-entropy of the outcomes."""
@@ -194,7 +206,7 @@ class ImplicitTrainer(PrmTrainer):
 def _metrics(found: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return what the held-out problems say; a soft label counts as right from 0.5 up."""
     logits, labels = found.predictions, found.label_ids
-    there = labels != NO_STEP
+    there = labels != IGNORE_LABEL
     steps, targets = logits[there], labels[there] >= 0.5
     rewards = 1 / (1 + np.exp(-logits.clip(-80, 80)))  # beyond that a reward shows no change
     means = [float(row[mask].mean()) for row, mask in zip(rewards, there, strict=True)]

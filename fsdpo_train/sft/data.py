@@ -8,7 +8,7 @@ import transformers
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.step_tokens import StepTokenizer
-from fsdpo_train.trainer.source import Source
+from fsdpo_train.trainer.row_source import RowSource
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +16,7 @@ COLUMNS = ("prompt", "completion")  #: What a row needs.
 
 
 def encode_rows(
-    source: Source, tokenizer: transformers.PreTrainedTokenizerBase, max_length: int
+    source: RowSource, tokenizer: transformers.PreTrainedTokenizerBase, max_length: int
 ) -> tuple[list[dict[str, Any]], int, int]:
     """Tokenise rows; return those that fit, and how many were too long and unusable.
 
@@ -43,13 +43,13 @@ def encode_rows(
             continue
         ended = completion.endswith(str(tokenizer.eos_token))
         encoded = encoder.encode(prompt, [completion], end=not ended)
-        if len(encoded.ids) > max_length:
+        if len(encoded.input_ids) > max_length:
             too_long += 1
             continue
         made = {
-            "input_ids": np.array(encoded.ids, np.int32),
-            "n_prompt": max(1, encoded.n_prompt),  # nothing predicts the first token
-            "length": len(encoded.ids),
+            "input_ids": np.array(encoded.input_ids, np.int32),
+            "n_prompt": max(1, encoded.prompt_length),  # nothing predicts the first token
+            "length": len(encoded.input_ids),
             "group": groups.setdefault(prompt, len(groups)),
         }
         found.append(made)

@@ -8,22 +8,33 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from fsdpo_data.core.errors import InputError, Unavailable
-from fsdpo_data.engines.logprobs import head_error, return_logprobs
+from fsdpo_data.core.errors import InputError, UnavailableError
+from fsdpo_data.engines.logprobs import head_error, patch_to_return_logprobs
 from fsdpo_data.models.untrusted import load_error, read_tokenizer
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.data import COLUMNS, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
-from fsdpo_train.trainer.batching import filled, packed, read_own, reads_trees, solution_batch
-from fsdpo_train.trainer.deepspeed import gathered
-from fsdpo_train.trainer.models import check_tokenizer, context_length, load_model, with_adapters
-from fsdpo_train.trainer.run import Report, finish, started
-from fsdpo_train.trainer.source import open_source
-from fsdpo_train.trainer.trainer import CountingTrainer, run_trainer
+from fsdpo_train.trainer.batching import (
+    can_pack_prompts,
+    completion_inputs,
+    pack_rows,
+    pad_to_world_size,
+    solution_batch,
+)
+from fsdpo_train.trainer.deepspeed import gathered_weights
+from fsdpo_train.trainer.models import (
+    add_lora_adapters,
+    check_tokenizer,
+    context_length,
+    load_model,
+)
+from fsdpo_train.trainer.row_source import open_source
+from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
+from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
 
 
 @dataclass(frozen=True)
-class SftReport(Report):
+class SftReport(TrainingReport):
     """What a run of supervised fine-tuning did.
 
     Attributes:
@@ -43,12 +54,12 @@ def train_sft(config: SftConfig) -> SftReport:
 
     Raises:
         InputError: if the data or an option cannot be used.
-        RunMismatch: if ``config.out`` belongs to another run.
+        RunMismatchError: if ``config.out`` belongs to another run.
         StoreError: if it cannot be written, or another process trains there.
         Unavailable: if a model, tracker or package is not here.
     """
     source = open_source(config.data, COLUMNS)
-    with started(config, source) as identity:
+    with start_run(config, source) as identity:
         arguments = training_arguments(config)
         model, tokenizer = _start(config)
         length = context_length(config, model)
@@ -60,24 +71,28 @@ def train_sft(config: SftConfig) -> SftReport:
                 field="data",
                 value=str(config.data),
             )
-        with gathered(model):
+        with gathered_weights(model):
             plain = not head_error(model)
-        share = reads_trees(model, arguments, rows)
-        model = return_logprobs(model, attention="auto" if share else None, plain_head=plain)
-        passes = packed(rows, config)
+        share = can_pack_prompts(model, arguments, rows)
+        model = patch_to_return_logprobs(
+            model, attention="auto" if share else None, plain_head=plain
+        )
+        passes = pack_rows(rows, config)
         trainer = SftTrainer(
             config,
             share,
-            model=with_adapters(model, config.lora, "CAUSAL_LM"),
+            model=add_lora_adapters(model, config.lora, "CAUSAL_LM"),
             args=arguments,
-            train_dataset=filled(passes, arguments, n_prompt=len(passes[0]["input_ids"])),
+            train_dataset=pad_to_world_size(
+                passes, arguments, n_prompt=len(passes[0]["input_ids"])
+            ),
             processing_class=tokenizer,
             data_collator=lambda batch: solution_batch(batch, tokenizer.pad_token_id),
         )
         run_trainer(trainer, config, identity)
         tokens = sum(row["length"] - row["n_prompt"] for row in rows)
         counts = {"rows": len(rows), "too_long": too_long, "unusable": unusable, "tokens": tokens}
-        return finish(SftReport, trainer, config, {**identity, **source.said}, **counts)
+        return finish_run(SftReport, trainer, config, {**identity, **source.provenance}, **counts)
 
 
 def _start(config: SftConfig) -> tuple[Any, Any]:
@@ -91,7 +106,7 @@ def _start(config: SftConfig) -> tuple[Any, Any]:
         tokenizer = read_tokenizer(str(folder))
         model = AutoModelForCausalLM.from_config(architecture, dtype=torch.float32)
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
-        raise Unavailable(
+        raise UnavailableError(
             f"{load_error(error)} Expected config.json and tokenizer files.",
             field="from_config",
             value=str(source),
@@ -100,10 +115,10 @@ def _start(config: SftConfig) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-class SftTrainer(CountingTrainer):
+class SftTrainer(StageTrainer):
     """A trainer of completions: each of their tokens counts the same."""
 
-    def items(self, batch: Mapping[str, Any]) -> int:
+    def count_items(self, batch: Mapping[str, Any]) -> int:
         """Count the tokens of completions."""
         return int(batch["own"].sum())
 
@@ -111,9 +126,9 @@ class SftTrainer(CountingTrainer):
         self, model: Any, inputs: dict[str, Any], *_: Any, num_items_in_batch: Any = None
     ) -> Any:
         """Return the cross-entropy of a batch, whose logits are never there all at once."""
-        read = read_own(inputs, self.share_prompt)
+        read = completion_inputs(inputs, self.share_prompt)
         items = len(read["target_N"])
         if not items:  # a filler: the other processes wait for its gradients
             first = inputs["input_ids"][0, :1]
             read |= {"source_N": torch.zeros_like(first), "target_N": first}
-        return self.share(-model(**read).mean(), items, num_items_in_batch)
+        return self.scale_loss(-model(**read).mean(), items, num_items_in_batch)

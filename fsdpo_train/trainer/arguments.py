@@ -9,7 +9,7 @@ from transformers.integrations import get_available_reporting_integrations
 from transformers.trainer_utils import SchedulerType
 from transformers.training_args import OptimizerNames
 
-from fsdpo_data.core.errors import InputError, Unavailable, install, unknown
+from fsdpo_data.core.errors import InputError, UnavailableError, install_command, unknown_name_error
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.deepspeed import deepspeed_config, join_processes
 
@@ -24,15 +24,15 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
     for field, kinds in {"schedule": SchedulerType, "optim": OptimizerNames}.items():
         names, name = [kind.value for kind in kinds], getattr(config, field)
         if name not in names:
-            raise unknown(field, name, names)
+            raise unknown_name_error(field, name, names)
     adapters = (("lora", "peft", "lora"), ("load_in_4bit", "bitsandbytes", "qlora"))
     for field, package, extra in adapters:
         if (value := getattr(config, field)) and find_spec(package) is None:
-            told = f"it needs {package}. Install it: {install(extra)}."
-            raise Unavailable(told, field=field, value=value)
+            told = f"it needs {package}. Install it: {install_command(extra)}."
+            raise UnavailableError(told, field=field, value=value)
     known = ["none", *get_available_reporting_integrations()]
     if config.report_to not in known:
-        raise Unavailable(
+        raise UnavailableError(
             f"not installed here; expected {' or '.join(known)}.",
             field="report_to",
             value=config.report_to,
@@ -42,7 +42,7 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
             output_dir=str(config.out / "checkpoints"),
             num_train_epochs=config.epochs,
             max_steps=config.max_steps or -1,
-            per_device_train_batch_size=config.rows_per_pass,
+            per_device_train_batch_size=config.rows_per_micro_batch,
             gradient_accumulation_steps=config.grad_accum,
             learning_rate=config.lr,
             lr_scheduler_type=config.schedule,
@@ -67,11 +67,13 @@ def training_arguments(config: TrainConfig, **options: Any) -> Any:
         )
         join_processes(arguments)
     except ImportError as error:
-        raise Unavailable(f"{error} Install it: {install('train,deepspeed')}.") from error
+        raise UnavailableError(
+            f"{error} Install it: {install_command('train,deepspeed')}."
+        ) from error
     except ValueError as error:
         raise InputError(f"these options do not go together: {error}") from error
     try:
         Trainer.get_optimizer_cls_and_kwargs(arguments)
     except (ImportError, ValueError) as error:  # now, and not behind the reference
-        raise Unavailable(str(error), field="optim", value=config.optim) from error
+        raise UnavailableError(str(error), field="optim", value=config.optim) from error
     return arguments

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fsdpo_data.engines.samplers import tokens
-from fsdpo_data.engines.sharing import can_share_prompts, prompts_once
+from fsdpo_data.engines.prefix_sharing import pack_prefix_tree, supports_prefix_sharing
+from fsdpo_data.engines.samplers import tokenization
 from fsdpo_train.config import TrainConfig
-from fsdpo_train.trainer.deepspeed import gathered
+from fsdpo_train.trainer.deepspeed import gathered_weights
 
 Tensors = dict[str, Tensor]  #: A batch, by name.
 
 #: Length groups are sorted inside pools of this many batches: little padding, much disorder.
-_POOL = 50
+BATCHES_PER_POOL = 50
 
 
 def grouped_order(
@@ -31,8 +31,10 @@ def grouped_order(
     if not group:
         yield from order
         return
-    for start in range(0, len(order), batch_size * _POOL):
-        pool = sorted(order[start : start + batch_size * _POOL], key=lambda i: lengths[i])
+    for start in range(0, len(order), batch_size * BATCHES_PER_POOL):
+        pool = sorted(
+            order[start : start + batch_size * BATCHES_PER_POOL], key=lambda i: lengths[i]
+        )
         batches = [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
         # A short last batch must stay last, or every later batch would straddle two groups.
         tail = batches.pop() if len(batches[-1]) < batch_size else []
@@ -41,7 +43,7 @@ def grouped_order(
             yield from batch
 
 
-def grouped(rows: Sequence[Mapping[str, Any]], whole: bool = True) -> list[list[int]]:
+def group_rows(rows: Sequence[Mapping[str, Any]], whole: bool = True) -> list[list[int]]:
     """Return the numbers of rows, those of one ``group`` together, or else each by itself."""
     groups: dict[Any, list[int]] = {}
     for number, row in enumerate(rows):
@@ -49,7 +51,9 @@ def grouped(rows: Sequence[Mapping[str, Any]], whole: bool = True) -> list[list[
     return list(groups.values())
 
 
-def packed(rows: Sequence[Mapping[str, Any]], config: TrainConfig) -> Sequence[Mapping[str, Any]]:
+def pack_rows(
+    rows: Sequence[Mapping[str, Any]], config: TrainConfig
+) -> Sequence[Mapping[str, Any]]:
     """Put as many rows into one as ``config.batch_tokens`` allow; a longer row stays alone.
 
     Which come together is drawn once for all epochs, so that each has as many batches. With
@@ -57,7 +61,7 @@ def packed(rows: Sequence[Mapping[str, Any]], config: TrainConfig) -> Sequence[M
     """
     if not config.batch_tokens:
         return rows
-    units = grouped(rows, config.whole_groups)
+    units = group_rows(rows, config.keeps_prompt_groups)
     order = list(grouped_order([0] * len(units), 1, config.seed, -1, group=False))
     if config.group_by_length:
         order.sort(key=lambda unit: rows[units[unit][0]]["length"])
@@ -71,12 +75,12 @@ def packed(rows: Sequence[Mapping[str, Any]], config: TrainConfig) -> Sequence[M
     return packs
 
 
-def unpacked(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the rows that :func:`packed` put together."""
+def unpack_rows(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows that :func:`pack_rows` put together."""
     return [each for row in rows for each in (row, *row.get("packed", ()))]
 
 
-def filled(
+def pad_to_world_size(
     rows: Sequence[Mapping[str, Any]], arguments: Any, **without_loss: Any
 ) -> Sequence[Mapping[str, Any]]:
     """Add rows without loss until every process gets batches of the same size.
@@ -92,20 +96,20 @@ def filled(
     return [*rows, *[{**rows[0], **without_loss, "packed": [], "length": 0}] * short]
 
 
-def padded(rows: Sequence[Any], fill: float) -> Tensor:
+def pad_rows(rows: Sequence[Any], fill: float) -> Tensor:
     """Return rows of numbers as one tensor, padded on the right; int64 if ``fill`` is whole."""
     dtype = torch.int64 if isinstance(fill, int) else torch.float32
     tensors = [torch.as_tensor(row, dtype=dtype) for row in rows]
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
-def reads_trees(model: Any, arguments: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
+def can_pack_prompts(model: Any, arguments: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
     """Say whether rows of a batch can come one behind the other, unpadded, each prompt once."""
     # Dropout would be one for all solutions; DataParallel would split the one row.
     if getattr(model.config, "attention_dropout", 0) or arguments.n_gpu > 1:
         return False
-    with gathered(model):
-        return can_share_prompts(model, max(len(row["input_ids"]) for row in rows))
+    with gathered_weights(model):
+        return supports_prefix_sharing(model, max(len(row["input_ids"]) for row in rows))
 
 
 def solution_batch(rows: Sequence[Mapping[str, Any]], pad: int) -> Tensors:
@@ -114,28 +118,28 @@ def solution_batch(rows: Sequence[Mapping[str, Any]], pad: int) -> Tensors:
     Returns:
         ``input_ids`` and ``attention_mask``, and which tokens are a solution's ``own``, [B, T].
     """
-    ids, mask = tokens.padded([row["input_ids"] for row in rows], pad, "cpu")
+    ids, mask = tokenization.pad_sequences([row["input_ids"] for row in rows], pad, "cpu")
     own = [[0] * row["n_prompt"] + [1] * (len(row["input_ids"]) - row["n_prompt"]) for row in rows]
-    return {"input_ids": ids, "attention_mask": mask, "own": padded(own, 0).bool()}
+    return {"input_ids": ids, "attention_mask": mask, "own": pad_rows(own, 0).bool()}
 
 
-def read_solutions(batch: Tensors, share_prompt: bool) -> tuple[Tensors, Tensor]:
+def model_inputs(batch: Tensors, share_prompt: bool) -> tuple[Tensors, Tensor]:
     """Return what a model reads of a batch of solutions, and where in it, flattened, tokens are.
 
     To ``share_prompt`` is to read that of neighbours once. Places are [B, T].
     """
     ids_BT = batch["input_ids"]
     if share_prompt:
-        return prompts_once(ids_BT, batch["own"])
+        return pack_prefix_tree(ids_BT, batch["own"])
     place_BT = torch.arange(ids_BT.numel(), device=ids_BT.device).view_as(ids_BT)
     return {"input_ids": ids_BT, "attention_mask": batch["attention_mask"]}, place_BT
 
 
-def read_own(batch: Tensors, share_prompt: bool) -> Tensors:
+def completion_inputs(batch: Tensors, share_prompt: bool) -> Tensors:
     """Return what a model of log-probabilities reads: also ``target_N``, all own tokens of a batch.
 
     ``source_N`` are the places whose hidden states predict them.
     """
-    (read, place_BT), own_BT = read_solutions(batch, share_prompt), batch["own"]
+    (read, place_BT), own_BT = model_inputs(batch, share_prompt), batch["own"]
     target_N = batch["input_ids"][own_BT]
     return read | {"source_N": place_BT.roll(1, 1)[own_BT], "target_N": target_N}

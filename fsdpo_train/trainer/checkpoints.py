@@ -16,16 +16,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from fsdpo_data.core.files import explained, publish, write_atomic
+from fsdpo_data.core.files import rename_durably, store_errors, write_atomic
 from fsdpo_data.core.identity import file_sha256
 
-WRITING, WHOLE = "writing", "whole.json"
+WRITING, DIGESTS_FILE = "writing", "whole.json"
 #: Bytes that a disk on which torch could not write has left, if that was for lack of space.
-_LITTLE = 2**20
+_MIN_FREE_BYTES = 2**20
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[Path]:
+def staging_directory(folder: Path) -> Iterator[Path]:
     """Yield a new place under ``folder`` to write to; it is gone if that fails.
 
     Raises:
@@ -34,17 +34,17 @@ def writing(folder: Path) -> Iterator[Path]:
     from safetensors import SafetensorError
 
     place = folder / WRITING
-    with explained(folder):
+    with store_errors(folder):
         try:
             yield place
         except (RuntimeError, SafetensorError) as error:  # of torch, which hides the reason
-            full = shutil.disk_usage(folder).free < _LITTLE or "No space left" in str(error)
+            full = shutil.disk_usage(folder).free < _MIN_FREE_BYTES or "No space left" in str(error)
             raise OSError(errno.ENOSPC if full else errno.EIO, str(error)) from error
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def settle(folder: Path, name: str, limit: int) -> None:
+def commit_checkpoint(folder: Path, name: str, limit: int) -> None:
     """Make a checkpoint visible that is written whole; drop all but the newest ``limit``."""
     written = folder / WRITING / name
     files = _files(written)
@@ -52,23 +52,23 @@ def settle(folder: Path, name: str, limit: int) -> None:
         _sync(file)
     names = [file.relative_to(written).as_posix() for file in files]
     told = dict(zip(names, _digests(files), strict=True))
-    write_atomic(written / WHOLE, json.dumps(told, indent=1).encode())
+    write_atomic(written / DIGESTS_FILE, json.dumps(told, indent=1).encode())
     _drop(folder / name)  # one that is not whole, or this would not be written again
-    publish(written, folder / name)
+    rename_durably(written, folder / name)
     for old in _newest_first(folder)[limit:]:
         _drop(old)
 
 
-def settle_model(folder: Path) -> None:
+def commit_model(folder: Path) -> None:
     """Move a finished model into ``folder``; without its config, which comes last, it is none."""
     for file in sorted(_files(folder / WRITING), key=lambda file: file.name == "config.json"):
         _sync(file)
-        publish(file, folder / file.name)
+        rename_durably(file, folder / file.name)
 
 
-def last_whole(folder: Path) -> Path | None:
+def latest_complete_checkpoint(folder: Path) -> Path | None:
     """Return the newest whole checkpoint; None if there is none."""
-    return next(filter(_is_whole, _newest_first(folder)), None)
+    return next(filter(_is_complete, _newest_first(folder)), None)
 
 
 def _newest_first(folder: Path) -> list[Path]:
@@ -76,16 +76,16 @@ def _newest_first(folder: Path) -> list[Path]:
     return sorted(found, key=lambda each: -int(each.name.rpartition("-")[2]))
 
 
-def _is_whole(checkpoint: Path) -> bool:
+def _is_complete(checkpoint: Path) -> bool:
     try:
-        told = json.loads((checkpoint / WHOLE).read_bytes())
+        told = json.loads((checkpoint / DIGESTS_FILE).read_bytes())
         return _digests([checkpoint / name for name in told]) == list(told.values())
     except (OSError, ValueError, TypeError, AttributeError):
         return False
 
 
 def _drop(checkpoint: Path) -> None:
-    (checkpoint / WHOLE).unlink(missing_ok=True)  # first: half removed it is not whole
+    (checkpoint / DIGESTS_FILE).unlink(missing_ok=True)  # first: half removed it is not whole
     shutil.rmtree(checkpoint, ignore_errors=True)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import distributed
 from transformers.integrations.deepspeed import set_hf_deepspeed_config, unset_hf_deepspeed_config
 
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_train.config import DEEPSPEED_PRESETS
 
 
@@ -17,7 +17,7 @@ def deepspeed_config(name: str | None) -> dict[str, Any] | str | None:
     """Return what ``TrainingArguments`` takes for ``TrainConfig.deepspeed``."""
     if name not in DEEPSPEED_PRESETS:
         return name
-    told = read_table(__file__)
+    told = read_toml(__file__)
     return {**told["every"], "zero_optimization": told[name]}
 
 
@@ -38,7 +38,7 @@ def _leave_processes() -> None:
         distributed.destroy_process_group()
 
 
-def gathered(model: Any) -> AbstractContextManager[Any]:
+def gathered_weights(model: Any) -> AbstractContextManager[Any]:
     """Hold the weights of a model whole, though ZeRO-3 has spread them over the processes."""
     spread = [each for each in model.parameters() if hasattr(each, "ds_id")]
     if not spread:
@@ -49,7 +49,7 @@ def gathered(model: Any) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def whole_weights(arguments: Any) -> Iterator[None]:
+def without_zero3_partitioning(arguments: Any) -> Iterator[None]:
     """Load a model whole, though ZeRO-3 would spread it over the processes that train it."""
     unset_hf_deepspeed_config()
     try:

@@ -10,7 +10,7 @@ from fsdpo_data.models import checkpoints
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
 
-NEW_HEADS = ["classifier", "score"]  #: What architectures call that of a reward model.
+REWARD_HEAD_NAMES = ["classifier", "score"]  #: What architectures call that of a reward model.
 
 
 def load_model(
@@ -48,12 +48,14 @@ def _four_bits(config: TrainConfig, new_head: bool) -> dict[str, Any]:
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=config.dtype,
-        llm_int8_skip_modules=NEW_HEADS if new_head else None,  # by default that of a vocabulary
+        llm_int8_skip_modules=REWARD_HEAD_NAMES
+        if new_head
+        else None,  # by default that of a vocabulary
     )
     return {"quantization_config": quantized}
 
 
-def without_dropout(model: Any) -> Any:
+def disable_dropout(model: Any) -> Any:
     """Switch dropout off, in every module that has it, and return the model."""
     for module in model.modules():
         for name in vars(module):
@@ -98,7 +100,7 @@ def context_length(config: TrainConfig, model: Any) -> int:
     return config.max_length or context
 
 
-def with_adapters(model: Any, rank: int, task: str) -> Any:
+def add_lora_adapters(model: Any, rank: int, task: str) -> Any:
     """Put LoRA adapters on every linear layer of ``model``, if ``rank`` is over 0.
 
     A vocabulary head is left alone, a new one is trained whole; their scale is twice their rank.
@@ -112,7 +114,7 @@ def with_adapters(model: Any, rank: int, task: str) -> Any:
         r=rank,
         lora_alpha=2 * rank,
         target_modules="all-linear",
-        exclude_modules=NEW_HEADS if task == "TOKEN_CLS" else None,
+        exclude_modules=REWARD_HEAD_NAMES if task == "TOKEN_CLS" else None,
     )
     found = get_peft_model(model, adapters)
     for each in found.parameters():
@@ -121,7 +123,7 @@ def with_adapters(model: Any, rank: int, task: str) -> Any:
     return found
 
 
-def unquantized(model: Any, config: TrainConfig) -> Any:
+def attach_to_full_precision(model: Any, config: TrainConfig) -> Any:
     """Return a model with the adapters of one in four bits, and the weights that it was made of."""
     from peft import get_peft_model
 

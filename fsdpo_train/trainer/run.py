@@ -11,24 +11,24 @@ from typing import Any, TypeVar
 
 import transformers
 from fsdpo_cards import model_card
-from fsdpo_cards.commands import pinned
-from fsdpo_cards.model import Run
+from fsdpo_cards.commands import pinned_name
+from fsdpo_cards.model import TrainingRun
 
 import fsdpo_data
 from fsdpo_data.core.files import write_text
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.run import MANIFEST
+from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.models.resolve import resolve_weights
-from fsdpo_train.config import NOT_IDENTITY, TrainConfig
-from fsdpo_train.trainer.directory import claimed, is_main_process
-from fsdpo_train.trainer.source import Source
+from fsdpo_train.config import NON_IDENTITY_OPTIONS, TrainConfig
+from fsdpo_train.trainer.row_source import RowSource
+from fsdpo_train.trainer.run_directory import is_main_process, lock_run_directory
 from fsdpo_train.trainer.trainer import save_merged
 
-Kind = TypeVar("Kind", bound="Report")
+Kind = TypeVar("Kind", bound="TrainingReport")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class TrainingReport:
     """What a run did."""
 
     out: Path
@@ -37,23 +37,23 @@ class Report:
 
 
 @contextmanager
-def started(config: TrainConfig, source: Source) -> Iterator[dict[str, str]]:
+def start_run(config: TrainConfig, source: RowSource) -> Iterator[dict[str, str]]:
     """Begin a run on ``source``: hold its directory and seed it; yield what decides its weights.
 
     Raises:
-        InputError: if there is no such model, or the directory is not free; see :func:`claimed`.
+        InputError: if there is no such model, or the directory is not free; see :func:`lock_run_directory`.
         Unavailable: if the model's Hub cannot be reached, or a package is not installed.
     """
     identity = {**config.identity(), "data": source.identity}
     if config.model is not None:
         ref = resolve_weights(config.model).ref  # by content: a path says nothing elsewhere
         identity["model"] = f"{ref.name}@{ref.revision}"
-    with claimed(config, identity):
+    with lock_run_directory(config, identity):
         transformers.set_seed(config.seed)
         yield identity
 
 
-def finish(
+def finish_run(
     kind: type[Kind], trainer: Any, config: TrainConfig, identity: Mapping[str, str], **found: Any
 ) -> Kind:
     """Write the model of a finished run and its card, and return its report.
@@ -73,21 +73,21 @@ def finish(
     return report
 
 
-def _write_card(config: TrainConfig, identity: Mapping[str, str], report: Report) -> None:
-    sealed, on_hub = (config.data / MANIFEST).exists(), not config.data.exists()
+def _write_card(config: TrainConfig, identity: Mapping[str, str], report: TrainingReport) -> None:
+    sealed, on_hub = (config.data / MANIFEST_FILE).exists(), not config.data.exists()
     name, _, revision = identity.get("model", "").rpartition("@")
     world, local = (int(os.environ.get(each, "1")) for each in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     versions = {each: version(each) for each in ("torch", "transformers")}
     changed = {
         each.name: value
         for each in dataclasses.fields(config)
-        if each.name not in NOT_IDENTITY | {"data", "model"}
+        if each.name not in NON_IDENTITY_OPTIONS | {"data", "model"}
         and (value := getattr(config, each.name)) != each.default
     }
-    run = Run(
+    run = TrainingRun(
         stage=config.stage,
         name=config.out.resolve().name,
-        model=pinned({"name": name, "revision": revision}),
+        model=pinned_name({"name": name, "revision": revision}),
         # Folders above are this machine's business.
         data=identity["data"] if on_hub else config.data.resolve().name,
         report=vars(report),

@@ -13,18 +13,24 @@ from accelerate.utils import broadcast_object_list
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.models.checkpoints import CPU_TOKENS
 from fsdpo_train.config import TrainConfig
-from fsdpo_train.trainer.batching import grouped, grouped_order, read_solutions, unpacked
-from fsdpo_train.trainer.checkpoints import WRITING, last_whole, settle, settle_model, writing
-from fsdpo_train.trainer.directory import write_state
-from fsdpo_train.trainer.halves import Halves, computes_in_halves
-from fsdpo_train.trainer.models import unquantized
+from fsdpo_train.trainer.batching import group_rows, grouped_order, model_inputs, unpack_rows
+from fsdpo_train.trainer.bf16_weights import Bfloat16Weights, uses_bfloat16_weights
+from fsdpo_train.trainer.checkpoints import (
+    WRITING,
+    commit_checkpoint,
+    commit_model,
+    latest_complete_checkpoint,
+    staging_directory,
+)
+from fsdpo_train.trainer.models import attach_to_full_precision
+from fsdpo_train.trainer.run_directory import write_state
 
 log = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"  #: Folder of the checkpoints in that of a run.
 
 
-class Order(torch.utils.data.Sampler):  # type: ignore[misc]
+class PromptGroupedSampler(torch.utils.data.Sampler):  # type: ignore[misc]
     """Rows in :func:`grouped_order`, fillers last.
 
     Rows have a ``length``; that of fillers is 0. Those of one ``group`` stand together within a
@@ -33,8 +39,8 @@ class Order(torch.utils.data.Sampler):  # type: ignore[misc]
 
     def __init__(self, rows: Sequence[Any], config: TrainConfig, processes: int) -> None:
         self.all, self.rows = len(rows), [row for row in rows if row["length"]]
-        self.units = grouped(self.rows, config.whole_groups)
-        self.step = config.rows_per_pass * config.grad_accum * processes
+        self.units = group_rows(self.rows, config.keeps_prompt_groups)
+        self.step = config.rows_per_micro_batch * config.grad_accum * processes
         self.config, self.epoch = config, 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -45,21 +51,21 @@ class Order(torch.utils.data.Sampler):  # type: ignore[misc]
         return self.all
 
     def __iter__(self) -> Iterator[int]:
-        size, group = self.config.rows_per_pass, self.config.group_by_length
+        size, group = self.config.rows_per_micro_batch, self.config.group_by_length
         lengths = [self.rows[unit[0]]["length"] for unit in self.units]
         drawn = grouped_order(lengths, size, self.config.seed, self.epoch, group)
         order = [number for unit in drawn for number in self.units[unit]]
         for start in range(0, len(order), self.step):
             step = order[start : start + self.step]
-            for together in grouped([self.rows[number] for number in step]):
+            for together in group_rows([self.rows[number] for number in step]):
                 yield from (step[place] for place in together)
         yield from range(len(order), self.all)
 
 
-class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
+class StageTrainer(transformers.Trainer):  # type: ignore[misc]
     """A trainer of losses that are means over the items of a step; checkpoints are whole.
 
-    Data come in :class:`Order`. Batches of a step hold different numbers of items, and every item
+    Data come in :class:`PromptGroupedSampler`. Batches of a step hold different numbers of items, and every item
     counts the same. Subclasses say how many (``items``) and return ``self.share`` of the mean over
     a batch. To ``share_prompt``, the model reads trees.
     """
@@ -72,14 +78,16 @@ class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
         self.use_cache = options["model"].config.use_cache
         super().__init__(**options)
         collate = self.data_collator
-        self.data_collator = lambda rows: collate(unpacked(rows))
+        self.data_collator = lambda rows: collate(unpack_rows(rows))
         # With it and a count of items, no version of transformers divides by grad_accum.
         self.model_accepts_loss_kwargs = True
-        self.in_halves = computes_in_halves(config, self.args)
-        self.rounded = Halves(self.model).in_place if self.in_halves else nullcontext
+        self.uses_bfloat16 = uses_bfloat16_weights(config, self.args)
+        self.rounded = (
+            Bfloat16Weights(self.model).use_in_model if self.uses_bfloat16 else nullcontext
+        )
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Order:
-        return Order(self.train_dataset, self.stage_config, self.args.world_size)
+    def _get_train_sampler(self, train_dataset: Any = None) -> PromptGroupedSampler:
+        return PromptGroupedSampler(self.train_dataset, self.stage_config, self.args.world_size)
 
     def _run_epoch(self, **options: Any) -> None:
         # The loop asks whether it is done behind a step only: a run that was stopped behind
@@ -97,12 +105,12 @@ class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         folder = self.stage_config.out / CHECKPOINTS
-        with writing(folder):
+        with staging_directory(folder):
             super()._save_checkpoint(model, trial)
             self.accelerator.wait_for_everyone()
             if self.is_world_process_zero():
                 name = f"checkpoint-{self.state.global_step}"
-                settle(folder, name, self.stage_config.save_limit)
+                commit_checkpoint(folder, name, self.stage_config.save_limit)
             self.accelerator.wait_for_everyone()
 
     def _maybe_log_save_evaluate(self, loss: Any, norm: Any, *given: Any, **options: Any) -> None:
@@ -136,23 +144,23 @@ class CountingTrainer(transformers.Trainer):  # type: ignore[misc]
         # The solutions of prompt groups belong together, and have another name.
         if distributed or self.args.device.type != "cpu" or "input_ids" not in inputs:
             return [inputs]
-        _, place_BT = read_solutions(inputs, self.share_prompt)
+        _, place_BT = model_inputs(inputs, self.share_prompt)
         # Products of halves gain from more tokens, and those take half the memory.
-        part_B = place_BT.amax(1) // (CPU_TOKENS * (2 if self.in_halves else 1))
+        part_B = place_BT.amax(1) // (CPU_TOKENS * (2 if self.uses_bfloat16 else 1))
         rows = part_B.unique_consecutive(return_counts=True)[1].tolist()
         parts = zip(*(each.split(rows) for each in inputs.values()), strict=True)
         return [dict(zip(inputs, part, strict=True)) for part in parts]
 
-    def items(self, batch: Mapping[str, Any]) -> int:
+    def count_items(self, batch: Mapping[str, Any]) -> int:
         """Count what the loss of a batch is the mean over."""
         raise NotImplementedError
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: Any) -> torch.Tensor:
         """Count the items of one optimizer step, over all processes."""
-        items = torch.tensor(sum(self.items(batch) for batch in batch_samples))
+        items = torch.tensor(sum(self.count_items(batch) for batch in batch_samples))
         return self.accelerator.gather(items.to(device)).sum()
 
-    def share(self, loss: torch.Tensor, items: int, all_items: torch.Tensor) -> torch.Tensor:
+    def scale_loss(self, loss: torch.Tensor, items: int, all_items: torch.Tensor) -> torch.Tensor:
         """Return what the mean over ``items`` adds to the mean over all of the step."""
         # Gradients are averaged over processes, so each takes its share times their number.
         return loss * items * self.accelerator.num_processes / all_items
@@ -166,7 +174,9 @@ def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, str]) 
     folder = config.out / CHECKPOINTS
     # One process reads the digests, and all resume from the same.
     first = trainer.is_world_process_zero()
-    (last,) = broadcast_object_list([last_whole(folder) if config.resume and first else None])
+    (last,) = broadcast_object_list(
+        [latest_complete_checkpoint(folder) if config.resume and first else None]
+    )
     if first:
         write_state(config, identity)
         shutil.rmtree(folder / WRITING, ignore_errors=True)  # of a run that was killed
@@ -188,16 +198,18 @@ def save_merged(trainer: Any, config: TrainConfig) -> None:
     if config.lora:
         trained = trainer.accelerator.unwrap_model(trainer.model).cpu()
         # Not into halves or quarters, which would round most of it away.
-        whole = unquantized(trained, config) if config.load_in_4bit else trained.float()
+        whole = (
+            attach_to_full_precision(trained, config) if config.load_in_4bit else trained.float()
+        )
         trainer.model = whole.merge_and_unload()
     # transformers turns it off for training; whoever samples wants it.
     trainer.model.config.use_cache = trainer.use_cache
-    with writing(config.out) as place:
+    with staging_directory(config.out) as place:
         if not config.lora:
             trainer.save_model(str(place))
         elif trainer.is_world_process_zero():  # DeepSpeed would save what it trained: the adapters
             trainer._save(str(place))
         trainer.accelerator.wait_for_everyone()
         if trainer.is_world_process_zero():
-            settle_model(config.out)
+            commit_model(config.out)
         trainer.accelerator.wait_for_everyone()

@@ -14,7 +14,7 @@ from fsdpo_bench.cli.app import app
 from fsdpo_bench.report.render import write_report
 from fsdpo_bench.results.summary import summarise
 from fsdpo_cards import benchmark_card
-from fsdpo_cards.commands import measure
+from fsdpo_cards.commands import measure_command
 from hub_server import TOKEN, client_env, run_client, running_hub
 from huggingface_hub import ModelCard
 from jinja2 import UndefinedError
@@ -83,7 +83,7 @@ def test_options_are_read_off_the_decoders() -> None:
         "engine": {"name": "vllm", "dtype": "auto"},
         "prm": None,
     }
-    line = measure(run).replace(" \\\n ", "")
+    line = measure_command(run).replace(" \\\n ", "")
     assert "--task math --limit 20 --decoder greedy,sc,weighted,sbs --k 5 --k 15 " in line
     assert "--aggregate mean --b1 5 --b2 1 --b2 3 --first-keep b2 --beam-aggregate last " in line
     assert "--segmenter auto@1 --engine vllm --dtype auto --out runs/bench" in line

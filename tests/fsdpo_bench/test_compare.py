@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bench_runs import config, make_records, write_run
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.results.compare import Wanted, compare_runs
+from fsdpo_bench.results.compare import ComparisonOptions, compare_runs
 from fsdpo_bench.results.intervals import clustered_mcnemar, mcnemar
 from typer.testing import CliRunner
 
@@ -29,7 +29,9 @@ def two_runs(root: Path, tasks: dict[str, int] = TASKS, **changes: Any) -> tuple
 
 def test_counts_and_p_are_those_of_the_pairs(tmp_path: Path) -> None:
     a, b = (make_records(TASKS, chance=c, seed=s) for c, s in ((0.5, 1), (0.75, 2)))
-    compared = compare_runs(*two_runs(tmp_path), Wanted(task="gsm8k", decoder_a="greedy"))
+    compared = compare_runs(
+        *two_runs(tmp_path), ComparisonOptions(task="gsm8k", decoder_a="greedy")
+    )
     [delta] = compared.deltas
     verdicts = [
         (one["decoded"]["greedy"]["correct"], two["decoded"]["greedy"]["correct"])
@@ -49,7 +51,9 @@ def test_counts_and_p_are_those_of_the_pairs(tmp_path: Path) -> None:
 
 
 def test_problems_on_one_base_are_compared_by_base(tmp_path: Path) -> None:
-    compared = compare_runs(*two_runs(tmp_path), Wanted(task="gsm_ic2", decoder_a="greedy"))
+    compared = compare_runs(
+        *two_runs(tmp_path), ComparisonOptions(task="gsm_ic2", decoder_a="greedy")
+    )
     [delta] = compared.deltas
     assert delta.clusters == 7
     assert delta.p != mcnemar(delta.only_a, delta.only_b)
@@ -58,7 +62,7 @@ def test_problems_on_one_base_are_compared_by_base(tmp_path: Path) -> None:
 
 
 def test_every_common_decoder_of_every_common_benchmark_is_compared(tmp_path: Path) -> None:
-    compared = compare_runs(*two_runs(tmp_path), Wanted())
+    compared = compare_runs(*two_runs(tmp_path), ComparisonOptions())
     assert {delta.task for delta in compared.deltas} == set(TASKS)
     assert len(compared.deltas) == 10
     assert not compared.notes
@@ -66,14 +70,16 @@ def test_every_common_decoder_of_every_common_benchmark_is_compared(tmp_path: Pa
 
 def test_two_decoders_of_one_run(tmp_path: Path) -> None:
     first, _ = two_runs(tmp_path)
-    [delta, _] = compare_runs(first, first, Wanted(decoder_a="greedy", decoder_b="sc@4")).deltas
+    [delta, _] = compare_runs(
+        first, first, ComparisonOptions(decoder_a="greedy", decoder_b="sc@4")
+    ).deltas
     assert (delta.decoder_a, delta.decoder_b) == ("greedy", "sc@4")
     assert delta.only_b > 0
 
 
 def test_a_run_against_itself_has_no_difference(tmp_path: Path) -> None:
     first, _ = two_runs(tmp_path)
-    for delta in compare_runs(first, first, Wanted()).deltas:
+    for delta in compare_runs(first, first, ComparisonOptions()).deltas:
         assert (delta.difference, delta.p) == (0, 1)
         assert -0.5 < delta.ci95[0] < 0 < delta.ci95[1] == pytest.approx(-delta.ci95[0])
 
@@ -82,8 +88,8 @@ def test_other_problem_sets_are_refused_unless_common_is_given(tmp_path: Path) -
     first, _ = two_runs(tmp_path, {"gsm8k": 30})
     fewer = write_run(tmp_path / "c", config({"gsm8k": 20}), make_records({"gsm8k": 20}))
     with pytest.raises(InputError, match=r"20 problems are in both runs, 10 only in the first"):
-        compare_runs(first, fewer, Wanted())
-    compared = compare_runs(first, fewer, Wanted(common=True))
+        compare_runs(first, fewer, ComparisonOptions())
+    compared = compare_runs(first, fewer, ComparisonOptions(common=True))
     assert compared.deltas[0].n == 20
     assert "10 only in the first" in compared.notes[0]
     other = make_records({"gsm8k": 5})
@@ -91,7 +97,7 @@ def test_other_problem_sets_are_refused_unless_common_is_given(tmp_path: Path) -
         record["problem_id"] += "x"
     stranger = write_run(tmp_path / "d", config({"gsm8k": 5}), other)
     with pytest.raises(InputError, match="same problems"):
-        compare_runs(first, stranger, Wanted(common=True))
+        compare_runs(first, stranger, ComparisonOptions(common=True))
 
 
 def test_a_question_that_is_asked_twice_pairs_by_its_occurrence(tmp_path: Path) -> None:
@@ -100,7 +106,7 @@ def test_a_question_that_is_asked_twice_pairs_by_its_occurrence(tmp_path: Path) 
     twice["row"] = 4
     twice["decoded"]["greedy"]["correct"] = not records[0]["decoded"]["greedy"]["correct"]
     run = write_run(tmp_path / "a", config({"asdiv": 5}), [*records, twice])
-    [delta, *_] = compare_runs(run, run, Wanted()).deltas
+    [delta, *_] = compare_runs(run, run, ComparisonOptions()).deltas
     assert (delta.n, delta.only_a, delta.only_b) == (5, 0, 0)
 
 
@@ -110,13 +116,13 @@ def test_a_problem_that_does_not_count_in_one_run_counts_in_neither(tmp_path: Pa
     unread = copy.deepcopy(records)
     unread[0]["decoded"]["greedy"].update(correct=None, status="gold_unparsed")
     other = write_run(tmp_path / "b", config({"gsm8k": 6}), unread)
-    assert compare_runs(run, other, Wanted(decoder_a="greedy")).deltas[0].n == 5
+    assert compare_runs(run, other, ComparisonOptions(decoder_a="greedy")).deltas[0].n == 5
 
 
 def test_what_else_differs_is_said(tmp_path: Path) -> None:
     template = {"name": "problem@1", "digest": "beeffeed"}
     first, second = two_runs(tmp_path, grader="math@0", template=template)
-    notes = compare_runs(first, second, Wanted()).notes
+    notes = compare_runs(first, second, ComparisonOptions()).notes
     assert notes == [
         "the graders differ: math@2 and math@0",
         "the prompt templates differ: alpaca@1 (feedbeef) and problem@1 (beeffeed)",
@@ -126,11 +132,11 @@ def test_what_else_differs_is_said(tmp_path: Path) -> None:
 def test_unknown_decoders_benchmarks_and_runs_are_refused(tmp_path: Path) -> None:
     first, second = two_runs(tmp_path)
     with pytest.raises(InputError, match=r"no decoder 'bon@99:min' .* greedy, sc@2"):
-        compare_runs(first, second, Wanted(decoder_a="bon@99:min"))
+        compare_runs(first, second, ComparisonOptions(decoder_a="bon@99:min"))
     with pytest.raises(InputError, match="no benchmark to compare"):
-        compare_runs(first, second, Wanted(task="math"))
+        compare_runs(first, second, ComparisonOptions(task="math"))
     with pytest.raises(InputError, match="fsdpo-bench run"):
-        compare_runs(first, tmp_path, Wanted())
+        compare_runs(first, tmp_path, ComparisonOptions())
 
 
 def test_the_command_prints_the_difference_and_the_changed_problems(tmp_path: Path) -> None:

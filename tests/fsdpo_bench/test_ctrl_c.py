@@ -11,26 +11,26 @@ from bench_runs import written
 from command_line import interrupted
 from fakes import Judge, Writer
 from fsdpo_bench.decode.beam import BeamSpec
-from fsdpo_bench.decode.plan import Plan
-from fsdpo_bench.runs.run import Job, RunSpec, limited, run
+from fsdpo_bench.decode.plan import DecodingPlan
+from fsdpo_bench.runs.run import BenchJob, RunSpec, limit_problems, run
 from fsdpo_bench.tasks.load import load_task
-from fsdpo_bench.tasks.table import shelf
+from fsdpo_bench.tasks.table import builtin_tasks
 
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.engines.samplers import Finished, StreamingSampler
+from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
 from fsdpo_data.models.prompts import get_template
 
 #: Runs the command line with a sampler that takes its time, and does not get to the end: however
 #: late Ctrl-C comes, there is something left to do.
 SLOW = """
 import itertools, time
-from fsdpo_data.engines.samplers.scripted import ScriptedSampler
-replay, count = ScriptedSampler._replay, itertools.count()
+from fsdpo_data.engines.samplers.replay import ReplaySampler
+replay, count = ReplaySampler._replay, itertools.count()
 def slow(self, *asked):
     time.sleep(0.2 if next(count) < 20 else 600)
     return replay(self, *asked)
-ScriptedSampler._replay = slow
+ReplaySampler._replay = slow
 from fsdpo_bench.cli.app import main
 main()
 """
@@ -69,7 +69,7 @@ class Streaming(StreamingSampler):
     def __init__(self, stop: int = sys.maxsize) -> None:
         self._writer, self._left = Writer(0), stop
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
         for place, prompt in enumerate(prompts):
             if not self._left:
                 raise KeyboardInterrupt
@@ -77,15 +77,15 @@ class Streaming(StreamingSampler):
             yield place, self._writer.sample([prompt], spec)[0]
 
 
-def watched(out: Path, plan: Plan, sampler: Streaming) -> list[int]:
+def watched(out: Path, plan: DecodingPlan, sampler: Streaming) -> list[int]:
     """Run seven problems in batches of four, and return what the bar showed."""
-    parts, bar = [limited(load_task(shelf()["embedded"]), 7)], Bar()
+    parts, bar = [limit_problems(load_task(builtin_tasks()["embedded"]), 7)], Bar()
     sampling, prm = SamplingSpec(n=max(1, plan.samples)), {"name": "judge", "revision": "0"}
     spec = RunSpec(
         sampler.model, get_template("problem"), sampling, {"name": "x"}, "newline@1", plan, prm
     )
     try:
-        job = Job(spec, parts, lambda: sampler, lambda: Judge(0), batch_size=4, workers=1)
+        job = BenchJob(spec, parts, lambda: sampler, lambda: Judge(0), batch_size=4, workers=1)
         run(job, out, progress=bar)
     except KeyboardInterrupt:
         bar.done.append(-1)
@@ -93,15 +93,15 @@ def watched(out: Path, plan: Plan, sampler: Streaming) -> list[int]:
 
 
 def test_the_bar_moves_by_finished_prompt(tmp_path: Path) -> None:
-    assert watched(tmp_path / "run", Plan(("greedy",)), Streaming()) == list(range(8))
+    assert watched(tmp_path / "run", DecodingPlan(("greedy",)), Streaming()) == list(range(8))
 
 
 @pytest.mark.parametrize("decoders", [("greedy", "sc"), ("greedy", "sc", "sbs")])
 def test_several_decoders_share_the_bar(tmp_path: Path, decoders: tuple[str, ...]) -> None:
     beams = (BeamSpec(b1=2, b2=1), BeamSpec(b1=2, b2=2)) if "sbs" in decoders else ()
-    done = watched(tmp_path / "run", Plan(decoders, (2,), "min", beams), Streaming())
+    done = watched(tmp_path / "run", DecodingPlan(decoders, (2,), "min", beams), Streaming())
     assert done == sorted(done) and done[-1] == 7 and {1, 2, 3, 4} <= {*done}
 
 
 def test_a_batch_that_is_broken_off_is_not_counted(tmp_path: Path) -> None:
-    assert watched(tmp_path / "run", Plan(("greedy",)), Streaming(6)) == [*range(7), 4, -1]
+    assert watched(tmp_path / "run", DecodingPlan(("greedy",)), Streaming(6)) == [*range(7), 4, -1]

@@ -14,25 +14,31 @@ from typing import Any
 import pytest
 from fakes import FixedSampler, Judge, TableScorer, Writer
 from fsdpo_bench.decode.beam import BeamSpec, beam_search
-from fsdpo_bench.decode.choose import (
-    agreements,
-    answer_classes,
-    best,
-    majority,
-    weighted_majority,
+from fsdpo_bench.decode.solution import (
+    DecodingCost,
+    add_rewards,
+    aggregate_rewards,
+    greedy_sampling,
+    sample_solutions,
 )
-from fsdpo_bench.decode.solution import Cost, draw, likeliest, value, with_rewards
-from fsdpo_bench.tasks.judge import judge
-from fsdpo_bench.tasks.table import shelf
+from fsdpo_bench.decode.vote import (
+    agreeing_answers,
+    answer_classes,
+    best_of_n,
+    self_consistency,
+    weighted_vote,
+)
+from fsdpo_bench.tasks.grade import grade_task_responses
+from fsdpo_bench.tasks.table import builtin_tasks
 
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.samplers.tokens import cut_at_stop
-from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.samplers.tokenization import cut_at_stop
+from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.steps.rewards import AGGREGATES
-from fsdpo_data.steps.segment import SEGMENTERS, kept_of, newline, step_stops
+from fsdpo_data.steps.segment import SEGMENTERS, line_ends_of_stop, newline, step_stops
 
 CASES = 2_000
 
@@ -46,7 +52,7 @@ KIND = {"1/2": 0, "0.5": 0, r"\frac{1}{2}": 0, "2": 1, "2.0": 1, "x+1": 2, "1+x"
 
 
 def classes_of(answers: Sequence[str | None]) -> list[int | None]:
-    return answer_classes(answers, agreements(answers))
+    return answer_classes(answers, agreeing_answers(answers))
 
 
 def test_votes_go_to_classes_of_equivalent_answers() -> None:
@@ -66,7 +72,7 @@ def test_votes_go_to_classes_of_equivalent_answers() -> None:
                     next(i for i, a in enumerate(answers) if a and KIND[a] == t) for t in tied
                 ]
                 expected = min(firsts)
-            assert majority(classes[:k]) == expected
+            assert self_consistency(classes[:k]) == expected
         assert classes == classes_of([*answers, "2"])[: len(answers)]
 
 
@@ -93,7 +99,7 @@ def test_weighted_votes_sum_the_weights_of_a_class() -> None:
         for answer, weight in zip(answers, weights, strict=True):
             if answer:
                 totals[KIND[answer]] = totals.get(KIND[answer], 0.0) + (weight or 0.0)
-        chosen = weighted_majority(classes_of(answers), weights)
+        chosen = weighted_vote(classes_of(answers), weights)
         if not totals:
             assert chosen == 0
             continue
@@ -105,7 +111,7 @@ def test_weighted_votes_sum_the_weights_of_a_class() -> None:
 def test_equal_weights_are_a_plain_vote() -> None:
     for case in range(CASES):
         classes = classes_of(random_answers(random.Random(case), 7))
-        assert weighted_majority(classes, [0.5] * 7) == majority(classes)
+        assert weighted_vote(classes, [0.5] * 7) == self_consistency(classes)
 
 
 @pytest.mark.parametrize("how", AGGREGATES)
@@ -125,29 +131,31 @@ def test_best_of_n_is_the_first_of_the_highest(how: str) -> None:
             for _ in range(draw.randint(1, 9))
         ]
         ranked = [plain[how](each) if each else -1.0 for each in rewards]
-        assert best([value(each, how) for each in rewards]) == ranked.index(max(ranked))
+        assert best_of_n([aggregate_rewards(each, how) for each in rewards]) == ranked.index(
+            max(ranked)
+        )
 
 
 def test_best_of_n_takes_the_solution_whose_worst_step_is_best() -> None:
     sampler = FixedSampler({"2+2?": ["a\nb", "c\nd"]})
     scorer = TableScorer({"a\nb": [0.9, 0.1], "c\nd": [0.5, 0.6]})
-    drawn = draw(["2+2?"], sampler, SamplingSpec(n=2), "newline@1")
-    [solutions] = with_rewards(["2+2?"], drawn, scorer)
+    drawn = sample_solutions(["2+2?"], sampler, SamplingSpec(n=2), "newline@1")
+    [solutions] = add_rewards(["2+2?"], drawn, scorer)
     assert [each.rewards for each in solutions] == [(0.9, 0.1), (0.5, 0.6)]
-    assert best([value(each.rewards, "min") for each in solutions]) == 1
-    assert best([value(each.rewards, "mean") for each in solutions]) == 1
-    assert best([max(each.rewards or ()) for each in solutions]) == 0
+    assert best_of_n([aggregate_rewards(each.rewards, "min") for each in solutions]) == 1
+    assert best_of_n([aggregate_rewards(each.rewards, "mean") for each in solutions]) == 1
+    assert best_of_n([max(each.rewards or ()) for each in solutions]) == 0
 
 
 def test_thinking_is_one_step_and_only_what_follows_it_is_judged() -> None:
     closed, open_ = "so 5?\nno\n</think>\nIt is\n\\boxed{4}", "first\n\\boxed{4}\nwait"
     texts = {"2+2?<think>\n": [closed, open_], "2+2?": [f"[THINK]{open_}", "It is\n\\boxed{4}"]}
-    drawn = draw([*texts], FixedSampler(texts), SamplingSpec(n=2), "newline@1")
+    drawn = sample_solutions([*texts], FixedSampler(texts), SamplingSpec(n=2), "newline@1")
     steps = [[each.steps for each in solutions] for solutions in drawn]
     assert [[len(each) for each in both] for both in steps] == [[3, 1], [1, 2]]
     problem = Problem("2+2?", "4", "embedded", "test", {})
     items = [(problem, text, "stop", prompt) for prompt, both in texts.items() for text in both]
-    found = [each.verdict for each in judge(shelf()["embedded"], items)]
+    found = [each.verdict for each in grade_task_responses(builtin_tasks()["embedded"], items)]
     assert [each.status for each in found] == ["correct", "no_answer", "no_answer", "correct"]
     assert {found[1].rule, found[2].rule} == {"unclosed-thinking"}
 
@@ -160,8 +168,8 @@ def test_greedy_asks_for_one_sample_without_temperature() -> None:
             asked.append(spec)
             return super().sample(prompts, spec)
 
-    how = likeliest(SamplingSpec(n=5, temperature=0.8, seed=3))
-    [[found]] = draw(["p"], Recorder(0), how, "newline@1")
+    how = greedy_sampling(SamplingSpec(n=5, temperature=0.8, seed=3))
+    [[found]] = sample_solutions(["p"], Recorder(0), how, "newline@1")
     assert asked == [SamplingSpec(n=1, temperature=0.0, seed=3)]
     assert "".join(found.steps) == found.text
 
@@ -277,12 +285,14 @@ class ByLastStep:
         self.rewards = rewards
         self.seen: list[tuple[str, ...]] = []
 
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         self.seen += [tuple(item.steps) for item in items]
         return [[self.rewards[step.strip()] for step in item.steps] for item in items]
 
 
-def search(tree: Tree, rewards: dict[str, float], **spec: Any) -> tuple[Any, Cost, ByLastStep]:
+def search(
+    tree: Tree, rewards: dict[str, float], **spec: Any
+) -> tuple[Any, DecodingCost, ByLastStep]:
     scorer = ByLastStep(rewards)
     sampling = SamplingSpec(n=1)
     [(found, cost)] = beam_search(["q:"], tree, scorer, sampling, "newline@1", BeamSpec(**spec))
@@ -328,7 +338,7 @@ def test_lines_16_to_24_keep_the_best_of_all_next_steps() -> None:
     assert scorer.seen[2:6] == pairs
     assert tree.asked[2] == [("q:b\nhigh\n", 2), ("q:b\nend\n", 2)]  # line 24: none of a's
     assert found.text == "b\nhigh\nend"  # line 28: 0.6 of 0.6, 0.1, 0.1, 0.2
-    assert cost == Cost(2 + 4 + 4, 2 + 4 + 4, pytest.approx(cost.seconds))
+    assert cost == DecodingCost(2 + 4 + 4, 2 + 4 + 4, pytest.approx(cost.seconds))
 
 
 def test_a_finished_solution_stands_for_itself_once_while_others_go_on() -> None:
@@ -380,10 +390,10 @@ def test_rounds_end_where_the_segmenter_cuts(segmenter: str, separator: str, mar
     """Every text that is scored is cut as a whole solution is, and a round adds one step."""
     for case in range(50):
         writer = Writer(case, separator, mark)
-        seen: list[SteppedText] = []
+        seen: list[ScorerInput] = []
 
         class Watcher(Judge):
-            def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+            def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
                 seen.extend(items)  # noqa: B023
                 return super().score(items)
 
@@ -402,7 +412,7 @@ def test_stops_are_the_beginnings_of_the_next_step() -> None:
     assert step_stops("auto@1", "Step 1: a\n") == step_stops("step-marker@1", "")
     assert step_stops("auto@1", "a\n\n") == ("\n\n",)
     assert step_stops("auto@1", "a\n") == ("\n",)
-    assert [kept_of(each) for each in ("\n", "\n\n", "\nStep ")] == ["\n", "\n\n", "\n"]
+    assert [line_ends_of_stop(each) for each in ("\n", "\n\n", "\nStep ")] == ["\n", "\n\n", "\n"]
 
 
 @pytest.mark.parametrize("field", ["b1", "b2", "max_steps", "step_tokens"])

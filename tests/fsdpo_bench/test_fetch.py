@@ -11,11 +11,11 @@ import pytest
 from command_line import run
 from fsdpo_bench.cli.app import main
 from fsdpo_bench.tasks import fetch
-from fsdpo_bench.tasks.fetch import PublicFile, fetched
+from fsdpo_bench.tasks.fetch import PublicFile, fetch_file
 from fsdpo_bench.tasks.load import load_task
-from fsdpo_bench.tasks.table import read_task, shelf
+from fsdpo_bench.tasks.table import builtin_tasks, read_task
 
-from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.errors import InputError, UnavailableError
 
 ROWS = json.dumps([{"question": "1 + 1?", "answer": "2"}, {"question": "2 + 2?", "answer": "4"}])
 FILE = PublicFile("o/r", "c" * 40, "data/Rows.json", hashlib.sha256(ROWS.encode()).hexdigest())
@@ -58,32 +58,32 @@ def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repo
 
 def test_a_file_is_fetched_once_and_checked_each_time(repository: Repository) -> None:
     repository.codes = [503, 429]
-    file = fetched("rows", FILE)
+    file = fetch_file("rows", FILE)
     assert file == fetch.cache() / "rows/Rows.json" and file.read_text() == ROWS
-    assert fetched("rows", FILE) == file and len(repository.asked) == 3
+    assert fetch_file("rows", FILE) == file and len(repository.asked) == 3
     file.write_text("[]")
     with pytest.raises(InputError, match="not the file of o/r that rows is made of"):
-        fetched("rows", FILE)
+        fetch_file("rows", FILE)
 
 
 def test_what_is_not_the_file_is_never_kept(repository: Repository) -> None:
     repository.files = {path: b"other" for path in repository.files}
-    with pytest.raises(Unavailable, match="SHA-256 differs"):
-        fetched("rows", FILE)
+    with pytest.raises(UnavailableError, match="SHA-256 differs"):
+        fetch_file("rows", FILE)
     repository.files = {}
-    with pytest.raises(Unavailable, match="it answered 404"):
-        fetched("rows", FILE)
+    with pytest.raises(UnavailableError, match="it answered 404"):
+        fetch_file("rows", FILE)
     assert len(repository.asked) == 2 and not (fetch.cache() / "rows").exists()
     repository.codes = [500] * 9
-    with pytest.raises(Unavailable, match="it answered 500"):
-        fetched("rows", FILE)
+    with pytest.raises(UnavailableError, match="it answered 500"):
+        fetch_file("rows", FILE)
     assert len(repository.asked) == 6
 
 
 def test_a_server_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(fetch.MIRROR, "http://127.0.0.1:9")
-    with pytest.raises(Unavailable, match=r"ConnectError.*give its file as `data`"):
-        fetched("rows", FILE)
+    with pytest.raises(UnavailableError, match=r"ConnectError.*give its file as `data`"):
+        fetch_file("rows", FILE)
 
 
 def test_a_run_fetches_what_it_needs(repository: Repository, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_all_that_the_hub_lacks_is_fetched_as_it_is_known(
             if each["transform"].startswith("none"):
                 local = shared / each["path"]
                 there[path] = local if local.is_file() else shared / "data/newer" / each["path"]
-    tasks = [task for task in shelf().values() if task.fetch is not None]
+    tasks = [task for task in builtin_tasks().values() if task.fetch is not None]
     for task in tasks:
         assert task.fetch is not None
         path = f"/{task.fetch.repo}/{task.fetch.commit}/{task.fetch.path}"
@@ -127,4 +127,4 @@ def test_all_that_the_hub_lacks_is_fetched_as_it_is_known(
             loaded = load_task(task, data)
             assert loaded.warnings == [] and len(loaded.problems) == task.count
     for name in ("all", "ood", "robustness", "olympiad"):
-        assert all(t.hub or t.fetch or t.make for t in shelf().values() if name in t.suites)
+        assert all(t.hub or t.fetch or t.make for t in builtin_tasks().values() if name in t.suites)

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.tasks.judge import judge
+from fsdpo_bench.tasks.grade import grade_task_responses
 from fsdpo_bench.tasks.load import load_task
-from fsdpo_bench.tasks.table import shelf
+from fsdpo_bench.tasks.table import builtin_tasks
 
-from fsdpo_data.answers.finding.boxes import last_boxed
+from fsdpo_data.answers.extraction.boxes import last_boxed
 from fsdpo_data.answers.grader import MathGrader
 
 #: ``eval/scoring_examples.json`` of OpenBMB/OlympiadBench at ba5b26a7 (MIT): what its judge is to
@@ -53,7 +53,7 @@ def test_math_perturbs_evaluation(shared: Path, name: str, other: str) -> None:
     -100 for -1, as percentages of which nothing is said.
     """
     whole, theirs = (
-        load_task(shelf()[f"math_perturb_{each}"], shared / "data/newer/benchmarks")
+        load_task(builtin_tasks()[f"math_perturb_{each}"], shared / "data/newer/benchmarks")
         for each in (name, other)
     )
     others = {each.metadata["problem_id"]: each.answer for each in theirs.problems}
@@ -66,7 +66,9 @@ def test_math_perturbs_evaluation(shared: Path, name: str, other: str) -> None:
         said[problem.answer] = True
         items += [(problem, f"$\\boxed{{{text}}}$") for text in said]
         expected += said.values()
-    found = [each.verdict.status == "correct" for each in judge(whole.task, items, 1)]
+    found = [
+        each.verdict.status == "correct" for each in grade_task_responses(whole.task, items, 1)
+    ]
     differing = [
         (problem.answer, text)
         for (problem, text), ours, theirs in zip(items, found, expected, strict=True)

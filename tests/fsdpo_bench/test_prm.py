@@ -12,23 +12,23 @@ from typing import Any
 import pytest
 from fakes import FixedSampler, TableScorer
 from fsdpo_bench.cli.app import app
+from fsdpo_bench.prm.dataset_report import (
+    ScoredSolution,
+    best_of_n_curves,
+    dataset_report,
+    expected_best,
+    load_scored,
+    rankings,
+    step_truth,
+)
 from fsdpo_bench.prm.first_error import (
-    Judged,
+    FirstErrorExample,
     best_threshold,
     count_first_errors,
     first_below,
     measure_first_errors,
-    read_judged,
-    score_judged,
-)
-from fsdpo_bench.prm.truth import (
-    ScoredSolution,
-    best_of,
-    expected_best,
-    load_scored,
-    rankings,
-    report,
-    step_truth,
+    read_first_error_rows,
+    score_examples,
 )
 from helpers import build_spec
 from typer.testing import CliRunner
@@ -36,16 +36,16 @@ from typer.testing import CliRunner
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.identity import ModelRef, SourceRef
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.dataset.derive import derive
-from fsdpo_data.engines.scorers import SteppedText
-from fsdpo_data.engines.scorers.conventions import CONVENTIONS, Published
+from fsdpo_data.dataset.stage import derive_dataset
+from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer, critique_prompt
+from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PublishedPrm
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.embedded import CHECKPOINT
-from fsdpo_data.problems.embedded.solutions import demonstration, first_wrong_step
-from fsdpo_data.problems.embedded.world import make_problems
+from fsdpo_data.problems.embedded.generator import make_problems
+from fsdpo_data.problems.embedded.solutions import first_wrong_step, write_solution
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.stages.sample import Build, build
+from fsdpo_data.stages.sample import BuildJob, build
 from fsdpo_data.stages.score import ScoreStage
 
 
@@ -86,7 +86,9 @@ def test_published_scores_find_first_errors_far_better_than_shuffled_ones(shared
         error = row["model_output_solution_first_error_step"]
         if len(steps) == len(values):
             label = -1 if error == "N/A" else int(error) - 1
-            rows.append(Judged(str(row["id"]), row["question"], tuple(map(str, steps)), label))
+            rows.append(
+                FirstErrorExample(str(row["id"]), row["question"], tuple(map(str, steps)), label)
+            )
             rewards.append(values)
     assert len(rows) > 90
     real = measure_first_errors(rows, rewards).f1
@@ -101,7 +103,7 @@ def test_published_scores_find_first_errors_far_better_than_shuffled_ones(shared
 
 @pytest.mark.parametrize("name", ["gsm8k", "math", "olympiadbench_every10th"])
 def test_processbench_files_are_read_as_they_are(shared: Path, name: str) -> None:
-    rows = read_judged(shared / f"data/stepwise/processbench/{name}.json")
+    rows = read_first_error_rows(shared / f"data/stepwise/processbench/{name}.json")
     assert len(rows) in (400, 1000, 100)
     assert {row.first_error == -1 for row in rows} == {True, False}
     perfect = [
@@ -113,7 +115,7 @@ def test_processbench_files_are_read_as_they_are(shared: Path, name: str) -> Non
 
 
 def test_steps_are_scored_as_they_were_written() -> None:
-    seen: list[SteppedText] = []
+    seen: list[ScorerInput] = []
 
     class Spy:
         model = ModelRef("spy", "0")
@@ -122,9 +124,9 @@ def test_steps_are_scored_as_they_were_written() -> None:
             seen.extend(items)
             return [[0.5] * len(item.steps) for item in items]
 
-    rows = [Judged("1", "1 + 1?", ("One.", "Two."), -1)]
-    assert score_judged(rows, Spy(), get_template("problem")) == [[0.5, 0.5]]
-    assert seen == [SteppedText("Problem: 1 + 1?\nSolution:\n", ["One.\n\n", "Two."], "1 + 1?")]
+    rows = [FirstErrorExample("1", "1 + 1?", ("One.", "Two."), -1)]
+    assert score_examples(rows, Spy(), get_template("problem")) == [[0.5, 0.5]]
+    assert seen == [ScorerInput("Problem: 1 + 1?\nSolution:\n", ["One.\n\n", "Two."], "1 + 1?")]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_steps_are_scored_as_they_were_written() -> None:
 def test_rows_of_another_form_are_named(tmp_path: Path, row: Any, message: str) -> None:
     (tmp_path / "rows.json").write_text(json.dumps([row]))
     with pytest.raises(InputError, match=f"row 1: {message}"):
-        read_judged(tmp_path / "rows.json")
+        read_first_error_rows(tmp_path / "rows.json")
 
 
 def test_best_of_n_is_the_mean_over_all_subsets() -> None:
@@ -178,7 +180,7 @@ def test_a_scored_world_is_measured_end_to_end(tmp_path: Path) -> None:
     template, rng = get_template("problem"), random.Random(0)
     texts, table = {}, {}
     for problem in problems:
-        shown = [demonstration(problem, rng, rate) for rate in (0.0, 0.0, 0.6, 0.9)]
+        shown = [write_solution(problem, rng, rate) for rate in (0.0, 0.0, 0.6, 0.9)]
         texts[template.render(problem.question)] = ["".join(steps) for steps in shown]
         for steps in shown:
             wrong = first_wrong_step(problem, steps)
@@ -186,7 +188,7 @@ def test_a_scored_world_is_measured_end_to_end(tmp_path: Path) -> None:
             table["".join(steps)] = [0.9 if i < end else 0.1 for i in range(len(steps))]
     source = ProblemSet(problems, [SourceRef("embedded", "1", "test")])
     progress = LineProgress()
-    job = Build(build_spec(), source, lambda: FixedSampler(texts))
+    job = BuildJob(build_spec(), source, lambda: FixedSampler(texts))
     build(job, tmp_path / "run", progress=progress)
     for name, rewards in (
         ("truth", table),
@@ -196,12 +198,12 @@ def test_a_scored_world_is_measured_end_to_end(tmp_path: Path) -> None:
         stage = ScoreStage(
             scorer.model, {"name": "table", "dtype": "auto"}, lambda scorer=scorer: scorer
         )
-        derive(tmp_path / "run", tmp_path / name, [stage], progress=progress)
-    told = report(load_scored(tmp_path / "truth"))
+        derive_dataset(tmp_path / "run", tmp_path / name, [stage], progress=progress)
+    told = dataset_report(load_scored(tmp_path / "truth"))
     assert told["steps"]["auc"] == 1 and told["steps"]["margin"] == pytest.approx(0.8)
     assert told["ranking_auc"]["mean"]["value"] > 0.95
     assert told["best_of"]["mean"][4] == 1 and told["best_of"]["pass"][4] == 1
-    lied = report(load_scored(tmp_path / "lies"))
+    lied = dataset_report(load_scored(tmp_path / "lies"))
     assert lied["steps"]["auc"] == 0 and lied["steps"]["margin"] == pytest.approx(-0.8)
     assert lied["best_of"]["mean"][4] < lied["best_of"]["mean"][1] < 1
     shown = CliRunner().invoke(app, ["prm", str(tmp_path / "truth")]).output
@@ -224,7 +226,7 @@ def test_rankings_and_curves_by_every_aggregate() -> None:
     assert {how: each.value for how, each in rankings(solutions).items()} == {
         "mean": 1, "min": 0, "prod": 1, "last": 0
     }  # fmt: skip
-    curves = best_of(solutions)
+    curves = best_of_n_curves(solutions)
     assert curves["mean"] == {1: 0.5, 2: 1} and curves["min"] == {1: 0.5, 2: 0}
 
 
@@ -250,19 +252,19 @@ def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path)
 
 def test_a_judge_finds_what_it_names(shared: Path) -> None:
     """One that is always right has F1 1; critiques that cannot be read are missed."""
-    rows = read_judged(shared / "data/stepwise/processbench/gsm8k.json")[150:250]
-    form = replace(CONVENTIONS["processbench"], template="problem")
+    rows = read_first_error_rows(shared / "data/stepwise/processbench/gsm8k.json")[150:250]
+    form = replace(PRM_FORMATS["processbench"], template="problem")
     asked = {
-        critique_prompt(form, get_template("problem"), SteppedText("", row.steps, row.problem)): row
+        critique_prompt(form, get_template("problem"), ScorerInput("", row.steps, row.problem)): row
         for row in rows
     }
     said = {text: [f"So \\boxed{{{row.first_error}}}."] for text, row in asked.items()}
-    judge = Published(ModelRef("judge", "0"), "", convention=form)
-    rewards = score_judged(rows, CritiqueScorer(judge, FixedSampler(said)), None)
+    judge = PublishedPrm(ModelRef("judge", "0"), "", convention=form)
+    rewards = score_examples(rows, CritiqueScorer(judge, FixedSampler(said)), None)
     found = measure_first_errors(rows, rewards)
     assert found.f1 == 1 and found.unscored == 0 and found.with_error > 20 < found.without_error
     mute = CritiqueScorer(judge, FixedSampler({key: ["Well."] for key in said}))
-    missed = measure_first_errors(rows, score_judged(rows, mute, None))
+    missed = measure_first_errors(rows, score_examples(rows, mute, None))
     assert missed.f1 == 0 and missed.unscored == missed.with_error + missed.without_error
 
 
@@ -271,13 +273,13 @@ def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Pa
     problems, template, rng = make_problems("test", 12), get_template("problem"), random.Random(0)
     texts = {
         template.render(problem.question): [
-            "".join(demonstration(problem, rng, rate)) for rate in (0.0, 0.0, 0.4, 0.9)
+            "".join(write_solution(problem, rng, rate)) for rate in (0.0, 0.0, 0.4, 0.9)
         ]
         for problem in problems
     }
     source = ProblemSet(problems, [SourceRef("embedded", "1", "test")])
     run = tmp_path / "run"
-    job = Build(build_spec(), source, lambda: FixedSampler(texts))
+    job = BuildJob(build_spec(), source, lambda: FixedSampler(texts))
     build(job, run, progress=LineProgress())
     arguments = ["prm", "--likelihood", "tiny", str(run), "--device", "cpu", "--json"]
     shown = CliRunner().invoke(app, arguments)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bench_runs import written
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.prm.prmbench import ORIGINAL, WAYS, measure_step_errors, read_altered
+from fsdpo_bench.prm.prmbench import ALTERATIONS, ORIGINAL, measure_step_errors, read_altered
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
@@ -83,7 +83,7 @@ def same(ours: float | None, theirs: float) -> bool:
 def test_every_number_is_the_benchmarks_own(shared: Path, seed: int) -> None:
     rows = [json.loads(line) for line in (shared / SAMPLE).read_text().splitlines()]
     altered = read_altered([shared / SAMPLE])
-    assert len(altered) == 45 + 5 and {each.way for each in altered} == {*WAYS, ORIGINAL}
+    assert len(altered) == 45 + 5 and {each.way for each in altered} == {*ALTERATIONS, ORIGINAL}
     rng = random.Random(seed)
     rewards = [
         [rng.random() for _ in each.steps] if rng.random() < 0.9 else None for each in altered
@@ -97,12 +97,14 @@ def test_every_number_is_the_benchmarks_own(shared: Path, seed: int) -> None:
         assert same(ours.f1, told["f1"]) and same(ours.negative_f1, told["negative_f1"]), kind
         caught, of = ours.first_caught
         share = caught / of if of else None
-        assert same(share, told["first_error_acc"]) and same(ours.apart, told["similarity"]), kind
+        assert same(share, told["first_error_acc"]) and same(
+            ours.mean_gap_to_original, told["similarity"]
+        ), kind
         # Theirs takes the -1 of an F1 of nothing caught into the mean, where it is a 0.
         parts = [told["f1"], max(told["negative_f1"], 0)] if ours.caught[1] else [told["f1"]]
         both = sum(parts) / len(parts)
         assert same(ours.score, both), kind
-    soundness = [name for name, way in WAYS.items() if way.dimension == "soundness"]
+    soundness = [name for name, way in ALTERATIONS.items() if way.dimension == "soundness"]
     scores_of = [found.ways[name].score or 0.0 for name in soundness]
     assert found.dimensions["soundness"] == pytest.approx(sum(scores_of) / 4)
     assert found.ways["all"].unscored + found.ways["all"].solutions == 45

@@ -7,10 +7,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from fsdpo_bench.results.published import is_backbone, published, published_for, shipped
+from fsdpo_bench.results.published import (
+    is_backbone,
+    published_results,
+    published_results_for,
+    shipped_path,
+)
 from fsdpo_bench.tasks.table import suites
 
-from fsdpo_data.core.errors import Unavailable
+from fsdpo_data.core.errors import UnavailableError
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT.parent / "shared" / "reference" / "paper.tex"
@@ -40,7 +45,7 @@ def test_every_cell_of_the_papers_tables_is_there(table: str) -> None:
         backbone = backbone if name.startswith("+") else name
         for title, value in zip(header[1:], values, strict=True):
             cells.append((backbone, name, TITLES.get(title, title.lower()), value))
-    ours = [each for each in published() if each.table == table]
+    ours = [each for each in published_results() if each.table == table]
     assert len(ours) == len(cells) > 7
     for each, (backbone, name, task, value) in zip(ours, cells, strict=True):
         assert (each.backbone, each.task) == (backbone, task)
@@ -54,11 +59,11 @@ def test_every_cell_of_the_papers_tables_is_there(table: str) -> None:
 
 
 def test_printed_changes_are_differences_but_for_the_slip_that_is_named() -> None:
-    bare = (p for p in published() if p.method == "sft" and p.decode == "greedy")
+    bare = (p for p in published_results() if p.method == "sft" and p.decode == "greedy")
     base = {(p.backbone, p.task): p.value for p in bare}
     wrong = [
         each
-        for each in published()
+        for each in published_results()
         if each.delta
         and abs(each.value - base[each.backbone, each.task] - float(each.delta)) > 0.051
     ]
@@ -69,8 +74,8 @@ def test_printed_changes_are_differences_but_for_the_slip_that_is_named() -> Non
 
 def test_every_benchmark_has_sixteen_published_rows_or_more() -> None:
     for task in suites()["all"]:
-        assert len(published_for(task)) >= 16
-    assert published_for("gsm8k", "sc@8")[0].value == 81.3
+        assert len(published_results_for(task)) >= 16
+    assert published_results_for("gsm8k", "sc@8")[0].value == 81.3
 
 
 @pytest.mark.parametrize(
@@ -93,6 +98,6 @@ def test_what_the_code_looks_for_ships_in_the_wheel() -> None:
     for source, target in included.items():
         assert (ROOT / source).exists()
         assert target == f"fsdpo_shipped/{Path(source).name}"
-        assert shipped(Path(source).name).exists()
-    with pytest.raises(Unavailable, match=r"absent\.csv is missing"):
-        shipped("absent.csv")
+        assert shipped_path(Path(source).name).exists()
+    with pytest.raises(UnavailableError, match=r"absent\.csv is missing"):
+        shipped_path("absent.csv")

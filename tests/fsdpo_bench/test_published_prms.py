@@ -12,8 +12,8 @@ pytest.importorskip("torch")
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.prm.first_error import (
     measure_first_errors,
-    read_judged,
-    score_judged,
+    read_first_error_rows,
+    score_examples,
 )
 from fsdpo_bench.runs.records import read_config, read_records
 from published import save_published
@@ -42,9 +42,9 @@ def test_a_published_reward_model_is_measured_and_decodes(
     done = ran("prm", "--first-errors", file, "--tune", "0.4", "--json", *alone)
     prm = named.rename(prm)
     assert done.exit_code == 0, done.exception
-    judged = read_judged(file)
+    judged = read_first_error_rows(file)
     scorer = load_scorer(str(prm), ScorerOptions(device="cpu", prm_format=family))
-    expected = measure_first_errors(judged, score_judged(judged, scorer, None), 0.4)
+    expected = measure_first_errors(judged, score_examples(judged, scorer, None), 0.4)
     found = json.loads(done.stdout)["first_errors"]["gsm8k.json"]
     assert found["with_error"] + found["without_error"] == 7 and found["unscored"] == 0
     assert found["threshold"] == pytest.approx(expected.threshold, rel=1e-3)

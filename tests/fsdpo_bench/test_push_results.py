@@ -12,7 +12,7 @@ import pytest
 import yaml
 from bench_runs import config, make_records, write_run
 from fsdpo_bench.publish.push import plan_push
-from fsdpo_bench.tasks.table import shelf
+from fsdpo_bench.tasks.table import builtin_tasks
 from hub_server import TOKEN, HubServer, client_env, run_client, running_hub
 from huggingface_hub import ModelCard, parse_eval_result_entries
 
@@ -129,7 +129,7 @@ def test_a_dry_run_needs_neither_token_nor_network(tmp_path: Path, hub: HubServe
 
 def test_a_file_with_the_datasets_problems_is_the_dataset(tmp_path: Path) -> None:
     local = {"name": "gsm8k/test.jsonl", "revision": "sha256:" + "0" * 64, "split": "test"}
-    run = run_of(tmp_path / "run", source=local, digest=shelf()["gsm8k"].digest)
+    run = run_of(tmp_path / "run", source=local, digest=builtin_tasks()["gsm8k"].digest)
     [text] = (text for path, text in plan_push(run, "o/m").files.items() if "greedy" in path)
     assert yaml.safe_load(text)[0]["dataset"] == {"id": "openai/gsm8k", "task_id": "gsm8k"}
 

@@ -16,16 +16,16 @@ from fsdpo_bench.recipes.recipe import (
     GPUS,
     UTILISATION,
     Recipe,
-    Stage,
-    Work,
+    RecipeStage,
+    Workload,
     estimate,
     load_recipe,
-    owed,
+    measured_cost,
+    pending_command,
     recipe_names,
     run_stages,
-    spent,
 )
-from fsdpo_bench.results.published import published
+from fsdpo_bench.results.published import published_results
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app as data_app
@@ -40,7 +40,7 @@ RECIPES = {name: load_recipe(name) for name in recipe_names()}
 STAGES = [(name, stage) for name, recipe in RECIPES.items() for stage in recipe.stages]
 
 
-def parsed(stage: Stage) -> tuple[str, click.Context] | None:
+def parsed(stage: RecipeStage) -> tuple[str, click.Context] | None:
     """Parse a stage's command by the program it names; None for a script."""
     argv = stage.argv
     if argv[0] == "torchrun":
@@ -63,7 +63,7 @@ def of_stage(recipe: Recipe, name: str) -> click.Context:
 
 
 def test_there_is_one_recipe_for_each_row_of_the_tables() -> None:
-    rows = {(each.backbone, each.method) for each in published() if each.method}
+    rows = {(each.backbone, each.method) for each in published_results() if each.method}
     ours = [(each.backbone, each.method) for each in RECIPES.values() if each.backbone]
     assert len(rows) == 16
     assert sorted(ours) == sorted(rows)
@@ -79,7 +79,7 @@ def test_there_is_one_recipe_for_each_row_of_the_tables() -> None:
 
 
 @pytest.mark.parametrize(("name", "stage"), STAGES, ids=lambda each: getattr(each, "name", each))
-def test_every_command_is_one_the_program_takes(name: str, stage: Stage) -> None:
+def test_every_command_is_one_the_program_takes(name: str, stage: RecipeStage) -> None:
     found = parsed(stage)
     if found is None:
         return
@@ -140,23 +140,23 @@ def test_settings_are_the_papers(name: str) -> None:
     assert (decoders["k"], decoders["b1"], decoders["b2"]) == ([5, 15], 5, [1, 3])
 
 
-PEAK, WRITES = GPUS["a100"].peak * 1e12, GPUS["a100"].writes
+PEAK, WRITES = GPUS["a100"].peak * 1e12, GPUS["a100"].decode_tokens_per_second
 
 
 def test_estimates_follow_the_formulas_that_are_stated() -> None:
-    written = estimate(Work("generate", sequences=1000, tokens=300, parameters=7))
+    written = estimate(Workload("generate", sequences=1000, tokens=300, parameters=7))
     assert written.tokens == 300_000
     assert written.gpu_hours == pytest.approx(300_000 / WRITES / 3600)
     flop = 8 * 7e9 * 2 * 1000 * 450
     trained = estimate(
-        Work("train", sequences=1000, prompt_tokens=150, tokens=300, parameters=7, epochs=2)
+        Workload("train", sequences=1000, prompt_tokens=150, tokens=300, parameters=7, epochs=2)
     )
     assert trained.gpu_hours == pytest.approx(flop / (PEAK * UTILISATION) / 3600)
-    pairs = Work("pairs", sequences=80, prompts=10, prompt_tokens=150, tokens=300, parameters=7)
+    pairs = Workload("pairs", sequences=80, prompts=10, prompt_tokens=150, tokens=300, parameters=7)
     assert estimate(pairs).tokens == 10 * 150 + 80 * 300
-    scored = Work("score", sequences=80, prompt_tokens=150, tokens=300, parameters=7)
+    scored = Workload("score", sequences=80, prompt_tokens=150, tokens=300, parameters=7)
     assert estimate(pairs).gpu_hours > 4 * estimate(scored).gpu_hours * 25_500 / 36_000
-    assert estimate(Work("none")).gpu_hours == 0
+    assert estimate(Workload("none")).gpu_hours == 0
 
 
 def test_sampling_costs_what_the_paper_says() -> None:
@@ -179,10 +179,10 @@ def test_a_plan_shows_commands_costs_and_the_papers_numbers() -> None:
 
 def test_a_plan_for_another_gpu_and_its_price() -> None:
     a100, h100 = GPUS["a100"], GPUS["h100"]
-    written = Work("generate", sequences=1000, tokens=300, parameters=7)
+    written = Workload("generate", sequences=1000, tokens=300, parameters=7)
     faster = estimate(written).gpu_hours / estimate(written, h100).gpu_hours
     assert faster == pytest.approx(h100.bandwidth / a100.bandwidth)
-    trained = Work("train", sequences=1000, tokens=300, parameters=7)
+    trained = Workload("train", sequences=1000, tokens=300, parameters=7)
     faster = estimate(trained).gpu_hours / estimate(trained, h100).gpu_hours
     assert faster == pytest.approx(h100.peak / a100.peak)
     line = ["recipe", "qwen2-7b-sft-dpo", "--dry-run", "--gpu", "h100", "--price", "2.5"]
@@ -210,9 +210,13 @@ def test_what_was_spent_is_what_the_stages_counted(tmp_path: Path) -> None:
 
     first = counted("samples", "manifest.json", {"tokens": 900, "prm_calls": 0, "seconds": 60})
     then = counted("scored", "manifest.json", {"tokens": 900, "prm_calls": 9, "seconds": 96})
-    score = Stage("score", "", f"fsdpo-data score {tmp_path}/samples", then, 2, Work("none"))
-    assert spent(score) == (0, pytest.approx(36 * 2 / 3600))
-    assert spent(Stage("samples", "", "fsdpo-data build", first, 0, Work("none"))) == (
+    score = RecipeStage(
+        "score", "", f"fsdpo-data score {tmp_path}/samples", then, 2, Workload("none")
+    )
+    assert measured_cost(score) == (0, pytest.approx(36 * 2 / 3600))
+    assert measured_cost(
+        RecipeStage("samples", "", "fsdpo-data build", first, 0, Workload("none"))
+    ) == (
         900,
         pytest.approx(60 / 3600),
     )
@@ -220,19 +224,24 @@ def test_what_was_spent_is_what_the_stages_counted(tmp_path: Path) -> None:
         name: {"tokens": tokens, "prm_calls": 0, "seconds": tokens / 10}
         for name, tokens in (("greedy", 10), ("sc@5", 50), ("sc@15", 150), ("sbs@5,1", 30))
     }
-    run = Stage(
-        "bench", "", "fsdpo-bench run", counted("run", "results.json", costs), 1, Work("none")
+    run = RecipeStage(
+        "bench", "", "fsdpo-bench run", counted("run", "results.json", costs), 1, Workload("none")
     )
-    assert spent(run) == (190, pytest.approx(19 / 3600))
+    assert measured_cost(run) == (190, pytest.approx(19 / 3600))
     costs["greedy"]["tokens"] = "unknown"
     again = counted("again", "results.json", costs)
-    assert spent(Stage("bench", "", "x", again, 1, Work("none"))) == (
+    assert measured_cost(RecipeStage("bench", "", "x", again, 1, Workload("none"))) == (
         None,
         pytest.approx(19 / 3600),
     )
-    assert spent(Stage("train", "", "x", str(tmp_path / "README.md"), 1, Work("none"))) is None
-    owing = Stage("bench", "", "x", str(tmp_path / "no/results.json"), 1, Work("none"))
-    assert spent(owing) is None
+    assert (
+        measured_cost(
+            RecipeStage("train", "", "x", str(tmp_path / "README.md"), 1, Workload("none"))
+        )
+        is None
+    )
+    owing = RecipeStage("bench", "", "x", str(tmp_path / "no/results.json"), 1, Workload("none"))
+    assert measured_cost(owing) is None
 
 
 def test_unknown_recipes_and_stages_are_refused(tmp_path: Path) -> None:
@@ -248,9 +257,9 @@ def test_unknown_recipes_and_stages_are_refused(tmp_path: Path) -> None:
         load_recipe(str(broken))
 
 
-def _script(tmp_path: Path, name: str, code: str) -> Stage:
+def _script(tmp_path: Path, name: str, code: str) -> RecipeStage:
     run = f'{sys.executable} -c "{code}" --out {tmp_path / name}'
-    return Stage(name, "", run, str(tmp_path / name / "done"), 0, Work("none"))
+    return RecipeStage(name, "", run, str(tmp_path / name / "done"), 0, Workload("none"))
 
 
 def test_stages_run_once_in_order_and_go_on_after_a_failure(tmp_path: Path) -> None:
@@ -263,7 +272,7 @@ def test_stages_run_once_in_order_and_go_on_after_a_failure(tmp_path: Path) -> N
     said: list[str] = []
     with pytest.raises(FsdpoError, match="stage bad ended with exit code 3"):
         run_stages([good, bad], said.append)
-    assert owed(good) is None
+    assert pending_command(good) is None
     mended = _script(tmp_path, "bad", make + note)
     run_stages([good, mended], said.append)
     assert (tmp_path / "bad" / "args").read_text() == "--resume"
@@ -307,4 +316,4 @@ def test_rows_for_fine_tuning_have_the_prompt_that_is_asked_later() -> None:
     ],
 )
 def test_a_formula_is_worked_an_operation_a_line(formula: str, solution: str) -> None:
-    assert script("equations").worked(formula) == solution
+    assert script("equations").solve(formula) == solution

@@ -22,7 +22,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import resolve
-from fsdpo_data.problems.outputs import question_key
+from fsdpo_data.problems.recorded_responses import question_key
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +276,7 @@ def test_a_reward_model_chooses_among_the_responses_of_others(
     """Best of four, by the rewards that it gives each under the prompt it was trained on."""
     from fsdpo_data.engines.load import load_scorer
     from fsdpo_data.engines.options import ScorerOptions
-    from fsdpo_data.engines.scorers import SteppedText
+    from fsdpo_data.engines.scorers import ScorerInput
 
     texts = [f"First, {n} + 1.\nThe answer is {n}." for n in (4, 5, 6, 7)]
     file = written(tmp_path / "rows.jsonl", plain(texts))
@@ -285,7 +285,7 @@ def test_a_reward_model_chooses_among_the_responses_of_others(
     prompt = get_template("problem").render("2+2?")
     scorer = load_scorer(prm, ScorerOptions(device="cpu"))
     steps = [each["steps"] for each in record["samples"]]
-    rewards = scorer.score([SteppedText(prompt, each, "2+2?") for each in steps])
+    rewards = scorer.score([ScorerInput(prompt, each, "2+2?") for each in steps])
     assert len(rewards) == 4
     for sample, expected in zip(record["samples"], rewards, strict=True):
         assert sample["rewards"] == pytest.approx(expected, abs=1e-4)

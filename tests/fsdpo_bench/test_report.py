@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from bench_runs import HOSTILE, QWEN, config, make_records, qwen_run, write_run
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.report.browse import browsable, explain
-from fsdpo_bench.report.drawing import Axis
 from fsdpo_bench.report.index import render_index
 from fsdpo_bench.report.plots import _apart
+from fsdpo_bench.report.problem_list import build_problem_list, explain
 from fsdpo_bench.report.render import render_html, write_report
+from fsdpo_bench.report.svg import Axis
 from fsdpo_bench.results.summary import summarise
-from fsdpo_bench.tasks.table import shelf
+from fsdpo_bench.tasks.table import builtin_tasks
 from typer.testing import CliRunner
 
 from fsdpo_data.answers.grader import MathGrader
@@ -57,7 +57,7 @@ class Page(HTMLParser):
 def page_of(tasks: dict[str, int], budget: int = 10**7, **options: Any) -> tuple[str, Page]:
     records = make_records(tasks, **options)
     results = summarise(records, config(tasks))
-    text = render_html(results, browsable(records, len(records), budget), print, "")
+    text = render_html(results, build_problem_list(records, len(records), budget), print, "")
     return text, Page(text)
 
 
@@ -106,7 +106,9 @@ def test_hostile_text_stays_text() -> None:
 def test_a_hostile_model_name_is_escaped() -> None:
     records = make_records({"gsm8k": 2})
     described = config({"gsm8k": 2}, model="</title><script>alert(1)</script>|x")
-    page = Page(render_html(summarise(records, described), browsable(records, 2), print, ""))
+    page = Page(
+        render_html(summarise(records, described), build_problem_list(records, 2), print, "")
+    )
     assert len([tag for tag, _ in page.elements if tag == "script"]) == 2
 
 
@@ -156,7 +158,7 @@ def test_a_sparse_run_still_has_a_page(missing: str) -> None:
             for sample in [*record["samples"], record["decoded"]["greedy"]["solution"]]:
                 sample["rewards"] = None
     results = summarise(records, config({"gsm8k": 6}))
-    text = render_html(results, browsable(records, 6), print, "")
+    text = render_html(results, build_problem_list(records, 6), print, "")
     assert ("Step rewards" in text) == (missing == "decoders")
     assert ("Accuracy and cost" in text) == (missing != "decoders")
 
@@ -174,7 +176,7 @@ def test_rewards_that_are_no_probabilities_have_no_plots_and_are_ranked(tmp_path
 
 def test_nothing_is_left_out_of_a_small_run() -> None:
     records = make_records({"gsm8k": 10})
-    shown = browsable(records, 10)
+    shown = build_problem_list(records, 10)
     assert shown.left_out == ""
     assert [len(each["solutions"]) for each in shown.problems] == [6] * 10
     first = shown.problems[0]
@@ -184,7 +186,7 @@ def test_nothing_is_left_out_of_a_small_run() -> None:
 def test_a_large_run_keeps_to_the_budget_and_says_what_is_left_out() -> None:
     records = make_records({"gsm8k": 3000}, samples=8, text="Let us think about it. " * 12)
     budget = 3_000_000
-    shown = browsable(records, 3000, budget)
+    shown = build_problem_list(records, 3000, budget)
     size = len(json.dumps(shown.problems))
     assert 0.3 * budget < size < 1.2 * budget
     assert len(shown.problems) == 1000
@@ -199,7 +201,7 @@ def test_a_large_run_keeps_to_the_budget_and_says_what_is_left_out() -> None:
 
 def test_endless_solutions_are_cut_and_counted() -> None:
     records = make_records({"gsm8k": 50}, text="9" * 100_000)
-    shown = browsable(records, 50, budget=500_000)
+    shown = build_problem_list(records, 50, budget=500_000)
     assert len(json.dumps(shown.problems)) < 800_000
     solution = shown.problems[0]["solutions"][0]
     assert solution["hidden"] > 90_000
@@ -331,7 +333,7 @@ def test_tables_fit_a_terminal_of_80_columns() -> None:
     shown = CliRunner().invoke(app, ["tasks"], env=terminal, color=True).output
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in shown.splitlines()]
     assert max(map(len, lines)) <= 80 and "task " in lines[0] and "licence" in lines[0]
-    for name in shelf():  # what one types stands whole
+    for name in builtin_tasks():  # what one types stands whole
         assert any(line.startswith(f"{name} ") for line in lines), name
 
 

@@ -18,36 +18,36 @@ import pytest
 from fakes import Judge, Writer
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.decode.beam import BeamSpec
-from fsdpo_bench.decode.plan import Plan, make_plan
+from fsdpo_bench.decode.plan import DecodingPlan, make_plan
 from fsdpo_bench.report.render import write_report
+from fsdpo_bench.runs.make_job import check_tokenizer
 from fsdpo_bench.runs.records import read_config, read_records, record_file
 from fsdpo_bench.runs.regrade import regrade_run
-from fsdpo_bench.runs.run import Job, RunSpec, limited, run
-from fsdpo_bench.runs.start import check_tokenizer
-from fsdpo_bench.tasks.judge import judge
-from fsdpo_bench.tasks.load import Loaded, load_task
-from fsdpo_bench.tasks.table import shelf
+from fsdpo_bench.runs.run import BenchJob, RunSpec, limit_problems, run
+from fsdpo_bench.tasks.grade import grade_task_responses
+from fsdpo_bench.tasks.load import LoadedTask, load_task
+from fsdpo_bench.tasks.table import builtin_tasks
 from random_model import save_random_model, save_random_prm
 from typer.testing import CliRunner
 
-from fsdpo_data.core.errors import InputError, RunMismatch
+from fsdpo_data.core.errors import InputError, RunMismatchError
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import CHECKPOINT, resolve, resolve_weights
 
 KS = (1, 2, 4)
-PLAN = Plan(("greedy", "sc", "weighted", "bon", "sbs"), KS, "min", (BeamSpec(b1=2, b2=1),))
+PLAN = DecodingPlan(("greedy", "sc", "weighted", "bon", "sbs"), KS, "min", (BeamSpec(b1=2, b2=1),))
 NAMES = ["greedy", "sc@1", "sc@2", "sc@4", "weighted@1:min", "weighted@2:min", "weighted@4:min"]
 NAMES += ["bon@1:min", "bon@2:min", "bon@4:min", "sbs@2,1"]
 TIMES = ("seconds", "scoring_seconds")
 
 
-def part(count: int = 7) -> Loaded:
-    return limited(load_task(shelf()["embedded"]), count)
+def part(count: int = 7) -> LoadedTask:
+    return limit_problems(load_task(builtin_tasks()["embedded"]), count)
 
 
-def run_spec(plan: Plan = PLAN, **changes: Any) -> RunSpec:
+def run_spec(plan: DecodingPlan = PLAN, **changes: Any) -> RunSpec:
     settings: dict[str, Any] = {
         "model": Writer.model,
         "template": get_template("problem"),
@@ -62,7 +62,7 @@ def run_spec(plan: Plan = PLAN, **changes: Any) -> RunSpec:
 
 def small_run(
     out: Path,
-    parts: Sequence[Loaded] | None = None,
+    parts: Sequence[LoadedTask] | None = None,
     *,
     spec: RunSpec | None = None,
     writer: Callable[[], Writer] = lambda: Writer(0),
@@ -70,7 +70,7 @@ def small_run(
 ) -> Path:
     found = parts or [part()]
     batch = options.pop("batch", 3)
-    job = Job(spec or run_spec(), found, writer, lambda: Judge(0), batch, workers=1)
+    job = BenchJob(spec or run_spec(), found, writer, lambda: Judge(0), batch, workers=1)
     run(job, out, **({"progress": LineProgress()} | options))
     return out
 
@@ -96,7 +96,7 @@ def test_a_record_holds_everything_that_was_decoded(tmp_path: Path) -> None:
     own = [first["decoded"][name]["solution"] for name in ("greedy", "sbs@2,1")]
     for row in [*first["samples"], *own]:
         assert "".join(row["steps"]) == row["text"] and len(row["rewards"]) == len(row["steps"])
-        [judged] = judge(shelf()["embedded"], [(problem, row["text"])])
+        [judged] = grade_task_responses(builtin_tasks()["embedded"], [(problem, row["text"])])
         assert (row["status"], row["rule"]) == (judged.verdict.status, judged.verdict.rule)
     assert first["cost"]["greedy"]["prm_calls"] == 0  # its rewards decide nothing
 
@@ -115,7 +115,9 @@ def test_one_set_of_samples_serves_every_k(tmp_path: Path) -> None:
     """The first two samples of four are the samples of two."""
     many = records(small_run(tmp_path / "many"))
     few = records(
-        small_run(tmp_path / "few", spec=run_spec(Plan(PLAN.decoders, (2,), "min", PLAN.beams)))
+        small_run(
+            tmp_path / "few", spec=run_spec(DecodingPlan(PLAN.decoders, (2,), "min", PLAN.beams))
+        )
     )
     for four, two in zip(many, few, strict=True):
         assert two["samples"] == four["samples"][:2]
@@ -135,9 +137,9 @@ def test_every_decoder_hands_the_question_to_the_scorer(tmp_path: Path) -> None:
 
     for name in ("bon", "sbs"):
         asked.clear()
-        spec = run_spec(Plan((name,), KS, "min", PLAN.beams if name == "sbs" else ()))
+        spec = run_spec(DecodingPlan((name,), KS, "min", PLAN.beams if name == "sbs" else ()))
         parts = [part(2)]
-        job = Job(spec, parts, lambda: Writer(0), lambda: Asking(0))
+        job = BenchJob(spec, parts, lambda: Writer(0), lambda: Asking(0))
         run(job, tmp_path / name, progress=LineProgress())
         questions = [each.question for each in parts[0].problems]
         assert asked == {(get_template("problem").render(each), each) for each in questions}
@@ -194,7 +196,7 @@ def test_damaged_records_are_owed_again(tmp_path: Path, damage: Callable[[bytes]
 
 def test_a_question_asked_twice_has_two_records(tmp_path: Path) -> None:
     twice = part(2)
-    doubled = Loaded(twice.task, twice.problems * 2, twice.ids * 2, twice.ref, twice.digest)
+    doubled = LoadedTask(twice.task, twice.problems * 2, twice.ids * 2, twice.ref, twice.digest)
     out = small_run(tmp_path / "run", [doubled], batch=2)
     small_run(out, [doubled], resume=True, writer=lambda: pytest.fail("all is there"))
     found = records(out)
@@ -205,11 +207,11 @@ def test_a_question_asked_twice_has_two_records(tmp_path: Path) -> None:
 def test_another_config_is_refused_by_the_keys_that_differ(tmp_path: Path) -> None:
     out = small_run(tmp_path / "run")
     hotter = run_spec(sampling=SamplingSpec(n=4, temperature=1.0))
-    with pytest.raises(RunMismatch, match=r"sampling\.temperature: 0\.8 there, 1\.0 here"):
+    with pytest.raises(RunMismatchError, match=r"sampling\.temperature: 0\.8 there, 1\.0 here"):
         small_run(out, spec=hotter, resume=True)
-    with pytest.raises(RunMismatch, match=r"tasks\.embedded\.problems: 7 there, 3 here"):
+    with pytest.raises(RunMismatchError, match=r"tasks\.embedded\.problems: 7 there, 3 here"):
         small_run(out, [part(3)], resume=True)
-    with pytest.raises(RunMismatch, match=r"holds this run\. Go on with it by `resume=True`"):
+    with pytest.raises(RunMismatchError, match=r"holds this run\. Go on with it by `resume=True`"):
         small_run(out)
 
 
@@ -231,24 +233,27 @@ def test_the_config_names_all_that_decides_the_output(tmp_path: Path) -> None:
 
 def test_benchmarks_stand_in_the_order_of_the_table(tmp_path: Path, shared: Path) -> None:
     names = ("svamp", "addsub", "gsm8k")
-    parts = [limited(load_task(shelf()[name], shared / "data/benchmarks"), 1) for name in names]
-    out = small_run(tmp_path / "run", parts, spec=run_spec(Plan()))
+    parts = [
+        limit_problems(load_task(builtin_tasks()[name], shared / "data/benchmarks"), 1)
+        for name in names
+    ]
+    out = small_run(tmp_path / "run", parts, spec=run_spec(DecodingPlan()))
     assert [record["task"] for record in records(out)] == ["gsm8k", "svamp", "addsub"]
     assert list(write_report(out)["tasks"]) == ["gsm8k", "svamp", "addsub"]
 
 
 def test_golds_that_are_missing_leave_the_count(tmp_path: Path, shared: Path) -> None:
-    whole = load_task(shelf()["gk2023"], shared / "data/benchmarks")
+    whole = load_task(builtin_tasks()["gk2023"], shared / "data/benchmarks")
     row = next(i for i, each in enumerate(whole.problems) if not each.answer)
-    only = Loaded(whole.task, [whole.problems[row]], [whole.ids[row]], whole.ref, whole.digest)
-    [record] = records(small_run(tmp_path / "run", [only], spec=run_spec(Plan())))
+    only = LoadedTask(whole.task, [whole.problems[row]], [whole.ids[row]], whole.ref, whole.digest)
+    [record] = records(small_run(tmp_path / "run", [only], spec=run_spec(DecodingPlan())))
     assert record["decoded"]["greedy"]["correct"] is None
     assert record["decoded"]["greedy"]["status"] == "gold_unparsed"
 
 
 def test_tolerant_benchmarks_keep_both_verdicts(tmp_path: Path, shared: Path) -> None:
-    ocw = limited(load_task(shelf()["ocw"], shared / "data/benchmarks"), 2)
-    for record in records(small_run(tmp_path / "run", [ocw], spec=run_spec(Plan()))):
+    ocw = limit_problems(load_task(builtin_tasks()["ocw"], shared / "data/benchmarks"), 2)
+    for record in records(small_run(tmp_path / "run", [ocw], spec=run_spec(DecodingPlan()))):
         assert {"correct", "strict"} <= record["decoded"]["greedy"].keys()
 
 
@@ -275,7 +280,7 @@ def test_grading_again_repairs_verdicts(tmp_path: Path) -> None:
 def test_other_ks_and_aggregates_are_decided_from_the_same_samples(tmp_path: Path) -> None:
     out = small_run(tmp_path / "run")
     found = regraded(out, tmp_path / "three", 3, 4, aggregate="mean")
-    ours = run_spec(Plan(PLAN.decoders, (3, 4), "mean", PLAN.beams))
+    ours = run_spec(DecodingPlan(PLAN.decoders, (3, 4), "mean", PLAN.beams))
     assert records(found) == records(small_run(tmp_path / "fresh", spec=ours))
 
 
@@ -283,7 +288,7 @@ def test_more_samples_than_there_are_cannot_be_decided_among(tmp_path: Path) -> 
     out = small_run(tmp_path / "run")
     with pytest.raises(InputError, match=r"k = 5: .* holds 4 samples of each problem. Use `k=4`"):
         regraded(out, tmp_path / "five", 5)
-    alone = small_run(tmp_path / "alone", spec=run_spec(Plan()))
+    alone = small_run(tmp_path / "alone", spec=run_spec(DecodingPlan()))
     with pytest.raises(InputError, match="holds no samples"):
         regraded(alone, tmp_path / "none", 2)
 
@@ -417,13 +422,13 @@ def bench(out: Path, *more: str) -> list[str]:
 #: comes, there is something left to do.
 HELD = """
 import sys, time
-from fsdpo_data.core.log import LineFile
-append, most = LineFile.append, int(sys.argv.pop(1))
+from fsdpo_data.core.jsonl_log import JsonlLog
+append, most = JsonlLog.append, int(sys.argv.pop(1))
 def held(self, lines):
     append(self, lines)
     if len(self.spans) >= most:
         time.sleep(600)
-LineFile.append = held
+JsonlLog.append = held
 from fsdpo_bench.cli.app import main
 main()
 """
@@ -458,7 +463,7 @@ def test_a_regrading_that_was_broken_off_goes_on(tmp_path: Path) -> None:
     whole = regraded(out, tmp_path / "whole")
     file = record_file(regraded(out, tmp_path / "again"), "embedded")
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:2]) + b'{"torn')
-    with pytest.raises(RunMismatch, match="resume=True"):
+    with pytest.raises(RunMismatchError, match="resume=True"):
         regraded(out, tmp_path / "again")
     regrade_run(out, tmp_path / "again", (), None, 1, LineProgress(), resume=True)
     assert file.read_bytes() == record_file(whole, "embedded").read_bytes()
@@ -466,7 +471,7 @@ def test_a_regrading_that_was_broken_off_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.proof
 def test_a_regrading_that_was_killed_ends_in_the_same_records(tmp_path: Path) -> None:
-    parts = [limited(load_task(shelf()["embedded"]), 400)]
+    parts = [limit_problems(load_task(builtin_tasks()["embedded"]), 400)]
     out = small_run(tmp_path / "run", parts, batch=400)
     line = ["grade", str(out), "--workers", "1", "--out", str(tmp_path / "killed")]
     killed(line, record_file(tmp_path / "killed", "embedded"), 1, held=1)
@@ -519,8 +524,8 @@ def test_the_old_words_still_work_and_are_not_shown() -> None:
 
 
 def test_a_limit_is_drawn_by_the_seed_as_a_datasets_is() -> None:
-    whole = load_task(shelf()["embedded"])
-    few, more, other = (limited(whole, n, seed).ids for n, seed in ((5, 0), (10, 0), (5, 1)))
+    whole = load_task(builtin_tasks()["embedded"])
+    few, more, other = (limit_problems(whole, n, seed).ids for n, seed in ((5, 0), (10, 0), (5, 1)))
     assert set(few) < set(more) and few != other and few == [i for i in more if i in few]
 
 

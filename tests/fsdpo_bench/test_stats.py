@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import pytest
 from fsdpo_bench.results.intervals import (
-    Share,
+    Proportion,
     clustered_mcnemar,
-    macro,
+    macro_average,
     mcnemar,
     paired_interval,
     pass_at_k,
-    share,
+    proportion,
 )
 
 
@@ -32,38 +32,38 @@ from fsdpo_bench.results.intervals import (
 def test_share_of_independent_problems_has_the_published_wilson_interval(
     right: int, n: int, interval: tuple[float, float]
 ) -> None:
-    found = share([1] * right + [0] * (n - right))
+    found = proportion([1] * right + [0] * (n - right))
     assert (found.total, found.n, found.clusters) == (right, n, None)
     assert found.ci95 == pytest.approx(interval, abs=1e-4)
 
 
 def test_no_problems_have_no_share() -> None:
-    assert share([]) == Share(None, 0, 0, None)
+    assert proportion([]) == Proportion(None, 0, 0, None)
 
 
 def test_clusters_of_one_give_nearly_wilsons_interval() -> None:
     values = [1] * 300 + [0] * 700
-    plain, clustered = share(values).ci95, share(values, range(1000)).ci95
+    plain, clustered = proportion(values).ci95, proportion(values, range(1000)).ci95
     assert plain and clustered
     assert clustered == pytest.approx(plain, abs=1e-3)
 
 
 def test_alike_problems_count_as_one() -> None:
     values = [1] * 500 + [0] * 500
-    alike = share(values, [i // 25 for i in range(1000)])
+    alike = proportion(values, [i // 25 for i in range(1000)])
     assert alike.clusters == 40
-    assert alike.ci95 == pytest.approx(share([1] * 20 + [0] * 20).ci95, abs=0.02)
+    assert alike.ci95 == pytest.approx(proportion([1] * 20 + [0] * 20).ci95, abs=0.02)
 
 
 def test_all_wrong_in_clusters_is_no_proof_of_zero() -> None:
-    found = share([0] * 1000, [i // 25 for i in range(1000)])
-    assert found.ci95 == pytest.approx(share([0] * 40).ci95)
+    found = proportion([0] * 1000, [i // 25 for i in range(1000)])
+    assert found.ci95 == pytest.approx(proportion([0] * 40).ci95)
 
 
 def test_a_share_of_samples_is_never_surer_than_the_samples() -> None:
-    same = share([0.5] * 10, trials=8)
-    assert same.ci95 and share([1] * 40 + [0] * 40).ci95
-    assert same.ci95[0] < share([1] * 40 + [0] * 40).ci95[0] + 0.001
+    same = proportion([0.5] * 10, trials=8)
+    assert same.ci95 and proportion([1] * 40 + [0] * 40).ci95
+    assert same.ci95[0] < proportion([1] * 40 + [0] * 40).ci95[0] + 0.001
 
 
 def _clustered_draw(rng: random.Random, mean: float, alike: float) -> tuple[list[int], list[int]]:
@@ -81,9 +81,9 @@ def test_clustered_interval_covers_the_truth_where_wilson_does_not(
     rng, hits, naive, rounds = random.Random(5), 0, 0, 600
     for _ in range(rounds):
         values, clusters = _clustered_draw(rng, mean, alike)
-        low, high = share(values, clusters).ci95 or (1, 0)
+        low, high = proportion(values, clusters).ci95 or (1, 0)
         hits += low <= mean <= high
-        low, high = share(values).ci95 or (1, 0)
+        low, high = proportion(values).ci95 or (1, 0)
         naive += low <= mean <= high
     assert 0.92 <= hits / rounds <= 0.985
     assert naive / rounds < 0.65
@@ -95,14 +95,14 @@ def test_interval_of_sample_means_covers_the_truth(mean: float) -> None:
     for _ in range(rounds):
         chances = (rng.betavariate(2 * mean, 2 * (1 - mean)) for _ in range(100))
         values = [sum(rng.random() < p for _ in range(8)) / 8 for p in chances]
-        low, high = share(values, trials=8).ci95 or (1, 0)
+        low, high = proportion(values, trials=8).ci95 or (1, 0)
         hits += low <= mean <= high
     assert 0.92 <= hits / rounds <= 0.985
 
 
 def test_macro_average_of_one_share_is_that_share() -> None:
-    one = share([1] * 15 + [0] * 133)
-    both = macro([one, Share(None, 0, 0, None)])
+    one = proportion([1] * 15 + [0] * 133)
+    both = macro_average([one, Proportion(None, 0, 0, None)])
     assert both.value == one.value
     assert both.ci95 == pytest.approx(one.ci95)
 
@@ -111,8 +111,8 @@ def test_macro_average_covers_the_truth() -> None:
     rng, hits, rounds = random.Random(7), 0, 600
     truth = [0.02, 0.5, 0.9]
     for _ in range(rounds):
-        drawn = [share([int(rng.random() < p) for _ in range(150)]) for p in truth]
-        low, high = macro(drawn).ci95 or (1, 0)
+        drawn = [proportion([int(rng.random() < p) for _ in range(150)]) for p in truth]
+        low, high = macro_average(drawn).ci95 or (1, 0)
         hits += low <= sum(truth) / 3 <= high
     assert 0.93 <= hits / rounds <= 0.98
 

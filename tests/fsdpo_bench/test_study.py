@@ -36,13 +36,13 @@ from plan import (  # noqa: E402
     STAGES,
     Arm,
     Policy,
-    Question,
+    StudyQuestion,
 )
 from transformers import AutoModelForCausalLM  # noqa: E402
 
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT  # noqa: E402
-from fsdpo_data.problems.embedded.solutions import demonstration  # noqa: E402
-from fsdpo_data.problems.embedded.world import make_problems  # noqa: E402
+from fsdpo_data.problems.embedded.generator import make_problems  # noqa: E402
+from fsdpo_data.problems.embedded.solutions import write_solution  # noqa: E402
 
 DPO, PAPER = (next(arm for arm in ARMS if arm.name == name) for name in ("DPO", "Full-Step-DPO"))
 
@@ -107,7 +107,7 @@ def pairs(run: Any) -> list[dict[str, Any]]:
     rows = []
     for seed in range(3):
         rng = random.Random(seed)
-        sides = (demonstration(problem, rng), demonstration(problem, rng, error_rate=0.6))
+        sides = (write_solution(problem, rng), write_solution(problem, rng, error_rate=0.6))
         row: dict[str, Any] = {"prompt": PROMPT.format(question=problem.question)}
         for name, steps in zip(("chosen", "rejected"), sides, strict=True):
             given = [(at + 1) / 10 for at in range(len(steps))]
@@ -166,7 +166,9 @@ def test_a_deeper_policy_starts_as_the_embedded_model(tmp_path: Path) -> None:
 
 
 def test_sizes_share_a_policy_where_they_say_so() -> None:
-    sft = [data.Place(Path(name), SIZES[name]).sft() for name in ("problems-300", "layers-8")]
+    sft = [
+        data.StudyDirectory(Path(name), SIZES[name]).sft() for name in ("problems-300", "layers-8")
+    ]
     assert sft == [Path("problems-96/sft"), Path("layers-8/sft")]
 
 
@@ -196,7 +198,7 @@ def test_tables_hold_what_was_measured() -> None:
     ]
     assert 50 < float(rows[2]["gain"]) < 70 and (rows[2]["lr"], rows[2]["beta"]) == ("0.001", "1")
     assert rows[3]["value"] == "2.00"  # nats, not percent
-    asked = [Question("q", "?", ["DPO", "Full-Step-DPO", "DPO/K"])]
+    asked = [StudyQuestion("q", "?", ["DPO", "Full-Step-DPO", "DPO/K"])]
     (row,) = contrast_rows(results, asked)
     assert (row["arm"], row["against"], row["ahead"]) == ("Full-Step-DPO", "DPO", "0.00")
     assert row["p (Holm)"] == "1.0000"
@@ -210,7 +212,7 @@ def test_tables_hold_what_was_measured() -> None:
 def test_the_figures_are_pictures(tmp_path: Path) -> None:
     results = {name: [found(share)] for name, share in (("SFT", 0.3), ("DPO", 0.5), ("b <c>", 0.8))}
     final = final_rows(results, {name: Policy(SFT, 0, 0, 0) for name in results})
-    asked = contrast_rows(results, [Question("q", "?", ["DPO", "b <c>"])])
+    asked = contrast_rows(results, [StudyQuestion("q", "?", ["DPO", "b <c>"])])
     write_contrasts(tmp_path / "a.svg", "Why?", ["DPO", "b <c>"], final, asked)
     settings = [Policy(DPO, lr, beta, 0) for beta in (0.1, 1) for lr in (1e-3, 3e-3)]
     swept = {policy: found(0.6) for policy in (Policy(SFT, 0, 0, 0), *settings)}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bench_runs import config, make_records
 from fsdpo_bench.report.render import render_markdown
-from fsdpo_bench.results.intervals import share
+from fsdpo_bench.results.intervals import proportion
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.tasks.table import suites
 
@@ -48,7 +48,7 @@ def test_gsm_ic_is_clustered_by_base_problem() -> None:
     values = [int(each["decoded"]["greedy"]["correct"]) for each in records]
     clusters = [each["metadata"]["cluster"] for each in records]
     assert greedy["clusters"] == 7
-    assert greedy["ci95"] == pytest.approx(share(values, clusters).ci95)
+    assert greedy["ci95"] == pytest.approx(proportion(values, clusters).ci95)
 
 
 def test_a_tolerant_benchmark_gives_both_numbers() -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from fsdpo_bench.tasks.load import find_file, load_task, read_problems
-from fsdpo_bench.tasks.table import get_task, select_tasks, shelf, suites
+from fsdpo_bench.tasks.table import builtin_tasks, get_task, select_tasks, suites
 from hub_server import client_env, run_client, running_hub
 
-from fsdpo_data.answers.comparing.equal import equivalent
+from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.rows import Record
+from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.problems.load import problems_digest
 
 #: The paper's counts.
@@ -45,8 +45,8 @@ VARIANTS = [
 
 
 def rows(task: str, *fields: dict[str, object]) -> list[tuple[str, str]]:
-    records = [Record(i, each) for i, each in enumerate(fields, start=1)]
-    return [(p.question, p.answer) for p in read_problems(shelf()[task], records, "here")]
+    records = [SourceRow(i, each) for i, each in enumerate(fields, start=1)]
+    return [(p.question, p.answer) for p in read_problems(builtin_tasks()[task], records, "here")]
 
 
 @pytest.fixture(scope="module")
@@ -55,25 +55,28 @@ def benchmarks(shared: Path) -> Path:
 
 
 def test_the_table_has_the_papers_benchmarks() -> None:
-    papers = {name: shelf()[name].count for name in (*COUNTS, "embedded")}
+    papers = {name: builtin_tasks()[name].count for name in (*COUNTS, "embedded")}
     assert papers == COUNTS | {"embedded": 500}
-    assert sum(shelf()[name].count for name in suites()["all"]) == 12_586
+    assert sum(builtin_tasks()[name].count for name in suites()["all"]) == 12_586
     assert set(suites()["all"]) == {*suites()["in-domain"], *suites()["ood"]}
 
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_rows_and_digest_are_the_known_ones(benchmarks: Path, name: str) -> None:
-    loaded = load_task(shelf()[name], benchmarks)
+    loaded = load_task(builtin_tasks()[name], benchmarks)
     assert len(loaded.problems) == COUNTS[name]
-    assert loaded.digest == shelf()[name].digest == problems_digest(loaded.ids)
+    assert loaded.digest == builtin_tasks()[name].digest == problems_digest(loaded.ids)
     assert loaded.warnings == []
-    assert sum(not problem.answer for problem in loaded.problems) == shelf()[name].missing_golds
+    assert (
+        sum(not problem.answer for problem in loaded.problems)
+        == builtin_tasks()[name].missing_golds
+    )
 
 
 @pytest.mark.parametrize(("name", "file"), VARIANTS)
 def test_every_form_gives_the_same_problems(benchmarks: Path, name: str, file: str) -> None:
-    plain = load_task(shelf()[name], benchmarks)
-    variant = load_task(shelf()[name], benchmarks / name / file)
+    plain = load_task(builtin_tasks()[name], benchmarks)
+    variant = load_task(builtin_tasks()[name], benchmarks / name / file)
     assert variant.digest == plain.digest
     # ASDiv's digest allows for other rows of the same ids, so compare what the ids stand for.
     texts = [{(p.question, p.answer) for p in each.problems} for each in (plain, variant)]
@@ -81,14 +84,16 @@ def test_every_form_gives_the_same_problems(benchmarks: Path, name: str, file: s
 
 
 def test_math_500_is_part_of_math(benchmarks: Path) -> None:
-    whole = {problem.id for problem in load_task(shelf()["math"], benchmarks).problems}
-    assert {problem.id for problem in load_task(shelf()["math500"], benchmarks).problems} <= whole
+    whole = {problem.id for problem in load_task(builtin_tasks()["math"], benchmarks).problems}
+    assert {
+        problem.id for problem in load_task(builtin_tasks()["math500"], benchmarks).problems
+    } <= whole
 
 
 def test_golds_noted_as_partial_are_replaced_after_the_digest(benchmarks: Path) -> None:
-    loaded = load_task(shelf()["math"], benchmarks)
+    loaded = load_task(builtin_tasks()["math"], benchmarks)
     noted = [p for p in loaded.problems if "gold_note" in p.metadata]
-    assert len(noted) == len(shelf()["math"].notes) == 12
+    assert len(noted) == len(builtin_tasks()["math"].notes) == 12
     [listed] = [p for p in noted if p.answer == "5 - 10i, 11, -3 + 6i"]
     assert "separated by commas" in listed.question
 
@@ -100,7 +105,7 @@ DAMAGED = {"2913"}
 def test_maths_golds_are_those_that_people_annotated(benchmarks: Path) -> None:
     """All 5,000, after the twelve notes; several annotated values are one list or alternatives."""
     file = benchmarks / "math" / "annotations" / "mario_eval_math_testset_annotation.json"
-    problems = {key(p.question): p for p in load_task(shelf()["math"], benchmarks).problems}
+    problems = {key(p.question): p for p in load_task(builtin_tasks()["math"], benchmarks).problems}
     rows = json.loads(file.read_bytes())
     wrong = set()
     for row in rows:
@@ -117,12 +122,12 @@ def key(question: str) -> str:
 
 
 def equal(gold: str, answer: str) -> bool:
-    return equivalent(gold, answer).status == "correct"
+    return compare_answers(gold, answer).status == "correct"
 
 
 def test_problems_on_one_base_problem_share_a_cluster(benchmarks: Path) -> None:
     for name, clusters in (("gsm_ic2", 62), ("gsm_icm", 40)):
-        problems = load_task(shelf()[name], benchmarks).problems
+        problems = load_task(builtin_tasks()[name], benchmarks).problems
         golds: dict[str, set[str]] = {}
         for problem in problems:
             golds.setdefault(problem.metadata["cluster"], set()).add(problem.answer)
@@ -175,12 +180,14 @@ def test_asdivs_own_file_is_read(tmp_path: Path) -> None:
         "<F><ProblemSet><Problem ID='1'><Body>b</Body><Question>q </Question>"
         "<Solution-Type>Sum</Solution-Type><Answer>9 (apples)</Answer></Problem></ProblemSet></F>"
     )
-    [record] = shelf()["asdiv"].read(file)
+    [record] = builtin_tasks()["asdiv"].read(file)
     assert record.fields["solution_type"] == "Sum"
-    assert [p.answer for p in read_problems(shelf()["asdiv"], [record], "x")] == ["9 (apples)"]
+    assert [p.answer for p in read_problems(builtin_tasks()["asdiv"], [record], "x")] == [
+        "9 (apples)"
+    ]
     file.write_text("<F>")
     with pytest.raises(InputError, match="not ASDiv's XML"):
-        list(shelf()["asdiv"].read(file))
+        list(builtin_tasks()["asdiv"].read(file))
 
 
 def test_a_missing_gold_is_kept_where_the_benchmark_has_some() -> None:
@@ -196,7 +203,7 @@ def test_crlf_and_line_separators_do_not_change_the_rows(tmp_path: Path) -> None
     file = tmp_path / "gsm8k.jsonl"
     text = "\r\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
     file.write_bytes(text.encode())
-    task = replace(shelf()["gsm8k"], count=3)
+    task = replace(builtin_tasks()["gsm8k"], count=3)
     assert [p.question for p in load_task(task, tmp_path).problems] == ["a\u2028b"] * 3
 
 
@@ -204,28 +211,28 @@ def test_a_part_of_a_benchmark_is_refused_and_another_digest_warned_of(tmp_path:
     file = tmp_path / "test.jsonl"
     file.write_text('{"question": "q", "answer": "#### 5"}\n')
     with pytest.raises(InputError, match="1 problems, expected the 1319 of GSM8K"):
-        load_task(shelf()["gsm8k"], file)
-    [warning] = load_task(replace(shelf()["gsm8k"], count=1), file).warnings
+        load_task(builtin_tasks()["gsm8k"], file)
+    [warning] = load_task(replace(builtin_tasks()["gsm8k"], count=1), file).warnings
     assert "texts or golds differ" in warning
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no GSM8K: expected .*/gsm8k/test\.jsonl"):
-        load_task(shelf()["gsm8k"], tmp_path)
+        load_task(builtin_tasks()["gsm8k"], tmp_path)
     with pytest.raises(InputError, match=r"data = None: .* Give its file, or a directory with it"):
-        load_task(replace(shelf()["addsub"], fetch=None))
+        load_task(replace(builtin_tasks()["addsub"], fetch=None))
     with pytest.raises(InputError, match="row 1: fields a, expected question \\+ answer"):
         rows("gsm8k", {"a": 1})
     (tmp_path / "gsm8k").mkdir()
     for name in ("a.jsonl", "b.jsonl"):
         (tmp_path / "gsm8k" / name).write_text("{}")
     with pytest.raises(InputError, match="several files"):
-        find_file(shelf()["gsm8k"], tmp_path)
+        find_file(builtin_tasks()["gsm8k"], tmp_path)
 
 
 def test_names_are_found_in_other_spellings_and_the_nearest_is_named() -> None:
-    assert get_task("GSM-IC2") is get_task("gsm_ic2") is shelf()["gsm_ic2"]
-    assert get_task("MATH-500") is shelf()["math500"]
+    assert get_task("GSM-IC2") is get_task("gsm_ic2") is builtin_tasks()["gsm_ic2"]
+    assert get_task("MATH-500") is builtin_tasks()["math500"]
     with pytest.raises(InputError, match=r"task = 'gsm9k'.*Nearest: gsm8k"):
         get_task("gsm9k")
     with pytest.raises(InputError, match=r"suite = 'odd'.*Nearest: ood"):
@@ -270,7 +277,7 @@ def test_the_columns_of_the_hub_are_read(name: str) -> None:
 
 
 def test_every_split_asked_for_is_one_the_hub_has() -> None:
-    papers = (shelf()[name] for name in COUNTS)
+    papers = (builtin_tasks()[name] for name in COUNTS)
     splits = {task.name: task.hub_split for task in papers if task.hub}
     other = {"gk2023": "train", "svamp": "train+test", "asdiv": "validation"}
     assert splits == dict.fromkeys(("gsm8k", "math", "math500", "ocw"), "test") | other
@@ -279,8 +286,8 @@ def test_every_split_asked_for_is_one_the_hub_has() -> None:
 HUB_CLIENT = """
 from dataclasses import replace
 from fsdpo_bench.tasks.load import load_task
-from fsdpo_bench.tasks.table import shelf
-loaded = load_task(replace(shelf()["svamp"], count=3))
+from fsdpo_bench.tasks.table import builtin_tasks
+loaded = load_task(replace(builtin_tasks()["svamp"], count=3))
 print([(p.question, p.answer) for p in loaded.problems], loaded.ref.name, len(loaded.ref.revision))
 """
 
@@ -297,18 +304,25 @@ def test_a_benchmark_comes_from_the_hub_by_its_table_entry(tmp_path: Path) -> No
 
 
 def test_the_held_out_problems_of_the_embedded_world_are_made_here() -> None:
-    loaded = load_task(shelf()["embedded"])
-    assert (len(loaded.problems), loaded.digest) == (500, shelf()["embedded"].digest)
+    loaded = load_task(builtin_tasks()["embedded"])
+    assert (len(loaded.problems), loaded.digest) == (500, builtin_tasks()["embedded"].digest)
     assert not loaded.warnings and suites()["smoke"] == ("embedded",)
-    levels = {shelf()["embedded"].facets(each.metadata)["level"] for each in loaded.problems}
+    levels = {
+        builtin_tasks()["embedded"].record_metadata(each.metadata)["level"]
+        for each in loaded.problems
+    }
     assert levels == {"2", "3", "4", "5", "6"}
 
 
 def test_records_keep_what_reports_break_numbers_down_by() -> None:
-    math = shelf()["math"].facets({"type": "Algebra", "level": "Level 3", "solution": "…"})
-    assert math == shelf()["math500"].facets({"subject": "Algebra", "level": 3})
+    math = builtin_tasks()["math"].record_metadata(
+        {"type": "Algebra", "level": "Level 3", "solution": "…"}
+    )
+    assert math == builtin_tasks()["math500"].record_metadata({"subject": "Algebra", "level": 3})
     assert math == {"subject": "Algebra", "level": "3"}
-    assert shelf()["gsm_ic2"].facets({"cluster": "base", "n_steps": 2}) == {"cluster": "base"}
+    assert builtin_tasks()["gsm_ic2"].record_metadata({"cluster": "base", "n_steps": 2}) == {
+        "cluster": "base"
+    }
 
 
 def test_a_benchmark_of_ones_own_is_a_file_of_rows(tmp_path: Path) -> None:
@@ -357,7 +371,7 @@ def test_a_benchmark_of_ones_own_is_a_toml_file_with_a_hook(tmp_path: Path) -> N
     loaded = load_task(get_task(str(tmp_path / "own.toml")))
     [problem] = loaded.problems
     assert (problem.question, problem.answer) == ("1 + 1?\nAnswer with a number.", "2")
-    assert loaded.task.facets(problem.metadata) == {"topic": "sums"}
+    assert loaded.task.record_metadata(problem.metadata) == {"topic": "sums"}
 
 
 def test_what_a_file_of_ones_own_lacks_is_said(tmp_path: Path) -> None:

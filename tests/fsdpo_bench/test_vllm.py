@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fsdpo_bench.runs.make_job import run_job
 from fsdpo_bench.runs.options import RunOptions
 from fsdpo_bench.runs.records import read_records
-from fsdpo_bench.runs.start import run_job
 from fsdpo_bench.tasks.load import find_file
-from fsdpo_bench.tasks.table import Task, shelf
+from fsdpo_bench.tasks.table import Task, builtin_tasks
 from hub_only import save_hub_only
 from near import TIE, gap
 from random_model import save_random_prm
@@ -51,7 +51,9 @@ def test_every_benchmark_by_both_engines(tmp_path: Path, shared: Path) -> None:
     folders["made"] = save_hub_only(tmp_path / "made")
     for folder, data in folders.items():
         names = [
-            name for name, task in shelf().items() if is_here(task, data) and name not in found
+            name
+            for name, task in builtin_tasks().items()
+            if is_here(task, data) and name not in found
         ]
         for engine in ("transformers", "vllm"):
             out = tmp_path / folder.replace("/", "-") / engine
@@ -63,7 +65,7 @@ def test_every_benchmark_by_both_engines(tmp_path: Path, shared: Path) -> None:
             )  # fmt: skip
             for record in read_records(out):
                 found.setdefault(record["task"], []).append(engine)
-    assert {*found} == {*shelf()}
+    assert {*found} == {*builtin_tasks()}
     for name, engines in found.items():
         assert engines.count("vllm") == engines.count("transformers") == 20, name
 

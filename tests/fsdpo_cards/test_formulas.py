@@ -8,13 +8,13 @@ import time
 from typing import Any
 
 import pytest
-from fsdpo_cards.pages.formulas import PATTERN, formulas
+from fsdpo_cards.pages.formulas import PATTERN, formula_trees
 
 LOTS = 10**7
 
 
 def tree(written: str) -> Any:
-    return formulas([written], [written], LOTS).get(written)
+    return formula_trees([written], [written], LOTS).get(written)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_no_attribute_leads_anywhere_or_leaves_the_page() -> None:
         r"$\color{red}x$",
         r"$\text{&lt;script&gt;}\unicode{x3c}$",
     ]
-    for found in formulas(hostile, [], LOTS).values():
+    for found in formula_trees(hostile, [], LOTS).values():
         said = json.dumps(found)
         assert not re.search(r"99999|href|url|on\w+=|color|&", said), said
 
@@ -70,6 +70,6 @@ def test_a_hostile_run_is_bounded_in_time_and_size() -> None:
     kinds = ("$" + "x" * 990 + "{}$", "$" + "'" * 990 + "{}$", "$" + "^" * 990 + "{}$")
     texts = [kind.replace("{}", f"{n:05}") for n in range(3000) for kind in kinds]
     started = time.process_time()  # of this process: others may share the cores
-    found = formulas([*texts, r"\[" * 3000, "$x " * 2000], [], 200_000)
+    found = formula_trees([*texts, r"\[" * 3000, "$x " * 2000], [], 200_000)
     assert len(json.dumps(found)) < 220_000
     assert time.process_time() - started < 10

@@ -65,7 +65,7 @@ def started(folder: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(training, "settle_model", stop)
+        patch.setattr(training, "commit_model", stop)
         train_prm(config(folder, out))
     assert names(out) == ["checkpoint-6", "checkpoint-8"] and not (out / "config.json").exists()
     return out
@@ -121,7 +121,7 @@ def test_with_no_whole_checkpoint_training_begins_anew_and_says_so(
 def test_killed_while_a_checkpoint_is_written_nothing_of_it_is_seen(
     at: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, done = tmp_path / "out", checkpoints.settle
+    out, done = tmp_path / "out", checkpoints.commit_checkpoint
 
     def settle(place: Path, name: str, limit: int) -> None:
         if name == "checkpoint-4":
@@ -134,7 +134,7 @@ def test_killed_while_a_checkpoint_is_written_nothing_of_it_is_seen(
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(training, "settle", settle)
+        patch.setattr(training, "commit_checkpoint", settle)
         train_prm(config(folder, out))
     assert names(out) == ["checkpoint-2", "writing"]
     train_prm(config(folder, out, resume=True))

@@ -20,9 +20,9 @@ import transformers  # noqa: E402
 
 from fsdpo_train import DpoConfig, PrmConfig, train_dpo, train_prm  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
-from fsdpo_train.trainer.batching import filled, packed, unpacked  # noqa: E402
-from fsdpo_train.trainer.models import without_dropout  # noqa: E402
-from fsdpo_train.trainer.trainer import CountingTrainer  # noqa: E402
+from fsdpo_train.trainer.batching import pack_rows, pad_to_world_size, unpack_rows  # noqa: E402
+from fsdpo_train.trainer.models import disable_dropout  # noqa: E402
+from fsdpo_train.trainer.trainer import StageTrainer  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +77,9 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(
     same |= dict(max_steps=1, save_every=0, batch_size=5, grad_accum=1, loss=loss)
     expected = prm_gradient(PrmConfig(out=tmp_path / "whole", **same), monkeypatch)
     passes = []
-    prepare = CountingTrainer._prepare_inputs
+    prepare = StageTrainer._prepare_inputs
     monkeypatch.setattr(
-        CountingTrainer, "_prepare_inputs", lambda self, x: passes.append(x) or prepare(self, x)
+        StageTrainer, "_prepare_inputs", lambda self, x: passes.append(x) or prepare(self, x)
     )
     monkeypatch.setattr("fsdpo_train.trainer.trainer.CPU_TOKENS", 1)
     found = prm_gradient(PrmConfig(out=tmp_path / "parts", **same), monkeypatch)
@@ -124,7 +124,7 @@ def test_the_policy_starts_as_its_reference_whatever_its_dropout(
 
 def test_dropout_is_found_in_every_kind_of_module() -> None:
     settings = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=32)
-    model = without_dropout(transformers.GPT2LMHeadModel(settings)).train()
+    model = disable_dropout(transformers.GPT2LMHeadModel(settings)).train()
     ids = torch.arange(8)[None]
     assert torch.equal(model(ids).logits, model(ids).logits)
 
@@ -143,13 +143,13 @@ def test_repeated_pairs_are_counted(policy: Path, tmp_path: Path, caplog: Any) -
 def test_fillers_make_batches_of_one_size_and_come_last() -> None:
     rows = [{"labels": [each], "length": length} for each, length in ((1, 5), (2, 4), (3, 6))]
     arguments = SimpleNamespace(world_size=2, per_device_train_batch_size=2)
-    found = filled(rows, arguments, labels=[-100])
+    found = pad_to_world_size(rows, arguments, labels=[-100])
     assert [row["labels"] for row in found] == [[1], [2], [3], [-100]]
     assert found[3]["length"] == 0
     alone = SimpleNamespace(world_size=1, per_device_train_batch_size=2)
-    assert filled(rows, alone, labels=[-100]) is rows
+    assert pad_to_world_size(rows, alone, labels=[-100]) is rows
     config = PrmConfig(data=Path("data"), out=Path("out"), batch_size=2)
-    sampler = CountingTrainer._get_train_sampler(
+    sampler = StageTrainer._get_train_sampler(
         SimpleNamespace(train_dataset=found, stage_config=config, args=arguments)
     )
     order = list(sampler)
@@ -160,18 +160,20 @@ def test_fillers_make_batches_of_one_size_and_come_last() -> None:
 def test_packs_are_full_and_hold_every_row_once(group: bool) -> None:
     rows = [{"row": each, "length": (each * 37) % 101 + 1} for each in range(300)]
     given: dict[str, Any] = dict(data=Path("data"), out=Path("out"), group_by_length=group)
-    packs = packed(rows, PrmConfig(**given, batch_tokens=400))
-    assert packed(rows, PrmConfig(**given)) is rows
-    assert sorted(row["row"] for row in unpacked(packs)) == list(range(300))
-    lengths = [[rows[each["row"]]["length"] for each in unpacked([pack])] for pack in packs]
+    packs = pack_rows(rows, PrmConfig(**given, batch_tokens=400))
+    assert pack_rows(rows, PrmConfig(**given)) is rows
+    assert sorted(row["row"] for row in unpack_rows(packs)) == list(range(300))
+    lengths = [[rows[each["row"]]["length"] for each in unpack_rows([pack])] for pack in packs]
     assert [sum(each) for each in lengths] == [pack["length"] for pack in packs]
     assert all(sum(each) <= 400 for each in lengths)
-    assert len(packed(rows, PrmConfig(**given, batch_tokens=1))) == 300
+    assert len(pack_rows(rows, PrmConfig(**given, batch_tokens=1))) == 300
     assert sum(map(sum, lengths)) > 0.8 * 400 * len(packs)
     if group:
         assert all(max(each) - min(each) < 20 for each in lengths)
-    other = packed(rows, PrmConfig(**given, batch_tokens=400, seed=1))
-    assert [each["row"] for each in unpacked(packs)] != [each["row"] for each in unpacked(other)]
+    other = pack_rows(rows, PrmConfig(**given, batch_tokens=400, seed=1))
+    assert [each["row"] for each in unpack_rows(packs)] != [
+        each["row"] for each in unpack_rows(other)
+    ]
 
 
 STAGES = {

@@ -20,18 +20,18 @@ import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import (  # noqa: E402
     InputError,
-    RunMismatch,
+    RunMismatchError,
     SchemaError,
     StoreError,
-    Unavailable,
+    UnavailableError,
 )
-from fsdpo_data.engines.logprobs import check_architecture  # noqa: E402
-from fsdpo_data.engines.samplers.tokens import padded  # noqa: E402
+from fsdpo_data.engines.logprobs import check_plain_head  # noqa: E402
+from fsdpo_data.engines.samplers.tokenization import pad_sequences  # noqa: E402
 from fsdpo_train.config import DpoConfig, Loss  # noqa: E402
 from fsdpo_train.preference import reference  # noqa: E402
 from fsdpo_train.preference import train as dpo  # noqa: E402
-from fsdpo_train.preference.data import prepare  # noqa: E402
-from fsdpo_train.preference.pairs import by_prompt, open_pairs  # noqa: E402
+from fsdpo_train.preference.data import prepare_pairs  # noqa: E402
+from fsdpo_train.preference.pairs import group_by_prompt, open_pairs  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_an_optimizer_of_eight_bits_trains_as_adamw_does(
     ]
     assert losses[1] == pytest.approx(losses[0], rel=1e-2) and losses[1] != losses[0]
     monkeypatch.setattr("transformers.trainer_optimizer.is_bitsandbytes_available", lambda: False)
-    with pytest.raises(Unavailable, match=r"optim = 'adamw_8bit': .*install `bitsandb"):
+    with pytest.raises(UnavailableError, match=r"optim = 'adamw_8bit': .*install `bitsandb"):
         dpo.train_dpo(config(policy, data, tmp_path / "none", optim="adamw_8bit"))
 
 
@@ -119,13 +119,13 @@ def test_long_rows_need_no_mask(
     policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def row_mask(*lengths: int, left: bool = False) -> Any:
-        return padded([[0] * each for each in lengths], 0, "cpu", left=left)[1]
+        return pad_sequences([[0] * each for each in lengths], 0, "cpu", left=left)[1]
 
     assert row_mask(2, 3).tolist() == [[1, 1, 0], [1, 1, 1]]
     assert row_mask(2, 4097).all() and not row_mask(2, 4097, left=True).all()
     options: dict[str, Any] = dict(share_prompt=False, save_every=6)
     dpo.train_dpo(config(policy, data, tmp_path / "mask", **options))
-    monkeypatch.setattr("fsdpo_data.engines.sharing.LONGEST", 4)
+    monkeypatch.setattr("fsdpo_data.engines.prefix_sharing.MAX_MASKED_ROW_TOKENS", 4)
     assert row_mask(2, 5).all()
     dpo.train_dpo(config(policy, data, tmp_path / "none", **options))
     assert losses(tmp_path / "mask") == pytest.approx(losses(tmp_path / "none"), rel=1e-4)
@@ -188,7 +188,7 @@ def test_a_run_killed_and_resumed_ends_in_the_same_weights(
     resumed = dpo.train_dpo(config(policy, data, part, resume=True, **same))
     assert resumed.loss == expected.loss and resumed.metrics == expected.metrics
     assert largest_difference(part, tmp_path / "whole") == 0
-    with pytest.raises(RunMismatch, match=r"these differ: \['beta'\]"):
+    with pytest.raises(RunMismatchError, match=r"these differ: \['beta'\]"):
         dpo.train_dpo(config(policy, data, part, resume=True, beta=0.1, **same))
 
 
@@ -297,9 +297,9 @@ def test_logits_changed_behind_the_head_are_refused() -> None:
         transformers.Gemma2Config(**sizes, final_logit_softcapping=1.0)
     )
     with pytest.raises(InputError, match="Gemma2ForCausalLM changes its logits after"):
-        check_architecture(capped)
+        check_plain_head(capped)
     plain = transformers.Gemma2Config(**sizes, final_logit_softcapping=None)
-    check_architecture(transformers.Gemma2ForCausalLM(plain))
+    check_plain_head(transformers.Gemma2ForCausalLM(plain))
 
 
 def no_model(*_: Any, **__: Any) -> Any:
@@ -363,8 +363,8 @@ def test_every_loss_reads_one_reference(
 
 def test_a_process_computes_its_own_groups_whatever_others_have_added(policy: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
-    prompts = by_prompt([("row", row) for row in preference_rows()], loss="dpo")
-    data = prepare(prompts, tokenizer, 256, {})
+    prompts = group_by_prompt([("row", row) for row in preference_rows()], loss="dpo")
+    data = prepare_pairs(prompts, tokenizer, 256, {})
     found = {key.solution: None for key in data.keys[0]}
     mine, theirs = (
         [key for _, keys in reference._missing(data, there, process, 2) for key in keys]
@@ -381,7 +381,7 @@ def test_the_reference_of_something_else_is_refused(
     dpo.train_dpo(config(policy, data, tmp_path / "first", **same))
 
     def refused(message: str, model: Path = policy, data: Path = data, **options: Any) -> None:
-        with pytest.raises(RunMismatch, match=message):
+        with pytest.raises(RunMismatchError, match=message):
             dpo.train_dpo(config(model, data, tmp_path / "refused", **same, **options))
 
     refused("model is .* there", model=save_random_model(tmp_path / "other", seed=1))
@@ -407,8 +407,8 @@ def test_a_changed_reference_is_found_out(policy: Path, data: Path, tmp_path: Pa
 def test_step_dpo_ends_with_the_first_difference() -> None:
     base = {"prompt": "p", "chosen_rewards": [0.5] * 3, "rejected_rewards": [0.5] * 3}
     row = base | {"chosen_steps": ["a", "b", "c"], "rejected_steps": ["a", "x", "y"]}
-    (group,) = by_prompt([("row 1", row)], loss="step-dpo")
-    assert [(each.steps, each.end) for each in group.solutions] == [
+    (group,) = group_by_prompt([("row 1", row)], loss="step-dpo")
+    assert [(each.steps, each.ends_with_eos) for each in group.solutions] == [
         (("a", "b"), False),
         (("a", "x"), False),
     ]
@@ -417,12 +417,12 @@ def test_step_dpo_ends_with_the_first_difference() -> None:
         "chosen_rewards": [0.5] * 2,
         "rejected_steps": ["a", "b", "c"],
     }
-    (group,) = by_prompt([("row 1", shorter)], loss="step-dpo")
-    assert [(each.steps, each.end) for each in group.solutions] == [
+    (group,) = group_by_prompt([("row 1", shorter)], loss="step-dpo")
+    assert [(each.steps, each.ends_with_eos) for each in group.solutions] == [
         (("a", "b"), True),
         (("a", "b", "c"), True),
     ]
-    (group,) = by_prompt([("row 1", row)], loss="dpo")
+    (group,) = group_by_prompt([("row 1", row)], loss="dpo")
     assert [len(each.steps) for each in group.solutions] == [3, 3]
 
 
@@ -430,19 +430,19 @@ def test_losses_without_rewards_do_without_them() -> None:
     row = preference_rows()[0]
     bare = {name: text for name, text in row.items() if not name.endswith("_rewards")}
     for loss in ("dpo", "step-dpo"):
-        (group,) = by_prompt([("row 1", bare)], loss)
-        (scored,) = by_prompt([("row 1", row)], loss)
+        (group,) = group_by_prompt([("row 1", bare)], loss)
+        (scored,) = group_by_prompt([("row 1", row)], loss)
         assert [each.steps for each in group.solutions] == [each.steps for each in scored.solutions]
     for loss in ("full-step", "full-step-scaled", "release"):
         with pytest.raises(InputError, match="no chosen_rewards and no rejected_rewards"):
-            by_prompt([("row 1", bare)], loss)
+            group_by_prompt([("row 1", bare)], loss)
     with pytest.raises(InputError, match="chosen_steps and chosen_rewards: expected two lists"):
-        by_prompt([("row 1", bare | {"chosen_steps": 3})], "dpo")
+        group_by_prompt([("row 1", bare | {"chosen_steps": 3})], "dpo")
 
 
 def test_each_different_solution_is_kept_once() -> None:
     rows = [("row", row) for row in preference_rows(prompts=3, top=4)]
-    groups = by_prompt(rows, loss="dpo")
+    groups = group_by_prompt(rows, loss="dpo")
     assert [len(group.solutions) for group in groups] == [8, 8, 8]
     assert [len(group.pairs) for group in groups] == [16, 16, 16]
 
@@ -493,7 +493,7 @@ def test_two_sides_of_one_text_are_refused() -> None:
     row = preference_rows()[0]
     same = {f"rejected{end}": row[f"chosen{end}"] for end in ("", "_steps", "_rewards")}
     with pytest.raises(InputError, match="row 7: chosen and rejected are the same text"):
-        by_prompt([("pairs, row 7", row | same)], loss="dpo")
+        group_by_prompt([("pairs, row 7", row | same)], loss="dpo")
 
 
 @pytest.mark.parametrize(

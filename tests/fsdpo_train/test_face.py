@@ -116,13 +116,13 @@ def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 
 def test_two_runs_do_not_meet_in_one_directory(tmp_path: Path) -> None:
-    from fsdpo_train.trainer.directory import claimed
+    from fsdpo_train.trainer.run_directory import lock_run_directory
 
     config = fsdpo_train.PrmConfig(data=tmp_path / "rows.jsonl", out=tmp_path / "out")
     second = pytest.raises(StoreError, match="another process is training there")
-    with claimed(config, {}), second, claimed(config, {}):
+    with lock_run_directory(config, {}), second, lock_run_directory(config, {}):
         pass
-    with claimed(config, {}):
+    with lock_run_directory(config, {}):
         pass
 
 

@@ -12,8 +12,8 @@ from safetensors.torch import load_file  # noqa: E402
 from fsdpo_data.problems.embedded import CHECKPOINT  # noqa: E402
 from fsdpo_train.config import SftConfig  # noqa: E402
 from fsdpo_train.sft.train import train_sft  # noqa: E402
-from fsdpo_train.trainer import halves  # noqa: E402
-from fsdpo_train.trainer.halves import Halves  # noqa: E402
+from fsdpo_train.trainer import bf16_weights  # noqa: E402
+from fsdpo_train.trainer.bf16_weights import Bfloat16Weights  # noqa: E402
 
 
 @pytest.fixture
@@ -38,12 +38,12 @@ def gradients(model: Any, *rows: Any) -> dict[str, Any]:
 def test_gradients_reach_the_weights_and_add_up_in_float32(
     cached: int, model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(halves, "_CACHED", cached)
+    monkeypatch.setattr(bf16_weights, "_CACHED", cached)
     first, second = torch.randint(0, 500, (2, 1, 40))
     exact = gradients(model, first, second)
     weights = dict(model.named_parameters())
     before = {name: each.clone() for name, each in weights.items()}
-    with Halves(model).in_place():
+    with Bfloat16Weights(model).use_in_model():
         assert {each.dtype for each in model.parameters()} == {torch.bfloat16}
         assert model.lm_head.weight is model.model.embed_tokens.weight
         model(input_ids=first, labels=first).loss.backward()
@@ -61,19 +61,19 @@ def test_gradients_reach_the_weights_and_add_up_in_float32(
 
 
 def test_weights_are_rounded_anew_in_every_pass(model: Any) -> None:
-    rounded = Halves(model)
+    rounded = Bfloat16Weights(model)
     weight = model.model.norm.weight
-    with rounded.in_place():
+    with rounded.use_in_model():
         pass
     with torch.no_grad():
         weight.add_(1)
-    with rounded.in_place():
+    with rounded.use_in_model():
         assert torch.equal(model.model.norm.weight, weight.bfloat16())
 
 
 def test_an_error_leaves_the_weights_in_their_place(model: Any) -> None:
     weights = list(model.parameters())
-    with pytest.raises(ZeroDivisionError), Halves(model).in_place():
+    with pytest.raises(ZeroDivisionError), Bfloat16Weights(model).use_in_model():
         _ = 1 / 0
     assert all(a is b for a, b in zip(weights, model.parameters(), strict=True))
 

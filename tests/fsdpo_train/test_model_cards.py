@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fsdpo_cards import model_card
-from fsdpo_cards.model import Run
+from fsdpo_cards.model import TrainingRun
 from hub_server import TOKEN, client_env, run_client, running_hub
 from huggingface_hub import ModelCard
 from jinja2 import UndefinedError
@@ -121,9 +121,11 @@ def test_the_card_tells_where_the_data_came_from(trained: Path) -> None:
         assert told in card
 
 
-def made_up(**changes: Any) -> Run:
+def made_up(**changes: Any) -> TrainingRun:
     report = {"rows": 1, "tokens": 2, "steps": 3, "loss": 0.5, "too_long": 0, "unusable": 0}
-    run = Run("sft", "mine", f"org/base@{COMMIT}", f"org/rows@{COMMIT}", report, {"lr": "1"}, {})
+    run = TrainingRun(
+        "sft", "mine", f"org/base@{COMMIT}", f"org/rows@{COMMIT}", report, {"lr": "1"}, {}
+    )
     return replace(run, **changes)
 
 

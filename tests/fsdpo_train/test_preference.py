@@ -11,13 +11,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
-from fsdpo_data.engines import logprobs, sharing  # noqa: E402
+from fsdpo_data.engines import logprobs, prefix_sharing  # noqa: E402
 from fsdpo_data.engines.logprobs import token_logprobs  # noqa: E402
-from fsdpo_data.engines.sharing import tree_inputs, use_tree_attention  # noqa: E402
-from fsdpo_data.engines.step_tokens import PROMPT, Encoded  # noqa: E402
+from fsdpo_data.engines.prefix_sharing import tree_inputs, use_tree_attention  # noqa: E402
+from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution  # noqa: E402
 from fsdpo_train.config import Loss, PreferenceSpec  # noqa: E402
-from fsdpo_train.preference.groups import Group, collate_groups, to_table  # noqa: E402
-from fsdpo_train.preference.loss import Solutions, preference_loss, step_weights  # noqa: E402
+from fsdpo_train.preference.groups import PromptGroup, collate_groups, scatter_tokens  # noqa: E402
+from fsdpo_train.preference.loss import SolutionBatch, preference_loss, step_weights  # noqa: E402
 
 EOS, PAD, VOCABULARY = 1, 0, 50
 ARCHITECTURES = ("Qwen2", "Llama", "Mistral", "Gemma")
@@ -49,7 +49,7 @@ def policy(architecture: str, seed: int, attention: str = "sdpa") -> torch.nn.Mo
     return model.double().train()
 
 
-def make_groups(seed: int = 0) -> list[Group]:
+def make_groups(seed: int = 0) -> list[PromptGroup]:
     """Two prompts with solutions of one to four steps, some of one token, some not ended."""
     draw = torch.Generator().manual_seed(seed)
 
@@ -68,22 +68,27 @@ def make_groups(seed: int = 0) -> list[Group]:
             ids, step_of = tokens(sum(sizes)), [k for k, n in enumerate(sizes) for _ in range(n)]
             if number != 1:
                 ids, step_of = [*ids, EOS], [*step_of, len(sizes) - 1]
-            owners = [PROMPT] * len(prompt) + step_of
-            solutions.append(Encoded([*prompt, *ids], owners, list(range(len(sizes))), len(sizes)))
+            owners = [PROMPT_STEP_ID] * len(prompt) + step_of
+            solutions.append(
+                EncodedSolution([*prompt, *ids], owners, list(range(len(sizes))), len(sizes))
+            )
             rewards.append(torch.rand(len(sizes), generator=draw).tolist())
-        groups.append(Group(solutions, rewards, pairs))
+        groups.append(PromptGroup(solutions, rewards, pairs))
     return groups
 
 
-def one_by_one(model: torch.nn.Module, solution: Encoded) -> torch.Tensor:
+def one_by_one(model: torch.nn.Module, solution: EncodedSolution) -> torch.Tensor:
     """Log-probabilities of a solution's tokens, from a plain forward pass of it alone."""
-    logits = model(input_ids=torch.tensor([solution.ids])).logits[0].log_softmax(-1)
-    places = range(solution.n_prompt, len(solution.ids))
-    return torch.stack([logits[place - 1, solution.ids[place]] for place in places])
+    logits = model(input_ids=torch.tensor([solution.input_ids])).logits[0].log_softmax(-1)
+    places = range(solution.prompt_length, len(solution.input_ids))
+    return torch.stack([logits[place - 1, solution.input_ids[place]] for place in places])
 
 
 def naive_surrogate(
-    model: torch.nn.Module, reference: torch.nn.Module, groups: list[Group], spec: PreferenceSpec
+    model: torch.nn.Module,
+    reference: torch.nn.Module,
+    groups: list[PromptGroup],
+    spec: PreferenceSpec,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The paper's gradient, term by term; returns (something with that gradient, −log σ mean)."""
     terms, values = [], []
@@ -95,7 +100,7 @@ def naive_surrogate(
                 logp = one_by_one(model, solution)
                 with torch.no_grad():
                     ratio = logp - one_by_one(reference, solution)
-                steps = torch.tensor(solution.step_of[solution.n_prompt :])
+                steps = torch.tensor(solution.step_ids[solution.prompt_length :])
                 weights = naive_weights(spec, group.rewards[index], steps, sign, ratio, solution)
                 sides.append((spec.beta * ratio.sum(), (weights * logp).sum()))
             (reward_w, gain_w), (reward_l, gain_l) = sides
@@ -127,7 +132,7 @@ def naive_weights(spec, rewards, steps, sign, ratio, solution):
 def grouped(
     model: torch.nn.Module,
     reference: torch.nn.Module,
-    groups: list[Group],
+    groups: list[PromptGroup],
     spec: PreferenceSpec,
     share_prompt: bool,
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -139,12 +144,12 @@ def grouped(
         hidden = net.model(**tree_inputs(net, **given)).last_hidden_state
         picked = hidden.flatten(0, 1)[source_N]
         logp_N = token_logprobs(picked, target_N, net.lm_head, chunk=7)
-        return to_table(logp_N, batch.step_ST)
+        return scatter_tokens(logp_N, batch.step_ST)
 
     with torch.no_grad():
         reference_ST = table(reference)
     reward_SK = batch.reward_SK.double()
-    solutions = Solutions(reference_ST, batch.step_ST, batch.ends_ST, reward_SK)
+    solutions = SolutionBatch(reference_ST, batch.step_ST, batch.ends_ST, reward_SK)
     return preference_loss(table(model), solutions, batch.chosen_P, batch.rejected_P, spec)
 
 
@@ -194,7 +199,7 @@ def test_other_lengths_compile_nothing_anew(flex_on_cpu, monkeypatch):
 
     counter = CompileCounter()
     compiled = cache(partial(torch.compile, backend=counter, dynamic=True))
-    monkeypatch.setattr(sharing, "_compiled", lambda call, device: compiled(call))
+    monkeypatch.setattr(prefix_sharing, "_compile", lambda call, device: compiled(call))
     model, compilations = policy("Qwen2", 0, "flex"), []
     for seed in range(4):
         groups = [*make_groups(seed), *make_groups(seed + 9)[: seed % 2]] * (1 + 2 * seed)
@@ -203,7 +208,7 @@ def test_other_lengths_compile_nothing_anew(flex_on_cpu, monkeypatch):
     assert 0 < compilations[1] == compilations[-1]
 
 
-def losses_at(spec: PreferenceSpec, groups: list[Group] | None = None) -> torch.Tensor:
+def losses_at(spec: PreferenceSpec, groups: list[PromptGroup] | None = None) -> torch.Tensor:
     model, reference = policy("Qwen2", 0), policy("Qwen2", 1)
     total, _ = grouped(model, reference, groups or make_groups(), spec, True)
     return gradients(model, total)
@@ -216,19 +221,22 @@ def test_scaled_without_rewards_is_dpo():
 
 
 def test_equal_rewards_are_no_rewards():
-    flat = [Group(g.solutions, [[0.3] * len(r) for r in g.rewards], g.pairs) for g in make_groups()]
+    flat = [
+        PromptGroup(g.solutions, [[0.3] * len(r) for r in g.rewards], g.pairs)
+        for g in make_groups()
+    ]
     some = losses_at(PreferenceSpec("full-step", gamma=5), flat)
     none = losses_at(PreferenceSpec("full-step", gamma=0), flat)
     assert torch.allclose(some, none, rtol=1e-12, atol=1e-14)
 
 
 def test_single_steps_make_the_paper_dpo():
-    def whole(solution: Encoded) -> Encoded:
-        owners = [min(step, 0) for step in solution.step_of]
-        return Encoded(solution.ids, owners, [len(owners) - 1], 1)
+    def whole(solution: EncodedSolution) -> EncodedSolution:
+        owners = [min(step, 0) for step in solution.step_ids]
+        return EncodedSolution(solution.input_ids, owners, [len(owners) - 1], 1)
 
     single = [
-        Group([whole(each) for each in g.solutions], [[r[0]] for r in g.rewards], g.pairs)
+        PromptGroup([whole(each) for each in g.solutions], [[r[0]] for r in g.rewards], g.pairs)
         for g in make_groups()
     ]
     paper = losses_at(PreferenceSpec("full-step", gamma=3), single)
@@ -304,9 +312,9 @@ def test_chunks_change_nothing_and_hold_no_table(monkeypatch):
     target = torch.randint(0, VOCABULARY, (20,))
     sizes = []
     monkeypatch.setattr(logprobs, "chunk_size", lambda vocabulary, device: vocabulary // 10)
-    pick = logprobs._pick
+    pick = logprobs._gather_logprobs
     monkeypatch.setattr(
-        logprobs, "_pick", lambda *given: sizes.append(len(given[0])) or pick(*given)
+        logprobs, "_gather_logprobs", lambda *given: sizes.append(len(given[0])) or pick(*given)
     )
 
     def found(logp):
@@ -315,7 +323,7 @@ def test_chunks_change_nothing_and_hold_no_table(monkeypatch):
     results = [found(token_logprobs(hidden, target, head, chunk)) for chunk in (3, 1000, None)]
     assert sizes == [*[3] * 6, 2, 20, *[5] * 4]
     # A head with a hook is called as a module, and once more in the backward pass.
-    monkeypatch.setattr(logprobs, "_pick", pick)
+    monkeypatch.setattr(logprobs, "_gather_logprobs", pick)
     hook = head.register_forward_hook(lambda *given: sizes.append(len(given[2])))
     sizes.clear()
     results += [found(token_logprobs(hidden, target, head, chunk)) for chunk in (3, 1000, None)]
@@ -349,7 +357,7 @@ def test_autocast_computes_a_head_in_its_precision(dtype):
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
 def test_logits_in_halves_are_summed_and_subtracted_in_float32(rows, monkeypatch):
-    monkeypatch.setattr(logprobs, "CACHED", rows * VOCABULARY)
+    monkeypatch.setattr(logprobs, "CPU_CACHE_LOGITS", rows * VOCABULARY)
     torch.manual_seed(0)
     logit = 3 * torch.randn(20, VOCABULARY).bfloat16()
     target, weight = torch.randint(0, VOCABULARY, (20,)), torch.rand(20)

@@ -19,21 +19,21 @@ from training import killed_at
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
-from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError, Unavailable  # noqa: E402
+from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError, UnavailableError  # noqa: E402
 from fsdpo_data.core.identity import file_sha256  # noqa: E402
-from fsdpo_data.engines.logprobs import return_logprobs  # noqa: E402
-from fsdpo_data.engines.step_tokens import at_readouts  # noqa: E402
+from fsdpo_data.engines.logprobs import patch_to_return_logprobs  # noqa: E402
+from fsdpo_data.engines.step_tokens import gather_at_positions  # noqa: E402
 from fsdpo_data.models.checkpoints import load_checkpoint  # noqa: E402
 from fsdpo_data.models.resolve import resolve_weights  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
 from fsdpo_train.prm.data import (  # noqa: E402
-    NO_STEP,
-    StepRow,
+    IGNORE_LABEL,
+    LabelledRow,
     class_weights,
     collate,
     open_solutions,
-    prepare,
+    prepare_rows,
     step_rows,
 )
 from fsdpo_train.prm.loss import pqm_loss, prm_loss  # noqa: E402
@@ -57,14 +57,14 @@ def config(policy: Path, data: Path, out: Path, **options: Any) -> PrmConfig:
     return PrmConfig(data=data, out=out, model=str(policy), **(defaults | options))
 
 
-def rows_of(wanted: PrmConfig) -> Iterator[StepRow]:
+def rows_of(wanted: PrmConfig) -> Iterator[LabelledRow]:
     return step_rows(open_solutions(wanted.data), wanted)
 
 
 def prepared(policy: Path, data: Path, max_length: int = 256, **options: Any) -> Any:
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
     wanted = config(policy, data, Path("unused"), **options)
-    return prepare(rows_of(wanted), tokenizer, max_length, wanted)
+    return prepare_rows(rows_of(wanted), tokenizer, max_length, wanted)
 
 
 def reference_loss(rewards: list[list[float]], labels: list[list[float]], reduce: str) -> float:
@@ -87,7 +87,7 @@ def test_the_loss_is_the_papers(reduce: str, soft: bool) -> None:
         logit_BK = 4 * torch.randn(5, 6, dtype=torch.float64)
         mask_BK = torch.arange(6) < lengths[:, None]
         label_BK = torch.rand(5, 6, dtype=torch.float64)
-        label_BK = (label_BK if soft else label_BK.round()).masked_fill(~mask_BK, NO_STEP)
+        label_BK = (label_BK if soft else label_BK.round()).masked_fill(~mask_BK, IGNORE_LABEL)
         rewards = [row[m].sigmoid().tolist() for row, m in zip(logit_BK, mask_BK, strict=True)]
         labels = [row[m].tolist() for row, m in zip(label_BK, mask_BK, strict=True)]
         found = prm_loss(logit_BK, label_BK, mask_BK, reduce=reduce).item()
@@ -96,8 +96,8 @@ def test_the_loss_is_the_papers(reduce: str, soft: bool) -> None:
 
 def test_padding_has_no_gradient() -> None:
     logit_BK = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
-    label_BK = torch.tensor([[1.0, 0.0, NO_STEP], [1.0, NO_STEP, NO_STEP]])
-    prm_loss(logit_BK, label_BK, label_BK != NO_STEP, reduce="sum").backward()
+    label_BK = torch.tensor([[1.0, 0.0, IGNORE_LABEL], [1.0, IGNORE_LABEL, IGNORE_LABEL]])
+    prm_loss(logit_BK, label_BK, label_BK != IGNORE_LABEL, reduce="sum").backward()
     assert logit_BK.grad is not None
     assert (logit_BK.grad != 0).tolist() == [[True, True, False], [True, False, False]]
 
@@ -111,7 +111,7 @@ def test_half_precision_logits_are_summed_in_float32() -> None:
 
 def test_readouts_pick_one_logit_per_step() -> None:
     logits = torch.arange(8.0).view(2, 4, 1)
-    assert at_readouts(logits, torch.tensor([[1, 3], [0, 0]])).tolist() == [[1, 3], [4, 4]]
+    assert gather_at_positions(logits, torch.tensor([[1, 3], [0, 0]])).tolist() == [[1, 3], [4, 4]]
 
 
 def test_a_prm_learns_and_loads_with_no_code_of_ours(
@@ -286,7 +286,7 @@ def test_a_run_killed_and_resumed_ends_in_the_same_weights(
         for folder in (part, tmp_path / "whole")
     )
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
-    with pytest.raises(RunMismatch, match=r"these differ: \['lr'\]"):
+    with pytest.raises(RunMismatchError, match=r"these differ: \['lr'\]"):
         prm.train_prm(config(policy, data, part, save_every=5, resume=True, lr=1.0))
 
 
@@ -402,7 +402,7 @@ def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> N
         train(deepspeed="zero4")
     with pytest.raises(InputError, match="lora = 4: adapters cannot be merged"):
         train(lora=4, deepspeed="zero3")
-    with pytest.raises(Unavailable, match="report_to = 'nobody'"):
+    with pytest.raises(UnavailableError, match="report_to = 'nobody'"):
         train(report_to="nobody")
     assert [each.name for each in (tmp_path / "prm").iterdir()] == [".lock"]
 
@@ -470,15 +470,15 @@ def test_the_ranking_loss_is_that_of_pqm() -> None:
         expected.append(sum(losses) / len(losses))
     width = max(map(len, rows))
     logit_BK = torch.full((len(rows), width), 9.0, dtype=torch.float64, requires_grad=True)
-    label_BK = torch.full((len(rows), width), NO_STEP)
+    label_BK = torch.full((len(rows), width), IGNORE_LABEL)
     with torch.no_grad():
         for b, row in enumerate(rows):
             for k, (value, right) in enumerate(row):
                 logit_BK[b, k], label_BK[b, k] = value, float(right)
-    loss = pqm_loss(logit_BK, label_BK, label_BK != NO_STEP, zeta=zeta)
+    loss = pqm_loss(logit_BK, label_BK, label_BK != IGNORE_LABEL, zeta=zeta)
     assert loss.item() == pytest.approx(math.fsum(expected) / len(rows), abs=1e-9)
     loss.backward()
-    assert logit_BK.grad.isfinite().all() and not logit_BK.grad[label_BK == NO_STEP].any()
+    assert logit_BK.grad.isfinite().all() and not logit_BK.grad[label_BK == IGNORE_LABEL].any()
 
 
 @pytest.mark.parametrize("loss", ["pqm", "implicit"])
@@ -511,10 +511,10 @@ def test_the_implicit_loss_is_the_cross_entropy_of_outcomes(
         expected.append(float(-(y * p.log() + (1 - y) * (1 - p).log())))
         so_far.append(0.3 * float(ratio))
     arguments = training_arguments(wanted)
-    return_logprobs(net)
+    patch_to_return_logprobs(net)
     trainer = prm.ImplicitTrainer(None, wanted, False, model=net, args=arguments)
     batch = {k: v.to(arguments.device) for k, v in collate(rows, 0).items()}
-    logits, there = trainer.logits(net, batch), batch["labels"] != NO_STEP
+    logits, there = trainer.logits(net, batch), batch["labels"] != IGNORE_LABEL
     last = there.sum(-1) - 1
     assert logits.gather(1, last[:, None])[:, 0].tolist() == pytest.approx(so_far, abs=1e-4)
     loss = trainer.loss(logits, batch["labels"], there)

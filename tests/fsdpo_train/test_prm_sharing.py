@@ -14,20 +14,20 @@ from random_model import save_random_model
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
-from fsdpo_data.engines.logprobs import return_logprobs  # noqa: E402
-from fsdpo_data.engines.sharing import prompts_once, read_trees, tree_inputs  # noqa: E402
+from fsdpo_data.engines.logprobs import patch_to_return_logprobs  # noqa: E402
+from fsdpo_data.engines.prefix_sharing import accept_prefix_trees, pack_prefix_tree, tree_inputs  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
-from fsdpo_train.prm.data import NO_STEP, collate  # noqa: E402
+from fsdpo_train.prm.data import IGNORE_LABEL, collate  # noqa: E402
 from fsdpo_train.sft import train as sft  # noqa: E402
 from fsdpo_train.trainer.batching import (  # noqa: E402
-    grouped,
-    packed,
+    group_rows,
+    pack_rows,
     solution_batch,
-    unpacked,
+    unpack_rows,
 )
-from fsdpo_train.trainer.trainer import Order  # noqa: E402
+from fsdpo_train.trainer.trainer import PromptGroupedSampler  # noqa: E402
 
 VOCABULARY, PAD = 50, 0
 GIVEN: dict[str, Any] = dict(data=Path("data"), out=Path("out"))
@@ -86,14 +86,14 @@ def test_losses_and_gradients_are_those_of_whole_rows(family: str, loss: Any) ->
     model, reference = net(family, kind, 0), net(family, kind, 1)
     (plain, trainer) = (model, prm.ImplicitTrainer if implicit else prm.PrmTrainer)
     batch = collate(make_rows(), PAD)
-    there = batch["labels"] != NO_STEP
+    there = batch["labels"] != IGNORE_LABEL
     found = []
     for share in (False, True):
         if implicit:
             for each in (model, reference):
-                return_logprobs(each, attention="auto" if share else None)
+                patch_to_return_logprobs(each, attention="auto" if share else None)
         elif share:
-            read_trees(model)
+            accept_prefix_trees(model)
         own = SimpleNamespace(
             share_prompt=share, reference=reference, class_weights=(2.0, 1.0),
             stage_config=PrmConfig(**GIVEN, loss=loss, beta=0.3),
@@ -113,7 +113,7 @@ def test_losses_and_gradients_are_those_of_whole_rows(family: str, loss: Any) ->
 def test_fine_tuning_is_that_of_whole_rows(
     family: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fsdpo_data.engines.sharing._AT_ONCE", at_once)
+    monkeypatch.setattr("fsdpo_data.engines.prefix_sharing._QUERY_CHUNK_TOKENS", at_once)
     model = net(family, "CausalLM", 0)
     rows = [{**row, "n_prompt": max(1, row["n_prompt"])} for row in make_rows()]
     expected: Any = 0
@@ -123,8 +123,8 @@ def test_fine_tuning_is_that_of_whole_rows(
         target = ids[row["n_prompt"] :]
         expected += torch.nn.functional.cross_entropy(logits, target, reduction="sum")
     batch = solution_batch(rows, PAD)
-    items = sft.SftTrainer.items(None, batch)  # type: ignore[arg-type]
-    return_logprobs(model, attention="auto")
+    items = sft.SftTrainer.count_items(None, batch)  # type: ignore[arg-type]
+    patch_to_return_logprobs(model, attention="auto")
     own: Any = SimpleNamespace(share_prompt=True, share=lambda loss, items, total: loss * items)
     found = sft.SftTrainer.compute_loss(own, model, batch)
     assert found.item() == pytest.approx(expected.item(), rel=1e-9)
@@ -139,7 +139,7 @@ def test_fine_tuning_is_that_of_whole_rows(
 def test_a_prompt_comes_once_for_its_neighbours() -> None:
     rows = make_rows(empty=False)
     batch = collate(rows, PAD)
-    read, place_BT = prompts_once(batch["input_ids"], batch["own"])
+    read, place_BT = pack_prefix_tree(batch["input_ids"], batch["own"])
     prompts = {row["group"]: row["n_prompt"] for row in rows}
     own = sum(row["length"] - row["n_prompt"] for row in rows)
     assert read["input_ids"].shape == (1, sum(prompts.values()) + own)
@@ -150,7 +150,7 @@ def test_a_prompt_comes_once_for_its_neighbours() -> None:
         assert torch.equal(read["input_ids"][0, places[:n]], ids[:n])
         assert read["position_ids"][0, places[:n]].tolist() == list(range(n))
     alone = collate([rows[0], rows[5]], PAD)
-    read, _ = prompts_once(alone["input_ids"], alone["own"])
+    read, _ = pack_prefix_tree(alone["input_ids"], alone["own"])
     assert read["tree_2N"].tolist() == [[rows[0]["length"], rows[5]["length"]], [0, 1]]
 
 
@@ -172,7 +172,7 @@ def test_a_step_has_the_same_solutions_wherever_in_it_they_stand(
     rows = [{"length": 5 + 7 * n % 11, "group": n % 6} for n in range(48)]
     config = PrmConfig(**GIVEN, batch_size=4, grad_accum=2, shuffle=shuffle)
     scattered = [{"length": row["length"]} for row in rows]
-    found, apart = (Order(each, config, processes) for each in (rows, scattered))
+    found, apart = (PromptGroupedSampler(each, config, processes) for each in (rows, scattered))
     step = 8 * processes
     for epoch in (0, 1):
         for each in (found, apart):
@@ -194,15 +194,15 @@ def test_a_step_has_the_same_solutions_wherever_in_it_they_stand(
 def test_packs_hold_whole_prompts_if_groups_are_shuffled() -> None:
     rows = [{"row": n, "length": 10, "group": n % 6} for n in range(48)]
     config = PrmConfig(**GIVEN, batch_tokens=85, shuffle="groups")
-    packs = [[each["group"] for each in unpacked([pack])] for pack in packed(rows, config)]
+    packs = [[each["group"] for each in unpack_rows([pack])] for pack in pack_rows(rows, config)]
     assert sorted(packs) == [[n] * 8 for n in range(6)]
-    assert grouped(rows, False) == [[n] for n in range(48)]
+    assert group_rows(rows, False) == [[n] for n in range(48)]
 
 
 def test_pairs_of_a_prompt_meet_within_a_step() -> None:
     rows = [{"length": 5, "group": n % 2, "pairs": []} for n in range(8)]
     config = DpoConfig(**GIVEN, batch_size=4, grad_accum=2, shuffle="pairs")
-    groups = [rows[n]["group"] for n in Order(rows, config, 1)]
+    groups = [rows[n]["group"] for n in PromptGroupedSampler(rows, config, 1)]
     assert groups in ([0] * 4 + [1] * 4, [1] * 4 + [0] * 4)
 
 
@@ -222,7 +222,7 @@ def test_fine_tuning_computes_no_padding(tmp_path: Path, monkeypatch: pytest.Mon
     found = []
     for name in ("one row", "padded"):
         if name == "padded":
-            monkeypatch.setattr(sft, "reads_trees", lambda *_: False)
+            monkeypatch.setattr(sft, "can_pack_prompts", lambda *_: False)
         config = SftConfig(
             data=data, out=tmp_path / name, model=str(policy), batch_size=8, grad_accum=1,
             max_steps=2, save_every=0, lr=1e-3,
@@ -232,8 +232,8 @@ def test_fine_tuning_computes_no_padding(tmp_path: Path, monkeypatch: pytest.Mon
     assert loss == pytest.approx(padded_loss, abs=1e-5)
     encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(policy))
     encoded = [encoder.encode(row["prompt"], [row["completion"]], end=True) for row in rows]
-    lengths = [len(each.ids) for each in encoded]
-    assert tokens == sum(lengths) - encoded[3].n_prompt
+    lengths = [len(each.input_ids) for each in encoded]
+    assert tokens == sum(lengths) - encoded[3].prompt_length
     assert padded_tokens == 8 * max(lengths)
 
 
@@ -255,7 +255,7 @@ def test_a_run_computes_prompts_once(
     reports, tokens = [], []
     for name in ("shared", "alone"):
         if name == "alone":
-            monkeypatch.setattr(prm, "reads_trees", lambda *_: False)
+            monkeypatch.setattr(prm, "can_pack_prompts", lambda *_: False)
         sizes.clear()
         config = PrmConfig(
             data=data, out=tmp_path / name, model=str(policy), lr=1e-3, batch_size=8, grad_accum=2,

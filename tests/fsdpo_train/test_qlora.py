@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 import safetensors.torch  # noqa: E402
 
 import fsdpo_train  # noqa: E402
-from fsdpo_data.core.errors import InputError, Unavailable  # noqa: E402
+from fsdpo_data.core.errors import InputError, UnavailableError  # noqa: E402
 from fsdpo_train.preference import train as dpo  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
 
@@ -159,5 +159,5 @@ def test_what_does_not_go_with_it_is_named(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(InputError, match=r"lora = 4: adapters cannot be merged .* zero3"):
         fsdpo_train.DpoConfig(**same, load_in_4bit=True, lora=4, deepspeed="zero3")
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
-    with pytest.raises(Unavailable, match=r"load_in_4bit = True: .* Install it: .*\[qlora\]"):
+    with pytest.raises(UnavailableError, match=r"load_in_4bit = True: .* Install it: .*\[qlora\]"):
         train_dpo(save_random_model(tmp_path / "policy"), tmp_path / "none")

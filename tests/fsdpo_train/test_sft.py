@@ -12,12 +12,12 @@ from training import killed_at
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
-from fsdpo_data.core.errors import InputError, RunMismatch, Unavailable  # noqa: E402
+from fsdpo_data.core.errors import InputError, RunMismatchError, UnavailableError  # noqa: E402
 from fsdpo_train.config import SftConfig  # noqa: E402
 from fsdpo_train.sft import data as sft_data  # noqa: E402
 from fsdpo_train.sft import train as sft  # noqa: E402
 from fsdpo_train.trainer import batching  # noqa: E402
-from fsdpo_train.trainer.source import Source, open_source  # noqa: E402
+from fsdpo_train.trainer.row_source import RowSource, open_source  # noqa: E402
 
 ROWS = [
     {"prompt": f"Problem: {a} plus {b}\nSolution:\n", "completion": f"Step 1: {a} + {b} = {a + b}"}
@@ -233,7 +233,7 @@ def test_other_bad_options_are_named(architecture, data, tmp_path):
         sft.train_sft(SftConfig(data=data, out=tmp_path / "a", model="./nothing"))
     with pytest.raises(InputError, match=rf"`fsdpo-data export {tmp_path} --to trl-sft` makes one"):
         sft.train_sft(config(architecture, tmp_path, tmp_path / "a"))
-    with pytest.raises(Unavailable, match="report_to = 'nobody'"):
+    with pytest.raises(UnavailableError, match="report_to = 'nobody'"):
         sft.train_sft(config(architecture, data, tmp_path / "b", report_to="nobody"))
     with pytest.raises(InputError, match=r"schedule = 'cosin': .* Nearest: cosine"):
         sft.train_sft(config(architecture, data, tmp_path / "b", schedule="cosin"))
@@ -247,7 +247,9 @@ def test_other_bad_options_are_named(architecture, data, tmp_path):
 def test_missing_deepspeed_is_named(architecture, data, tmp_path):
     (tmp_path / "zero.json").write_text("{}")
     options = dict(deepspeed=str(tmp_path / "zero.json"))
-    with pytest.raises(Unavailable, match=r"deepspeed.*pip install -e '.*\[train,deepspeed\]'"):
+    with pytest.raises(
+        UnavailableError, match=r"deepspeed.*pip install -e '.*\[train,deepspeed\]'"
+    ):
         sft.train_sft(config(architecture, data, tmp_path / "out", **options))
 
 
@@ -274,7 +276,7 @@ def test_a_used_directory_is_refused(architecture, data, tmp_path):
     sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1))
     with pytest.raises(InputError, match="already holds a run"):
         sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1))
-    with pytest.raises(RunMismatch, match=r"these differ: \['lr'\]"):
+    with pytest.raises(RunMismatchError, match=r"these differ: \['lr'\]"):
         other = config(architecture, data, tmp_path / "out", max_steps=1, lr=1e-3, resume=True)
         sft.train_sft(other)
 
@@ -310,14 +312,14 @@ def test_a_completion_has_the_ids_that_the_whole_text_has(name, shared):
     sentencepiece = name in ("mistral", "llama2")
     for completion in ("Let's think.", "\nStep 1: 2 + 2 = 4")[: 2 if sentencepiece else 1]:
         row = {"prompt": "### Response:", "completion": completion}
-        source = Source("", lambda row=row: iter([("row", row)]))
+        source = RowSource("", lambda row=row: iter([("row", row)]))
         (found,), _, _ = sft_data.encode_rows(source, tok, max_length=128)
         ids = found["input_ids"].tolist()
         assert ids[:-1] == tok("### Response:" + completion)["input_ids"]
         assert ids[-1] == tok.eos_token_id
         same = StepTokenizer(tok).encode("### Response:", [completion], end=True)
-        assert ids == same.ids
-        assert found["n_prompt"] == same.n_prompt
+        assert ids == same.input_ids
+        assert found["n_prompt"] == same.prompt_length
 
 
 @pytest.mark.parametrize("capped", [False, True])
@@ -341,8 +343,8 @@ def test_the_loss_is_that_of_all_logits(architecture, tmp_path, capped):
     gradients = [each.grad.clone() for each in model.parameters()]
     model.zero_grad()
     assert bool(sft.head_error(model)) is capped
-    sft.return_logprobs(model, plain_head=not capped)
-    items = sft.SftTrainer.items(None, batch)
+    sft.patch_to_return_logprobs(model, plain_head=not capped)
+    items = sft.SftTrainer.count_items(None, batch)
     trainer = SimpleNamespace(
         share=lambda loss, items, total: loss * items / total, share_prompt=False
     )

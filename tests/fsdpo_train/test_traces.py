@@ -15,16 +15,16 @@ from random_model import save_random_model, save_random_prm
 torch = pytest.importorskip("torch")
 
 import fsdpo_data as fd  # noqa: E402
-from fsdpo_data.core.progress import SILENT  # noqa: E402
+from fsdpo_data.core.progress import NO_PROGRESS  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
 from fsdpo_data.models.prompts import load_tokenizer  # noqa: E402
-from fsdpo_data.models.thinking import find_thought  # noqa: E402
-from fsdpo_data.stages.outputs import OutputsOptions, run_import  # noqa: E402
-from fsdpo_data.steps.segment import cut  # noqa: E402
+from fsdpo_data.models.thinking import find_thinking  # noqa: E402
+from fsdpo_data.stages.import_outputs import ImportOutputsOptions, run_import  # noqa: E402
+from fsdpo_data.steps.segment import split_steps  # noqa: E402
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig  # noqa: E402
-from fsdpo_train.preference.data import prepare  # noqa: E402
-from fsdpo_train.preference.groups import Group, collate_groups  # noqa: E402
-from fsdpo_train.preference.pairs import by_prompt, open_pairs  # noqa: E402
+from fsdpo_train.preference.data import prepare_pairs  # noqa: E402
+from fsdpo_train.preference.groups import PromptGroup, collate_groups  # noqa: E402
+from fsdpo_train.preference.pairs import group_by_prompt, open_pairs  # noqa: E402
 from fsdpo_train.preference.train import train_dpo  # noqa: E402
 from fsdpo_train.prm.train import train_prm  # noqa: E402
 from fsdpo_train.sft.train import train_sft  # noqa: E402
@@ -63,8 +63,8 @@ def test_long_traces_go_the_whole_way(tokens: int, policy: Path, tmp_path: Path)
     rows = [{**row, "question": f"{i}: 20 + 22?", "responses": texts} for i in range(2)]
     rows = [{**each, "prompt": f"{each['question']}<think>\n"} for each in rows]
     file.write_text("".join(json.dumps(each) + "\n" for each in rows))
-    how = OutputsOptions(file=file, out=tmp_path / "built", segmenter="both", workers=1)
-    built = fd.open_dataset(run_import(how, SILENT)[0])
+    how = ImportOutputsOptions(file=file, out=tmp_path / "built", segmenter="both", workers=1)
+    built = fd.open_dataset(run_import(how, NO_PROGRESS)[0])
     assert built.manifest.outcomes == {"correct": 4, "incorrect": 4}
     prm = save_random_prm(tmp_path / "prm", policy)
     scored = built.score(out=tmp_path / "scored", prm=str(prm), device="cpu")
@@ -76,10 +76,10 @@ def test_long_traces_go_the_whole_way(tokens: int, policy: Path, tmp_path: Path)
 
     # What is trained on is the prompt and what was sampled, to the token: no template is asked.
     tokenizer = load_tokenizer(str(policy))
-    prompts = by_prompt(open_pairs(pairs.path).rows(), "full-step")
-    data = prepare(prompts, tokenizer, 65_536, {"model": "m"})
+    prompts = group_by_prompt(open_pairs(pairs.path).rows(), "full-step")
+    data = prepare_pairs(prompts, tokenizer, 65_536, {"model": "m"})
     assert data.counts["long_solutions"] == 0 and data.longest > tokens
-    read = {tokenizer.decode(each.ids) for group in data.groups for each in group.solutions}
+    read = {tokenizer.decode(each.input_ids) for group in data.groups for each in group.solutions}
     asked = {f"{i}: 20 + 22?<think>\n{text}<|endoftext|>" for i in range(2) for text in texts}
     assert len(read) == 4 and read <= asked
 
@@ -105,9 +105,9 @@ def test_four_times_the_tokens_are_four_times_the_work(policy: Path) -> None:
 
     def prepared(size: int) -> int:
         text = trace(size, 42, 0)
-        steps = cut(text, find_thought("<think>", text).end, "both@1")
+        steps = split_steps(text, find_thinking("<think>", text).end, "both@1")
         encoded = encoder.encode("20 + 22?<think>\n", steps, end=True)
-        group = Group([encoded, encoded], [[0.5] * len(steps)] * 2, [(0, 1)])
+        group = PromptGroup([encoded, encoded], [[0.5] * len(steps)] * 2, [(0, 1)])
         batch = collate_groups([group], share_prompt=False, pad=0, eos=0)
         values = [*batch.values(), *batch["read"].values()]
         tensors = [each for each in values if isinstance(each, torch.Tensor)]

@@ -19,10 +19,10 @@ from random_model import save_random_model, save_random_prm
 torch = pytest.importorskip("torch")
 from transformers import AutoModelForTokenClassification, AutoTokenizer  # noqa: E402
 
-from fsdpo_data.engines.step_tokens import at_readouts  # noqa: E402
+from fsdpo_data.engines.step_tokens import gather_at_positions  # noqa: E402
 from fsdpo_data.exchange.importing import import_rows  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
-from fsdpo_train.prm.data import NO_STEP, collate, open_solutions, prepare, step_rows  # noqa: E402
+from fsdpo_train.prm.data import IGNORE_LABEL, collate, open_solutions, prepare_rows, step_rows  # noqa: E402
 from fsdpo_train.prm.loss import prm_loss  # noqa: E402
 from fsdpo_train.prm.train import train_prm  # noqa: E402
 
@@ -123,7 +123,9 @@ def test_each_of_trls_own_rows_has_its_loss(shared: Path, checkpoint: Path, tmp_
     wanted = config(checkpoint, as_ours(tmp_path, rows), tmp_path / "unused")
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     model = AutoModelForTokenClassification.from_pretrained(checkpoint).eval()
-    encoded = prepare(step_rows(open_solutions(wanted.data), wanted), tokenizer, 256, wanted).train
+    encoded = prepare_rows(
+        step_rows(open_solutions(wanted.data), wanted), tokenizer, 256, wanted
+    ).train
     for row, ours in zip(rows, encoded, strict=True):
         tokens, labels = trl_tokens(tokenizer, row)
         assert ours["input_ids"].tolist() == tokens
@@ -133,8 +135,8 @@ def test_each_of_trls_own_rows_has_its_loss(shared: Path, checkpoint: Path, tmp_
         together = trl_loss(model, tokenizer, rows).item()
         batch = collate(encoded, tokenizer.pad_token_id)
         logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
-        logits, labels = at_readouts(logits, batch["readouts"]), batch["labels"]
-        there = labels != NO_STEP
+        logits, labels = gather_at_positions(logits, batch["readouts"]), batch["labels"]
+        there = labels != IGNORE_LABEL
         mean, total = (
             prm_loss(logits, labels, there, reduce=kind).item() for kind in ("mean", "sum")
         )

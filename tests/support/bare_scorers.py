@@ -9,12 +9,12 @@ from multiprocessing.synchronize import Barrier
 
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers import ScorerInput
 
 ALONE = ScorerOptions(engine="transformers", device="cpu", dtype="float32")
 
 
-def bare(prm: str, problems: Sequence[list[SteppedText]], count: int) -> float:
+def bare(prm: str, problems: Sequence[list[ScorerInput]], count: int) -> float:
     """Seconds that so many processes take, each for its part: nothing can be faster here."""
     context = get_context("spawn")
     ready = context.Barrier(count + 1, timeout=600)
@@ -27,7 +27,7 @@ def bare(prm: str, problems: Sequence[list[SteppedText]], count: int) -> float:
     return time.perf_counter() - started
 
 
-def score_part(prm: str, items: Sequence[SteppedText], ready: Barrier) -> None:
+def score_part(prm: str, items: Sequence[ScorerInput], ready: Barrier) -> None:
     score = load_scorer(prm, ALONE).score
     for _ in range(2):  # the first time warms up
         score(items)

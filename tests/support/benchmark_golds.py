@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.answers.finding.boxes import last_boxed
+from fsdpo_data.answers.extraction.boxes import last_boxed
 
 
 def all_golds(shared: Path) -> dict[str, list[str]]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.samplers.tokens import cut_at_stop
-from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.samplers.tokenization import cut_at_stop
+from fsdpo_data.engines.scorers import ScorerInput
 
 
 class FixedSampler:
@@ -39,7 +39,7 @@ class TableScorer:
     def __init__(self, rewards: Mapping[str, Sequence[float] | None]) -> None:
         self._rewards = rewards
 
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Return the first rewards of the item's text, as many as it has steps."""
         results: list[list[float] | None] = []
         for item in items:
@@ -94,7 +94,7 @@ class Judge:
         self.seed, self.levels, self.unread = seed, levels, unread
         self.calls = 0
 
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         self.calls += len(items)
         return [self.one(item.prompt, tuple(item.steps)) for item in items]
 

@@ -148,7 +148,7 @@ def train(folder: Path, case: Case) -> Result:
 def score(folder: Path, case: Case) -> Result:
     from fsdpo_data.engines.load import load_scorer
     from fsdpo_data.engines.options import ScorerOptions
-    from fsdpo_data.engines.scorers import SteppedText
+    from fsdpo_data.engines.scorers import ScorerInput
 
     _, how, size = case
     rows, prm = inputs(folder, size), folder / f"prm-{size}"
@@ -158,7 +158,7 @@ def score(folder: Path, case: Case) -> Result:
     scorer: Any = load_scorer(str(prm), ScorerOptions(engine=engine, dtype="bfloat16"))
     if how == UNSHARED:
         scorer._share = False
-    items = [SteppedText(row["prompt"], row["completions"]) for row in rows]
+    items = [ScorerInput(row["prompt"], row["completions"]) for row in rows]
     return work(rows, size, 2, False) | {"seconds": seconds_of(lambda: scorer.score(items))}
 
 
@@ -168,24 +168,24 @@ def attention(_: Path, case: Case) -> Result:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
-    from fsdpo_data.engines import sharing
-    from fsdpo_data.engines.step_tokens import PROMPT, Encoded
-    from fsdpo_train.preference.groups import Group, collate_groups
+    from fsdpo_data.engines import prefix_sharing
+    from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution
+    from fsdpo_train.preference.groups import PromptGroup, collate_groups
 
     _, how, ratio = case
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     n_prompt, n_own = map(int, ratio.split(":"))
     n = n_prompt + n_own
-    each = Encoded([2] * n, [PROMPT] * n_prompt + [0] * n_own, [n - 1], 1)
-    group = Group([each] * 8, [[0.0]] * 8, [])
+    each = EncodedSolution([2] * n, [PROMPT_STEP_ID] * n_prompt + [0] * n_own, [n - 1], 1)
+    group = PromptGroup([each] * 8, [[0.0]] * 8, [])
     shared = how in ("flex", "tree")
     batch = collate_groups([group] * 4, share_prompt=shared, pad=0, eos=1)
-    name = sharing._NAMES["flex" if how == "flex" else "sdpa"]
+    name = prefix_sharing._NAMES["flex" if how == "flex" else "sdpa"]
     net = Namespace(device=torch.device(device), dtype=dtype)
     net.config = Namespace(_attn_implementation=name)
     given = {name: each.to(device) for name, each in batch["read"].items()}
-    given = sharing.tree_inputs(net, **given)
+    given = prefix_sharing.tree_inputs(net, **given)
     shape = (len(given["input_ids"]), 14, given["input_ids"].shape[1], 64)
     states = [torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3)]
     mask = given["attention_mask"]
@@ -194,7 +194,7 @@ def attention(_: Path, case: Case) -> Result:
 
     def run() -> None:
         if shared:
-            out, _ = sharing.tree_attention(None, *states, mask, tree=given["tree"])
+            out, _ = prefix_sharing.tree_attention(None, *states, mask, tree=given["tree"])
         elif how == "flash":
             with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
                 out = scaled_dot_product_attention(*states, is_causal=True)

@@ -10,16 +10,16 @@ from typing import Any
 import polars as pl
 from fakes import FixedSampler
 
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.identity import ModelRef, SourceRef, digest
-from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.dataset.derive import Stage, derive
+from fsdpo_data.dataset.stage import Stage, derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.stages.sample import Build, BuildSpec, build
+from fsdpo_data.stages.sample import BuildJob, BuildSpec, build
 
 RIGHT = "Step 1: 20 + 22 = 42.\nStep 2: So it is 42. The answer is: 42"
 WRONG = "Step 1: 20 + 22 = 43.\nStep 2: So it is 43. The answer is: 43"
@@ -70,13 +70,13 @@ def small_build(
     source = source or problem_set()
     resume = options.pop("resume", False)
     make = make_sampler or (lambda: fixed_sampler(source))
-    job = Build(spec or build_spec(), source, make, **options)
+    job = BuildJob(spec or build_spec(), source, make, **options)
     return build(job, out, resume=resume, progress=LineProgress()).plain()
 
 
 def derived(source: Path, out: Path, stage: Stage, **options: Any) -> dict[str, Any]:
     """Run a stage; return the manifest that it seals, of a dataset that is valid."""
-    made = derive(source, out, [stage], progress=LineProgress(), **options)
+    made = derive_dataset(source, out, [stage], progress=LineProgress(), **options)
     assert validate(out) == made
     return made.plain()
 

@@ -18,7 +18,7 @@ from fsdpo_data.dataset.schema import arrow_schema
 class Rewards:
     """A stage that sets the rewards of every solution by a table of texts."""
 
-    part = "score"
+    spec_key = "score"
 
     def __init__(self, table: dict[str, Sequence[float] | None]) -> None:
         self.table = table
@@ -33,7 +33,7 @@ class Rewards:
         pass
 
     def run(self, draft: Any) -> None:
-        draft.rewrite("solutions", "score", self._rewarded)
+        draft.rewrite_config("solutions", "score", self._rewarded)
         draft.drop_pairs()
 
     def _rewarded(self, table: pa.Table) -> pa.Table:

@@ -10,9 +10,9 @@ from helpers import build_spec, fixed_sampler, problem_set, small_build
 
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.dataset.derive import Draft, derive
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.stage import DatasetDraft, derive_dataset
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.score import reward_statistics
@@ -31,7 +31,7 @@ class MadeUpRewards:
         salt: Other salts give other rewards.
     """
 
-    part = "score"
+    spec_key = "score"
 
     def __init__(self, salt: str = "") -> None:
         self.salt = salt
@@ -43,10 +43,10 @@ class MadeUpRewards:
     def check(self, source: Path, manifest: Manifest) -> None:
         pass
 
-    def run(self, draft: Draft) -> None:
-        draft.rewrite("solutions", "score", self._rewarded)
+    def run(self, draft: DatasetDraft) -> None:
+        draft.rewrite_config("solutions", "score", self._rewarded)
         draft.drop_pairs()
-        draft.manifest.rewards = reward_statistics(draft.files("solutions"))
+        draft.manifest.rewards = reward_statistics(draft.current_files("solutions"))
 
     def _rewarded(self, table: pa.Table) -> pa.Table:
         rows = table.to_pylist()
@@ -66,5 +66,5 @@ def paired_dataset(folder: Path, problems: int = 3, salt: str = "") -> Path:
         built, source, spec=build_spec(n=4), make_sampler=lambda: fixed_sampler(source, SOLUTIONS)
     )
     stages = [MadeUpRewards(salt), PairStage(PairSpec(top=2))]
-    derive(built, out, stages, progress=LineProgress())
+    derive_dataset(built, out, stages, progress=LineProgress())
     return out

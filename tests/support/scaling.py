@@ -25,15 +25,15 @@ from fsdpo_data.core.files import write_atomic
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion
-from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.manifest import files_digest, read_manifest
-from fsdpo_data.dataset.parts import FileEntry
-from fsdpo_data.dataset.run import MANIFEST
+from fsdpo_data.dataset.manifest_sections import FileEntry
+from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.dataset.schema import write_parquet
-from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.dataset.stage import derive_dataset
+from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.prompts import get_template
-from fsdpo_data.problems.embedded.solutions import demonstration
-from fsdpo_data.problems.embedded.world import make_problems
+from fsdpo_data.problems.embedded.generator import make_problems
+from fsdpo_data.problems.embedded.solutions import write_solution
 from fsdpo_data.stages.score import ScoreStage
 
 SAMPLES = 32
@@ -67,7 +67,7 @@ def measured(folder: Path, solutions: int) -> Iterator[tuple[str, Measured]]:
         yield "build", run(folder, *BUILD, out="built")
     else:
         once = folder.parent / str(BUILT)
-        if not (once / "built" / MANIFEST).exists():
+        if not (once / "built" / MANIFEST_FILE).exists():
             next(measured(once, BUILT))
         fresh(folder / "built")
         repeat(once / "built", folder / "built", solutions // BUILT)
@@ -109,7 +109,7 @@ def repeat(source: Path, out: Path, times: int) -> None:
     manifest.rows.problems *= times
     manifest.rows.solutions *= times
     manifest.files, manifest.digest = files, files_digest(files)
-    write_atomic(out / MANIFEST, manifest.text().encode())
+    write_atomic(out / MANIFEST_FILE, manifest.to_json().encode())
 
 
 def write_inputs(folder: Path, problems: int) -> None:
@@ -117,7 +117,7 @@ def write_inputs(folder: Path, problems: int) -> None:
     rng = random.Random(0)
     told = {}
     for problem in make_problems("train", min(DIFFERENT, problems)):
-        texts = ["".join(demonstration(problem, rng, error_rate=0.2)) for _ in range(SAMPLES)]
+        texts = ["".join(write_solution(problem, rng, error_rate=0.2)) for _ in range(SAMPLES)]
         told[problem.question] = problem.answer, texts
     write_recorded(
         folder,
@@ -148,7 +148,7 @@ class FreeScorer:
 
     model = ModelRef("free", "0")
 
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Return what the lengths of a text and its step make up."""
         lengths = [(sum(map(len, item.steps)), map(len, item.steps)) for item in items]
         return [[(7 * whole + each) % 101 / 101 for each in steps] for whole, steps in lengths]
@@ -158,7 +158,7 @@ def score(source: Path, out: Path) -> None:
     """Score a dataset with the stage itself, as ``fsdpo-data score`` does with a model."""
     scorer = FreeScorer()
     stage = ScoreStage(scorer.model, {"name": "free", "dtype": "float32"}, lambda: scorer)
-    derive(source, out, [stage], progress=LineProgress())
+    derive_dataset(source, out, [stage], progress=LineProgress())
 
 
 def fresh(path: Path) -> None:

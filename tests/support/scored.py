@@ -6,12 +6,12 @@ import random
 from typing import Any
 
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers import ScorerInput
 
 REF = ModelRef("prm", "0")
 
 
-def solutions(problems: int = 12, samples: int = 5, seed: int = 0) -> list[SteppedText]:
+def solutions(problems: int = 12, samples: int = 5, seed: int = 0) -> list[ScorerInput]:
     """Prompts and solutions of many lengths; some prompts have one solution only."""
     rng = random.Random(seed)
     items = []
@@ -24,7 +24,7 @@ def solutions(problems: int = 12, samples: int = 5, seed: int = 0) -> list[Stepp
                 + "\n"
                 for k in range(1, rng.randrange(2, 6))
             ]
-            items.append(SteppedText(prompt, steps))
+            items.append(ScorerInput(prompt, steps))
     rng.shuffle(items)
     return items
 

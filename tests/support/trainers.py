@@ -156,14 +156,14 @@ def trl_trainer(what: str, data: Path, model: Path, **settings: Any) -> Any:
 
 def every_pair_apart(data: Any, reference: Any) -> Any:
     """Give every pair solutions of its own, as trainers that know only pairs do."""
-    from fsdpo_train.preference.groups import Group
+    from fsdpo_train.preference.groups import PromptGroup
 
     values = []
     for place, (group, arrays) in enumerate(zip(data.groups, reference, strict=True)):
         order = [index for pair in group.pairs for index in pair]
         pairs = [(2 * n, 2 * n + 1) for n in range(len(group.pairs))]
         rewards = [group.rewards[i] for i in order]
-        data.groups[place] = Group([group.solutions[i] for i in order], rewards, pairs)
+        data.groups[place] = PromptGroup([group.solutions[i] for i in order], rewards, pairs)
         values.append([arrays[i] for i in order])
     return values
 
@@ -173,17 +173,17 @@ def compute_reference(trainer: Any, policy: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from fsdpo_data.engines.logprobs import return_logprobs
-    from fsdpo_train.preference.groups import to_table
+    from fsdpo_data.engines.logprobs import patch_to_return_logprobs
+    from fsdpo_train.preference.groups import scatter_tokens
 
     second = AutoModelForCausalLM.from_pretrained(policy, trust_remote_code=False).eval()
-    return_logprobs(second, attention="auto")
+    patch_to_return_logprobs(second, attention="auto")
     given = trainer.compute_loss
 
     def compute_loss(model: Any, inputs: dict[str, Any], *more: Any, **options: Any) -> Any:
         with torch.no_grad():
             logp_N = second(**inputs["read"])
-        table = to_table(logp_N, inputs["step_ST"])
+        table = scatter_tokens(logp_N, inputs["step_ST"])
         return given(model, {**inputs, "reference_ST": table}, *more, **options)
 
     trainer.compute_loss = compute_loss

@@ -30,7 +30,7 @@ import psutil
 MODULES = (
     "accelerate", "orjson", "pyarrow.parquet", "pydantic", "scipy.special",
     "torch", "transformers", "transformers.trainer", "fsdpo_bench.cli.app", "fsdpo_data.api",
-    "fsdpo_data.cli.app", "fsdpo_data.engines.scorers.heads", "fsdpo_train.cli.app",
+    "fsdpo_data.cli.app", "fsdpo_data.engines.scorers.prm", "fsdpo_train.cli.app",
     "fsdpo_train.preference.train", "fsdpo_train.prm.train", "fsdpo_train.sft.train",
 )  # fmt: skip
 _CHILD_SUBREAPER = 36  # of prctl

@@ -217,13 +217,14 @@ def _environment(folder: Path, endpoint: str) -> dict[str, str]:
 
 
 def _world(count: int) -> Iterator[tuple[str, str, list[str]]]:
-    from fsdpo_data.problems.embedded.solutions import demonstration
-    from fsdpo_data.problems.embedded.world import make_problems
+    from fsdpo_data.problems.embedded.generator import make_problems
+    from fsdpo_data.problems.embedded.solutions import write_solution
 
     rng = random.Random(0)
     base = make_problems("train", min(count, 400))
     demonstrated = [
-        ["".join(demonstration(problem, rng, error_rate=0.3)) for _ in range(8)] for problem in base
+        ["".join(write_solution(problem, rng, error_rate=0.3)) for _ in range(8)]
+        for problem in base
     ]
     for index in range(count):
         problem, texts = base[index % len(base)], demonstrated[index % len(base)]

@@ -16,23 +16,23 @@ from fsdpo_bench.publish.export import export_run
 from fsdpo_bench.recipes.recipe import GPUS, load_recipe, recipe_names, run_stages
 from fsdpo_bench.results.compare import compare_runs
 from fsdpo_bench.runs.options import RunOptions
-from fsdpo_bench.tasks.fetch import fetched
-from fsdpo_bench.tasks.table import get_task, select_tasks, shelf
-from fsdpo_data.cli.console import new_app, run_app, say_next
+from fsdpo_bench.tasks.fetch import fetch_file
+from fsdpo_bench.tasks.table import builtin_tasks, get_task, select_tasks
+from fsdpo_data.cli.console import new_app, print_next_command, run_app
 from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.cli.options import command
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.lazy import Lazy
+from fsdpo_data.core.lazy import LazyModule
 from fsdpo_data.core.progress import progress
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.toml_tables import read_toml
 
 if TYPE_CHECKING:
-    from fsdpo_bench.cli import show
+    from fsdpo_bench.cli import printing
 else:
-    show = Lazy("fsdpo_bench.cli.show")
+    printing = LazyModule("fsdpo_bench.cli.printing")
 
-_EXAMPLES = read_table(Path(__file__).with_name("examples"))
+_EXAMPLES = read_toml(Path(__file__).with_name("examples"))
 
 app = new_app("fsdpo-bench", "Measure mathematical reasoning: benchmarks, grading, comparison.")
 
@@ -40,7 +40,7 @@ app = new_app("fsdpo-bench", "Measure mathematical reasoning: benchmarks, gradin
 @command(app, RunOptions, examples=_EXAMPLES["run"])
 def run(options: RunOptions) -> None:
     """Decode, grade and report."""
-    from fsdpo_bench.runs.start import run_job
+    from fsdpo_bench.runs.make_job import run_job
 
     _finish(run_job(options, _warn), as_json=options.as_json)
 
@@ -56,46 +56,46 @@ def _finish(out: Path, *, as_json: bool, megabytes: float = 16) -> None:
     results = write_report(out, int(megabytes * 1_000_000), _warn)
     if as_json:
         return _print_json(results)
-    show.print_results(results)
+    printing.print_results(results)
     typer.echo()
-    say_next("open", out / "report.html")
-    say_next("fsdpo-bench", "inspect", out, "--outcome", "incorrect")
+    print_next_command("open", out / "report.html")
+    print_next_command("fsdpo-bench", "inspect", out, "--outcome", "incorrect")
 
 
 def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-@command(app, take.InspectOptions, examples=_EXAMPLES["inspect"])
-def inspect(options: take.InspectOptions) -> None:
+@command(app, take.RunInspectOptions, examples=_EXAMPLES["inspect"])
+def inspect(options: take.RunInspectOptions) -> None:
     """Show problems of a run."""
-    found = show.matching(options)
+    found = printing.matching(options)
     if options.as_json:
         for record in found:
             typer.echo(json.dumps(record, ensure_ascii=False))
         return
-    show.print_records(found, options.count, options.samples)
+    printing.print_records(found, options.count, options.samples)
 
 
-@command(app, take.DiffOptions, examples=_EXAMPLES["diff"])
-def diff(options: take.DiffOptions) -> None:
+@command(app, take.RunDiffOptions, examples=_EXAMPLES["diff"])
+def diff(options: take.RunDiffOptions) -> None:
     """Compare two runs."""
     compared = compare_runs(options.run_a, options.run_b, options)
     if options.html is not None:
-        from fsdpo_bench.report.beside import render_comparison
+        from fsdpo_bench.report.comparison_page import render_comparison
 
         write_text(options.html, render_comparison(options.run_a, options.run_b, compared))
     if options.as_json:
         _print_json(asdict(compared))
     else:
-        show.print_comparison(compared, options.show)
+        printing.print_comparison(compared, options.show)
         if options.html is not None:
             typer.echo()
-            say_next("open", options.html)
+            print_next_command("open", options.html)
 
 
-@command(app, take.GradeOptions, examples=_EXAMPLES["grade"])
-def grade(options: take.GradeOptions) -> None:
+@command(app, take.ResponseGradeOptions, examples=_EXAMPLES["grade"])
+def grade(options: take.ResponseGradeOptions) -> None:
     """Judge what is there already."""
     from fsdpo_data.answers.grader import MathGrader
 
@@ -106,14 +106,14 @@ def grade(options: take.GradeOptions) -> None:
         tolerance = get_task(options.task).tolerance
     if options.explain is not None:
         [verdict] = MathGrader(tolerance).grade([options.explain])
-        show.print_verdict(options.explain[0], verdict)
+        printing.print_verdict(options.explain[0], verdict)
     elif options.data is not None and options.data.is_dir():
         _grade_run(options.data, options)
     elif options.data is not None:
         _grade_file(options.data, options, tolerance)
 
 
-def _grade_run(run: Path, options: take.GradeOptions) -> None:
+def _grade_run(run: Path, options: take.ResponseGradeOptions) -> None:
     from fsdpo_bench.runs.regrade import regrade_run
 
     if options.out is None:
@@ -124,7 +124,7 @@ def _grade_run(run: Path, options: take.GradeOptions) -> None:
     _finish(options.out, as_json=options.as_json)
 
 
-def _grade_file(file: Path, options: take.GradeOptions, tolerance: float | None) -> None:
+def _grade_file(file: Path, options: take.ResponseGradeOptions, tolerance: float | None) -> None:
     from fsdpo_bench.recorded.outputs import by_series, read_outputs, score
 
     scored = score(read_outputs(file), tolerance, options.workers)
@@ -132,8 +132,10 @@ def _grade_file(file: Path, options: take.GradeOptions, tolerance: float | None)
     if options.as_json:
         _print_json(series)
         return
-    show.print_series(series)
-    show.print_disputed([each for each in scored if each.disputed], options.show)
+    printing.print_series(series)
+    printing.print_disputed(
+        [each for each in scored if each.disagrees_with_publisher], options.show
+    )
 
 
 @command(app, take.ReportOptions, examples=_EXAMPLES["report"])
@@ -142,8 +144,8 @@ def report(options: take.ReportOptions) -> None:
     _finish(options.data, as_json=options.as_json, megabytes=options.megabytes)
 
 
-@command(app, take.PushOptions, examples=_EXAMPLES["push"])
-def push(options: take.PushOptions) -> None:
+@command(app, take.ResultsPushOptions, examples=_EXAMPLES["push"])
+def push(options: take.ResultsPushOptions) -> None:
     """Show results on the Hub."""
     from fsdpo_bench.publish import push as hub
 
@@ -157,8 +159,8 @@ def push(options: take.PushOptions) -> None:
     typer.echo(f"pushed: {hub.push(plan, pull_request=options.pull_request)}")
 
 
-@command(app, take.ExportOptions, examples=_EXAMPLES["export"])
-def export(options: take.ExportOptions) -> None:
+@command(app, take.RunExportOptions, examples=_EXAMPLES["export"])
+def export(options: take.RunExportOptions) -> None:
     """Write responses as other harnesses do."""
     for file in export_run(options.data, options.to, options.out, options.decoder):
         typer.echo(str(file))
@@ -177,7 +179,7 @@ def index(options: take.IndexOptions) -> None:
         return whole
 
     whole = written()
-    say_next("open", out)
+    print_next_command("open", out)
     while options.watch is not None and not whole:
         time.sleep(options.watch)
         whole = written()
@@ -191,29 +193,29 @@ def prm(options: PrmOptions) -> None:
     if options.as_json:
         _print_json(asdict(measured))
     else:
-        show.print_prm(measured)
+        printing.print_prm(measured)
 
 
 @app.command(epilog="**Example** `fsdpo-bench tasks`", cls=HelpCommand)
 def tasks() -> None:
     """List the benchmarks and the suites."""
-    show.print_tasks(list(shelf().values()))
+    printing.print_tasks(list(builtin_tasks().values()))
 
 
 @command(app, take.FetchOptions, examples=_EXAMPLES["fetch"])
 def fetch(options: take.FetchOptions) -> None:
     """Get benchmarks that have no home on the Hub."""
-    for task in map(get_task, options.task) if options.task else shelf().values():
+    for task in map(get_task, options.task) if options.task else builtin_tasks().values():
         if task.fetch is not None:
-            file = fetched(task.name, task.fetch, options.out)
+            file = fetch_file(task.name, task.fetch, options.out)
             typer.echo(f"{task.name}: {file}  (licence: {task.licence}; {task.source})")
         elif options.task:
             where = "on the Hub: `run` gets them from there" if task.hub else "at hand already"
             raise InputError(f"its rows are {where}.", field="task", value=task.name)
 
 
-@command(app, take.ValidateOptions, examples=_EXAMPLES["validate"])
-def validate(options: take.ValidateOptions) -> None:
+@command(app, take.TaskValidateOptions, examples=_EXAMPLES["validate"])
+def validate(options: take.TaskValidateOptions) -> None:
     """Check benchmarks."""
     from fsdpo_bench.tasks.validate import validate_task
 
@@ -227,7 +229,7 @@ def validate(options: take.ValidateOptions) -> None:
     if options.as_json:
         _print_json([report.as_dict() for report in reports])
     else:
-        show.print_reports(reports)
+        printing.print_reports(reports)
     raise typer.Exit(0 if all(report.passed for report in reports) else 1)
 
 
@@ -235,17 +237,17 @@ def validate(options: take.ValidateOptions) -> None:
 def recipe(options: take.RecipeOptions) -> None:
     """Run a recipe."""
     if options.name is None:
-        show.print_recipes([load_recipe(each) for each in recipe_names()])
+        printing.print_recipes([load_recipe(each) for each in recipe_names()])
         return
     found = load_recipe(options.name)
     stages = found.chosen(options.stage)
     if options.as_json:
         _print_json(found.plan(stages, GPUS[options.gpu]))
     elif options.dry_run:
-        show.print_plan(found, stages, GPUS[options.gpu], options.price)
+        printing.print_plan(found, stages, GPUS[options.gpu], options.price)
     else:
         run_stages(stages, typer.echo)
-        show.print_costs(stages, GPUS[options.gpu], options.price)
+        printing.print_costs(stages, GPUS[options.gpu], options.price)
 
 
 # The names that commands had before still work, unseen in `--help`.

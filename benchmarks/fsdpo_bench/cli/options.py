@@ -7,8 +7,8 @@ from typing import Annotated
 
 from fsdpo_bench.publish.export import FORMS
 from fsdpo_bench.recipes.recipe import GPUS
-from fsdpo_bench.results.compare import Wanted
-from fsdpo_data.core.nouns import OUTCOMES
+from fsdpo_bench.results.compare import ComparisonOptions
+from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.steps.rewards import AGGREGATES
 
@@ -29,11 +29,11 @@ class FetchOptions(Options):
     """
 
     task: Annotated[Sequence[str], _FIRST] = ()
-    out: Annotated[Path | None, Option(default="a cache that `run` looks into")] = None
+    out: Annotated[Path | None, Option(default_text="a cache that `run` looks into")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValidateOptions(Options):
+class TaskValidateOptions(Options):
     """Check rows, digests and golds of benchmarks, without a model.
 
     Every gold must be right about itself and wrong about nonsense. What is known to be odd is
@@ -46,14 +46,14 @@ class ValidateOptions(Options):
         as_json: Print JSON instead of a table.
     """
 
-    suite: Annotated[str | None, Option(default="all")] = None
+    suite: Annotated[str | None, Option(default_text="all")] = None
     task: Sequence[str] = ()
-    data: Annotated[Path | None, Option(default="the Hub")] = None
+    data: Annotated[Path | None, Option(default_text="the Hub")] = None
     as_json: Annotated[bool, _JSON] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GradeOptions(Options):
+class ResponseGradeOptions(Options):
     """Judge what is there already: a run, a file of responses, or one, with an explanation.
 
     A run is graded and decided again, without its model, into a new run.
@@ -76,17 +76,17 @@ class GradeOptions(Options):
     out: Path | None = None
     explain: Annotated[tuple[str, str] | None, Option(metavar="GOLD PRED")] = None
     task: str | None = None
-    tolerance: Annotated[float | None, Option(min=0, below=1)] = None
-    k: Annotated[Sequence[int], Option(min=1, default="as it was")] = ()
-    aggregate: Annotated[str | None, Option(choices=AGGREGATES, default="as it was")] = None
+    tolerance: Annotated[float | None, Option(min=0, exclusive_max=1)] = None
+    k: Annotated[Sequence[int], Option(min=1, default_text="as it was")] = ()
+    aggregate: Annotated[str | None, Option(choices=AGGREGATES, default_text="as it was")] = None
     show: Annotated[int, Option(min=0)] = 10
-    workers: Annotated[int | None, Option(min=1, default="the cores at hand")] = None
+    workers: Annotated[int | None, Option(min=1, default_text="the cores at hand")] = None
     resume: bool = False
     as_json: Annotated[bool, _JSON] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InspectOptions(Options):
+class RunInspectOptions(Options):
     """Show problems of a run: what was asked, answered and decided, step by step.
 
     Attributes:
@@ -106,7 +106,7 @@ class InspectOptions(Options):
     problem: Annotated[str | None, _FIRST] = None
     task: str | None = None
     outcome: Annotated[str | None, Option(choices=OUTCOMES)] = None
-    decoder: Annotated[str | None, Option(default="the first of the run")] = None
+    decoder: Annotated[str | None, Option(default_text="the first of the run")] = None
     subject: str | None = None
     level: str | None = None
     count: Annotated[int, Option(min=1)] = 3
@@ -115,7 +115,7 @@ class InspectOptions(Options):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiffOptions(Options, Wanted):
+class RunDiffOptions(Options, ComparisonOptions):
     """Compare two runs problem by problem: is one better, and where?
 
     Interval and p belong together: both are by base problem where problems share one.
@@ -151,7 +151,7 @@ class ReportOptions(Options):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PushOptions(Options):
+class ResultsPushOptions(Options):
     """Show results on the Hub: in the model's repository, for its page and for leaderboards.
 
     A file of `.eval_results` for each benchmark and decoder, and `model-index` in the model's card,
@@ -172,7 +172,7 @@ class PushOptions(Options):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportOptions(Options):
+class RunExportOptions(Options):
     """Write a run's responses in the form of another harness; `--replay` reads them, too.
 
     Attributes:
@@ -185,7 +185,7 @@ class ExportOptions(Options):
     data: Annotated[Path, _FIRST]
     to: Annotated[str, Option(choices=FORMS)]
     out: Path
-    decoder: Annotated[str | None, Option(default="the first of the run")] = None
+    decoder: Annotated[str | None, Option(default_text="the first of the run")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,7 @@ class IndexOptions(Options):
     """
 
     data: Annotated[Path, _FIRST]
-    out: Annotated[Path | None, Option(default="DATA/index.html")] = None
+    out: Annotated[Path | None, Option(default_text="DATA/index.html")] = None
     watch: Annotated[int | None, Option(min=1)] = None
 
 

@@ -17,14 +17,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
-from fsdpo_bench.decode.solution import Cost, Finished, Solution, timed_scores, value
+from fsdpo_bench.decode.solution import (
+    DecodedSolution,
+    DecodingCost,
+    OnFinished,
+    aggregate_rewards,
+    timed_scores,
+)
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec, add_tokens
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.scorers import Scorer, SteppedText
-from fsdpo_data.models.thinking import steps_of
+from fsdpo_data.engines.scorers import Scorer, ScorerInput
+from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.steps.rewards import AGGREGATES
-from fsdpo_data.steps.segment import kept_of, segmenter_name, step_stops
+from fsdpo_data.steps.segment import line_ends_of_stop, segmenter_name, step_stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ class BeamSpec(Options):
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
+class PartialSolution:
     """A solution up to some step: an S^(1:t) of the algorithm."""
 
     text: str = ""
@@ -67,13 +73,13 @@ class Partial:
 
 
 @dataclass(slots=True)
-class _Search:
+class _BeamState:
     """The search for one problem: how it is asked, its beam (the algorithm's S), its cost."""
 
     prompt: str
     question: str | None
-    beam: list[Partial] = field(default_factory=lambda: [Partial()])
-    cost: Cost = field(default_factory=Cost)
+    beam: list[PartialSolution] = field(default_factory=lambda: [PartialSolution()])
+    cost: DecodingCost = field(default_factory=DecodingCost)
 
 
 def beam_search(
@@ -83,9 +89,9 @@ def beam_search(
     sampling: SamplingSpec,
     segmenter: str,
     spec: BeamSpec,
-    finished: Finished = lambda prompts, tokens: None,
+    finished: OnFinished = lambda prompts, tokens: None,
     questions: Sequence[str | None] | None = None,
-) -> list[tuple[Solution, Cost]]:
+) -> list[tuple[DecodedSolution, DecodingCost]]:
     """Search for one solution of each prompt.
 
     ``sampling`` has temperature, nucleus, seed, and the most tokens a solution may have;
@@ -94,9 +100,9 @@ def beam_search(
 
     Of each prompt come the solution found, with its step rewards, and what the search cost.
     """
-    rounds = _Rounds(sampler, scorer, sampling, segmenter, spec)
+    rounds = _BeamSearcher(sampler, scorer, sampling, segmenter, spec)
     asked = zip(prompts, questions or [None] * len(prompts), strict=True)
-    searches = [_Search(prompt, question) for prompt, question in asked]  # line 5
+    searches = [_BeamState(prompt, question) for prompt, question in asked]  # line 5
     rounds.advance(searches, spec.b1 if spec.first_keep == "b1" else spec.b2)  # lines 6-8
     owed = searches
     for _ in range(1, spec.max_steps):  # lines 9, 10 and 26
@@ -111,7 +117,7 @@ def beam_search(
 
 
 @dataclass(frozen=True, slots=True)
-class _Rounds:
+class _BeamSearcher:
     """One round of the algorithm after the other, for all problems that are not done yet."""
 
     sampler: Sampler
@@ -120,7 +126,7 @@ class _Rounds:
     segmenter: str
     spec: BeamSpec
 
-    def advance(self, searches: Sequence[_Search], keep: int) -> None:
+    def advance(self, searches: Sequence[_BeamState], keep: int) -> None:
         """Give every beam its candidates for the next step, and keep the best of them."""
         candidates = self._candidates(searches)  # lines 6, 16-18
         self._score(searches, candidates)  # lines 7, 19
@@ -128,10 +134,10 @@ class _Rounds:
             ranked = sorted(found, key=lambda each: -each.reward)  # a stable sort
             search.beam = ranked[:keep]  # lines 8, 24, 25
 
-    def _candidates(self, searches: Sequence[_Search]) -> list[list[Partial]]:
+    def _candidates(self, searches: Sequence[_BeamState]) -> list[list[PartialSolution]]:
         """Return S_new of every search: b1 next steps of each solution, in the beam's order."""
         drawn = self._draw(searches)
-        found: list[list[Partial]] = []
+        found: list[list[PartialSolution]] = []
         for number, search in enumerate(searches):
             found.append([])
             for each in search.beam:
@@ -139,10 +145,10 @@ class _Rounds:
                     found[-1].append(each)
                     continue
                 completions = itertools.islice(drawn[number, each.text], self.spec.b1)
-                found[-1] += [self._grown(searches[number].prompt, each, it) for it in completions]
+                found[-1] += [self._extend(searches[number].prompt, each, it) for it in completions]
         return found
 
-    def _draw(self, searches: Sequence[_Search]) -> dict[tuple[int, str], Iterator[Completion]]:
+    def _draw(self, searches: Sequence[_BeamState]) -> dict[tuple[int, str], Iterator[Completion]]:
         """Sample as many continuations of each text as the beams that hold it need.
 
         Texts that need equally many, with the same stop strings, go to the sampler together.
@@ -163,17 +169,21 @@ class _Rounds:
             for key, found in zip(keys, self.sampler.sample(prompts, step), strict=True):
                 drawn[key] = iter(found)
                 for completion in found:
-                    searches[key[0]].cost += Cost(completion.n_tokens, 0, completion.seconds)
+                    searches[key[0]].cost += DecodingCost(
+                        completion.n_tokens, 0, completion.seconds
+                    )
         return drawn
 
-    def _grown(self, prompt: str, partial: Partial, completion: Completion) -> Partial:
+    def _extend(
+        self, prompt: str, partial: PartialSolution, completion: Completion
+    ) -> PartialSolution:
         """Return the solution with the step that the model wrote, as the segmenter cuts it."""
         text = partial.text + completion.text
         stop = completion.stop_string
         paused = stop is not None and stop not in self.sampling.stop
         if stop is not None and paused:
-            text += kept_of(stop)
-        steps = steps_of(prompt, text, self.segmenter)
+            text += line_ends_of_stop(stop)
+        steps = split_solution(prompt, text, self.segmenter)
         finished = completion.finish_reason == "stop" and not paused
         most = len(partial.steps) + 1
         if len(steps) > most:  # it ran on into steps that are not to be made yet
@@ -182,9 +192,11 @@ class _Rounds:
         n_tokens = add_tokens(partial.n_tokens, completion.n_tokens)
         no_room = completion.finish_reason == "length" and not completion.text
         stuck = no_room or (n_tokens is not None and n_tokens >= self.sampling.max_tokens)
-        return Partial(text, tuple(steps), n_tokens, finished, stuck)
+        return PartialSolution(text, tuple(steps), n_tokens, finished, stuck)
 
-    def _score(self, searches: Sequence[_Search], candidates: list[list[Partial]]) -> None:
+    def _score(
+        self, searches: Sequence[_BeamState], candidates: list[list[PartialSolution]]
+    ) -> None:
         """Fill the rewards of new candidates in; those of finished solutions are there already."""
         owed = [
             (search, found, place)
@@ -193,19 +205,19 @@ class _Rounds:
             if not any(each is kept for kept in search.beam)
         ]
         items = [
-            SteppedText(search.prompt, found[place].steps, search.question)
+            ScorerInput(search.prompt, found[place].steps, search.question)
             for search, found, place in owed
         ]
         rewards, share = timed_scores(self.scorer, items)
         for (search, found, place), given in zip(owed, rewards, strict=True):
-            reward = value(given, self.spec.aggregate)
+            reward = aggregate_rewards(given, self.spec.aggregate)
             rank = -math.inf if reward is None else reward
             found[place] = replace(found[place], reward=rank, rewards=given)
-            search.cost += Cost(prm_calls=1, seconds=share)
+            search.cost += DecodingCost(prm_calls=1, seconds=share)
 
 
-def _best(beam: Sequence[Partial]) -> Solution:
+def _best(beam: Sequence[PartialSolution]) -> DecodedSolution:
     """Return the solution with the highest final reward, the earliest of equals."""
     found = max(beam, key=lambda each: each.reward)
     reason: FinishReason = "stop" if found.finished else "length"
-    return Solution(found.text, found.steps, reason, found.n_tokens, rewards=found.rewards)
+    return DecodedSolution(found.text, found.steps, reason, found.n_tokens, rewards=found.rewards)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fsdpo_bench.decode.beam import BeamSpec
-from fsdpo_data.core.errors import InputError, nearest
+from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.steps.rewards import check_aggregate
 
 #: What each decoder does, by its name on the command line.
@@ -21,7 +21,7 @@ _WITH_PRM = ("weighted", "bon", "sbs")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DecodingPlan:
     """Decoders and their settings."""
 
     decoders: tuple[str, ...] = ("greedy",)
@@ -77,7 +77,7 @@ def beam_name(beam: BeamSpec) -> str:
 
 def make_plan(
     decoders: Sequence[str], ks: Sequence[int], aggregate: str, beams: Sequence[BeamSpec]
-) -> Plan:
+) -> DecodingPlan:
     """Check what is asked for and freeze it; ``decoders`` may hold several, between commas.
 
     Raises:
@@ -87,9 +87,9 @@ def make_plan(
     for name in names or [""]:
         if name not in DECODERS:
             known = "; ".join(f"{key} ({says})" for key, says in DECODERS.items())
-            near = nearest(name, DECODERS)
+            near = suggest_names(name, DECODERS)
             raise InputError(f"expected some of {known}.{near}", field="decoder", value=name)
-    return Plan(
+    return DecodingPlan(
         tuple(name for name in DECODERS if name in names),
         tuple(sorted(set(ks))),
         check_aggregate(aggregate),

@@ -7,16 +7,16 @@ from typing import Self
 
 from fsdpo_data.core.sampling import FinishReason, SamplingSpec, add_tokens
 from fsdpo_data.engines.samplers import Sampler, stream
-from fsdpo_data.engines.scorers import Scorer, SteppedText
-from fsdpo_data.models.thinking import steps_of
+from fsdpo_data.engines.scorers import Scorer, ScorerInput
+from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.steps.rewards import aggregate
 
 #: Is told how many prompts a decoder has finished since it last said so, and their tokens.
-Finished = Callable[[int, int], None]
+OnFinished = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
+class DecodedSolution:
     """One solution of one problem."""
 
     text: str
@@ -30,7 +30,7 @@ class Solution:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class DecodingCost:
     """What one decoder spent on one problem."""
 
     tokens: int | None = 0  #: Tokens generated, dropped ones too; None where nobody has counted.
@@ -45,25 +45,25 @@ class Cost:
         )
 
 
-def value(rewards: Sequence[float] | None, how: str) -> float | None:
+def aggregate_rewards(rewards: Sequence[float] | None, how: str) -> float | None:
     """Return one number for the rewards of a solution; None where there is no reward."""
     return aggregate(rewards, how) if rewards else None
 
 
-def draw(
+def sample_solutions(
     prompts: Sequence[str],
     sampler: Sampler,
     sampling: SamplingSpec,
     segmenter: str,
-    finished: Finished = lambda prompts, tokens: None,
-) -> list[list[Solution]]:
+    finished: OnFinished = lambda prompts, tokens: None,
+) -> list[list[DecodedSolution]]:
     """Sample ``sampling.n`` solutions for each prompt, and cut them into steps."""
     found = {}
     for place, completions in stream(sampler, prompts, sampling):
         found[place] = [
-            Solution(
+            DecodedSolution(
                 e.text,
-                tuple(steps_of(prompts[place], e.text, segmenter)),
+                tuple(split_solution(prompts[place], e.text, segmenter)),
                 e.finish_reason,
                 e.n_tokens,
                 e.seconds,
@@ -74,21 +74,21 @@ def draw(
     return [found[place] for place in range(len(prompts))]
 
 
-def likeliest(sampling: SamplingSpec) -> SamplingSpec:
+def greedy_sampling(sampling: SamplingSpec) -> SamplingSpec:
     """Return how to draw the most likely solution, token by token."""
     return replace(sampling, n=1, temperature=0.0)
 
 
-def with_rewards(
+def add_rewards(
     prompts: Sequence[str],
-    solutions: Sequence[Sequence[Solution]],
+    solutions: Sequence[Sequence[DecodedSolution]],
     scorer: Scorer,
     questions: Sequence[str | None] | None = None,
-) -> list[list[Solution]]:
+) -> list[list[DecodedSolution]]:
     """Return the solutions of each prompt with the reward of every step."""
     asked = zip(prompts, questions or [None] * len(prompts), solutions, strict=True)
     items = [
-        SteppedText(prompt, each.steps, question)
+        ScorerInput(prompt, each.steps, question)
         for prompt, question, group in asked
         for each in group
     ]
@@ -101,7 +101,7 @@ def with_rewards(
 
 
 def timed_scores(
-    scorer: Scorer, items: Sequence[SteppedText]
+    scorer: Scorer, items: Sequence[ScorerInput]
 ) -> tuple[list[tuple[float, ...] | None], float]:
     """Return the rewards of solutions, and each one's share of the seconds it took."""
     started = time.perf_counter()

@@ -14,9 +14,9 @@ from pathlib import Path
 from fsdpo_cards.render import percent
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.rows import read_records
+from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.statistics import wilson_interval
-from fsdpo_data.engines.scorers import Scorer, SteppedText
+from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.models.prompts import Template
 
 NO_ERROR = -1  #: What says that no step is wrong.
@@ -24,7 +24,7 @@ _CANDIDATES = 200  #: Thresholds tried: as many quantiles of the rewards.
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class FirstErrorExample:
     """A solution whose first wrong step is known."""
 
     key: str
@@ -34,7 +34,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstErrors:
+class FirstErrorScores:
     """How often the first wrong step was found."""
 
     f1: float
@@ -62,7 +62,7 @@ def _share(part: int, whole: int) -> str:
     return f"{found}  ({part} of {whole})" if found else "none"
 
 
-def read_judged(file: Path) -> list[Judged]:
+def read_first_error_rows(file: Path) -> list[FirstErrorExample]:
     """Read rows of ``problem``, ``steps`` and ``label`` (index of the first wrong step, or -1).
 
     Raises:
@@ -74,7 +74,7 @@ def read_judged(file: Path) -> list[Judged]:
         problem, steps, label = (fields.get(name) for name in ("problem", "steps", "label"))
         if not isinstance(problem, str) or not isinstance(steps, list) or not steps:
             raise InputError(
-                f"{file}, row {record.row}: {record.broken or 'no problem or no steps'}. Expected "
+                f"{file}, row {record.row}: {record.error or 'no problem or no steps'}. Expected "
                 "problem, steps (a list) and label, as in ProcessBench."
             )
         if not isinstance(label, int) or not NO_ERROR <= label < len(steps):
@@ -83,12 +83,12 @@ def read_judged(file: Path) -> list[Judged]:
                 "index of the first wrong step, or -1."
             )
         key = str(fields.get("id", record.row))
-        rows.append(Judged(key, problem, tuple(map(str, steps)), label))
+        rows.append(FirstErrorExample(key, problem, tuple(map(str, steps)), label))
     return rows
 
 
-def score_judged(
-    rows: Sequence[Judged], scorer: Scorer, template: Template | None
+def score_examples(
+    rows: Sequence[FirstErrorExample], scorer: Scorer, template: Template | None
 ) -> list[list[float] | None]:
     """Reward every step; steps are joined by a blank line, as they were written.
 
@@ -99,13 +99,13 @@ def score_judged(
         *before, last = row.steps
         steps = [step.rstrip("\n") + "\n\n" for step in before]
         prompt = template.render(row.problem) if template else row.problem
-        items.append(SteppedText(prompt, [*steps, last], row.problem))
+        items.append(ScorerInput(prompt, [*steps, last], row.problem))
     return scorer.score(items)
 
 
 def measure_first_errors(
-    rows: Sequence[Judged], rewards: Sequence[Sequence[float] | None], tune: float = 0.2
-) -> FirstErrors:
+    rows: Sequence[FirstErrorExample], rewards: Sequence[Sequence[float] | None], tune: float = 0.2
+) -> FirstErrorScores:
     """Choose the threshold on a share ``tune`` of the rows, drawn by their keys; count the others.
 
     Raises:
@@ -135,7 +135,7 @@ def first_below(rewards: Sequence[float], threshold: float) -> int:
 
 def count_first_errors(
     rewards: Sequence[Sequence[float] | None], labels: Sequence[int], threshold: float
-) -> FirstErrors:
+) -> FirstErrorScores:
     """Count right answers at a threshold."""
     with_error: list[bool] = []
     without: list[bool] = []
@@ -143,7 +143,7 @@ def count_first_errors(
         right = each is not None and first_below(each, threshold) == label
         (without if label == NO_ERROR else with_error).append(right)
     found, passed = (sum(part) / max(1, len(part)) for part in (with_error, without))
-    return FirstErrors(
+    return FirstErrorScores(
         f1=2 * found * passed / (found + passed) if found + passed else 0.0,
         found=sum(with_error),
         with_error=len(with_error),

@@ -6,16 +6,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from fsdpo_bench.prm.first_error import FirstErrors, measure_first_errors, read_judged, score_judged
-from fsdpo_bench.prm.prmbench import PrmBench, measure_step_errors, read_altered
-from fsdpo_bench.prm.truth import ScoredSolution, load_scored, load_unscored, report
+from fsdpo_bench.prm.dataset_report import ScoredSolution, dataset_report, load_graded, load_scored
+from fsdpo_bench.prm.first_error import (
+    FirstErrorScores,
+    measure_first_errors,
+    read_first_error_rows,
+    score_examples,
+)
+from fsdpo_bench.prm.prmbench import PrmBenchScores, measure_step_errors, read_altered
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.engines.load import load_likelihood, load_scorer, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.scorers import Scorer, SteppedText
-from fsdpo_data.engines.scorers.conventions import Published
+from fsdpo_data.engines.scorers import Scorer, ScorerInput
+from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.models.prompts import get_template
 
 #: Solutions scored at a time: enough to find some of like length, little enough to see progress.
@@ -50,15 +55,17 @@ class PrmOptions(ScorerOptions):
 
 
 @dataclass(slots=True)
-class Measured:
+class PrmMeasurements:
     """What was measured."""
 
-    dataset: dict[str, Any] | None = None  #: See :func:`~.truth.report`; None without a dataset.
-    first_errors: dict[str, FirstErrors] = field(default_factory=dict)
-    step_errors: PrmBench | None = None
+    dataset: dict[str, Any] | None = (
+        None  #: See :func:`~.truth.dataset_report`; None without a dataset.
+    )
+    first_errors: dict[str, FirstErrorScores] = field(default_factory=dict)
+    step_errors: PrmBenchScores | None = None
 
 
-def measure_prm(options: PrmOptions, progress: Progress) -> Measured:
+def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
     """Measure a process reward model, or the rewards a dataset holds already.
 
     Raises:
@@ -75,7 +82,7 @@ def measure_prm(options: PrmOptions, progress: Progress) -> Measured:
     if needy and model is None:
         raise InputError(f"{needy} needs a model to find them: give `prm`.")
     prm = resolve_prm(options.prm, options) if options.prm else None
-    asks = isinstance(prm, Published) and prm.convention.asks
+    asks = isinstance(prm, PublishedPrm) and prm.convention.has_own_prompt
     if needy and options.template is None and not asks:
         raise InputError(
             f"{needy} needs `template`: the prompt that the model's training data had. "
@@ -84,34 +91,34 @@ def measure_prm(options: PrmOptions, progress: Progress) -> Measured:
     prompt = None if options.template is None else get_template(options.template)
     alike = Counter(file.name for file in first)
     names = [file.name if alike[file.name] == 1 else str(file) for file in first]
-    judged = {name: read_judged(file) for name, file in zip(names, first, strict=True)}
+    judged = {name: read_first_error_rows(file) for name, file in zip(names, first, strict=True)}
     altered = read_altered(every)
-    measured = Measured()
+    measured = PrmMeasurements()
     if model is None:
-        measured.dataset = report(load_scored(options.data)) if options.data else None
+        measured.dataset = dataset_report(load_scored(options.data)) if options.data else None
         return measured
-    solutions = load_unscored(options.data) if options.data else []
+    solutions = load_graded(options.data) if options.data else []
     progress.phase("load", 1)
     given = load_scorer(prm, options) if prm else load_likelihood(model, options)
-    scorer = _Shown(given, progress)
+    scorer = _ProgressScorer(given, progress)
     if options.data:
-        measured.dataset = report(_rewarded(solutions, scorer))
+        measured.dataset = dataset_report(_add_rewards(solutions, scorer))
     for name, rows in judged.items():
-        rewards = score_judged(rows, scorer, prompt)
+        rewards = score_examples(rows, scorer, prompt)
         measured.first_errors[name] = measure_first_errors(rows, rewards, options.tune)
     if altered:
-        rewards = score_judged(altered, scorer, prompt)
+        rewards = score_examples(altered, scorer, prompt)
         measured.step_errors = measure_step_errors(altered, rewards, options.threshold)
     return measured
 
 
-class _Shown:
+class _ProgressScorer:
     """A scorer that moves a bar."""
 
     def __init__(self, scorer: Scorer, progress: Progress) -> None:
         self.model, self._scorer, self._progress = scorer.model, scorer, progress
 
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         self._progress.phase("score", len(items))
         found: list[list[float] | None] = []
         for start in range(0, len(items), CHUNK):
@@ -121,9 +128,9 @@ class _Shown:
         return found
 
 
-def _rewarded(solutions: Sequence[ScoredSolution], scorer: Scorer) -> list[ScoredSolution]:
+def _add_rewards(solutions: Sequence[ScoredSolution], scorer: Scorer) -> list[ScoredSolution]:
     """Give the solutions the scorer's rewards; those it cannot read are left out."""
-    items = [SteppedText(each.prompt, each.steps, each.question) for each in solutions]
+    items = [ScorerInput(each.prompt, each.steps, each.question) for each in solutions]
     rewards = scorer.score(items)
     pairs = zip(solutions, rewards, strict=True)
     return [replace(each, rewards=found) for each, found in pairs if found]

@@ -13,16 +13,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fsdpo_bench.prm.first_error import NO_ERROR, Judged
+from fsdpo_bench.prm.first_error import NO_ERROR, FirstErrorExample
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.rows import read_records
-from fsdpo_data.core.tables import Table
+from fsdpo_data.core.row_files import read_records
+from fsdpo_data.core.toml_tables import TomlTable
 
 ORIGINAL = "original"  #: The way of a solution that was not altered.
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Alteration:
     """One way to alter solutions; fields as in the table beside this module."""
 
     says: str
@@ -30,22 +30,24 @@ class Way:
     originals: bool = False
 
 
-WAYS = Table(__file__, lambda _, **told: Way(**told))
+ALTERATIONS = TomlTable(__file__, lambda _, **told: Alteration(**told))
 
 
 @dataclass(frozen=True, slots=True)
-class Altered(Judged):
+class AlteredSolution(FirstErrorExample):
     """A solution whose wrong steps are all known; ``key`` is that of the one it was made of."""
 
     way: str
     wrong: frozenset[int]  #: Its wrong steps, from 0; some rows name steps beyond the last.
 
 
-Called = tuple[Altered, Sequence[bool]]  #: A solution, and whether each step is called right.
+StepVerdicts = tuple[
+    AlteredSolution, Sequence[bool]
+]  #: A solution, and whether each step is called right.
 
 
 @dataclass(frozen=True, slots=True)
-class StepErrors:
+class StepErrorScores:
     """How well right and wrong steps are told apart; None is what has no denominator."""
 
     solutions: int
@@ -54,59 +56,63 @@ class StepErrors:
     caught: tuple[int, int]  #: Wrong steps called wrong, of so many.
     #: Solutions whose first wrong step is called wrong, whatever is before it, of so many.
     first_caught: tuple[int, int]
-    apart: float | None  #: Mean difference of the share of steps passed to that of the original.
+    mean_gap_to_original: (
+        float | None
+    )  #: Mean difference of the share of steps passed to that of the original.
     f1: float | None
     negative_f1: float | None
     score: float | None  #: PRMScore; F1 alone where no step is wrong.
 
 
 @dataclass(frozen=True, slots=True)
-class PrmBench:
+class PrmBenchScores:
     """What a reward model scores on PRMBench."""
 
     threshold: float  #: Rewards above it call a step right.
-    ways: Mapping[str, StepErrors]  #: ``all`` is over all altered solutions.
+    ways: Mapping[str, StepErrorScores]  #: ``all`` is over all altered solutions.
     dimensions: Mapping[str, float]  #: Mean PRMScore of the ways of a dimension.
 
 
-def read_altered(files: Sequence[Path]) -> list[Altered]:
+def read_altered(files: Sequence[Path]) -> list[AlteredSolution]:
     """Read the rows of PRMBench, each once, with the unaltered solutions that it measures.
 
     Raises:
         InputError: if a row is of another form.
     """
-    found: dict[tuple[str, str], Altered] = {}
+    found: dict[tuple[str, str], AlteredSolution] = {}
     for file in files:
         for record in read_records(file):
             try:
-                for each in _altered(record.fields):
+                for each in _parse_row(record.fields):
                     found.setdefault((each.way, each.key), each)
             except (KeyError, TypeError, ValueError) as error:
                 raise InputError(
-                    f"{file}, row {record.row}: {record.broken or repr(error)}. Expected idx, "
+                    f"{file}, row {record.row}: {record.error or repr(error)}. Expected idx, "
                     "classification, modified_question, modified_process, error_steps of PRMBench."
                 ) from None
     return list(found.values())
 
 
-def _altered(row: Mapping[str, Any]) -> Iterator[Altered]:
+def _parse_row(row: Mapping[str, Any]) -> Iterator[AlteredSolution]:
     way, wrong = row["classification"], frozenset(int(step) - 1 for step in row["error_steps"])
     made = {"modified": (way, wrong)}
-    if WAYS[way].originals:
+    if ALTERATIONS[way].originals:
         made["original"] = (ORIGINAL, frozenset())
     for which, (way, wrong) in made.items():
         question, steps = row[f"{which}_question"], row[f"{which}_process"]
         if not isinstance(question, str) or not isinstance(steps, list) or not steps:
             raise ValueError("no question or no steps")
         first = min(wrong, default=NO_ERROR)
-        yield Altered(str(row["idx"]), question, tuple(map(str, steps)), first, way, wrong)
+        yield AlteredSolution(str(row["idx"]), question, tuple(map(str, steps)), first, way, wrong)
 
 
 def measure_step_errors(
-    rows: Sequence[Altered], rewards: Sequence[Sequence[float] | None], threshold: float = 0.5
-) -> PrmBench:
+    rows: Sequence[AlteredSolution],
+    rewards: Sequence[Sequence[float] | None],
+    threshold: float = 0.5,
+) -> PrmBenchScores:
     """Count by way, by dimension and in all; the originals count by themselves."""
-    given: dict[str, list[Called]] = {name: [] for name in ("all", *WAYS, ORIGINAL)}
+    given: dict[str, list[StepVerdicts]] = {name: [] for name in ("all", *ALTERATIONS, ORIGINAL)}
     unscored: Counter[str] = Counter()
     for row, each in zip(rows, rewards, strict=True):
         for name in (row.way,) if row.way == ORIGINAL else ("all", row.way):
@@ -118,13 +124,15 @@ def measure_step_errors(
     like = {row.key: share for row, called in given[ORIGINAL] if (share := fmean(called))}
     ways = {name: _count(given[name], unscored[name], like) for name in given}
     scores: dict[str, list[float]] = {}
-    for name, way in WAYS.items():
+    for name, way in ALTERATIONS.items():
         if (score := ways[name].score) is not None:
             scores.setdefault(way.dimension, []).append(score)
-    return PrmBench(threshold, ways, {name: fmean(found) for name, found in scores.items()})
+    return PrmBenchScores(threshold, ways, {name: fmean(found) for name, found in scores.items()})
 
 
-def _count(given: Sequence[Called], unscored: int, like: Mapping[str, float]) -> StepErrors:
+def _count(
+    given: Sequence[StepVerdicts], unscored: int, like: Mapping[str, float]
+) -> StepErrorScores:
     steps = Counter(
         (place in row.wrong, right) for row, called in given for place, right in enumerate(called)
     )
@@ -139,7 +147,7 @@ def _count(given: Sequence[Called], unscored: int, like: Mapping[str, float]) ->
         if row.way != ORIGINAL and row.key in like
     ]
     f1, negative = _f1(passed, missed + blamed), _f1(caught, missed + blamed)
-    return StepErrors(
+    return StepErrorScores(
         len(given),
         unscored,
         (passed, passed + blamed),

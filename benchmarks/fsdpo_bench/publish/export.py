@@ -13,9 +13,9 @@ from typing import Any
 from fsdpo_bench.runs.records import decoder_of, read_config, read_records
 from fsdpo_data.core.files import write_file
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.tables import filled, read_table
+from fsdpo_data.core.toml_tables import fill_placeholders, read_toml
 
-Seen = Mapping[str, Any]  #: A record, with what a decoder has seen of its problem.
+ExportRecord = Mapping[str, Any]  #: A record, with what a decoder has seen of its problem.
 
 
 def export_run(run: Path, form: str, out: Path, decoder: str | None = None) -> list[Path]:
@@ -27,13 +27,13 @@ def export_run(run: Path, form: str, out: Path, decoder: str | None = None) -> l
     """
     wanted, files = decoder_of(run, decoder), []
     for task in read_config(run)["tasks"]:
-        name, content = FORMS[form](task, _seen(run, task, wanted))
+        name, content = FORMS[form](task, _select_records(run, task, wanted))
         files.append(out / name)
         write_file(out / name, content)
     return files
 
 
-def _seen(run: Path, task: str, decoder: str) -> Iterator[Seen]:
+def _select_records(run: Path, task: str, decoder: str) -> Iterator[ExportRecord]:
     """Yield records with the ``texts`` that a decoder made or chose among.
 
     Problems without a gold have none. ``ended`` is ``length`` where all were cut off: a field of
@@ -49,7 +49,7 @@ def _seen(run: Path, task: str, decoder: str) -> Iterator[Seen]:
             yield {**record, **told, "texts": [row["text"] for row in rows]}
 
 
-def _lm_eval(task: str, seen: Iterable[Seen]) -> tuple[str, bytes]:
+def _lm_eval(task: str, seen: Iterable[ExportRecord]) -> tuple[str, bytes]:
     """Write what ``--log_samples`` does: a line for each document."""
     lines = []
     for each in seen:
@@ -59,27 +59,29 @@ def _lm_eval(task: str, seen: Iterable[Seen]) -> tuple[str, bytes]:
             "prompt_hash": each["prompt"],
             "target_hash": each["gold"],
         }
-        hashes = {name: sha256(_encoded(text)).hexdigest() for name, text in hashed.items()}
-        row = filled(_ROWS["lm-eval"], {**each, **hashes, "document": document})
+        hashes = {name: sha256(_to_utf8(text)).hexdigest() for name, text in hashed.items()}
+        row = fill_placeholders(_ROWS["lm-eval"], {**each, **hashes, "document": document})
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
-    return f"samples_{task}.jsonl", _encoded("".join(lines))
+    return f"samples_{task}.jsonl", _to_utf8("".join(lines))
 
 
-def _encoded(text: str) -> bytes:
+def _to_utf8(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _lighteval(task: str, seen: Iterable[Seen]) -> tuple[str, bytes]:
+def _lighteval(task: str, seen: Iterable[ExportRecord]) -> tuple[str, bytes]:
     """Write the columns of its details: document, response, metric."""
-    table = [filled(_ROWS["lighteval"], {**each, "id": str(each["row"])}) for each in seen]
+    table = [
+        fill_placeholders(_ROWS["lighteval"], {**each, "id": str(each["row"])}) for each in seen
+    ]
     file = BytesIO()
     pl.DataFrame(table).write_parquet(file)
     return f"details_{task}.parquet", file.getvalue()
 
 
-_ROWS = read_table(__file__)
+_ROWS = read_toml(__file__)
 #: From a benchmark to the name and the content of its file.
-FORMS: Mapping[str, Callable[[str, Iterable[Seen]], tuple[str, bytes]]] = {
+FORMS: Mapping[str, Callable[[str, Iterable[ExportRecord]], tuple[str, bytes]]] = {
     "lm-eval": _lm_eval,
     "lighteval": _lighteval,
 }

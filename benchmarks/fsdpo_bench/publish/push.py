@@ -14,18 +14,18 @@ from typing import Any
 from fsdpo_cards.benchmark import model_index
 from fsdpo_cards.commands import COMMIT
 
-from fsdpo_bench.results.form import Results
+from fsdpo_bench.results.result_types import Results
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import read_config, read_records, record_file
-from fsdpo_bench.tasks.table import shelf
+from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import hf, hf_constants, hf_errors
 from fsdpo_data.hub.client import HubRepo, hub_errors
-from fsdpo_data.publish.push import hub_api, patiently
+from fsdpo_data.publish.push import call_with_retries, hub_api
 
 
 @dataclass(frozen=True, slots=True)
-class Push:
+class ResultsPushPlan:
     """What a push of results sends."""
 
     repo: HubRepo
@@ -34,7 +34,7 @@ class Push:
     left_out: Mapping[str, str]  #: Benchmarks that are not sent, and why.
 
 
-def plan_push(run: Path, name: str) -> Push:
+def plan_push(run: Path, name: str) -> ResultsPushPlan:
     """Say what a push of a run to a model's repository would send; the Hub is not asked.
 
     Raises:
@@ -58,12 +58,14 @@ def plan_push(run: Path, name: str) -> Push:
         raise InputError(f"{run} has no results that the Hub could show. {told}.")
     files = dict(_eval_results(results, run, repo.url))
     way_out = f"push {run} again later"
-    return Push(HubRepo(name, "model", needs="write", way_out=way_out), results, files, left_out)
+    return ResultsPushPlan(
+        HubRepo(name, "model", required_access="write", advice=way_out), results, files, left_out
+    )
 
 
 def _source(name: str, described: Mapping[str, Any]) -> dict[str, str] | None:
     """Return where a benchmark is on the Hub, without a commit if it was read from a copy."""
-    source, task = described["source"], shelf().get(name)
+    source, task = described["source"], builtin_tasks().get(name)
     if COMMIT.fullmatch(source["revision"]):
         return dict(source)
     if task is None or task.hub is None or task.digest != described["digest"]:
@@ -85,7 +87,7 @@ def _eval_results(results: Results, run: Path, url: str) -> Iterator[tuple[str, 
             low, high = (100 * bound for bound in found["ci95"])
             entry = hf.EvalResultEntry(
                 source["name"].partition(":")[0],
-                shelf()[name].hub_task if name in shelf() else "default",
+                builtin_tasks()[name].hub_task if name in builtin_tasks() else "default",
                 round(100 * found["accuracy"], 2),
                 dataset_revision=source["revision"] or None,
                 date=decoded.date().isoformat(),
@@ -99,7 +101,7 @@ def _eval_results(results: Results, run: Path, url: str) -> Iterator[tuple[str, 
             yield f"{hf_constants.EVAL_RESULTS_FOLDER}/{file}.yaml", text
 
 
-def push(plan: Push, *, pull_request: bool = False) -> str:
+def push(plan: ResultsPushPlan, *, pull_request: bool = False) -> str:
     """Send the results in one commit, on top of what is there; return its address.
 
     As a ``pull_request`` they are shown as the community's until the owner merges it.
@@ -111,12 +113,12 @@ def push(plan: Push, *, pull_request: bool = False) -> str:
     name = plan.repo.name
     with hub_errors(plan.repo):
         api = hub_api()
-        head = patiently(api.model_info, name).sha
+        head = call_with_retries(api.model_info, name).sha
         files = {**plan.files, "README.md": _card(name, plan.results)}
         operations = [hf.CommitOperationAdd(path, text.encode()) for path, text in files.items()]
         told = {"commit_message": f"Results of {', '.join(plan.results['tasks'])}"}
         how = {**told, "parent_commit": head, "create_pr": pull_request}
-        made = patiently(api.create_commit, name, operations, **how)
+        made = call_with_retries(api.create_commit, name, operations, **how)
     return str(made.pr_url or made.commit_url)
 
 

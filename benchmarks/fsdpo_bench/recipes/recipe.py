@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from fsdpo_bench.results.published import published, shipped
-from fsdpo_data.core.errors import FsdpoError, InputError, nearest
-from fsdpo_data.core.tables import Table
+from fsdpo_bench.results.published import published_results, shipped_path
+from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
+from fsdpo_data.core.toml_tables import TomlTable
 
 Kind = Literal["generate", "score", "train", "pairs", "none"]
 
@@ -27,24 +27,27 @@ UTILISATION = 0.4  #: Share of a GPU's FLOP per second that training and scoring
 class Gpu:
     """What a plan is made for; fields as in ``gpus.toml``."""
 
-    says: str
+    title: str
     peak: float
     bandwidth: float
     source: str
-    writes: float = 0.0
+    decode_tokens_per_second: float = 0.0
 
     @property
     def written(self) -> float:
         """Tokens per second that it writes with a model of 7 billion parameters."""
         known = GPUS["a100"]
-        return self.writes or known.writes * self.bandwidth / known.bandwidth
+        return (
+            self.decode_tokens_per_second
+            or known.decode_tokens_per_second * self.bandwidth / known.bandwidth
+        )
 
     @property
     def assumptions(self) -> str:
         """What estimates for it rest on."""
-        how = "" if self.writes else ", the A100's by memory bandwidth"
+        how = "" if self.decode_tokens_per_second else ", the A100's by memory bandwidth"
         return (
-            f"GPU-hours are of one {self.says}. Generation: tokens written / ({self.written:,.0f} "
+            f"GPU-hours are of one {self.title}. Generation: tokens written / ({self.written:,.0f} "
             f"per second{how}, x 7 / billions of parameters). Training: 8 x parameters x tokens "
             "FLOP (forward, backward, and forward again for gradient checkpointing); scoring and "
             f"reference log-probabilities: 2 x; both at {100 * UTILISATION:.0f} % of "
@@ -54,11 +57,11 @@ class Gpu:
         )
 
 
-GPUS = Table(str(Path(__file__).with_name("gpus")), lambda _, **told: Gpu(**told))
+GPUS = TomlTable(str(Path(__file__).with_name("gpus")), lambda _, **told: Gpu(**told))
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Workload:
     """How much a stage computes."""
 
     #: ``generate`` writes the completions, ``score`` reads prompt and completion once, ``train``
@@ -74,15 +77,15 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class RecipeStage:
     """One command of a recipe."""
 
     name: str
-    does: str  #: What it is for, and where it departs from the paper.
+    purpose: str  #: What it is for, and where it departs from the paper.
     run: str
     done: str  #: File that is there once it has ended; empty for one that is always run.
     gpus: int
-    work: Work
+    work: Workload
 
     @property
     def argv(self) -> list[str]:
@@ -91,8 +94,8 @@ class Stage:
 
     def plan(self, gpu: Gpu) -> dict[str, Any]:
         """Return what it does and costs, for machines."""
-        cost, real = estimate(self.work, gpu), spent(self)
-        told = {name: getattr(self, name) for name in ("name", "does", "run", "done", "gpus")}
+        cost, real = estimate(self.work, gpu), measured_cost(self)
+        told = {name: getattr(self, name) for name in ("name", "purpose", "command", "done_file", "gpus")}
         told |= {"tokens": round(cost.tokens or 0), "gpu_hours": round(cost.gpu_hours, 3)}
         return told | {"spent": real and real._asdict()}
 
@@ -106,7 +109,7 @@ class Recipe:
     about: str
     backbone: str  #: The row's model as the paper's tables have it; empty for none.
     method: str
-    stages: tuple[Stage, ...]
+    stages: tuple[RecipeStage, ...]
 
     @property
     def gpu_hours(self) -> float:
@@ -117,11 +120,11 @@ class Recipe:
     def expected(self) -> str:
         """The paper's greedy numbers for the row."""
         row = (self.backbone, self.method)
-        cells = (each for each in published() if (each.backbone, each.method) == row)
+        cells = (each for each in published_results() if (each.backbone, each.method) == row)
         shown = (each for each in cells if each.table != "prm" and each.task != "average")
         return ", ".join(f"{each.task} {each.value}" for each in shown)
 
-    def plan(self, stages: Sequence[Stage], gpu: Gpu) -> dict[str, Any]:
+    def plan(self, stages: Sequence[RecipeStage], gpu: Gpu) -> dict[str, Any]:
         """Return what some stages do and cost, for machines."""
         return {
             "recipe": self.name,
@@ -130,7 +133,7 @@ class Recipe:
             "stages": [stage.plan(gpu) for stage in stages],
         }
 
-    def chosen(self, names: Sequence[str]) -> list[Stage]:
+    def chosen(self, names: Sequence[str]) -> list[RecipeStage]:
         """Return the stages of some names, in their order; all if there are none.
 
         Raises:
@@ -142,7 +145,7 @@ class Recipe:
         return [each for each in self.stages if not names or each.name in names]
 
 
-class Estimate(NamedTuple):
+class CostEstimate(NamedTuple):
     """What a stage costs, by the formulas of :attr:`Gpu.assumptions`, or has cost."""
 
     tokens: float | None  #: None where nobody has counted.
@@ -151,14 +154,14 @@ class Estimate(NamedTuple):
 
 def recipe_names() -> list[str]:
     """Return the names of all recipes."""
-    return sorted(file.stem for file in shipped("recipes").glob("*.toml"))
+    return sorted(file.stem for file in shipped_path("recipes").glob("*.toml"))
 
 
 def load_recipe(name: str) -> Recipe:
     """Load a recipe by its name or from a file; InputError for no name, or a malformed file."""
-    file = Path(name) if name.endswith(".toml") else shipped("recipes") / f"{name}.toml"
+    file = Path(name) if name.endswith(".toml") else shipped_path("recipes") / f"{name}.toml"
     if not file.is_file():
-        near = nearest(name, recipe_names())
+        near = suggest_names(name, recipe_names())
         raise InputError(f"no recipe {name!r}.{near} `fsdpo-bench recipe` lists them.")
     try:
         told = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -175,43 +178,44 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _stage(*, does: str, run: str, work: dict[str, Any], **told: Any) -> Stage:
+def _stage(*, does: str, run: str, work: dict[str, Any], **told: Any) -> RecipeStage:
     if work["kind"] not in get_args(Kind):
         raise ValueError(f"work kind {work['kind']!r}: expected one of {', '.join(get_args(Kind))}")
-    return Stage(does=_line(does), run=_line(run), work=Work(**work), **told)
+    return RecipeStage(purpose=_line(does), run=_line(run), work=Workload(**work), **told)
 
 
-def estimate(work: Work, gpu: Gpu | None = None) -> Estimate:
+def estimate(work: Workload, gpu: Gpu | None = None) -> CostEstimate:
     """Estimate what a stage costs, on the paper's A100 if no other GPU is given."""
     gpu = gpu or GPUS["a100"]
     if work.kind == "none":
-        return Estimate(0.0, 0.0)
+        return CostEstimate(0.0, 0.0)
     if work.kind == "generate":
         tokens = float(work.sequences * work.tokens)
-        return Estimate(tokens, tokens / (gpu.written * 7 / work.parameters) / 3600)
+        return CostEstimate(tokens, tokens / (gpu.written * 7 / work.parameters) / 3600)
     prompts = work.prompts if work.kind == "pairs" else work.sequences
     once = float(prompts * work.prompt_tokens + work.sequences * work.tokens)
     passes = {"score": 2.0, "train": 8 * work.epochs, "pairs": 8 * work.epochs + 2}[work.kind]
     flop = passes * work.parameters * 1e9 * once
-    return Estimate(once * work.epochs, flop / (gpu.peak * 1e12 * UTILISATION) / 3600)
+    return CostEstimate(once * work.epochs, flop / (gpu.peak * 1e12 * UTILISATION) / 3600)
 
 
-def spent(stage: Stage) -> Estimate | None:
+def measured_cost(stage: RecipeStage) -> CostEstimate | None:
     """Return what a stage has cost, as its manifest or results count it; None if they do not.
 
     A manifest counts all stages of its dataset, so that what came in with the data is taken off.
     """
     here, before = (
-        _counted(Path(at)) for at in (stage.done, "/".join([*stage.argv[2:3], "manifest.json"]))
+        _read_throughput(Path(at))
+        for at in (stage.done, "/".join([*stage.argv[2:3], "manifest.json"]))
     )
     if here is None:
         return None
     tokens, seconds = before or (0, 0.0)
     both = None if tokens is None or here[0] is None else here[0] - tokens
-    return Estimate(both, (here[1] - seconds) * max(1, stage.gpus) / 3600)
+    return CostEstimate(both, (here[1] - seconds) * max(1, stage.gpus) / 3600)
 
 
-def _counted(file: Path) -> tuple[float | None, float] | None:
+def _read_throughput(file: Path) -> tuple[float | None, float] | None:
     """Return the tokens and seconds that a file counts; of decoders, samples they share once."""
     if file.name not in ("manifest.json", "results.json") or not file.is_file():
         return None
@@ -225,7 +229,7 @@ def _counted(file: Path) -> tuple[float | None, float] | None:
     return None if "unknown" in tokens else sum(tokens), sum(cost["seconds"] for cost in each)
 
 
-def owed(stage: Stage) -> list[str] | None:
+def pending_command(stage: RecipeStage) -> list[str] | None:
     """Return the command that a stage still needs; None if it is done.
 
     One that was stopped goes on with ``--resume``.
@@ -237,12 +241,12 @@ def owed(stage: Stage) -> list[str] | None:
     return [*argv, "--resume"] if started else argv
 
 
-def run_stages(stages: Sequence[Stage], say: Callable[[str], None]) -> None:
+def run_stages(stages: Sequence[RecipeStage], say: Callable[[str], None]) -> None:
     """Run the stages that are not done, in order, up to the first FsdpoError."""
     # Our programs stand beside this Python, also where its environment was not activated.
     path = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)))
     for stage in stages:
-        command = owed(stage)
+        command = pending_command(stage)
         if command is None:
             say(f"{stage.name}: done ({stage.done})")
             continue

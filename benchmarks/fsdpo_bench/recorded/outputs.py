@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.answers import Verdict
-from fsdpo_data.answers.finding.extract import is_marked
+from fsdpo_data.answers.extraction.extract import is_marked
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.rows import read_records
+from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.statistics import wilson_interval
-from fsdpo_data.models.thinking import find_thought
-from fsdpo_data.problems.forms import NotAProblem
-from fsdpo_data.problems.outputs import Recorded, form_of, no_form
-from fsdpo_data.stages.grade import judge_all
+from fsdpo_data.models.thinking import find_thinking
+from fsdpo_data.problems.recorded_responses import (
+    RecordedResponse,
+    find_format,
+    unknown_format_message,
+)
+from fsdpo_data.problems.row_formats import UnusableRowError
+from fsdpo_data.stages.grade import grade_in_pool
 
 
-def read_outputs(file: Path) -> list[Recorded]:
+def read_outputs(file: Path) -> list[RecordedResponse]:
     """Read recorded responses, whoever published them.
 
     lm-evaluation-harness writes every document once for each of its filters, with the same
@@ -28,17 +32,19 @@ def read_outputs(file: Path) -> list[Recorded]:
     Raises:
         InputError: if a row cannot be read, or is of no known form that has golds.
     """
-    found: list[Recorded] = []
+    found: list[RecordedResponse] = []
     seen: set[str] = set()
     for record in read_records(file):
-        where, form = f"{file}, row {record.row}", form_of(record.fields, golds=True)
-        if record.broken or form is None:
-            raise InputError(f"{where}: {record.broken or no_form(record.fields, golds=True)}.")
+        where, form = f"{file}, row {record.row}", find_format(record.fields, golds=True)
+        if record.error or form is None:
+            raise InputError(
+                f"{where}: {record.error or unknown_format_message(record.fields, golds=True)}."
+            )
         key = form.key(record.fields)
         if not key or key not in seen:
             try:
                 found += form.read(record)
-            except NotAProblem as reason:
+            except UnusableRowError as reason:
                 raise InputError(f"{where}: {reason}.") from None
         seen.add(key)
     if not found:
@@ -53,14 +59,14 @@ def is_outputs(file: Path) -> bool:
         InputError: if there is no such file.
     """
     first = next(iter(read_records(file)), None)
-    return first is not None and form_of(first.fields, golds=True) is not None
+    return first is not None and find_format(first.fields, golds=True) is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class GradedResponse:
     """A recorded response with our verdict, and with the one without any tolerance."""
 
-    recorded: Recorded
+    recorded: RecordedResponse
     verdict: Verdict
     exact: Verdict
 
@@ -70,38 +76,38 @@ class Scored:
         return self.verdict.status == "correct"
 
     @property
-    def disputed(self) -> bool:
+    def disagrees_with_publisher(self) -> bool:
         """Whether its publisher says otherwise."""
         return self.recorded.correct is not None and self.recorded.correct != self.correct
 
 
 def score(
-    recorded: Sequence[Recorded], tolerance: float | None = None, workers: int | None = None
-) -> list[Scored]:
+    recorded: Sequence[RecordedResponse], tolerance: float | None = None, workers: int | None = None
+) -> list[GradedResponse]:
     """Grade recorded responses, in order; ``timed_out`` counts as wrong."""
     pairs = [
-        (each.gold, find_thought("", each.response), each.response, each.finish_reason)
+        (each.gold, find_thinking("", each.response), each.response, each.finish_reason)
         for each in recorded
     ]
-    exact = judge_all(MathGrader, pairs, workers)
-    counted = judge_all(partial(MathGrader, tolerance), pairs, workers) if tolerance else exact
-    return [Scored(*each) for each in zip(recorded, counted, exact, strict=True)]
+    exact = grade_in_pool(MathGrader, pairs, workers)
+    counted = grade_in_pool(partial(MathGrader, tolerance), pairs, workers) if tolerance else exact
+    return [GradedResponse(*each) for each in zip(recorded, counted, exact, strict=True)]
 
 
-def by_series(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+def by_series(scored: Sequence[GradedResponse]) -> list[dict[str, Any]]:
     """Count by series, as the file names them, in that order; plain values for machines.
 
     ``n`` are the responses that count, all but those whose gold cannot be read; ``marked_correct``
     is the score without the lenient rules, ``exact_correct`` that without any tolerance, and
     ``published_correct`` None where the file has no verdicts.
     """
-    groups: dict[str, list[Scored]] = defaultdict(list)
+    groups: dict[str, list[GradedResponse]] = defaultdict(list)
     for each in scored:
         groups[each.recorded.series].append(each)
     return [{"series": name, **_count(groups[name])} for name in sorted(groups)]
 
 
-def _count(scored: Sequence[Scored]) -> dict[str, Any]:
+def _count(scored: Sequence[GradedResponse]) -> dict[str, Any]:
     outcomes = Counter(each.verdict.status for each in scored)
     correct, n = outcomes["correct"], outcomes.total() - outcomes["gold_unparsed"]
     flags = [each.recorded.correct for each in scored]
@@ -113,5 +119,5 @@ def _count(scored: Sequence[Scored]) -> dict[str, Any]:
         "ci95": wilson_interval(correct, n),
         "outcomes": dict(sorted(outcomes.items())),
         "published_correct": None if None in flags else sum(map(bool, flags)),
-        "disputed": sum(each.disputed for each in scored),
+        "disputed": sum(each.disagrees_with_publisher for each in scored),
     }

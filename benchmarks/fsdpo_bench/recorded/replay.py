@@ -5,27 +5,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fsdpo_bench.recorded.outputs import is_outputs, read_outputs
-from fsdpo_bench.tasks.load import Loaded
+from fsdpo_bench.tasks.load import LoadedTask
 from fsdpo_bench.tasks.table import Task
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef, SourceRef, file_sha256
-from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.sampling import Completion
-from fsdpo_data.engines.samplers.scripted import ReplayingSampler
-from fsdpo_data.engines.scorers import Scorer, SteppedText
+from fsdpo_data.engines.samplers.replay import BaseReplaySampler
+from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import problems_digest
-from fsdpo_data.problems.outputs import Recorded, question_key
+from fsdpo_data.problems.recorded_responses import RecordedResponse, question_key
 
 
 @dataclass(slots=True)
-class Recording(ReplayingSampler):
+class ResponseFile(BaseReplaySampler):
     """A file of responses by question: a sampler and a scorer whose prompts are bare questions."""
 
     file: Path
     model: ModelRef  #: Its name, as far as the file has it; the file's contents as revision.
     #: The responses to each question, in the file's order, by :func:`question_key`.
-    rows: Mapping[str, Sequence[Recorded]]
+    rows: Mapping[str, Sequence[RecordedResponse]]
 
     def check(self, samples: int, *, rewards: bool) -> None:
         """Raise an InputError if a question has too few responses, or rewards are missing."""
@@ -43,7 +43,7 @@ class Recording(ReplayingSampler):
                     "them. Use `decoder=sc`, or give a process reward model as `prm`."
                 )
 
-    def loaded(self) -> Loaded:
+    def as_task(self) -> LoadedTask:
         """Return the file's own questions and golds as a benchmark of their own."""
         problems = [
             Problem(found[0].question, found[0].gold, self.file.stem, "test")
@@ -52,9 +52,9 @@ class Recording(ReplayingSampler):
         ids = [each.id for each in problems]
         task = Task(self.file.stem, self.file.stem, len(problems))
         ref = SourceRef(self.file.name, self.model.revision, "test")
-        return Loaded(task, problems, ids, ref, problems_digest(ids))
+        return LoadedTask(task, problems, ids, ref, problems_digest(ids))
 
-    def of_task(self, loaded: Loaded) -> Loaded:
+    def restrict_to_task(self, loaded: LoadedTask) -> LoadedTask:
         """Return the problems of a benchmark that the file has responses to, with its golds.
 
         Raises:
@@ -78,7 +78,7 @@ class Recording(ReplayingSampler):
             )
         return replace(loaded.part(places), warnings=warnings)
 
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Return the reward of each whole response, once per step."""
         return [self._rewards(item) for item in items]
 
@@ -86,7 +86,7 @@ class Recording(ReplayingSampler):
         found = self.rows[question_key(prompt)][:n]  # what they took is not known
         return [Completion(each.response, each.finish_reason) for each in found]
 
-    def _rewards(self, item: SteppedText) -> list[float] | None:
+    def _rewards(self, item: ScorerInput) -> list[float] | None:
         if not item.steps:
             return []
         found = self.rows[question_key(item.prompt)]
@@ -94,19 +94,19 @@ class Recording(ReplayingSampler):
         return None if reward is None else [reward] * len(item.steps)
 
 
-class Prompting:
+class TemplatedScorer:
     """A scorer of bare questions, which are put into the prompt that it was trained on."""
 
     def __init__(self, scorer: Scorer, template: Template) -> None:
         self.model, self._scorer, self._template = scorer.model, scorer, template
 
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Return the scorer's rewards."""
         render = self._template.render
         return self._scorer.score([replace(item, prompt=render(item.prompt)) for item in items])
 
 
-def read_recording(file: Path, series: str | None) -> Recording | None:
+def read_recording(file: Path, series: str | None) -> ResponseFile | None:
     """Read a file of responses; None if it is one of completions by prompt.
 
     Raises:
@@ -121,7 +121,7 @@ def read_recording(file: Path, series: str | None) -> Recording | None:
     if series is not None and series not in models:
         known = ", ".join(each for each in models if each) or "no names"
         raise InputError(f"{file} has {known}.", field="series", value=series)
-    rows: dict[str, list[Recorded]] = {}
+    rows: dict[str, list[RecordedResponse]] = {}
     for each in recorded:
         if series not in (None, each.model):
             continue
@@ -129,4 +129,4 @@ def read_recording(file: Path, series: str | None) -> Recording | None:
             raise InputError(f"{file}, row {each.row}: the question is missing.")
         rows.setdefault(question_key(each.question), []).append(each)
     name = f"{file.stem}/{series}" if series else file.stem
-    return Recording(file, ModelRef(name, f"sha256:{file_sha256(file)}"), rows)
+    return ResponseFile(file, ModelRef(name, f"sha256:{file_sha256(file)}"), rows)

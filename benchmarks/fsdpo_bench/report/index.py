@@ -11,12 +11,12 @@ from fsdpo_cards.pages.page import render_page
 
 from fsdpo_bench.report.plots import points
 from fsdpo_bench.report.render import TEMPLATES, date_of
-from fsdpo_bench.results.intervals import macro
-from fsdpo_bench.results.outcomes import read_facts
+from fsdpo_bench.results.intervals import macro_average
+from fsdpo_bench.results.outcomes import read_problem_results
 from fsdpo_bench.results.summary import as_dict, decoder_share
 from fsdpo_bench.runs.records import RECORDS, read_config, read_records
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.dataset.run import CONFIG
+from fsdpo_data.dataset.run import CONFIG_FILE
 
 _POINTS = 60  #: Of the line that shows how accuracy settled.
 
@@ -30,9 +30,9 @@ def render_index(root: Path, out: Path, seconds: int | None = None) -> tuple[str
         InputError: if there is no run, or a record of one was changed.
     """
     runs = []
-    for folder in sorted(file.parent for file in root.rglob(CONFIG)):
+    for folder in sorted(file.parent for file in root.rglob(CONFIG_FILE)):
         sizes = tuple(file.stat().st_size for file in sorted((folder / RECORDS).glob("*")))
-        if told := _told(folder, sizes):
+        if told := _run_entry(folder, sizes):
             report = folder / "report.html"
             link = quote(os.path.relpath(report, out.parent)) if report.is_file() else ""
             runs.append({**told, "path": str(folder.relative_to(root)), "link": link})
@@ -46,13 +46,13 @@ def render_index(root: Path, out: Path, seconds: int | None = None) -> tuple[str
 
 
 @cache
-def _told(run: Path, sizes: tuple[int, ...]) -> dict[str, Any] | None:
+def _run_entry(run: Path, sizes: tuple[int, ...]) -> dict[str, Any] | None:
     """Return what the page says of a run whose records are so long; None if it is no run."""
     try:
         config = read_config(run)
     except InputError:
         return None
-    facts, first = read_facts(read_records(run)), config["decoders"][0]
+    facts, first = read_problem_results(read_records(run)), config["decoders"][0]
     answers = (each.decoded.get(first) for part in facts.values() for each in part)
     right = list(accumulate(bool(each.correct) for each in answers if each))
     every = max(1, len(right) // _POINTS)
@@ -64,7 +64,7 @@ def _told(run: Path, sizes: tuple[int, ...]) -> dict[str, Any] | None:
         "done": sum(map(len, facts.values())),
         "of": sum(task["problems"] for task in tasks),
         "decoders": {
-            name: as_dict(macro([decoder_share(part, name) for part in facts.values()]))
+            name: as_dict(macro_average([decoder_share(part, name) for part in facts.values()]))
             for name in config["decoders"]
         },
         "curve": [right[at] / (at + 1) for at in range(0, len(right), every)],

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fsdpo_bench.report.drawing import Axis, Drawing, panel
-from fsdpo_bench.results.published import is_backbone, published_for
+from fsdpo_bench.report.svg import Axis, SvgDrawing, panel
+from fsdpo_bench.results.published import is_backbone, published_results_for
 from fsdpo_data.core.sampling import UNKNOWN
 
 _FAMILIES = ("greedy", "sc", "weighted", "bon", "sbs")
@@ -40,7 +40,7 @@ def accuracy_plot(results: Results) -> str:
     tasks, model = results["tasks"], results["run"]["model"]["name"]
     rows = sum(1 + len(task["decoders"]) for task in tasks.values())
     height = 20 + rows * _ROW + len(tasks) * _GAP + 24
-    drawing = Drawing(None, height, "Accuracy by benchmark and decoder, with 95 % intervals")
+    drawing = SvgDrawing(None, height, "Accuracy by benchmark and decoder, with 95 % intervals")
     for value in range(0, 101, 20):
         drawing.line(f"{value}%", 16, f"{value}%", height - 24, "grid")
         drawing.text(f"{value}%", height - 10, f"{value}%", "small", "middle")
@@ -49,7 +49,7 @@ def accuracy_plot(results: Results) -> str:
         drawing.text(0, top + _ROW - 4, task["title"], "label", dx=-_NAMES)
         top += _ROW
         size = len(task["decoders"]) * _ROW
-        for each in published_for(name):
+        for each in published_results_for(name):
             style = "own" if is_backbone(each.backbone, model) else "theirs"
             drawing.bar(f"{each.value}%", top, 2, size, style, f"{each.label}: {each.value}")
         for index, (decoder, share) in enumerate(task["decoders"].items()):
@@ -58,7 +58,7 @@ def accuracy_plot(results: Results) -> str:
     return drawing.render()
 
 
-def _interval(drawing: Drawing, y: float, decoder: str, share: Results) -> None:
+def _interval(drawing: SvgDrawing, y: float, decoder: str, share: Results) -> None:
     style = colour(decoder)
     drawing.text(0, y + 4, decoder, "small", "end", dx=-8)
     if share["accuracy"] is None:
@@ -173,7 +173,7 @@ def step_plot(rewards: Results) -> str:
     return drawing.render()
 
 
-def _key(drawing: Drawing) -> None:
+def _key(drawing: SvgDrawing) -> None:
     for at, (name, style) in zip((216, 286), _KINDS.items(), strict=True):
         drawing.bar(at, 5, 10, 10, style)
         drawing.text(at + 14, 14, name, "small")

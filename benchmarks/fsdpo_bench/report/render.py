@@ -11,30 +11,32 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_cards import benchmark_card
-from fsdpo_cards.pages.browse import BUDGET, Browsable
 from fsdpo_cards.pages.page import render_page
+from fsdpo_cards.pages.problem_list import BUDGET, ProblemList
 from fsdpo_cards.render import render
 from markupsafe import Markup
 
 from fsdpo_bench.report import plots
-from fsdpo_bench.report.browse import browsable
-from fsdpo_bench.results.form import Results
-from fsdpo_bench.results.published import is_backbone, published_for
+from fsdpo_bench.report.problem_list import build_problem_list
+from fsdpo_bench.results.published import is_backbone, published_results_for
+from fsdpo_bench.results.result_types import Results
 from fsdpo_bench.results.summary import summarise
 from fsdpo_bench.runs.records import RECORDS, read_config, read_records
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
-from fsdpo_data.dataset.run import CONFIG
+from fsdpo_data.dataset.run import CONFIG_FILE
 
 TEMPLATES = Path(__file__).parent / "templates"
 _OF_REWARDS = (plots.calibration_plot, plots.distribution_plot, plots.step_plot)
 _NAMED = 3  #: Benchmarks that a title names one by one; of more, the means.
 
 
-def render_html(results: Results, shown: Browsable, warn: Callable[[str], None], date: str) -> str:
+def render_html(
+    results: Results, shown: ProblemList, warn: Callable[[str], None], date: str
+) -> str:
     """Render ``report.html``; ``date`` is when the run was made."""
 
-    def drawn(draw: Callable[[Any], str], what: Any) -> Markup:
+    def draw_or_warn(draw: Callable[[Any], str], what: Any) -> Markup:
         try:
             return Markup(draw(what))
         except Exception as error:
@@ -51,9 +53,9 @@ def render_html(results: Results, shown: Browsable, warn: Callable[[str], None],
         title=title(results, date),
         results=results,
         shown=shown,
-        accuracy=drawn(plots.accuracy_plot, results),
-        costs=[plot for task in tasks.values() if (plot := drawn(plots.cost_plot, task))],
-        rewards=[drawn(each, rewards) for each in _OF_REWARDS] if rewards else [],
+        accuracy=draw_or_warn(plots.accuracy_plot, results),
+        costs=[plot for task in tasks.values() if (plot := draw_or_warn(plots.cost_plot, task))],
+        rewards=[draw_or_warn(each, rewards) for each in _OF_REWARDS] if rewards else [],
         published=published_rows(results),
         settings=settings(results["run"]),
         groups=any(task["groups"] for task in tasks.values()),
@@ -97,7 +99,7 @@ def published_rows(results: Results) -> list[dict[str, Any]]:
     """Return the paper's greedy rows for the benchmarks of a run, the run's backbone first."""
     cells: dict[str, dict[str, float]] = {}
     for task in results["tasks"]:
-        for each in published_for(task):
+        for each in published_results_for(task):
             if each.table != "prm" and each.method:
                 cells.setdefault(each.label, {})[task] = each.value
     rows = []
@@ -136,12 +138,12 @@ def write_report(
     write_text(run / "results.json", json.dumps(results, indent=1) + "\n")
     write_text(run / "README.md", benchmark_card(results))
     write_text(run / "report.md", render_markdown(results))
-    shown = browsable(read_records(run), total, budget)
+    shown = build_problem_list(read_records(run), total, budget)
     write_text(run / "report.html", render_html(results, shown, warn, date_of(run)))
     return results
 
 
 def date_of(run: Path) -> str:
     """Return the day, in UTC, on which a run got its last record, or was begun."""
-    last = max(file.stat().st_mtime for file in [*(run / RECORDS).glob("*"), run / CONFIG])
+    last = max(file.stat().st_mtime for file in [*(run / RECORDS).glob("*"), run / CONFIG_FILE])
     return datetime.fromtimestamp(last, UTC).date().isoformat()

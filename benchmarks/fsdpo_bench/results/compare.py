@@ -12,17 +12,17 @@ from fsdpo_bench.results.intervals import (
     mcnemar,
     paired_interval,
 )
-from fsdpo_bench.results.outcomes import Facts, clusters_of, read_facts
+from fsdpo_bench.results.outcomes import ProblemResult, clusters_of, read_problem_results
 from fsdpo_bench.runs.records import read_config, read_records
 from fsdpo_bench.tasks.table import is_spelling
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option
 
-Pairs = Sequence[tuple[Facts, Facts]]
+Pairs = Sequence[tuple[ProblemResult, ProblemResult]]
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedProblem:
     """A problem that one of the two solves and the other does not; ``better`` is ``a`` or ``b``."""
 
     task: str
@@ -35,7 +35,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class PairedDifference:
     """How much better the second run is on a benchmark."""
 
     task: str
@@ -53,18 +53,18 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RunComparison:
     """Two runs compared."""
 
-    deltas: Sequence[Delta]
+    deltas: Sequence[PairedDifference]
     #: Problems whose verdict changed, for the first pair of decoders of each benchmark.
-    changed: Sequence[Changed]
+    changed: Sequence[ChangedProblem]
     #: What a reader should know: problems left out, graders or prompts that differ.
     notes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ComparisonOptions:
     """What to compare.
 
     Attributes:
@@ -75,12 +75,12 @@ class Wanted:
     """
 
     task: str | None = None
-    decoder_a: Annotated[str | None, Option(flag="--decoder", default="all")] = None
-    decoder_b: Annotated[str | None, Option(default="the first's")] = None
+    decoder_a: Annotated[str | None, Option(flag="--decoder", default_text="all")] = None
+    decoder_b: Annotated[str | None, Option(default_text="the first's")] = None
     common: bool = False
 
 
-def compare_runs(run_a: Path, run_b: Path, wanted: Wanted) -> Comparison:
+def compare_runs(run_a: Path, run_b: Path, wanted: ComparisonOptions) -> RunComparison:
     """Compare two runs problem by problem.
 
     Raises:
@@ -97,19 +97,19 @@ def compare_runs(run_a: Path, run_b: Path, wanted: Wanted) -> Comparison:
             f"{', '.join(second)}" + (f", and `task` is {wanted.task}." if wanted.task else ".")
         )
     notes = _differences(configs)
-    deltas: list[Delta] = []
-    changed: list[Changed] = []
+    deltas: list[PairedDifference] = []
+    changed: list[ChangedProblem] = []
     for task in tasks:
-        pairs, note = _paired(task, first[task], second[task], wanted.common)
+        pairs, note = _pair_outcomes(task, first[task], second[task], wanted.common)
         notes += note
         found = [_delta(task, pairs, *decoders) for decoders in _decoders(pairs, wanted)]
         deltas += [delta for delta, _ in found]
         changed += found[0][1]
-    return Comparison(deltas, changed, notes)
+    return RunComparison(deltas, changed, notes)
 
 
-def _problems(run: Path) -> dict[str, dict[tuple[str, int], Facts]]:
-    tasks = read_facts(read_records(run))
+def _problems(run: Path) -> dict[str, dict[tuple[str, int], ProblemResult]]:
+    tasks = read_problem_results(read_records(run))
     if not tasks:
         raise InputError(f"{run} holds no records. Finish it: run it with `resume=True`.")
     return {name: {each.key: each for each in facts} for name, facts in tasks.items()}
@@ -125,10 +125,10 @@ def _differences(configs: tuple[Mapping[str, Any], Mapping[str, Any]]) -> list[s
     return [f"the {what} differ: {a} and {b}" for what, (a, b) in told.items() if a != b]
 
 
-def _paired(
+def _pair_outcomes(
     task: str,
-    first: Mapping[tuple[str, int], Facts],
-    second: Mapping[tuple[str, int], Facts],
+    first: Mapping[tuple[str, int], ProblemResult],
+    second: Mapping[tuple[str, int], ProblemResult],
     common: bool,
 ) -> tuple[Pairs, list[str]]:
     pairs = [(each, second[key]) for key, each in first.items() if key in second]
@@ -144,7 +144,7 @@ def _paired(
     return pairs, [told] if any(alone) else []
 
 
-def _decoders(pairs: Pairs, wanted: Wanted) -> list[tuple[str, str]]:
+def _decoders(pairs: Pairs, wanted: ComparisonOptions) -> list[tuple[str, str]]:
     first, second = pairs[0][0].decoded, pairs[0][1].decoded
     one = wanted.decoder_a or wanted.decoder_b
     asked = [(one, wanted.decoder_b or one)] if one else [(name, name) for name in first]
@@ -160,7 +160,9 @@ def _decoders(pairs: Pairs, wanted: Wanted) -> list[tuple[str, str]]:
     return both
 
 
-def _delta(task: str, pairs: Pairs, one: str, other: str) -> tuple[Delta, list[Changed]]:
+def _delta(
+    task: str, pairs: Pairs, one: str, other: str
+) -> tuple[PairedDifference, list[ChangedProblem]]:
     """Hold two decoders against each other; return the difference, and what changed."""
     answers = [(facts, facts.decoded[one], second.decoded[other]) for facts, second in pairs]
     counted = [each for each in answers if None not in (each[1].correct, each[2].correct)]
@@ -176,8 +178,8 @@ def _delta(task: str, pairs: Pairs, one: str, other: str) -> tuple[Delta, list[C
     for (facts, a, b), gain in zip(counted, gains, strict=True):
         if gain:
             asked, better = (facts.key[0], facts.question, facts.gold), "a" if gain < 0 else "b"
-            changed.append(Changed(facts.task, *asked, a.answer, b.answer, better))
+            changed.append(ChangedProblem(facts.task, *asked, a.answer, b.answer, better))
     n, of_clusters = len(counted), None if clusters is None else len(set(clusters))
     right_a, right_b = (sum(each) for each in zip(*verdicts, strict=True))
     told = (sum(gains) / n, paired_interval(gains, clusters), p, of_clusters)
-    return Delta(task, one, other, n, right_a, right_b, only_a, only_b, *told), changed
+    return PairedDifference(task, one, other, n, right_a, right_b, only_a, only_b, *told), changed

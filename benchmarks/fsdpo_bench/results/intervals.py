@@ -9,13 +9,13 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fsdpo_data.core.statistics import Z95, effective_size, mean_interval, wilson_interval
+from fsdpo_data.core.statistics import Z95, effective_sample_size, mean_interval, wilson_interval
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Proportion:
     """A mean of values in [0, 1] with its denominator and its uncertainty."""
 
     value: float | None
@@ -25,9 +25,9 @@ class Share:
     clusters: int | None = None
 
 
-def share(
+def proportion(
     values: Sequence[float], clusters: Sequence[Hashable] | None = None, trials: int = 1
-) -> Share:
+) -> Proportion:
     """Return the mean of one value per problem, with a 95 % interval.
 
     Independent right-or-wrong values get Wilson's interval, others that of :func:`mean_interval`.
@@ -35,13 +35,13 @@ def share(
     """
     n, total = len(values), math.fsum(values)
     if not n:
-        return Share(None, 0, 0, None)
+        return Proportion(None, 0, 0, None)
     if clusters is None and all(value in (0, 1) for value in values):
         low, high = wilson_interval(total, n) or (0.0, 1.0)
-        return Share(total / n, total, n, (low, high))
+        return Proportion(total / n, total, n, (low, high))
     groups = list(cluster_sums(values, clusters).values())
     count = None if clusters is None else len(groups)
-    return Share(total / n, total, n, mean_interval(groups, trials), count)
+    return Proportion(total / n, total, n, mean_interval(groups, trials), count)
 
 
 def cluster_sums(
@@ -56,19 +56,19 @@ def cluster_sums(
     return sums
 
 
-def macro(shares: Sequence[Share]) -> Share:
+def macro_average(shares: Sequence[Proportion]) -> Proportion:
     """Return the mean of independent shares, each counting the same.
 
     The interval is that of Zou & Donner (2008), which keeps the skew of each share's own.
     """
     known = [(each.value, *each.ci95) for each in shares if each.value is not None and each.ci95]
     if not known:
-        return Share(None, 0, 0, None)
+        return Proportion(None, 0, 0, None)
     values, lows, highs = zip(*known, strict=True)
     mean, n = math.fsum(values) / len(known), len(known)
     interval = mean - math.dist(values, lows) / n, mean + math.dist(values, highs) / n
     interval = max(0.0, interval[0]), min(1.0, interval[1])
-    return Share(mean, math.fsum(s.total for s in shares), sum(s.n for s in shares), interval)
+    return Proportion(mean, math.fsum(s.total for s in shares), sum(s.n for s in shares), interval)
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
@@ -124,7 +124,7 @@ def paired_interval(gains: Sequence[int], clusters: Sequence[Hashable] | None = 
     scale = 1.0
     if clusters is not None:
         groups = list(cluster_sums(gains, clusters).values())
-        scale = effective_size(groups, (won + lost) / n - ((won - lost) / n) ** 2, n) / n
+        scale = effective_sample_size(groups, (won + lost) / n - ((won - lost) / n) ** 2, n) / n
     counts = (scale * won, scale * lost, scale * n)
     middle = (won - lost) / n
     return _bound(*counts, middle, -1.0), _bound(*counts, middle, 1.0)

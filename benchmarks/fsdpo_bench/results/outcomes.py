@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fsdpo_bench.tasks.table import MEANT
+from fsdpo_bench.tasks.table import RESERVED_METADATA
 from fsdpo_data.core.sampling import UNKNOWN
 
 COSTS = ("tokens", "prm_calls", "seconds")  #: What a decoder costs, as summed over problems.
@@ -15,7 +15,7 @@ Amount = float | str  #: What is counted; tokens may be :data:`~fsdpo_data.core.
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecoderAnswer:
     """One decoder's answer to one problem."""
 
     status: str  #: The grader's; ``timed_out`` counts as wrong, ``gold_unparsed`` does not count.
@@ -26,7 +26,7 @@ class Decoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ProblemResult:
     """One problem of a run."""
 
     task: str
@@ -37,20 +37,20 @@ class Facts:
     gold: str
     cluster: str | None  #: The base problem it shares with others, if it does.
     groups: Mapping[str, str]
-    decoded: Mapping[str, Decoded]
+    decoded: Mapping[str, DecoderAnswer]
     samples: int  #: Graded samples; 0 if the gold cannot be read.
     right: int
 
 
-def read_facts(records: Iterable[Record]) -> dict[str, list[Facts]]:
+def read_problem_results(records: Iterable[Record]) -> dict[str, list[ProblemResult]]:
     """Take the facts from records, by benchmark, in order."""
-    tasks: dict[str, list[Facts]] = defaultdict(list)
-    for (task, problem, before), record in keyed(records):
-        tasks[task].append(_facts(record, (problem, before)))
+    tasks: dict[str, list[ProblemResult]] = defaultdict(list)
+    for (task, problem, before), record in key_records(records):
+        tasks[task].append(_problem_result(record, (problem, before)))
     return dict(tasks)
 
 
-def keyed(records: Iterable[Record]) -> Iterator[tuple[tuple[str, str, int], Record]]:
+def key_records(records: Iterable[Record]) -> Iterator[tuple[tuple[str, str, int], Record]]:
     """Yield records by benchmark, problem, and how often that came before."""
     seen: Counter[tuple[str, str]] = Counter()
     for record in records:
@@ -61,7 +61,7 @@ def keyed(records: Iterable[Record]) -> Iterator[tuple[tuple[str, str, int], Rec
 
 def groups_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Return the groups that a problem belongs to, such as its subject and level."""
-    return {name: str(value) for name, value in metadata.items() if name not in MEANT}
+    return {name: str(value) for name, value in metadata.items() if name not in RESERVED_METADATA}
 
 
 def total(amounts: Iterable[Amount]) -> Amount:
@@ -71,7 +71,7 @@ def total(amounts: Iterable[Amount]) -> Amount:
     return round(sum(known), 3) if len(known) == len(found) else UNKNOWN
 
 
-def _facts(record: Record, key: tuple[str, int]) -> Facts:
+def _problem_result(record: Record, key: tuple[str, int]) -> ProblemResult:
     metadata = record["metadata"]
     verdicts = [sample["correct"] for sample in record["samples"]]
     graded = [verdict for verdict in verdicts if verdict is not None]
@@ -82,13 +82,13 @@ def _facts(record: Record, key: tuple[str, int]) -> Facts:
         if cost["tokens"] is None:
             cost["tokens"] = UNKNOWN
         strict = each.get("strict", correct)
-        decoded[name] = Decoded(each["status"], correct, strict, each["answer"], cost)
+        decoded[name] = DecoderAnswer(each["status"], correct, strict, each["answer"], cost)
     asked = (record["task"], key, record["question"], record["gold"])
     groups = (metadata.get("cluster"), groups_of(metadata))
-    return Facts(*asked, *groups, decoded, len(graded), sum(graded))
+    return ProblemResult(*asked, *groups, decoded, len(graded), sum(graded))
 
 
-def clusters_of(facts: Iterable[Facts]) -> list[str] | None:
+def clusters_of(facts: Iterable[ProblemResult]) -> list[str] | None:
     """Return the cluster of each problem, None if they are independent."""
     clusters = [each.cluster for each in facts]
     return None if None in clusters else [str(cluster) for cluster in clusters]

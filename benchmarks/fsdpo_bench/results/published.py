@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from fsdpo_data.core.errors import Unavailable
+from fsdpo_data.core.errors import UnavailableError
 
 #: In a checkout this is ``benchmarks``; a wheel puts them into a folder beside the package.
-_BESIDE = Path(__file__).parents[2]
+_DATA_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedResult:
     """One cell of a table of the paper."""
 
     table: str  #: ``1``, ``2``, ``more-ood`` (appendix B.1) or ``prm`` (appendix B.2).
@@ -37,26 +37,26 @@ class Published:
         return " + ".join(part for part in parts if part)
 
 
-def shipped(name: str) -> Path:
+def shipped_path(name: str) -> Path:
     """Return a file or folder of ``benchmarks`` that is no module; Unavailable if it is missing."""
-    folder = _BESIDE / "fsdpo_shipped"
-    path = (folder if folder.is_dir() else _BESIDE) / name
+    folder = _DATA_ROOT / "fsdpo_shipped"
+    path = (folder if folder.is_dir() else _DATA_ROOT) / name
     if not path.exists():
-        raise Unavailable(f"{path} is missing. Install fsdpo again.")
+        raise UnavailableError(f"{path} is missing. Install fsdpo again.")
     return path
 
 
 @cache
-def published() -> Sequence[Published]:
+def published_results() -> Sequence[PublishedResult]:
     """Return every number of the paper's tables, in their order."""
-    with shipped("published.csv").open(encoding="utf-8", newline="") as file:
+    with shipped_path("published.csv").open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
-        return tuple(Published(**{**row, "value": float(row["value"])}) for row in rows)  # type: ignore[arg-type]
+        return tuple(PublishedResult(**{**row, "value": float(row["value"])}) for row in rows)  # type: ignore[arg-type]
 
 
-def published_for(task: str, decode: str = "greedy") -> list[Published]:
+def published_results_for(task: str, decode: str = "greedy") -> list[PublishedResult]:
     """Return what the paper reports of a task under one decoding, in its order."""
-    return [each for each in published() if each.task == task and each.decode == decode]
+    return [each for each in published_results() if each.task == task and each.decode == decode]
 
 
 def is_backbone(published_name: str, model: str) -> bool:

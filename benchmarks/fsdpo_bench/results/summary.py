@@ -6,18 +6,24 @@ from dataclasses import asdict
 from statistics import fmean, stdev
 from typing import Any
 
-from fsdpo_bench.results import form
-from fsdpo_bench.results.form import Accuracy
-from fsdpo_bench.results.intervals import Share, macro, paired_interval, pass_at_k, share
+from fsdpo_bench.results import result_types
+from fsdpo_bench.results.intervals import (
+    Proportion,
+    macro_average,
+    paired_interval,
+    pass_at_k,
+    proportion,
+)
 from fsdpo_bench.results.outcomes import (
     COSTS,
     Amount,
-    Facts,
+    ProblemResult,
     Record,
     clusters_of,
-    read_facts,
+    read_problem_results,
     total,
 )
+from fsdpo_bench.results.result_types import AccuracyResult
 from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.statistics import ranking_auc
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
@@ -29,13 +35,13 @@ RESULTS_VERSION = 1
 PASS_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
 
 
-def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> form.Results:
+def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> result_types.Results:
     """Summarise the records of a finished run as ``results.json`` has it.
 
     ``config`` is what decided the output; it becomes ``run`` and names the benchmarks.
     """
     rewarded: list[Rewarded] = []
-    facts = read_facts(watch(records, rewarded))
+    facts = read_problem_results(collect_rewarded_samples(records, rewarded))
     tasks = {
         name: _task(each, config["tasks"].get(name, {}), facts) for name, each in facts.items()
     }
@@ -50,8 +56,10 @@ def summarise(records: Iterable[Record], config: Mapping[str, Any]) -> form.Resu
 
 
 def _task(
-    facts: Sequence[Facts], described: Mapping[str, Any], run: Mapping[str, Sequence[Facts]]
-) -> form.TaskResults:
+    facts: Sequence[ProblemResult],
+    described: Mapping[str, Any],
+    run: Mapping[str, Sequence[ProblemResult]],
+) -> result_types.TaskResults:
     names = facts[0].decoded
     seeds = {each.question: each for each in run.get(described.get("seeds", ""), ())}
     tolerant = described.get("tolerance") is not None
@@ -72,7 +80,7 @@ def _task(
     }
 
 
-def as_dict(found: Share) -> Accuracy:
+def as_dict(found: Proportion) -> AccuracyResult:
     """Write a share of right answers as ``results.json`` has it."""
     return {
         "correct": round(found.total, 6),
@@ -83,18 +91,22 @@ def as_dict(found: Share) -> Accuracy:
     }
 
 
-def decoder_share(facts: Sequence[Facts], decoder: str, strict: bool = False) -> Share:
+def decoder_share(facts: Sequence[ProblemResult], decoder: str, strict: bool = False) -> Proportion:
     """Return the accuracy of a decoder; clustered where problems share a base problem."""
     answers = ((each, each.decoded[decoder]) for each in facts if decoder in each.decoded)
     counted = [(each, answer) for each, answer in answers if answer.correct is not None]
     verdicts = [answer.strict if strict else answer.correct for _, answer in counted]
-    return share([int(bool(verdict)) for verdict in verdicts], clusters_of(f for f, _ in counted))
+    return proportion(
+        [int(bool(verdict)) for verdict in verdicts], clusters_of(f for f, _ in counted)
+    )
 
 
-def _decoder(facts: Sequence[Facts], name: str, tolerant: bool) -> form.DecoderResults:
+def _decoder(
+    facts: Sequence[ProblemResult], name: str, tolerant: bool
+) -> result_types.DecoderResults:
     answers = [each.decoded[name] for each in facts if name in each.decoded]
     outcomes = Counter(answer.status for answer in answers)
-    found: form.DecoderResults = {
+    found: result_types.DecoderResults = {
         **as_dict(decoder_share(facts, name)),  # type: ignore[typeddict-item]  # no "strict" there
         "outcomes": dict(sorted(outcomes.items())),
         "cost": {what: total(answer.cost[what] for answer in answers) for what in COSTS},
@@ -104,8 +116,8 @@ def _decoder(facts: Sequence[Facts], name: str, tolerant: bool) -> form.DecoderR
     return found
 
 
-def _members(facts: Sequence[Facts], group: str) -> dict[str, list[Facts]]:
-    members: dict[str, list[Facts]] = defaultdict(list)
+def _members(facts: Sequence[ProblemResult], group: str) -> dict[str, list[ProblemResult]]:
+    members: dict[str, list[ProblemResult]] = defaultdict(list)
     for each in facts:
         if group in each.groups:
             members[each.groups[group]].append(each)
@@ -114,14 +126,14 @@ def _members(facts: Sequence[Facts], group: str) -> dict[str, list[Facts]]:
     return {label: members[label] for label in labels}
 
 
-def _group(facts: Sequence[Facts], group: str) -> dict[str, dict[str, Accuracy]]:
+def _group(facts: Sequence[ProblemResult], group: str) -> dict[str, dict[str, AccuracyResult]]:
     return {
         label: {name: as_dict(decoder_share(part, name)) for name in part[0].decoded}
         for label, part in _members(facts, group).items()
     }
 
 
-def _spread(facts: Sequence[Facts], group: str) -> dict[str, dict[str, float]]:
+def _spread(facts: Sequence[ProblemResult], group: str) -> dict[str, dict[str, float]]:
     """Return mean, standard deviation and range of the accuracies of a group's parts."""
     found: dict[str, dict[str, float]] = {}
     for name in facts[0].decoded:
@@ -139,10 +151,10 @@ def _spread(facts: Sequence[Facts], group: str) -> dict[str, dict[str, float]]:
 
 
 def _drops(
-    facts: Sequence[Facts], group: str, seeds: Mapping[str, Facts]
-) -> dict[str, dict[str, form.Drop]]:
+    facts: Sequence[ProblemResult], group: str, seeds: Mapping[str, ProblemResult]
+) -> dict[str, dict[str, result_types.AccuracyDrop]]:
     """Return how much lower accuracy is than on the seeds of the same problems, by part."""
-    found: dict[str, dict[str, form.Drop]] = {}
+    found: dict[str, dict[str, result_types.AccuracyDrop]] = {}
     for label, part in _members(facts, group).items():
         pairs = [(seed, each) for each in part if (seed := seeds.get(each.cluster or ""))]
         for name in part[0].decoded:
@@ -150,20 +162,26 @@ def _drops(
             lost = [int(bool(was)) - int(bool(now)) for was, now in told if None not in (was, now)]
             if lost:
                 ci95 = [round(bound, 6) for bound in paired_interval(lost)]
-                drop: form.Drop = {"drop": round(fmean(lost), 6), "n": len(lost), "ci95": ci95}
+                drop: result_types.AccuracyDrop = {
+                    "drop": round(fmean(lost), 6),
+                    "n": len(lost),
+                    "ci95": ci95,
+                }
                 found.setdefault(label, {})[name] = drop
     return found
 
 
-def _sampling(facts: Sequence[Facts]) -> tuple[dict[str, Accuracy], dict[str, Accuracy]]:
+def _sampling(
+    facts: Sequence[ProblemResult],
+) -> tuple[dict[str, AccuracyResult], dict[str, AccuracyResult]]:
     """Return avg@k and pass@k over the problems that have samples."""
     sampled = [each for each in facts if each.samples]
     if not sampled:
         return {}, {}
     most, clusters = min(each.samples for each in sampled), clusters_of(sampled)
 
-    def mean(values: Sequence[float]) -> Accuracy:
-        return as_dict(share(values, clusters, trials=most))
+    def mean(values: Sequence[float]) -> AccuracyResult:
+        return as_dict(proportion(values, clusters, trials=most))
 
     sizes = sorted({size for size in PASS_SIZES if size <= most} | {most})
     passed = {k: [pass_at_k(f.samples, f.right, k) for f in sampled] for k in sizes}
@@ -171,23 +189,23 @@ def _sampling(facts: Sequence[Facts]) -> tuple[dict[str, Accuracy], dict[str, Ac
     return {str(most): average}, {str(k): mean(values) for k, values in passed.items()}
 
 
-def _suites(facts: Mapping[str, Sequence[Facts]]) -> dict[str, form.SuiteResults]:
+def _suites(facts: Mapping[str, Sequence[ProblemResult]]) -> dict[str, result_types.SuiteResults]:
     """Average over benchmarks, each counting the same, for the suites that are whole."""
     several = {name: tasks for name, tasks in suites().items() if len(tasks) > 1}
     whole = {name: tasks for name, tasks in several.items() if set(tasks) <= set(facts)}
     if len(facts) > 1 and all(set(tasks) != set(facts) for tasks in whole.values()):
         whole["this run"] = tuple(facts)
-    found: dict[str, form.SuiteResults] = {}
+    found: dict[str, result_types.SuiteResults] = {}
     for name, tasks in whole.items():
         means = {
-            decoder: as_dict(macro([decoder_share(facts[task], decoder) for task in tasks]))
+            decoder: as_dict(macro_average([decoder_share(facts[task], decoder) for task in tasks]))
             for decoder in facts[tasks[0]][0].decoded
         }
         found[name] = {"tasks": list(tasks), "decoders": means}
     return found
 
 
-def _total_cost(tasks: Mapping[str, form.TaskResults]) -> dict[str, form.Costs]:
+def _total_cost(tasks: Mapping[str, result_types.TaskResults]) -> dict[str, result_types.Costs]:
     costs: dict[str, list[Mapping[str, Amount]]] = defaultdict(list)
     for task in tasks.values():
         for name, decoder in task["decoders"].items():
@@ -199,8 +217,10 @@ def _total_cost(tasks: Mapping[str, form.TaskResults]) -> dict[str, form.Costs]:
 
 
 BINS = 10  #: Bins of a reward in [0, 1].
-SHOWN = "min"  #: The aggregate whose distribution is shown: that of best-of-N in the paper.
-STEPS = 12  #: Steps by number, the rest together at the end.
+DISTRIBUTION_AGGREGATE = (
+    "min"  #: The aggregate whose distribution is shown: that of best-of-N in the paper.
+)
+MAX_STEP_NUMBER = 12  #: Steps by number, the rest together at the end.
 
 
 def bin_of(reward: float) -> int:
@@ -212,7 +232,9 @@ def bin_of(reward: float) -> int:
 Rewarded = tuple[int, Sequence[float], bool]
 
 
-def watch(records: Iterable[Record], rewarded: list[Rewarded]) -> Iterator[Record]:
+def collect_rewarded_samples(
+    records: Iterable[Record], rewarded: list[Rewarded]
+) -> Iterator[Record]:
     """Pass records on, adding their graded samples with rewards to ``rewarded``."""
     for number, record in enumerate(records):
         for sample in record["samples"]:
@@ -229,13 +251,17 @@ def _rewards(rewarded: Sequence[Rewarded]) -> dict[str, Any] | None:
     scores = {how: [aggregate(rewards, how) for rewards in every] for how in AGGREGATES}
     ranked = ((how, ranking_auc(problems, each, right)) for how, each in scores.items())
     counts = {True: [0] * BINS, False: [0] * BINS}
-    for score, good in zip(scores[SHOWN], right, strict=True):
+    for score, good in zip(scores[DISTRIBUTION_AGGREGATE], right, strict=True):
         counts[good][bin_of(score)] += 1
     return {
         "solutions": len(right),
         "correct": sum(right),
         "calibration": _calibration(rewarded),
-        "distribution": {"aggregate": SHOWN, "correct": counts[True], "wrong": counts[False]},
+        "distribution": {
+            "aggregate": DISTRIBUTION_AGGREGATE,
+            "correct": counts[True],
+            "wrong": counts[False],
+        },
         "by_step": {"correct": _by_step(rewarded, True), "wrong": _by_step(rewarded, False)},
         "ranking_auc": {
             how: asdict(found) | {"ci95": found.ci95 and list(found.ci95)} for how, found in ranked
@@ -260,15 +286,15 @@ def _calibration(rewarded: Sequence[Rewarded]) -> dict[str, Any]:
 
 
 def _by_step(rewarded: Sequence[Rewarded], kind: bool) -> list[dict[str, float] | None]:
-    found: list[list[float]] = [[] for _ in range(STEPS)]
+    found: list[list[float]] = [[] for _ in range(MAX_STEP_NUMBER)]
     for _, rewards, right in rewarded:
         for number, reward in enumerate(rewards if right is kind else ()):
-            found[min(number, STEPS - 1)].append(reward)
+            found[min(number, MAX_STEP_NUMBER - 1)].append(reward)
     return [{"reward": round(fmean(e), 6), "steps": len(e)} if e else None for e in found]
 
 
 def _bin(index: int, steps: Sequence[tuple[bool, int, float]]) -> dict[str, Any]:
-    found = share([right for right, _, _ in steps], [problem for _, problem, _ in steps])
+    found = proportion([right for right, _, _ in steps], [problem for _, problem, _ in steps])
     told = as_dict(found)
     return {
         "from": index / BINS,

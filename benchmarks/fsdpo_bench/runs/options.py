@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from fsdpo_bench.decode.beam import BeamSpec
-from fsdpo_bench.decode.plan import Plan, make_plan
+from fsdpo_bench.decode.plan import DecodingPlan, make_plan
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option
-from fsdpo_data.engines.options import PrmFormat, ReplayOptions
+from fsdpo_data.engines.options import PrmFormatName, ReplayOptions
 from fsdpo_data.steps.rewards import AGGREGATES
 
 _BEAM = "Step-wise beam search"
@@ -56,21 +56,23 @@ class RunOptions(ReplayOptions):
     """
 
     model: str | None = None
-    suite: Annotated[str | None, Option(default="all")] = None
+    suite: Annotated[str | None, Option(default_text="all")] = None
     task: Sequence[str] = ()
-    data: Annotated[Path | None, Option(default="the Hub")] = None
+    data: Annotated[Path | None, Option(default_text="the Hub")] = None
     limit: Annotated[int | None, _COUNT] = None
-    decoder: Annotated[Sequence[str], Option(default="greedy")] = ()
-    k: Annotated[Sequence[int], Option(min=1, default="5")] = ()
+    decoder: Annotated[Sequence[str], Option(default_text="greedy")] = ()
+    k: Annotated[Sequence[int], Option(min=1, default_text="5")] = ()
     prm: str | None = None
-    prm_format: PrmFormat = None
-    out: Annotated[Path | None, Option(default="runs/bench-MODEL-DIGEST")] = None
+    prm_format: PrmFormatName = None
+    out: Annotated[Path | None, Option(default_text="runs/bench-MODEL-DIGEST")] = None
     as_json: Annotated[bool, Option(flag="--json")] = False
-    template: Annotated[str | None, Option(panel=_SAMPLING, default="the model's")] = None
+    template: Annotated[str | None, Option(panel=_SAMPLING, default_text="the model's")] = None
     segmenter: Annotated[str, Option(panel=_SAMPLING)] = "auto"
-    temperature: Annotated[float | None, Option(panel=_SAMPLING, min=0, default="0.8")] = None
-    top_p: Annotated[float | None, Option(panel=_SAMPLING, above=0, max=1, default="1.0")] = None
-    max_tokens: Annotated[int | None, Option(panel=_SAMPLING, min=1, default="1024")] = None
+    temperature: Annotated[float | None, Option(panel=_SAMPLING, min=0, default_text="0.8")] = None
+    top_p: Annotated[
+        float | None, Option(panel=_SAMPLING, exclusive_min=0, max=1, default_text="1.0")
+    ] = None
+    max_tokens: Annotated[int | None, Option(panel=_SAMPLING, min=1, default_text="1024")] = None
     aggregate: Annotated[str, Option(panel=_SAMPLING, choices=AGGREGATES)] = "min"
     b1: Annotated[int, Option(panel=_BEAM, min=1)] = 5
     b2: Annotated[Sequence[int], Option(panel=_BEAM, min=1)] = (1,)
@@ -80,7 +82,7 @@ class RunOptions(ReplayOptions):
     step_tokens: Annotated[int, Option(panel=_BEAM, min=1)] = 256
     series: Annotated[str | None, Option(panel=_SAMPLING)] = None
 
-    def plan(self, metrics: Sequence[str] = ()) -> Plan:
+    def plan(self, metrics: Sequence[str] = ()) -> DecodingPlan:
         """Return what is to be decoded of every problem.
 
         ``metrics`` are what the benchmarks are reported by, where the options do not say: ``avg@8``

@@ -11,12 +11,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fsdpo_bench.tasks.table import shelf
-from fsdpo_data.core.errors import InputError, nearest
-from fsdpo_data.core.log import LineFile, Span, indexed, read_spans
-from fsdpo_data.core.nouns import Outcome
-from fsdpo_data.dataset.parts import Engine, Ref, Sampling, TemplateRef
-from fsdpo_data.dataset.run import CONFIG
+from fsdpo_bench.tasks.table import builtin_tasks
+from fsdpo_data.core.entities import Outcome
+from fsdpo_data.core.errors import InputError, suggest_names
+from fsdpo_data.core.jsonl_log import JsonlLog, Span, read_spans, scan_lines
+from fsdpo_data.dataset.manifest_sections import (
+    ArtifactRef,
+    EngineRef,
+    SamplingSection,
+    TemplateRef,
+)
+from fsdpo_data.dataset.run import CONFIG_FILE
 
 RECORDS = "records"  #: Folder of the records in a run directory, one file per benchmark.
 
@@ -28,7 +33,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class _Answer(_Model):
+class _AnswerRecord(_Model):
     """An answer with its verdict; ``correct`` is None where the gold cannot be read."""
 
     answer: str | None
@@ -37,7 +42,7 @@ class _Answer(_Model):
     rule: str
 
 
-class _Solution(_Answer):
+class _SolutionRecord(_AnswerRecord):
     text: str
     steps: list[str]
     finish_reason: str
@@ -54,11 +59,11 @@ class _Solution(_Answer):
         return self
 
 
-class _Entry(_Answer):
+class _DecodedRecord(_AnswerRecord):
     """What a decoder decided: one of the samples, or a solution of its own."""
 
     sample: Count | None = None
-    solution: _Solution | None = None
+    solution: _SolutionRecord | None = None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -67,7 +72,7 @@ class _Entry(_Answer):
         return self
 
 
-class _Spent(_Model):
+class _CostRecord(_Model):
     tokens: Count | None
     prm_calls: Count
     seconds: Seconds
@@ -88,12 +93,12 @@ class _Record(_Model):
     gold: str
     metadata: _Metadata
     prompt: str
-    samples: list[_Solution]
-    decoded: dict[str, _Entry]
-    cost: dict[str, _Spent]
+    samples: list[_SolutionRecord]
+    decoded: dict[str, _DecodedRecord]
+    cost: dict[str, _CostRecord]
 
 
-class _Source(Ref):
+class _Source(ArtifactRef):
     split: str
 
 
@@ -118,13 +123,13 @@ class _Config(_Model):
 
     kind: Literal["bench"]
     config_digest: str
-    model: Ref
+    model: ArtifactRef
     template: TemplateRef
-    sampling: Sampling
-    engine: Engine
+    sampling: SamplingSection
+    engine: EngineRef
     segmenter: str
     grader: str
-    prm: Ref | None
+    prm: ArtifactRef | None
     decoders: Annotated[list[str], Field(min_length=1)]
     beam: _Beam | None
     tasks: dict[Annotated[str, Field(pattern=r"^[^/\x00]+$")], _TaskConfig]
@@ -156,11 +161,11 @@ def record_file(out: Path, task: str) -> Path:
     return out / RECORDS / f"{task}.jsonl"
 
 
-def open_records(out: Path, task: str) -> AbstractContextManager[LineFile]:
+def open_records(out: Path, task: str) -> AbstractContextManager[JsonlLog]:
     """Open the records of a benchmark for appending."""
     file = record_file(out, task)
     file.parent.mkdir(exist_ok=True)
-    return LineFile.open(file, record_key)
+    return JsonlLog.open(file, record_key)
 
 
 def read_config(out: Path) -> dict[str, Any]:
@@ -170,16 +175,16 @@ def read_config(out: Path) -> dict[str, Any]:
         InputError: if there is no run of ``fsdpo-bench`` in ``out``.
     """
     try:
-        config = json.loads((out / CONFIG).read_text(encoding="utf-8"))
+        config = json.loads((out / CONFIG_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         config = None
     if not isinstance(config, dict) or config.get("kind") != "bench":
         raise InputError(
-            f"{out}: expected a directory that `fsdpo-bench run` wrote, with {CONFIG} and "
+            f"{out}: expected a directory that `fsdpo-bench run` wrote, with {CONFIG_FILE} and "
             f"{RECORDS}/."
         )
-    _check(_Config, config, str(out / CONFIG))
-    ranks = {name: rank for rank, name in enumerate(shelf())}
+    _check(_Config, config, str(out / CONFIG_FILE))
+    ranks = {name: rank for rank, name in enumerate(builtin_tasks())}
     names = sorted(config["tasks"], key=lambda name: ranks.get(name, len(ranks)))
     return {**config, "tasks": {name: config["tasks"][name] for name in names}}
 
@@ -189,7 +194,7 @@ def decoder_of(out: Path, wanted: str | None) -> str:
     decoders: list[str] = read_config(out)["decoders"]
     decoder = wanted or decoders[0]
     if decoder not in decoders:
-        near = nearest(decoder, decoders)
+        near = suggest_names(decoder, decoders)
         raise InputError(f"{out} has {', '.join(decoders)}.{near}", field="decoder", value=decoder)
     return decoder
 
@@ -205,7 +210,7 @@ def read_records(out: Path, task: str | None = None) -> Iterator[dict[str, Any]]
         raise InputError(f"{out} has no records of {task!r}: expected one of {', '.join(tasks)}.")
     for name in [task] if task else tasks:
         path, spans, start = record_file(out, name), dict[str, Span](), 0
-        for key, length in indexed(path, record_key) if path.exists() else ():
+        for key, length in scan_lines(path, record_key) if path.exists() else ():
             if key is not None:
                 spans.setdefault(key, (start, length))
             start += length

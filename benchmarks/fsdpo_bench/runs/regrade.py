@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.decode.choose import Row, decided, verdict_row
-from fsdpo_bench.decode.plan import Plan
+from fsdpo_bench.decode.plan import DecodingPlan
+from fsdpo_bench.decode.vote import Row, decide, verdict_row
 from fsdpo_bench.runs.records import (
     open_records,
     own_decoders,
@@ -16,14 +16,14 @@ from fsdpo_bench.runs.records import (
     read_records,
     record_key,
 )
-from fsdpo_bench.tasks.judge import judge
+from fsdpo_bench.tasks.grade import grade_task_responses
 from fsdpo_bench.tasks.table import Task
 from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.log import encoded
-from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.dataset.run import claim
+from fsdpo_data.dataset.run import lock_run_directory
 from fsdpo_data.steps.rewards import check_aggregate
 
 CHUNK = 256  #: Problems graded at a time.
@@ -48,25 +48,27 @@ def regrade_run(
 
     Raises:
         InputError: if there is no run, or it has fewer samples than asked for.
-        RunMismatch: if ``out`` holds anything else.
+        RunMismatchError: if ``out`` holds anything else.
     """
     old = read_config(source)
     plan = _plan(source, old, ks, aggregate)
     config = _config(old, plan)
-    with claim(out, config, resume=resume):
+    with lock_run_directory(out, config, resume=resume):
         for name, task in old["tasks"].items():
             with open_records(out, name) as lines:
-                progress.phase(name, task["problems"], done=len(lines.spans))
+                progress.phase(name, task["problems"], done=len(lines.line_spans))
                 read = read_records(source, name)
-                owed = (each for each in read if record_key(each) not in lines.spans)
+                owed = (each for each in read if record_key(each) not in lines.line_spans)
                 known = Task(name, task["title"], tolerance=task["tolerance"])
                 while chunk := list(islice(owed, CHUNK)):
-                    regraded = graded(known, chunk, plan, config["decoders"], workers)
-                    lines.append({record_key(each): encoded(each) for each in regraded})
+                    regraded = grade_records(known, chunk, plan, config["decoders"], workers)
+                    lines.append({record_key(each): encode_line(each) for each in regraded})
                     progress.advance(len(chunk))
 
 
-def _plan(source: Path, old: Mapping[str, Any], ks: Sequence[int], aggregate: str | None) -> Plan:
+def _plan(
+    source: Path, old: Mapping[str, Any], ks: Sequence[int], aggregate: str | None
+) -> DecodingPlan:
     found = [match for name in old["decoders"] if (match := _SAMPLED.fullmatch(name))]
     stored = max([int(match[2]) for match in found], default=0)
     if ks and not found:
@@ -79,16 +81,16 @@ def _plan(source: Path, old: Mapping[str, Any], ks: Sequence[int], aggregate: st
                 field="k",
                 value=k,
             )
-    return Plan(
+    return DecodingPlan(
         tuple(dict.fromkeys(match[1] for match in found)),
         tuple(sorted(set(ks or (int(match[2]) for match in found)))),
         check_aggregate(aggregate or next((match[3] for match in found if match[3]), "min")),
     )
 
 
-def _config(old: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+def _config(old: Mapping[str, Any], plan: DecodingPlan) -> dict[str, Any]:
     own = [name for name in old["decoders"] if not _SAMPLED.fullmatch(name)]
-    kept: dict[str, Any] = json.loads(encoded(old))  # without lone surrogates
+    kept: dict[str, Any] = json.loads(encode_line(old))  # without lone surrogates
     del kept["config_digest"]
     return kept | {
         "grader": MathGrader().version,
@@ -97,8 +99,12 @@ def _config(old: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     }
 
 
-def graded(
-    task: Task, records: Sequence[Row], plan: Plan, names: Sequence[str], workers: int | None
+def grade_records(
+    task: Task,
+    records: Sequence[Row],
+    plan: DecodingPlan,
+    names: Sequence[str],
+    workers: int | None,
 ) -> list[Row]:
     """Return records with verdicts on what they hold, and what decoders called ``names`` decide.
 
@@ -119,7 +125,7 @@ def graded(
         for problem, record, found in zip(problems, records, solutions, strict=True)
         for row in found
     ]
-    regraded, judged = [], iter(judge(task, items, workers))
+    regraded, judged = [], iter(grade_task_responses(task, items, workers))
     for record, found in zip(records, solutions, strict=True):
         own, n = own_decoders(record), len(record["samples"])
         asked = [name for name in names if not _SAMPLED.fullmatch(name)]
@@ -130,5 +136,5 @@ def graded(
             )
         rows = [row | verdict_row(task, next(judged)) for row in found]
         costs = {name: record["cost"][name] for name in own}
-        regraded.append(record | decided(plan, names, rows, costs))
+        regraded.append(record | decide(plan, names, rows, costs))
     return regraded

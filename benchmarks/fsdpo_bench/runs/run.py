@@ -13,22 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.decode.beam import beam_search
-from fsdpo_bench.decode.choose import cost_row, solution_row
-from fsdpo_bench.decode.plan import Plan, beam_name
-from fsdpo_bench.decode.solution import Cost, Finished, Solution, draw, likeliest, with_rewards
+from fsdpo_bench.decode.plan import DecodingPlan, beam_name
+from fsdpo_bench.decode.solution import (
+    DecodedSolution,
+    DecodingCost,
+    OnFinished,
+    add_rewards,
+    greedy_sampling,
+    sample_solutions,
+)
+from fsdpo_bench.decode.vote import cost_row, solution_row
 from fsdpo_bench.runs.records import open_records, record_key
-from fsdpo_bench.runs.regrade import graded
-from fsdpo_bench.tasks.load import Loaded
+from fsdpo_bench.runs.regrade import grade_records
+from fsdpo_bench.tasks.load import LoadedTask
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.core.identity import ModelRef, plain
-from fsdpo_data.core.log import encoded
+from fsdpo_data.core.identity import ModelRef, to_json_values
+from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec
-from fsdpo_data.dataset.run import claim
+from fsdpo_data.dataset.run import lock_run_directory
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.models.prompts import Template
-from fsdpo_data.problems.load import drawn, problems_digest
+from fsdpo_data.problems.load import draw_positions, problems_digest
 
 RUN_VERSION = 1  #: Raised when the meaning of a run's config or records changes.
 
@@ -42,18 +49,18 @@ class RunSpec:
     sampling: SamplingSpec  #: How it samples; ``n`` is ``max(1, plan.samples)``.
     engine: Mapping[str, str]
     segmenter: str  #: What a step is; full name.
-    plan: Plan
+    plan: DecodingPlan
     prm: Mapping[str, Any] | None = None  #: The reward model with what runs it; None without one.
     unknown: tuple[str, ...] = ()  #: Of a replay, fields of ``sampling`` that nobody has stated.
 
-    def config(self, parts: Sequence[Loaded]) -> dict[str, Any]:
+    def config(self, parts: Sequence[LoadedTask]) -> dict[str, Any]:
         """Return the spec as plain JSON, with the benchmarks it is run on."""
         config = {
             "kind": "bench",
             "version": RUN_VERSION,
             "model": self.model,
             "template": {"name": self.template.name, "digest": self.template.digest},
-            "sampling": self.sampling.plain() | dict.fromkeys(self.unknown, UNKNOWN),
+            "sampling": self.sampling.to_json_values() | dict.fromkeys(self.unknown, UNKNOWN),
             "engine": dict(self.engine),
             "segmenter": self.segmenter,
             "grader": MathGrader().version,
@@ -62,10 +69,10 @@ class RunSpec:
             "beam": self.plan.beam_config(),
             "tasks": {part.task.name: _task_config(part) for part in parts},
         }
-        return plain(config)
+        return to_json_values(config)
 
 
-def _task_config(part: Loaded) -> dict[str, Any]:
+def _task_config(part: LoadedTask) -> dict[str, Any]:
     return {
         "title": part.task.title,
         "version": part.task.version,
@@ -79,17 +86,17 @@ def _task_config(part: Loaded) -> dict[str, Any]:
     }
 
 
-def limited(loaded: Loaded, limit: int | None, seed: int = 0) -> Loaded:
+def limit_problems(loaded: LoadedTask, limit: int | None, seed: int = 0) -> LoadedTask:
     """Return ``limit`` problems of a benchmark, drawn as a dataset's are; all if None."""
-    return loaded if limit is None else loaded.part(drawn(loaded.ids, limit, seed))
+    return loaded if limit is None else loaded.part(draw_positions(loaded.ids, limit, seed))
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BenchJob:
     """A run that is ready to start; models are made only if something is owed."""
 
     spec: RunSpec
-    parts: Sequence[Loaded]
+    parts: Sequence[LoadedTask]
     make_sampler: Callable[[], Sampler]
     make_scorer: Callable[[], Scorer]
     batch_size: int = 32
@@ -101,36 +108,38 @@ class Job:
         return self.spec.config(self.parts)
 
 
-def run(job: Job, out: Path, *, resume: bool = False, progress: Progress) -> None:
+def run(job: BenchJob, out: Path, *, resume: bool = False, progress: Progress) -> None:
     """Decode every problem that is owed, and keep the records.
 
     Raises:
-        RunMismatch: if ``out`` holds another run.
+        RunMismatchError: if ``out`` holds another run.
         StoreError: if the disk fails; what was written stays valid.
     """
     passes = job.spec.plan.passes
     job = replace(job, make_sampler=cache(job.make_sampler), make_scorer=cache(job.make_scorer))
-    with claim(out, job.config, resume=resume):
+    with lock_run_directory(out, job.config, resume=resume):
         for part in job.parts:
             with open_records(out, part.task.name) as records:
-                done = len(records.spans)
+                done = len(records.line_spans)
                 progress.phase(part.task.name, len(part.problems), done=done)
-                for rows, keys in _owed(part, records.spans.keys(), job.batch_size):
-                    with _told(progress, len(keys), len(rows) * passes) as finished:
-                        decoding = _Decoding(job, finished)
+                for rows, keys in _missing_batches(part, records.line_spans.keys(), job.batch_size):
+                    with _batch_progress(progress, len(keys), len(rows) * passes) as finished:
+                        decoding = _BatchDecoder(job, finished)
                         found = {record_key(each): each for each in decoding.records(part, rows)}
-                        records.append({key: encoded(found[key]) for key in found if key in keys})
+                        records.append(
+                            {key: encode_line(found[key]) for key in found if key in keys}
+                        )
 
 
 @contextmanager
-def _told(progress: Progress, problems: int, steps: int) -> Iterator[Finished]:
+def _batch_progress(progress: Progress, problems: int, steps: int) -> Iterator[OnFinished]:
     """Tell of the problems of a batch while decoders finish ``steps`` prompts in all.
 
     A batch that is broken off is decoded again whole, so none of it is done.
     """
     taken = told = 0
 
-    def finished(prompts: int, tokens: int) -> None:
+    def on_finished(prompts: int, tokens: int) -> None:
         nonlocal taken, told
         taken += prompts
         done = problems * taken // steps
@@ -138,13 +147,15 @@ def _told(progress: Progress, problems: int, steps: int) -> Iterator[Finished]:
         told = done
 
     try:
-        yield finished
+        yield on_finished
     except BaseException:
         progress.advance(-told)
         raise
 
 
-def _owed(part: Loaded, there: Set[str], batch: int) -> Iterator[tuple[range, Set[str]]]:
+def _missing_batches(
+    part: LoadedTask, there: Set[str], batch: int
+) -> Iterator[tuple[range, Set[str]]]:
     """Yield the rows of every batch that is not whole yet, and the keys that it lacks."""
     for start in range(0, len(part.ids), batch):
         rows = range(start, min(start + batch, len(part.ids)))
@@ -153,13 +164,13 @@ def _owed(part: Loaded, there: Set[str], batch: int) -> Iterator[tuple[range, Se
 
 
 @dataclass(frozen=True, slots=True)
-class _Decoding:
+class _BatchDecoder:
     """Runs the decoders of a plan on batches of problems."""
 
-    job: Job
-    finished: Finished
+    job: BenchJob
+    on_finished: OnFinished
 
-    def records(self, part: Loaded, rows: range) -> list[dict[str, Any]]:
+    def records(self, part: LoadedTask, rows: range) -> list[dict[str, Any]]:
         """Decode the problems in some rows of a benchmark, grade, and return their records."""
         questions = [part.problems[row].question for row in rows]
         spec = self.job.spec
@@ -175,7 +186,7 @@ class _Decoding:
                 "problem_id": part.ids[row],
                 "question": problem.question,
                 "gold": problem.answer,
-                "metadata": part.task.facets(problem.metadata),
+                "metadata": part.task.record_metadata(problem.metadata),
                 "prompt": prompts[place],
                 "samples": list(map(solution_row, samples[place])),
                 "decoded": {
@@ -184,33 +195,41 @@ class _Decoding:
                 "cost": {name: cost_row(cost) for name, (_, cost) in made.items()},
             }
             records.append(record)
-        return graded(part.task, records, spec.plan, spec.plan.names, self.job.workers)
+        return grade_records(part.task, records, spec.plan, spec.plan.names, self.job.workers)
 
-    def _samples(self, prompts: Sequence[str], questions: Sequence[str]) -> list[list[Solution]]:
+    def _samples(
+        self, prompts: Sequence[str], questions: Sequence[str]
+    ) -> list[list[DecodedSolution]]:
         """Draw the samples that several decoders share, with rewards if any of them needs them."""
         spec = self.job.spec
         if not spec.plan.samples:
             return [[] for _ in prompts]
-        drawn = draw(prompts, self.job.make_sampler(), spec.sampling, spec.segmenter, self.finished)
+        drawn = sample_solutions(
+            prompts, self.job.make_sampler(), spec.sampling, spec.segmenter, self.on_finished
+        )
         if not {"weighted", "bon"} & set(spec.plan.decoders):
             return drawn
-        return with_rewards(prompts, drawn, self.job.make_scorer(), questions)
+        return add_rewards(prompts, drawn, self.job.make_scorer(), questions)
 
     def _own(
         self, prompts: Sequence[str], questions: Sequence[str]
-    ) -> dict[str, list[tuple[Solution, Cost]]]:
+    ) -> dict[str, list[tuple[DecodedSolution, DecodingCost]]]:
         """Return the solutions of decoders that make their own, by the name of the result."""
         spec = self.job.spec
         found = {}
         if "greedy" in spec.plan.decoders:
-            how = likeliest(spec.sampling)
-            alone = draw(prompts, self.job.make_sampler(), how, spec.segmenter, self.finished)
+            how = greedy_sampling(spec.sampling)
+            alone = sample_solutions(
+                prompts, self.job.make_sampler(), how, spec.segmenter, self.on_finished
+            )
             if spec.prm is not None:  # for readers; it decides nothing, so nothing is charged
-                alone = with_rewards(prompts, alone, self.job.make_scorer(), questions)
-            found["greedy"] = [(each, Cost(each.n_tokens, 0, each.seconds)) for [each] in alone]
+                alone = add_rewards(prompts, alone, self.job.make_scorer(), questions)
+            found["greedy"] = [
+                (each, DecodingCost(each.n_tokens, 0, each.seconds)) for [each] in alone
+            ]
         for beam in spec.plan.beams:
             engines = self.job.make_sampler(), self.job.make_scorer()
             found[beam_name(beam)] = beam_search(
-                prompts, *engines, spec.sampling, spec.segmenter, beam, self.finished, questions
+                prompts, *engines, spec.sampling, spec.segmenter, beam, self.on_finished, questions
             )
         return found

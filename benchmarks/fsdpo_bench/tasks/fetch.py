@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.files import write_file
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.patience import PASSING, pause
+from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
 
 #: Where a mirror of GitHub's files is, for those who cannot reach the original.
 MIRROR = "FSDPO_GITHUB"
@@ -32,7 +32,7 @@ def cache() -> Path:
     return Path(home) / "fsdpo" / "benchmarks"
 
 
-def fetched(name: str, file: PublicFile, folder: Path | None = None) -> Path:
+def fetch_file(name: str, file: PublicFile, folder: Path | None = None) -> Path:
     """Return a benchmark's file in ``folder``, a data directory; it is fetched if missing.
 
     Raises:
@@ -67,10 +67,10 @@ def _download(name: str, file: PublicFile) -> bytes:
             return answer.content
         if code == 200:
             why = "what comes from there is another file (SHA-256 differs)"
-        if code not in PASSING or attempt + 1 == _ATTEMPTS:
+        if code not in RETRYABLE_STATUSES or attempt + 1 == _ATTEMPTS:
             break
-        time.sleep(pause(answer.headers.get("retry-after", ""), attempt))
-    raise Unavailable(
+        time.sleep(retry_delay(answer.headers.get("retry-after", ""), attempt))
+    raise UnavailableError(
         f"{name} is not to be had from {url}: {why}. Try again later, give its file as "
         f"`data`, or set {MIRROR} to a mirror of GitHub's files."
     )

@@ -5,21 +5,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from fsdpo_bench.tasks.fetch import fetched
-from fsdpo_bench.tasks.table import MEANT, Fields, Task
+from fsdpo_bench.tasks.fetch import fetch_file
+from fsdpo_bench.tasks.table import RESERVED_METADATA, Fields, Task
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import SourceRef, file_sha256
-from fsdpo_data.core.nouns import Problem
-from fsdpo_data.core.rows import SUFFIXES, Record, data_files
+from fsdpo_data.core.row_files import SUFFIXES, SourceRow, data_files
 from fsdpo_data.hub.client import HubRepo
 from fsdpo_data.problems.embedded.story import WORLD_VERSION
-from fsdpo_data.problems.forms import NotAProblem
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_data.problems.load import problems_digest
+from fsdpo_data.problems.row_formats import UnusableRowError
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedTask:
     """A benchmark in memory."""
 
     task: Task
@@ -35,7 +35,7 @@ class Loaded:
         return replace(self, problems=[each for each, _ in pairs], ids=[key for _, key in pairs])
 
 
-def load_task(task: Task, data: Path | None = None) -> Loaded:
+def load_task(task: Task, data: Path | None = None) -> LoadedTask:
     """Load all problems of a benchmark.
 
     ``data`` is its file, or a directory with a folder or file for each benchmark. Without it, the
@@ -47,7 +47,7 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
     """
     data = task.data or data
     if data is None and task.fetch is not None:
-        data = fetched(task.name, task.fetch)
+        data = fetch_file(task.name, task.fetch)
     if task.make is not None:
         ref, problems = SourceRef(task.name, str(WORLD_VERSION), "test"), task.make()
     elif data is not None:
@@ -73,10 +73,10 @@ def load_task(task: Task, data: Path | None = None) -> Loaded:
             f"(digest {digest}, expected {task.digest}); numbers may not compare."
         )
     noted = [_with_note(task, problem) for problem in problems]
-    return Loaded(replace(task, count=len(problems)), noted, ids, ref, digest, warnings)
+    return LoadedTask(replace(task, count=len(problems)), noted, ids, ref, digest, warnings)
 
 
-def read_problems(task: Task, records: Iterable[Record], where: str) -> list[Problem]:
+def read_problems(task: Task, records: Iterable[SourceRow], where: str) -> list[Problem]:
     """Read the rows of a benchmark, in any of its forms.
 
     Raises:
@@ -85,12 +85,12 @@ def read_problems(task: Task, records: Iterable[Record], where: str) -> list[Pro
     problems = []
     for record in records:
         try:
-            if record.broken:
-                raise NotAProblem(record.broken)
+            if record.error:
+                raise UnusableRowError(record.error)
             fields = task.row(record.fields)
             if fields is not None:
                 problems.append(_read(task, fields))
-        except NotAProblem as reason:
+        except UnusableRowError as reason:
             own = 'Other columns: a TOML file with form = [{ question = ["q"], answer = "a" }].'
             told = own if task.data else f"Expected the rows of {task.title}."
             raise InputError(f"{where}, row {record.row}: {reason}. {told}") from None
@@ -98,17 +98,21 @@ def read_problems(task: Task, records: Iterable[Record], where: str) -> list[Pro
 
 
 def _read(task: Task, fields: Fields) -> Problem:
-    form = next((form for form in task.form if form.fits(fields)), None)
+    form = next((form for form in task.form if form.matches(fields)), None)
     if form is None:
-        expected = "; or ".join(form.says for form in task.form)
-        raise NotAProblem(f"fields {', '.join(fields)}, expected {expected}")
+        expected = "; or ".join(form.description for form in task.form)
+        raise UnusableRowError(f"fields {', '.join(fields)}, expected {expected}")
     # What counts besides is said by the benchmark, and not by a field that has such a name.
-    rest = {key: value for key, value in fields.items() if key not in (*form.question, *MEANT)}
+    rest = {
+        key: value
+        for key, value in fields.items()
+        if key not in (*form.question, *RESERVED_METADATA)
+    }
     if task.cluster:
         if fields.get(task.cluster) is None:
-            raise NotAProblem(f"no {task.cluster}, which problems on one base problem share")
+            raise UnusableRowError(f"no {task.cluster}, which problems on one base problem share")
         rest["cluster"] = fields[task.cluster]
-    question, gold = task.question(form.question_text(fields)), form.gold(fields[form.answer])
+    question, gold = task.question(form.question_text(fields)), form.parse_gold(fields[form.answer])
     return Problem(question, gold.strip(), task.name, "test", rest)
 
 
@@ -148,7 +152,7 @@ def find_file(task: Task, data: Path) -> Path:
     )
 
 
-def _from_hub(task: Task) -> tuple[SourceRef, list[Record]]:
+def _from_hub(task: Task) -> tuple[SourceRef, list[SourceRow]]:
     if task.hub is None:
         raise InputError(
             f"no repository on the Hub is known to hold {task.title} as it is scored here. "
@@ -156,7 +160,7 @@ def _from_hub(task: Task) -> tuple[SourceRef, list[Record]]:
             field="data",
         )
     way_out = "give local files as `data`, or use the task `embedded`, which needs no network"
-    repo = HubRepo(task.hub.repo, "dataset", way_out=way_out)
+    repo = HubRepo(task.hub.repo, "dataset", advice=way_out)
     configs = task.hub.configs or (None,)
     commit, parts = load_hub(HubSource("", repo, configs, task.hub), task.hub_split)
     records = [record for _, part in parts for record in part]

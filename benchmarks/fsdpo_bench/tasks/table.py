@@ -10,24 +10,32 @@ from runpy import run_path
 from typing import Any
 
 from fsdpo_bench.tasks.fetch import PublicFile
-from fsdpo_data.core.errors import InputError, nearest
-from fsdpo_data.core.nouns import Problem
-from fsdpo_data.core.rows import SUFFIXES, Record, read_records
-from fsdpo_data.problems.forms import Form, NotAProblem, after_hashes, answer_text, boxed_gold
+from fsdpo_data.core.entities import Problem
+from fsdpo_data.core.errors import InputError, suggest_names
+from fsdpo_data.core.row_files import SUFFIXES, SourceRow, read_records
 from fsdpo_data.problems.hub_datasets import HubDataset
+from fsdpo_data.problems.row_formats import (
+    ProblemFormat,
+    UnusableRowError,
+    after_hashes,
+    answer_text,
+    boxed_gold,
+)
 
-SHELF = Path(__file__).parent / "shelf"  #: Where the benchmarks that come with the harness stand.
+BUILTIN_TASKS = (
+    Path(__file__).parent / "builtin"
+)  #: Where the benchmarks that come with the harness stand.
 #: Decimal places of numeric golds: AddSub's original has binary noise (0.6666666666666666), the
 #: form of the MAWPS collection has it rounded.
 GOLD_PLACES = 10
 #: Metadata with a meaning to grading and statistics, by which nothing is broken down.
-MEANT = ("cluster", "also", "gold_tolerance")
+RESERVED_METADATA = ("cluster", "also", "gold_tolerance")
 
 Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class GoldNote:
+class GoldCorrection:
     """What is known better of one gold."""
 
     why: str
@@ -44,7 +52,7 @@ class Task:
     title: str
     count: int | None = None  #: Problems it has; None if that is not known.
     digest: str = ""  #: ``problems_digest``, golds as the source has them; empty if not known.
-    form: Sequence[Form] = ()  #: The ways its rows are written, tried in this order.
+    form: Sequence[ProblemFormat] = ()  #: The ways its rows are written, tried in this order.
     order: int = 1000
     suites: Sequence[str] = ()
     licence: str = ""
@@ -58,13 +66,13 @@ class Task:
     fetch: PublicFile | None = None  #: Its file in a public repository, where the Hub has none.
     #: Brings a row to what the forms read; None says that it is no part of the benchmark.
     row: Callable[[Fields], Fields | None] = dict
-    read: Callable[[Path], Iterator[Record]] = read_records
+    read: Callable[[Path], Iterator[SourceRow]] = read_records
     make: Callable[[], list[Problem]] | None = None
     drop: Sequence[str] = ()  #: Texts that copies have inside the question and that are none of it.
     hint: str = ""  #: What every question ends on, such as how the answer has to look.
     missing_golds: int = 0  #: Problems without a gold; they are never counted.
     #: What is known better of single golds, by problem id.
-    notes: Mapping[str, GoldNote] = field(default_factory=dict)
+    notes: Mapping[str, GoldCorrection] = field(default_factory=dict)
     defects: Sequence[str] = ()  #: What else is known to be odd in public copies.
     #: Relative error that a numeric answer may have, beside what the digits of a gold leave open; 0
     #: for golds that are rounded. Both numbers are reported, the tolerant one first. None for none.
@@ -83,7 +91,7 @@ class Task:
             text = text.replace(each, "")
         return text.strip() + (f"\n{self.hint}" if self.hint else "")
 
-    def facets(self, metadata: Fields) -> dict[str, Any]:
+    def record_metadata(self, metadata: Fields) -> dict[str, Any]:
         """Return what of a problem's metadata its record keeps: groups, cluster, other golds."""
         found: dict[str, Any] = {}
         for group, names in self.groups.items():
@@ -91,7 +99,9 @@ class Task:
             if value is not None:
                 found[group] = str(value).removeprefix("Level ")
         return found | {
-            key: metadata[key] for key in MEANT if metadata.get(key) not in (None, "", [])
+            key: metadata[key]
+            for key in RESERVED_METADATA
+            if metadata.get(key) not in (None, "", [])
         }
 
 
@@ -109,8 +119,8 @@ def read_task(file: Path) -> Task:
         hook = run_path(str(file.parent / told.pop("hook"))) if "hook" in told else {}
         known = {each.name for each in fields(Task)} - {*_HOOKS, "notes"} | {"note"}
         for odd in told.keys() - known:
-            raise ValueError(f"no key {odd!r}.{nearest(odd, known)}".rstrip("."))
-        notes = {each.pop("id"): GoldNote(**each) for each in told.pop("note", ())}
+            raise ValueError(f"no key {odd!r}.{suggest_names(odd, known)}".rstrip("."))
+        notes = {each.pop("id"): GoldCorrection(**each) for each in told.pop("note", ())}
         forms = tuple(_form(told.get("missing_golds", 0), **each) for each in told.pop("form", ()))
         if "hub" in told:
             told["hub"] = HubDataset(**told["hub"])
@@ -126,55 +136,57 @@ def read_task(file: Path) -> Task:
         # What it defines, not what it imports.
         own = {k for k, v in hook.items() if getattr(v, "__module__", "") == hook["__name__"]}
         made = {key: hook[key] for key in _HOOKS if key in own}
-        return Task(**{"title": name, "form": forms or PLAIN, **told, **made}, notes=notes)
+        return Task(**{"title": name, "form": forms or PLAIN_FORMATS, **told, **made}, notes=notes)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
-            f"{file} is not a benchmark: {error}. Compare it with those in {SHELF}."
+            f"{file} is not a benchmark: {error}. Compare it with those in {BUILTIN_TASKS}."
         ) from None
 
 
-def rounded(value: Any) -> str:
+def normalize_number(value: Any) -> str:
     """Take a gold that is a number, or one as text (``27.0``, ``025``), so that all forms agree."""
     text = answer_text(value)
     try:
         return answer_text(round(float(text), GOLD_PLACES))
     except ValueError:
-        raise NotAProblem(f"the answer {text!r} is no number") from None
+        raise UnusableRowError(f"the answer {text!r} is no number") from None
 
 
 #: How a field of a row becomes a gold: the words of ``gold = …``.
-READERS: Mapping[str, Callable[[Any], str]] = {
+GOLD_PARSERS: Mapping[str, Callable[[Any], str]] = {
     "text": answer_text,
     "boxed": boxed_gold,
     "hashes": after_hashes,
     # A problem whose gold is missing is kept, and is nobody's failure.
     "maybe": lambda value: answer_text(value).strip() if value else "",
-    "number": rounded,
+    "number": normalize_number,
 }
 
 
-def _form(missing: int, question: Sequence[str], answer: str, gold: str = "") -> Form:
+def _form(missing: int, question: Sequence[str], answer: str, gold: str = "") -> ProblemFormat:
     kind = gold or ("maybe" if missing else "text")
-    if kind not in READERS:
-        raise ValueError(f"gold {kind!r}: expected one of {', '.join(READERS)}")
+    if kind not in GOLD_PARSERS:
+        raise ValueError(f"gold {kind!r}: expected one of {', '.join(GOLD_PARSERS)}")
     says = " + ".join((*question, answer)) + " with a \\boxed answer" * (kind == "boxed")
-    return Form(tuple(question), answer, READERS[kind], says)
+    return ProblemFormat(tuple(question), answer, GOLD_PARSERS[kind], says)
 
 
-PLAIN = (_form(0, ["question"], "answer"),)  #: The rows of a benchmark that says nothing of them.
+PLAIN_FORMATS = (
+    _form(0, ["question"], "answer"),
+)  #: The rows of a benchmark that says nothing of them.
 
 
 @cache
-def shelf() -> Mapping[str, Task]:
+def builtin_tasks() -> Mapping[str, Task]:
     """Return the benchmarks that come with the harness, by name, in their order."""
-    tasks = sorted(map(read_task, SHELF.glob("*.toml")), key=lambda task: task.order)
+    tasks = sorted(map(read_task, BUILTIN_TASKS.glob("*.toml")), key=lambda task: task.order)
     return {task.name: task for task in tasks}
 
 
 @cache
 def suites() -> Mapping[str, tuple[str, ...]]:
     """Return the names of the benchmarks of each suite."""
-    tasks = shelf().values()
+    tasks = builtin_tasks().values()
     names = dict.fromkeys(suite for task in tasks for suite in task.suites)
     return {name: tuple(task.name for task in tasks if name in task.suites) for name in names}
 
@@ -191,10 +203,10 @@ def get_task(name: str) -> Task:
     if file.suffix == ".toml":
         return read_task(file)
     if file.suffix in SUFFIXES:
-        return Task(file.stem, file.stem, form=PLAIN, data=file)
-    found = next((task for task in shelf().values() if is_spelling(name, task.name)), None)
+        return Task(file.stem, file.stem, form=PLAIN_FORMATS, data=file)
+    found = next((task for task in builtin_tasks().values() if is_spelling(name, task.name)), None)
     if found is None:
-        raise _unknown("task", name, shelf())
+        raise _unknown("task", name, builtin_tasks())
     return found
 
 
@@ -209,14 +221,14 @@ def select_tasks(suite: str | None, names: Sequence[str] | None) -> list[Task]:
     suite = suite or (None if names else "all")
     if suite is not None and suite not in suites():
         raise _unknown("suite", suite, suites())
-    tasks = [shelf()[name] for name in (suites()[suite] if suite else ())]
+    tasks = [builtin_tasks()[name] for name in (suites()[suite] if suite else ())]
     tasks += [get_task(name) for name in names or ()]
     return list({task.name: task for task in tasks}.values())
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, object]) -> InputError:
     return InputError(
-        f"expected one of {', '.join(known)}.{nearest(name.lower(), known)} `fsdpo-bench tasks` "
+        f"expected one of {', '.join(known)}.{suggest_names(name.lower(), known)} `fsdpo-bench tasks` "
         "shows them all.",
         field=kind,
         value=name,

@@ -38,7 +38,7 @@ _EMS = re.compile(r"-?\d{0,2}(?:\.\d{1,4})?em")  #: Widths of spaces that leave 
 Tree = list[Any]
 
 
-def formulas(texts: Iterable[str], answers: Iterable[str], budget: int) -> dict[str, Tree]:
+def formula_trees(texts: Iterable[str], answers: Iterable[str], budget: int) -> dict[str, Tree]:
     """Return the trees of the formulas in texts, and of answers that are one, by what was written.
 
     Those that come first are there, until their trees have ``budget`` bytes together; what fails

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fsdpo_cards.render import amount, filled
+from fsdpo_cards.render import amount, render_file
 
 _HERE = Path(__file__).parent
 
@@ -39,4 +39,4 @@ def render_page(
         "data": Markup(inert),
     }
     own = {"amount": amount, **(filters or {})}
-    return filled(template, own, fields | parts, _HERE, autoescape=True)
+    return render_file(template, own, fields | parts, _HERE, autoescape=True)

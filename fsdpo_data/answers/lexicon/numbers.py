@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.units import DOLLAR, PERCENT
 from fsdpo_data.answers.tree import MAX_POWER_OF_TEN, Num, Quantity
-from fsdpo_data.core.tables import compiled, read_table
+from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
 MAX_DIGITS = 1_000  #: Numbers with more digits are compared as text only.
 
@@ -20,7 +20,7 @@ MIN_DIGITS_OTHER = 6  # 1.41421 for \sqrt 2
 FLOAT_DIGITS = 15
 FLOAT_NOISE = Fraction(1, 10**15)
 
-_PLAIN = compiled(read_table(__file__))["plain"]
+_PLAIN = compile_patterns(read_toml(__file__))["plain"]
 _SEPARATOR = re.compile(r"[,{}\\!]")
 
 
@@ -77,19 +77,19 @@ def repeating(whole: str, places: str, cycle: str) -> Num:
     return Num(head + Fraction(int(cycle), scale * (10 ** len(cycle) - 1)))
 
 
-def agree(left: Num, right: Num) -> bool:
+def numbers_agree(left: Num, right: Num) -> bool:
     """Compare by value; a decimal may stand for another value to the precision it shows."""
     if left.value == right.value:
         return True
     if left.places is None and right.places is None:
         return False
     return any(
-        stands_for(shown, other.value, other.places is None)
+        matches_to_shown_digits(shown, other.value, other.places is None)
         for shown, other in ((left, right), (right, left))
     )
 
 
-def stands_for(shown: Num, value: Fraction, exact: bool) -> bool:
+def matches_to_shown_digits(shown: Num, value: Fraction, exact: bool) -> bool:
     """Whether a decimal is ``value`` rounded or cut to its digits.
 
     ``exact`` says that the value is written exactly, not as another decimal.

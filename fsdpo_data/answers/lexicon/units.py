@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from fsdpo_data.answers.tree import Unit
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.toml_tables import read_toml
 
 #: Sizes and names of units, what is derived of what, and words that exclude each other.
-_TOLD = read_table(__file__)
+_TABLE = read_toml(__file__)
 
 #: One-letter units; read as units only where letters cannot be variables.
 LETTER_UNITS = frozenset("msghLlJNWVATKCM")
@@ -22,8 +22,8 @@ def _factor(size: str) -> Fraction:
 
 def _build() -> dict[str, Unit]:
     units: dict[str, Unit] = {}
-    for dimension, sizes in _TOLD["units"].items():
-        derived = _TOLD["derived"].get(dimension, {"of": {dimension: 1}, "size": "1"})
+    for dimension, sizes in _TABLE["units"].items():
+        derived = _TABLE["derived"].get(dimension, {"of": {dimension: 1}, "size": "1"})
         dims, scale = tuple(derived["of"].items()), _factor(derived["size"])
         for size, names in sizes.items():
             for name in (each.replace("_", " ") for each in names.split()):
@@ -37,11 +37,11 @@ def _build() -> dict[str, Unit]:
 
 UNITS = _build()
 PERCENT, DOLLAR, CENT, DEGREE = UNITS["%"], UNITS["$"], UNITS["cent"], UNITS["°"]
-SIGNS = {sign: UNITS[name] for sign, name in _TOLD["signs"].items()}
+SIGNS = {sign: UNITS[name] for sign, name in _TABLE["signs"].items()}
 #: Units by the signs and commands that stand after a number.
-MARKS = SIGNS | {sign: UNITS[name] for sign, name in _TOLD["marks"].items()}
+MARKS = SIGNS | {sign: UNITS[name] for sign, name in _TABLE["marks"].items()}
 #: Currencies by the codes that stand before a number.
-CURRENCIES = {code: UNITS[name] for code, name in _TOLD["currencies"].items()}
+CURRENCIES = {code: UNITS[name] for code, name in _TABLE["currencies"].items()}
 
 
 def unit_named(word: str) -> Unit | None:
@@ -51,7 +51,7 @@ def unit_named(word: str) -> Unit | None:
     return UNITS.get(lower) if unit is None and (len(word) > 3 or lower in _ANY_CASE) else unit
 
 
-def raised(unit: Unit, power: int) -> Unit:
+def unit_power(unit: Unit, power: int) -> Unit:
     """Return ``unit`` to ``power``."""
     dims = tuple((name, exponent * power) for name, exponent in unit.dims)
     return Unit(f"{unit.label}^{power}", dims, unit.factor**power)
@@ -66,9 +66,9 @@ def product(left: Unit, right: Unit) -> Unit:
     return Unit(f"{left.label}·{right.label}", dims, left.factor * right.factor)
 
 
-def noun(words: str) -> Unit:
+def counted_unit(words: str) -> Unit:
     """Return the unit of counted things: it agrees with any other name of things."""
-    return Unit(words, words=_said(words))
+    return Unit(words, words=_unit_words(words))
 
 
 PLACE = (("place", 1),)  #: Dimension of places in an order: "6th", "sixth caller".
@@ -77,11 +77,11 @@ PART = (("part", 1),)  #: Dimension of parts of a whole: "5 thirds".
 #: Words that exclude each other.
 _OPPOSITES = tuple(
     {word: at for at, same in enumerate(group.split()) for word in same.split("=")}
-    for group in _TOLD["opposites"]
+    for group in _TABLE["opposites"]
 )
 
 
-def opposed(left: Sequence[str], right: Sequence[str]) -> bool:
+def are_opposites(left: Sequence[str], right: Sequence[str]) -> bool:
     """Whether what was said with two numbers excludes each other: "5 miles north / south"."""
     for group in _OPPOSITES if left and right else ():
         said = [group[word] for word in left if word in group]
@@ -91,12 +91,12 @@ def opposed(left: Sequence[str], right: Sequence[str]) -> bool:
     return False
 
 
-def qualified(unit: Unit, words: tuple[str, ...]) -> Unit:
+def qualify_unit(unit: Unit, words: tuple[str, ...]) -> Unit:
     """Return ``unit`` with what was said after it."""
-    return Unit(unit.label, unit.dims, unit.factor, _said(" ".join(words))) if words else unit
+    return Unit(unit.label, unit.dims, unit.factor, _unit_words(" ".join(words))) if words else unit
 
 
-def _said(words: str) -> tuple[str, ...]:
+def _unit_words(words: str) -> tuple[str, ...]:
     return tuple(words.lower().replace(" - ", "-").split())
 
 

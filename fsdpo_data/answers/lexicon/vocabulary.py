@@ -4,44 +4,44 @@ from collections.abc import Iterable
 
 from fsdpo_data.answers.lexicon.words import SCALES, SMALL, is_number_word
 from fsdpo_data.answers.tree import Const
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.toml_tables import read_toml
 
 
-def names(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     """Return the words of ``text``."""
     return frozenset(text.split())
 
 
-def holds(text: str, words: Iterable[str]) -> bool:
+def contains_any(text: str, words: Iterable[str]) -> bool:
     """Whether a text holds one of some words, in any case, as a part of another word too."""
     lower = text.lower()
     return any([word in lower for word in words])
 
 
-_TOLD = read_table(__file__)
-TRIG = names(_TOLD["trigonometric"])
+_TABLE = read_toml(__file__)
+TRIG = word_set(_TABLE["trigonometric"])
 #: Functions by every name they go by.
 FUNCTIONS: dict[str, str] = (
-    {name: name for name in TRIG | names(_TOLD["functions"])}
+    {name: name for name in TRIG | word_set(_TABLE["functions"])}
     | {prefix + name: "a" + name for name in TRIG for prefix in ("arc", "a")}
     | {"ar" + name: "a" + name for name in TRIG if name.endswith("h")}
-    | _TOLD["also"]
+    | _TABLE["also"]
 )
-CONSTANTS = {name: Const(constant) for name, constant in _TOLD["constants"].items()}
-GREEK = names(_TOLD["greek"])
-SYMBOLS = GREEK | names(_TOLD["symbols"])  #: Commands that stand for themselves.
-ACCENTS = names(_TOLD["accents"])
+CONSTANTS = {name: Const(constant) for name, constant in _TABLE["constants"].items()}
+GREEK = word_set(_TABLE["greek"])
+SYMBOLS = GREEK | word_set(_TABLE["symbols"])  #: Commands that stand for themselves.
+ACCENTS = word_set(_TABLE["accents"])
 FUNCTION_LETTERS = frozenset("fghFGH")  #: Letters that stand for functions when a bracket follows.
-KEYWORDS = names(_TOLD["keywords"])  #: Words that join or compare; never letters to multiply.
-NO_NOUNS = names(_TOLD["no_nouns"])  #: Words that are never the name of what was counted.
-SCRIPT_WORDS = names(_TOLD["subscripts"])  #: Words that are one subscript.
-ORDINAL_MARKS = names("st nd rd th")
-PART_WORDS = names("half third quarter fourth fifth sixth eighth tenth")
+KEYWORDS = word_set(_TABLE["keywords"])  #: Words that join or compare; never letters to multiply.
+NO_NOUNS = word_set(_TABLE["no_nouns"])  #: Words that are never the name of what was counted.
+SCRIPT_WORDS = word_set(_TABLE["subscripts"])  #: Words that are one subscript.
+ORDINAL_MARKS = word_set("st nd rd th")
+PART_WORDS = word_set("half third quarter fourth fifth sixth eighth tenth")
 #: Words before the letters that name a figure.
-FIGURES = names("segment line point angle triangle ray")
-_SHORT_WORDS = names("yes no odd all not the are sq cu")
+FIGURES = word_set("segment line point angle triangle ray")
+_SHORT_WORDS = word_set("yes no odd all not the are sq cu")
 #: Short words that name what was counted when they follow a number.
-SHORT_NOUNS = _SHORT_WORDS | names(_TOLD["nouns"])
+SHORT_NOUNS = _SHORT_WORDS | word_set(_TABLE["nouns"])
 
 
 def is_known(word: str) -> bool:

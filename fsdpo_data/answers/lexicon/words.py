@@ -4,16 +4,16 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from fsdpo_data.answers.tree import Moment
-from fsdpo_data.core.tables import compiled, read_table
+from fsdpo_data.answers.tree import DateOrTime
+from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
-_TOLD = read_table(__file__)
-_SAID = compiled(_TOLD["patterns"])
-_TENS = {word: 10 * value for value, word in enumerate(_TOLD["tens"], 2)}
-SMALL = {word: value for value, word in enumerate(_TOLD["ones"])} | _TENS
-SCALES: dict[str, int] = _TOLD["scales"]
+_TABLE = read_toml(__file__)
+_PATTERNS = compile_patterns(_TABLE["patterns"])
+_TENS = {word: 10 * value for value, word in enumerate(_TABLE["tens"], 2)}
+SMALL = {word: value for value, word in enumerate(_TABLE["ones"])} | _TENS
+SCALES: dict[str, int] = _TABLE["scales"]
 ORDINALS = (
-    {word: value for value, word in enumerate(_TOLD["ordinals"])}
+    {word: value for value, word in enumerate(_TABLE["ordinals"])}
     | {word[:-1] + "ieth": value for word, value in _TENS.items()}
     | {"hundredth": 100, "thousandth": 1000}
 )
@@ -112,15 +112,15 @@ def _cardinal(words: Sequence[str]) -> tuple[int, int]:
 
 
 _MONTHS = {
-    name: number for number, names in enumerate(_TOLD["months"], 1) for name in names.split()
+    name: number for number, names in enumerate(_TABLE["months"], 1) for name in names.split()
 }
 _MONTH = "|".join(_MONTHS)
-_DATE = re.compile(_SAID["date"].pattern.replace("MONTH", _MONTH))
+_DATE = re.compile(_PATTERNS["date"].pattern.replace("MONTH", _MONTH))
 #: Of these, a text that is a moment holds one.
-OF_MOMENTS = frozenset(_TOLD["of_moments"])
+OF_MOMENTS = frozenset(_TABLE["of_moments"])
 
 
-def read_moment(text: str) -> Moment | None:
+def read_moment(text: str) -> DateOrTime | None:
     """Read a clock time that cannot be anything else, a date, or both."""
     text = text.strip().rstrip(".")
     if not 3 <= len(text) <= 60:
@@ -129,22 +129,22 @@ def read_moment(text: str) -> Moment | None:
     rest = text if date is None else (text[: date.start()] + " " + text[date.end() :])
     rest = re.sub(r"^[\s,]*(?:at|on)?\s+|[\s,]+(?:at|on)?\s*$|^\s*(?:at|on)\s+", "", rest).strip()
     if date is not None:
-        rest = _SAID["weekday"].sub("", rest + " ").strip()
-    for words, half in _TOLD["halves"].items():
+        rest = _PATTERNS["weekday"].sub("", rest + " ").strip()
+    for words, half in _TABLE["halves"].items():
         rest = re.sub(words, half, rest)
-    time = _SAID["time"].fullmatch(rest) if rest else None
+    time = _PATTERNS["time"].fullmatch(rest) if rest else None
     if time is None and (rest or date is None):
         return None
     return _moment(time, date)
 
 
-def find_dates(text: str) -> list[Moment]:
+def find_dates(text: str) -> list[DateOrTime]:
     """Return all dates that ``text`` names."""
     found = (_moment(None, match) for match in _DATE.finditer(text[-1_000:]))
     return [moment for moment in found if moment is not None]
 
 
-def _moment(time: re.Match[str] | None, date: re.Match[str] | None) -> Moment | None:
+def _moment(time: re.Match[str] | None, date: re.Match[str] | None) -> DateOrTime | None:
     day = month = year = None
     if date is not None:
         day = int(date["day"] or date["day2"])
@@ -152,10 +152,10 @@ def _moment(time: re.Match[str] | None, date: re.Match[str] | None) -> Moment | 
         stated = date["year"] or date["year2"]
         year = int(stated) if stated else None
     if time is None:
-        return Moment(None, "", day, month, year)
+        return DateOrTime(None, "", day, month, year)
     if time["name"]:
         noon = time["name"].lower() != "midnight"
-        return Moment(12 * 3600 if noon else 0, "24h", day, month, year)
+        return DateOrTime(12 * 3600 if noon else 0, "24h", day, month, year)
     hour = int(time["h"] or time["h2"] or time["h3"])
     minute, second = int(time["m"] or time["m2"] or 0), int(time["s"] or time["s2"] or 0)
     half = (time["half"] or time["half3"] or "").lower()
@@ -164,4 +164,4 @@ def _moment(time: re.Match[str] | None, date: re.Match[str] | None) -> Moment | 
     if half:
         hour = hour % 12 + (12 if half == "p" else 0)
     stated_half = f"{half}m" if half else "24h" if hour > 12 or hour == 0 else ""
-    return Moment(hour * 3600 + minute * 60 + second, stated_half, day, month, year)
+    return DateOrTime(hour * 3600 + minute * 60 + second, stated_half, day, month, year)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.samplers.passes import in_passes
+from fsdpo_data.engines.samplers.thinking_passes import sample_in_passes
 
 
 class Sampler(Protocol):
@@ -20,7 +20,7 @@ class Sampler(Protocol):
 
 
 #: The place of a prompt among those asked for, and its completions.
-Finished = tuple[int, list[Completion]]
+PromptResult = tuple[int, list[Completion]]
 
 
 class StreamingSampler:
@@ -28,7 +28,7 @@ class StreamingSampler:
 
     model: ModelRef
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
         """Yield the completions of each prompt when it is finished, in any order."""
         raise NotImplementedError
 
@@ -38,20 +38,22 @@ class StreamingSampler:
         return [found[place] for place in range(len(prompts))]
 
 
-def stream(sampler: Sampler, prompts: Sequence[str], spec: SamplingSpec) -> Iterable[Finished]:
+def stream(sampler: Sampler, prompts: Sequence[str], spec: SamplingSpec) -> Iterable[PromptResult]:
     """Return the prompts as they are finished; samplers that do not stream finish all at once."""
     if spec.stop or spec.max_think_tokens:
-        return in_passes(partial(_one_pass, sampler), prompts, spec)
+        return sample_in_passes(partial(_one_pass, sampler), prompts, spec)
     return _one_pass(sampler, prompts, spec)
 
 
-def _one_pass(sampler: Sampler, prompts: Sequence[str], spec: SamplingSpec) -> Iterable[Finished]:
+def _one_pass(
+    sampler: Sampler, prompts: Sequence[str], spec: SamplingSpec
+) -> Iterable[PromptResult]:
     if isinstance(sampler, StreamingSampler):
         return sampler.stream(prompts, spec)
     return enumerate(sampler.sample(prompts, spec))
 
 
-def release(sampler: Sampler) -> None:
+def close_engine(sampler: Sampler) -> None:
     """Take back what a sampler holds outside this process, where it holds something.
 
     For whoever loads another model next: engines with processes of their own have ``close``.

@@ -15,17 +15,17 @@ from typing import Any
 
 import httpx2
 
-from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable, nearest
-from fsdpo_data.core.patience import PASSING, pause
-from fsdpo_data.core.sampling import CUT_OFF, Completion, FinishReason, SamplingSpec
+from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError, suggest_names
+from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
+from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.registry import engine_error
-from fsdpo_data.engines.samplers import Finished, StreamingSampler
-from fsdpo_data.models.resolve import Weights
+from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
+from fsdpo_data.models.resolve import ResolvedWeights
 
 #: The environment variable of the key: it stands nowhere else, least of all in a file.
-KEY = "OPENAI_API_KEY"
-CONNECT = 10.0  #: Seconds until a connection stands.
+API_KEY_VARIABLE = "OPENAI_API_KEY"
+CONNECT_TIMEOUT_SECONDS = 10.0  #: Seconds until a connection stands.
 #: What vLLM takes besides. Where a checkpoint has sampling defaults of its own, it would add them.
 _VLLM = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "return_token_ids": True}
 #: What an answer that is not of the protocol raises when it is read.
@@ -40,19 +40,19 @@ class OpenAiSampler(StreamingSampler):
         Unavailable: if nothing answers there, it is no such server, or it refuses the key.
     """
 
-    def __init__(self, weights: Weights, options: SamplerOptions) -> None:
+    def __init__(self, weights: ResolvedWeights, options: SamplerOptions) -> None:
         assert options.base_url is not None
         self.model = weights.ref
         self._name, self._options = weights.path, options
         self._url = options.base_url.rstrip("/")
-        self._key = os.environ.get(KEY, "")
+        self._key = os.environ.get(API_KEY_VARIABLE, "")
         self._most: int | None = None  # samples of one request; None for all
         self._heard = 0.0  # when an answer last came
         self._more: Mapping[str, Any] = {}
         with asyncio.Runner() as runner:
-            runner.run(self._meet())
+            runner.run(self._check_server())
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
         """Yield ``spec.n`` completions of each prompt as they arrive.
 
         Raises:
@@ -60,9 +60,9 @@ class OpenAiSampler(StreamingSampler):
             Unavailable: if it has not answered anybody for ``patience`` seconds.
         """
         with asyncio.Runner() as runner:
-            finished = self._finished(prompts, spec)
+            finished = self._complete(prompts, spec)
 
-            async def following() -> Finished | None:
+            async def following() -> PromptResult | None:
                 return await anext(finished, None)
 
             while (found := runner.run(following())) is not None:
@@ -71,37 +71,37 @@ class OpenAiSampler(StreamingSampler):
     def _client(self) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            timeout=httpx2.Timeout(self._options.timeout, connect=CONNECT),
+            timeout=httpx2.Timeout(self._options.timeout, connect=CONNECT_TIMEOUT_SECONDS),
             limits=httpx2.Limits(max_connections=self._options.concurrency),
         )
 
-    async def _meet(self) -> None:
+    async def _check_server(self) -> None:
         """Check address, key and model, so that a mistake is told at once and not after retries."""
         try:
             async with self._client() as client:
                 answer = await client.get(f"{self._url}/models")
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise self._unusable(f"nothing answers there ({_said(error)}).") from None
-        if answer.status_code in (*PASSING, 404):
+            raise self._unusable(f"nothing answers there ({_first_line(error)}).") from None
+        if answer.status_code in (*RETRYABLE_STATUSES, 404):
             return  # busy, or without a list: what it says of the first prompt counts
         if answer.status_code != 200:
-            raise self._refused(answer)
+            raise self._response_error(answer)
         try:
             known = {str(each["id"]): each for each in answer.json()["data"]}
         except _UNREADABLE:
             raise self._unusable("what answers there is not of OpenAI's protocol.") from None
         if self._name not in known:
             raise InputError(
-                f"the server has {', '.join(known) or 'none'}.{nearest(self._name, known)}",
+                f"the server has {', '.join(known) or 'none'}.{suggest_names(self._name, known)}",
                 field="model",
                 value=self._name,
             )
         if known[self._name].get("owned_by") == "vllm":
             self._more = _VLLM
 
-    async def _finished(
+    async def _complete(
         self, prompts: Sequence[str], spec: SamplingSpec
-    ) -> AsyncIterator[Finished]:
+    ) -> AsyncIterator[PromptResult]:
         free = asyncio.Semaphore(self._options.concurrency)
         lost: list[FsdpoError] = []
         async with self._client() as client:
@@ -161,19 +161,19 @@ class OpenAiSampler(StreamingSampler):
                 if answer.status_code in (400, 422) and body["n"] > 1:
                     self._most = body["n"] = 1  # some servers give one sample at a time
                     continue
-                if answer.status_code not in (200, *PASSING):
-                    raise self._refused(answer)
+                if answer.status_code not in (200, *RETRYABLE_STATUSES):
+                    raise self._response_error(answer)
                 retry_after = answer.headers.get("Retry-After", "")
                 answer.raise_for_status()
                 found = _completions(answer.json(), time.monotonic() - started)
             except FsdpoError:
                 raise
             except (httpx2.HTTPError, *_UNREADABLE) as error:
-                now, wait = time.monotonic(), pause(retry_after, attempt)
+                now, wait = time.monotonic(), retry_delay(retry_after, attempt)
                 failing = min(failing, now)
                 if now + wait - max(failing, self._heard) > self._options.patience:
                     raise self._unusable(
-                        f"no answer in {self._options.patience:g} seconds ({_said(error)}). What "
+                        f"no answer in {self._options.patience:g} seconds ({_first_line(error)}). What "
                         "was received is saved: resume the run when the server is back."
                     ) from None
                 await asyncio.sleep(wait)
@@ -181,10 +181,10 @@ class OpenAiSampler(StreamingSampler):
                 self._heard = time.monotonic()
                 return found
 
-    def _refused(self, answer: httpx2.Response) -> FsdpoError:
+    def _response_error(self, answer: httpx2.Response) -> FsdpoError:
         if answer.status_code in (401, 403):
             state = "is refused" if self._key else "is not set"
-            return self._unusable(f"it answered {answer.status_code}: {KEY} {state}.")
+            return self._unusable(f"it answered {answer.status_code}: {API_KEY_VARIABLE} {state}.")
         said = answer.text.replace(self._key, "…") if self._key else answer.text
         said = " ".join(said.split())[:300]
         return InputError(
@@ -194,11 +194,11 @@ class OpenAiSampler(StreamingSampler):
             value=self._url,
         )
 
-    def _unusable(self, message: str) -> Unavailable:
+    def _unusable(self, message: str) -> UnavailableError:
         return engine_error("openai", f"{self._url}: {message}")
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
 
 
@@ -222,7 +222,9 @@ def _completions(answer: Mapping[str, Any], seconds: float) -> list[Completion]:
     for choice, (reasoning, text), n_tokens in zip(choices, texts, tokens, strict=True):
         if choice["finish_reason"] in (None, "abort", "error"):
             raise ValueError("a choice is not finished")
-        reason: FinishReason = "length" if choice["finish_reason"] in CUT_OFF else "stop"
+        reason: FinishReason = (
+            "length" if choice["finish_reason"] in LENGTH_FINISH_REASONS else "stop"
+        )
         ended = choice.get("stop_reason") or choice.get("matched_stop")  # vLLM's, SGLang's
         stop = ended if isinstance(ended, str) else None
         found.append(Completion(text, reason, n_tokens, share, stop, reasoning, thought))

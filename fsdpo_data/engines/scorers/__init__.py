@@ -8,7 +8,7 @@ from fsdpo_data.core.identity import ModelRef
 
 
 @dataclass(frozen=True, slots=True)
-class SteppedText:
+class ScorerInput:
     """What a scorer reads."""
 
     prompt: str  #: The rendered prompt.
@@ -22,7 +22,7 @@ class Scorer(Protocol):
 
     model: ModelRef
 
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Return for each item, in their order, one number per step.
 
         In [0, 1], but for published models whose convention says that it is no probability.

@@ -9,27 +9,27 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from fsdpo_data.answers.finding.boxes import last_boxed
+from fsdpo_data.answers.extraction.boxes import last_boxed
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.scorers import SteppedText
-from fsdpo_data.engines.scorers.conventions import (
-    CONVENTIONS,
-    Convention,
-    Published,
-    filled,
+from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.engines.scorers.prm_formats import (
+    PRM_FORMATS,
+    PrmFormat,
+    PublishedPrm,
+    fill_fields,
     get_convention,
 )
 from fsdpo_data.models.prompts import Template, get_template
-from fsdpo_data.models.thinking import find_thought
+from fsdpo_data.models.thinking import find_thinking
 
 NO_ERROR = -1  #: What says that no step is wrong.
 _INDEX = re.compile(r"-1|\d{1,6}", re.A)
 _VERDICT = re.compile(r"\\boxed\{(?:\\text\{)?(correct|incorrect)\}", re.I)
 
 
-def get_critique(name: str) -> Convention:
+def get_critique(name: str) -> PrmFormat:
     """Return the convention of a judge, by its name or from a TOML file.
 
     Raises:
@@ -38,24 +38,24 @@ def get_critique(name: str) -> Convention:
     found = get_convention(name)
     if found.refused:
         raise InputError(f"{found.refused}.", field="judge_form", value=name)
-    if not found.judge:
-        known = ", ".join(each.name for each in CONVENTIONS.values() if each.judge)
+    if not found.is_judge:
+        known = ", ".join(each.name for each in PRM_FORMATS.values() if each.is_judge)
         expected = f"it asks for no critique: expected {known}, or a .toml file of your own."
         raise InputError(expected, field="judge_form", value=name)
     return found
 
 
-def critique_prompt(convention: Convention, template: Template, item: SteppedText) -> str:
+def critique_prompt(convention: PrmFormat, template: Template, item: ScorerInput) -> str:
     """Return what a judge is asked of a solution; InputError if its question is not known."""
-    written = (convention.written(k, step) for k, step in enumerate(item.steps, 1))
+    written = (convention.format_step(k, step) for k, step in enumerate(item.steps, 1))
     question, steps = convention.question_of(item), convention.between.join(written)
     return (
-        template.render(filled(convention.prompt, question=question, steps=steps))
+        template.render(fill_fields(convention.prompt, question=question, steps=steps))
         + convention.reply
     )
 
 
-def critique_sampling(convention: Convention, template: Template, votes: int) -> SamplingSpec:
+def critique_sampling(convention: PrmFormat, template: Template, votes: int) -> SamplingSpec:
     """Return how ``votes`` critiques are sampled; a single one is greedy."""
     drawn = votes > 1
     return SamplingSpec(
@@ -68,16 +68,16 @@ def critique_sampling(convention: Convention, template: Template, votes: int) ->
 
 
 def read_votes(
-    convention: Convention, critiques: Iterable[tuple[str, str]], n_steps: int
+    convention: PrmFormat, critiques: Iterable[tuple[str, str]], n_steps: int
 ) -> list[int]:
     """Return the votes among critiques, told as (text, finish reason), of ``n_steps`` steps."""
     read = (_vote(convention, text, n_steps) for text, end in critiques if end != "length")
     return [vote for vote in read if vote is not None]
 
 
-def _vote(convention: Convention, critique: str, n_steps: int) -> int | None:
+def _vote(convention: PrmFormat, critique: str, n_steps: int) -> int | None:
     if convention.read == "index":
-        thought = find_thought("", critique)
+        thought = find_thinking("", critique)
         box = None if thought.closed is False else last_boxed(critique[thought.end :])
         index = _INDEX.fullmatch((box or "").strip())
         return int(index[0]) if index and int(index[0]) < n_steps else None
@@ -87,12 +87,12 @@ def _vote(convention: Convention, critique: str, n_steps: int) -> int | None:
     return right.index(False) if False in right else NO_ERROR
 
 
-def majority(votes: Sequence[int]) -> int:
+def majority_vote(votes: Sequence[int]) -> int:
     """Return what most votes say; of equals the one first given, as ProcessBench's script does."""
     return Counter(votes).most_common(1)[0][0]
 
 
-def approvals(votes: Sequence[int], n_steps: int) -> list[int]:
+def steps_approved(votes: Sequence[int], n_steps: int) -> list[int]:
     """Return of each step how many votes find no error up to it."""
     return [sum(vote == NO_ERROR or vote > k for vote in votes) for k in range(n_steps)]
 
@@ -100,13 +100,13 @@ def approvals(votes: Sequence[int], n_steps: int) -> list[int]:
 class CritiqueScorer:
     """Rewards a step by the share of critiques that find no error up to it; ``sampler`` writes."""
 
-    def __init__(self, weights: Published, sampler: Sampler) -> None:
+    def __init__(self, weights: PublishedPrm, sampler: Sampler) -> None:
         self.model, self._sampler, self._convention = weights.ref, sampler, weights.convention
         form, at = weights.convention, {"revision": weights.commit}
         self._template = get_template(form.template, weights.path, **at)
         self._sampling = critique_sampling(form, self._template, form.votes)
 
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Return one share per step; None where no critique can be read.
 
         Raises:
@@ -116,8 +116,8 @@ class CritiqueScorer:
         written = self._sampler.sample(prompts, self._sampling)
         return [self._shares(*each) for each in zip(items, written, strict=True)]
 
-    def _shares(self, item: SteppedText, critiques: Sequence[Completion]) -> list[float] | None:
+    def _shares(self, item: ScorerInput, critiques: Sequence[Completion]) -> list[float] | None:
         told = [(each.text, each.finish_reason) for each in critiques]
         votes = read_votes(self._convention, told, len(item.steps))
-        approved = approvals(votes, len(item.steps))
+        approved = steps_approved(votes, len(item.steps))
         return [count / len(votes) for count in approved] if votes else None

@@ -10,17 +10,17 @@ from itertools import accumulate, pairwise
 from torch import Tensor
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.logprobs import check_architecture, token_logprobs
+from fsdpo_data.engines.logprobs import check_plain_head, token_logprobs
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.samplers.tokens import padded
-from fsdpo_data.engines.scorers.conventions import Published
-from fsdpo_data.engines.scorers.encoded import NetScorer, by_length
-from fsdpo_data.engines.sharing import decoder_of
-from fsdpo_data.engines.step_tokens import Encoded
-from fsdpo_data.models.resolve import Weights
+from fsdpo_data.engines.prefix_sharing import decoder_of
+from fsdpo_data.engines.samplers.tokenization import pad_sequences
+from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
+from fsdpo_data.engines.scorers.token_scorer import TransformersScorer, length_batches
+from fsdpo_data.engines.step_tokens import EncodedSolution
+from fsdpo_data.models.resolve import ResolvedWeights
 
 
-class LikelihoodScorer(NetScorer):
+class LikelihoodScorer(TransformersScorer):
     """Rewards each step with the probability that a policy gives it after what came before.
 
     The product over the steps is the likelihood of the solution, its end left out.
@@ -33,28 +33,33 @@ class LikelihoodScorer(NetScorer):
     expected = "a causal language model"
     field = "likelihood"
 
-    def __init__(self, weights: Weights, options: ScorerOptions) -> None:
+    def __init__(self, weights: ResolvedWeights, options: ScorerOptions) -> None:
         super().__init__(weights, options)
-        check_architecture(self._net)
+        check_plain_head(self._net)
 
-    def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
+    def _rewards(self, encoded: dict[int, EncodedSolution]) -> Iterator[tuple[int, list[float]]]:
         for index, sums in self.step_logprobs(encoded):
             yield index, [math.exp(each) for each in sums]
 
-    def step_logprobs(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
+    def step_logprobs(
+        self, encoded: dict[int, EncodedSolution]
+    ) -> Iterator[tuple[int, list[float]]]:
         """Yield of each solution the log-probability of every step after what came before."""
-        lengths = {index: len(each.ids) for index, each in encoded.items()}
-        for batch in by_length(lengths, self._batch_tokens):
+        lengths = {index: len(each.input_ids) for index, each in encoded.items()}
+        for batch in length_batches(lengths, self._batch_tokens):
             logprobs = self._logprobs([encoded[index] for index in batch])
             for index, row in zip(batch, logprobs, strict=True):
                 # row[i] is log π of token i + 1.
-                readouts = encoded[index].readouts
-                starts = [max(1, encoded[index].n_prompt), *(readout + 1 for readout in readouts)]
+                readouts = encoded[index].score_positions
+                starts = [
+                    max(1, encoded[index].prompt_length),
+                    *(readout + 1 for readout in readouts),
+                ]
                 yield index, [float(row[a - 1 : b - 1].sum()) for a, b in pairwise(starts)]
 
-    def _logprobs(self, batch: Sequence[Encoded]) -> Tensor:
+    def _logprobs(self, batch: Sequence[EncodedSolution]) -> Tensor:
         """Return log π of every token after the first, shape [B, T - 1]."""
-        ids, mask = padded([each.ids for each in batch], self._pad, self._device)
+        ids, mask = pad_sequences([each.input_ids for each in batch], self._pad, self._device)
         hidden = decoder_of(self._net)(
             input_ids=ids, attention_mask=mask, use_cache=False
         ).last_hidden_state
@@ -75,7 +80,7 @@ class ImplicitScorer(LikelihoodScorer):
 
     field = "prm"
 
-    def __init__(self, weights: Published, options: ScorerOptions) -> None:
+    def __init__(self, weights: PublishedPrm, options: ScorerOptions) -> None:
         assert weights.reference is not None, "the resolver finds it"
         super().__init__(weights, options)
         self._reference = LikelihoodScorer(weights.reference, options)
@@ -89,7 +94,7 @@ class ImplicitScorer(LikelihoodScorer):
             )
         self._context = min(self._context, self._reference._context)
 
-    def _rewards(self, encoded: dict[int, Encoded]) -> Iterator[tuple[int, list[float]]]:
+    def _rewards(self, encoded: dict[int, EncodedSolution]) -> Iterator[tuple[int, list[float]]]:
         reference, beta = dict(self._reference.step_logprobs(encoded)), self._convention.beta
         for index, own in self.step_logprobs(encoded):
             ratios = [beta * (a - b) for a, b in zip(own, reference[index], strict=True)]

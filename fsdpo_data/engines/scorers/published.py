@@ -14,12 +14,12 @@ from torch.nn.functional import linear
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.scorers.conventions import Published
-from fsdpo_data.engines.scorers.encoded import NetScorer
-from fsdpo_data.engines.scorers.heads import PrmScorer, at_steps
 from fsdpo_data.engines.scorers.likelihood import ImplicitScorer
+from fsdpo_data.engines.scorers.prm import PrmScorer, gather_steps
+from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
+from fsdpo_data.engines.scorers.token_scorer import TransformersScorer
 from fsdpo_data.models.checkpoints import read_tensors
-from fsdpo_data.models.resolve import Weights
+from fsdpo_data.models.resolve import ResolvedWeights
 
 
 class PublishedScorer(PrmScorer):
@@ -32,25 +32,25 @@ class PublishedScorer(PrmScorer):
     auto_class = "AutoModel"
     expected = "a decoder that transformers has, with the head of its convention"
 
-    def __init__(self, weights: Published, options: ScorerOptions) -> None:
+    def __init__(self, weights: PublishedPrm, options: ScorerOptions) -> None:
         super().__init__(weights, options)
-        self._head = Head(weights, self._tokenizer, self._net.device, self._net.dtype)
+        self._head = PrmHead(weights, self._tokenizer, self._net.device, self._net.dtype)
 
     def _read(self, readouts: Sequence[Sequence[int]], **inputs: Any) -> Tensor:
-        return self._head.logits(at_steps(self._net(**inputs).last_hidden_state, readouts))
+        return self._head.logits(gather_steps(self._net(**inputs).last_hidden_state, readouts))
 
     def _link(self, logits: Tensor) -> Tensor:
         return self._head.rewards(logits)
 
 
-class Head:
+class PrmHead:
     """What a published reward model reads hidden states with, at a device or of a dtype.
 
     Raises:
         InputError: if the checkpoint has none that its convention reads.
     """
 
-    def __init__(self, weights: Published, tokenizer: Any, *place: Any) -> None:
+    def __init__(self, weights: PublishedPrm, tokenizer: Any, *place: Any) -> None:
         self._convention = weights.convention
         layers = _layers(weights, tokenizer)
         self._layers = [[each.to(*place) for each in layer] for layer in layers]
@@ -59,7 +59,7 @@ class Head:
         """Return the logits [B, K, C] of hidden states."""
         value = hidden_BKD
         for place, layer in enumerate(self._layers):
-            value = _applied(layer, value.relu() if place else value)
+            value = _apply_linear(layer, value.relu() if place else value)
         return value.flatten(2).float()
 
     def rewards(self, logits_BKC: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class Head:
         return 2 * share - 1 if link == "difference" else share
 
 
-def _applied(layer: Sequence[Tensor], value: Tensor) -> Tensor:
+def _apply_linear(layer: Sequence[Tensor], value: Tensor) -> Tensor:
     """Apply a linear layer, or as many beside each other as its weight [E, in, out] holds."""
     weight = layer[0]
     if weight.ndim == 2:
@@ -83,7 +83,7 @@ def _applied(layer: Sequence[Tensor], value: Tensor) -> Tensor:
     return made + layer[1] if len(layer) > 1 else made
 
 
-def _layers(weights: Published, tokenizer: Any) -> list[list[Tensor]]:
+def _layers(weights: PublishedPrm, tokenizer: Any) -> list[list[Tensor]]:
     """Return (weight, bias) of each layer of the head, between which there is a ReLU."""
     convention = weights.convention
     of_words = convention.head == "vocabulary"
@@ -106,8 +106,8 @@ def _layers(weights: Published, tokenizer: Any) -> list[list[Tensor]]:
     return [[found[part] for part in layer if part in found] for layer in parts]
 
 
-def load_prm(weights: Weights, options: ScorerOptions) -> NetScorer:
+def load_prm(weights: ResolvedWeights, options: ScorerOptions) -> TransformersScorer:
     """Load a reward model of our own kind, or a published one."""
-    if not isinstance(weights, Published):
+    if not isinstance(weights, PublishedPrm):
         return PrmScorer(weights, options)
     return (ImplicitScorer if weights.reference else PublishedScorer)(weights, options)

@@ -4,7 +4,7 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 
-from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.problems.embedded.story import Node, apply, value_of, words
 
 #: At most this many digits are read; longer numbers cannot be right and cost time to convert.
@@ -23,11 +23,11 @@ _WRONG_OPERATION = {"+": "-", "-": "+", "*": "+", "/": "-"}
 Equation = tuple[int, str, int, int]  #: (left, operation, right, result) as written.
 
 
-def demonstration(
+def write_solution(
     problem: Problem,
     rng: random.Random,
     error_rate: float = 0.0,
-    mistaken: Mapping[str, float] | None = None,
+    relation_error_rates: Mapping[str, float] | None = None,
 ) -> list[str]:
     """Write a solution in which each step goes wrong with probability ``error_rate``.
 
@@ -42,8 +42,8 @@ def demonstration(
     values: list[int] = []
     for i, node in enumerate(nodes):
         equation = _right(node, values)
-        if rng.random() < (mistaken or {}).get(str(node[0]), error_rate):
-            equation = _slip(problem, node, equation, rng)
+        if rng.random() < (relation_error_rates or {}).get(str(node[0]), error_rate):
+            equation = _wrong_equation(problem, node, equation, rng)
         values.append(equation[3])
         answer = f" The answer is: {values[-1]}" if i == len(nodes) - 1 else "\n"
         left, op, right, result = equation
@@ -118,7 +118,7 @@ def _right(node: Node, values: Sequence[int] | dict[int, int]) -> Equation:
     return left, str(op), right, apply(str(op), left, right)
 
 
-def _slip(problem: Problem, node: Node, right: Equation, rng: random.Random) -> Equation:
+def _wrong_equation(problem: Problem, node: Node, right: Equation, rng: random.Random) -> Equation:
     """Return a wrong equation in place of ``right``."""
     left, op, second, result = right
     slip = rng.choices(list(_SLIPS), weights=list(_SLIPS.values()))[0]

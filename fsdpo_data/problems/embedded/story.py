@@ -7,12 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from fsdpo_data.core.tables import read_table
+from fsdpo_data.core.toml_tables import read_toml
 
 #: Raised when any question, gold or verdict changes for the same seed.
 WORLD_VERSION = "embedded@1"
 
-LIMIT = 99  #: Largest number in a story. Two digits are what a model of a million weights masters.
+MAX_NUMBER = (
+    99  #: Largest number in a story. Two digits are what a model of a million weights masters.
+)
 Operand = int | str  #: A number told in the question, or ``"#i"``: the value of node i.
 
 #: One step of the program: relation, operation, operands, and who it is about.
@@ -23,12 +25,12 @@ Node = list[Operand]
 @cache
 def words() -> dict[str, Any]:
     """Return the table beside this module, read once; it says of each entry what it is."""
-    told = read_table(Path(__file__).with_name("words"))
+    told = read_toml(Path(__file__).with_name("words"))
     counts = {name: {int(k): word for k, word in told[name].items()} for name in ("parts", "times")}
     return told | counts
 
 
-class NoFitError(Exception):
+class RejectedStoryError(Exception):
     """The numbers of this story leave no room for the next event; draw another story."""
 
 
@@ -58,7 +60,7 @@ class Story:
     thing: str = ""  #: What is counted.
     sentences: list[str] = field(default_factory=list)  #: The question so far.
     nodes: list[Node] = field(default_factory=list)  #: The program so far.
-    at: Operand = 0  #: The current amount, as an operand.
+    current: Operand = 0  #: The current amount, as an operand.
     values: list[int] = field(default_factory=list)  #: What each node is worth.
 
     @classmethod
@@ -70,9 +72,9 @@ class Story:
     @property
     def amount(self) -> int:
         """The current amount."""
-        return value_of(self.at, self.values)
+        return value_of(self.current, self.values)
 
-    def tell(self, relation: str, **slots: object) -> None:
+    def add_sentence(self, relation: str, **slots: object) -> None:
         """Add the sentence of ``relation`` to the question."""
         told = words()
         others = told[self.wording].get(relation, []) if self.wording else []
@@ -90,24 +92,24 @@ class Story:
             "one": self.thing.removesuffix("s"),
         }
 
-    def work(self, relation: str, op: str, a: Operand, b: Operand) -> None:
+    def add_node(self, relation: str, op: str, a: Operand, b: Operand) -> None:
         """Add a step to the program; its value becomes the current amount."""
         value = apply(op, value_of(a, self.values), value_of(b, self.values))
-        if not 2 <= value <= LIMIT:
-            raise NoFitError
+        if not 2 <= value <= MAX_NUMBER:
+            raise RejectedStoryError
         self.nodes.append([relation, op, a, b, self.who])
         self.values.append(value)
-        self.at = f"#{len(self.values) - 1}"
+        self.current = f"#{len(self.values) - 1}"
 
     def number(self, low: int, high: int) -> int:
         """Draw a number from ``low`` to ``high``, both included."""
         if low > high:
-            raise NoFitError
+            raise RejectedStoryError
         return self.rng.randint(low, high)
 
     def divisor(self, of: int, choices: Sequence[int]) -> int:
         """Draw one of ``choices`` that divides ``of`` and leaves at least two."""
         fits = [k for k in choices if of % k == 0 and of // k >= 2]
         if not fits:
-            raise NoFitError
+            raise RejectedStoryError
         return self.rng.choice(fits)

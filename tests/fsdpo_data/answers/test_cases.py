@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fsdpo_data.answers import Verdict
-from fsdpo_data.answers.comparing.equal import equivalent
+from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 
 CASES = Path(__file__).parents[2] / "data/grader_cases.jsonl"
@@ -48,7 +48,7 @@ def failures(cases: list[Case], verdicts: list[Verdict]) -> str:
 
 def test_every_answer_pair_gets_its_label(cases):
     pairs = [case for case in cases if "answer" in case]
-    verdicts = [equivalent(case["gold"], case["answer"]) for case in pairs]
+    verdicts = [compare_answers(case["gold"], case["answer"]) for case in pairs]
     assert not (found := failures(pairs, verdicts)), found
 
 
@@ -72,7 +72,7 @@ def test_an_answer_in_a_box_gets_the_label_of_the_bare_answer(cases):
 
 def test_every_gold_of_the_set_equals_itself(cases):
     golds = dict.fromkeys(case["gold"] for case in cases)
-    assert [gold for gold in golds if equivalent(gold, gold).status != "correct"] == []
+    assert [gold for gold in golds if compare_answers(gold, gold).status != "correct"] == []
 
 
 def test_verdicts_do_not_depend_on_which_side_is_the_gold(cases):
@@ -83,7 +83,7 @@ def test_verdicts_do_not_depend_on_which_side_is_the_gold(cases):
         "expression", "radical", "pi", "trig-log-exp", "factorial-binomial", "base",
     }  # fmt: skip
     pairs = [case for case in cases if case["kind"] in symmetric and "answer" in case]
-    verdicts = [equivalent(case["answer"], case["gold"]) for case in pairs]
+    verdicts = [compare_answers(case["answer"], case["gold"]) for case in pairs]
     assert not (found := failures(pairs, verdicts)), found
 
 

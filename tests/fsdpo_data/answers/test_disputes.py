@@ -13,10 +13,10 @@ import pytest
 from fsdpo_bench.recorded.outputs import read_outputs
 from typed_pairs import typed_pairs
 
-from fsdpo_data.answers.comparing import symbolic, worker
-from fsdpo_data.answers.comparing.equal import equivalent
+from fsdpo_data.answers.comparison import symbolic, worker
+from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.reading.answer import read_answer
+from fsdpo_data.answers.parsing.answer import read_answer
 from fsdpo_data.answers.tree import is_node
 from fsdpo_data.core.errors import InputError
 
@@ -84,7 +84,7 @@ def by_sympy(
     for gold, answer, truth in pairs:
         sides = read_answer(gold).value, read_answer(answer).value
         theirs = same(*sides) if all(map(is_node, sides)) else None
-        ours = equivalent(gold, answer).status == "correct"
+        ours = compare_answers(gold, answer).status == "correct"
         decided += theirs is not None
         if theirs not in (None, ours):
             against.append((gold, answer, ours, truth))
@@ -100,9 +100,11 @@ def same(left: Any, right: Any) -> bool | None:
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
-        if worker.equal(symbolic.encoded(left), symbolic.encoded(right)):
+        if worker.equal(symbolic.encode_tree(left), symbolic.encode_tree(right)):
             return True
-        difference = worker.built(symbolic.encoded(left)) - worker.built(symbolic.encoded(right))
+        difference = worker.built(symbolic.encode_tree(left)) - worker.built(
+            symbolic.encode_tree(right)
+        )
         return difference.equals(0)
     except Exception:  # whatever sympy trips over, it does not know
         return None

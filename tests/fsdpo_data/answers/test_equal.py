@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsdpo_data.answers.comparing.equal import BUDGET, equivalent
+from fsdpo_data.answers.comparison.equivalence import BUDGET, compare_answers
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.reading.answer import read_answer
-from fsdpo_data.core.nouns import OUTCOMES
+from fsdpo_data.answers.parsing.answer import read_answer
+from fsdpo_data.core.entities import OUTCOMES
 
 #: Kind -> (gold, answers that are right, answers that are wrong).
 TABLE = {
@@ -102,7 +102,7 @@ CASES = [
 
 @pytest.mark.parametrize(("kind", "gold", "answer", "right"), CASES)
 def test_conventions(kind, gold, answer, right):
-    verdict = equivalent(gold, answer)
+    verdict = compare_answers(gold, answer)
     assert (verdict.status == "correct") is right, verdict
 
 
@@ -115,18 +115,18 @@ ONE_WAY = {"\\frac{37}{4} m", "\\text{(D)}", "25_6", "Rug B", "5", "They are equ
     [(gold, answer, right) for _, gold, answer, right in CASES if gold not in ONE_WAY],
 )
 def test_the_verdict_is_the_same_the_other_way_round(gold, answer, right):
-    assert (equivalent(answer, gold).status == "correct") is right
+    assert (compare_answers(answer, gold).status == "correct") is right
 
 
 def test_a_verdict_says_its_rule_and_both_normal_forms():
-    verdict = equivalent("[2,\\infty)", "x > 2")
+    verdict = compare_answers("[2,\\infty)", "x > 2")
     assert (verdict.status, verdict.rule) == ("incorrect", "tuple")
     assert (verdict.gold_form, verdict.answer_form) == ("[2, inf)", "x > 2")
 
 
 def test_blank_golds_and_answers_have_statuses_of_their_own():
-    assert equivalent(" ", "5").status == "gold_unparsed"
-    assert equivalent("5", " ").status == "no_answer"
+    assert compare_answers(" ", "5").status == "gold_unparsed"
+    assert compare_answers("5", " ").status == "no_answer"
 
 
 def test_the_tolerant_rule_rounds_to_the_gold_or_allows_a_relative_error():
@@ -136,10 +136,10 @@ def test_the_tolerant_rule_rounds_to_the_gold_or_allows_a_relative_error():
         ("4.5e33", "4.53e33"),
         ("-7", "-6.95"),
     ):
-        assert equivalent(gold, answer).status == "incorrect"
-        assert equivalent(gold, answer, 0.01).status == "correct", (gold, answer)
+        assert compare_answers(gold, answer).status == "incorrect"
+        assert compare_answers(gold, answer, 0.01).status == "correct", (gold, answer)
     for gold, answer in (("41.8", "42.5"), ("0", "0.01"), ("-7", "7"), ("x", "1.001x")):
-        assert equivalent(gold, answer, 0.01).status == "incorrect", (gold, answer)
+        assert compare_answers(gold, answer, 0.01).status == "incorrect", (gold, answer)
 
 
 @pytest.mark.parametrize(
@@ -151,15 +151,15 @@ def test_the_tolerant_rule_rounds_to_the_gold_or_allows_a_relative_error():
     ],
 )
 def test_what_is_too_large_on_both_sides_is_given_up_not_judged(left, right):
-    assert equivalent(left, right).status == "timed_out"
-    assert equivalent(left, left).status == "correct"
-    assert equivalent("5", left).status == "incorrect"
+    assert compare_answers(left, right).status == "timed_out"
+    assert compare_answers(left, left).status == "correct"
+    assert compare_answers("5", left).status == "incorrect"
 
 
 def test_a_comparison_stops_when_its_operations_are_spent():
     terms = "+".join(f"\\sqrt{{x+{k}}}" for k in range(150))
     other = "+".join(f"\\sqrt{{x+{k}}}" for k in reversed(range(150)))
-    assert equivalent(terms, other).status in ("correct", "timed_out")
+    assert compare_answers(terms, other).status in ("correct", "timed_out")
     assert BUDGET < 10**6
 
 
@@ -170,14 +170,18 @@ def test_equal_keys_are_equivalent_answers():
     for left in texts:
         for right in texts:
             if read_answer(left).key == read_answer(right).key:
-                assert equivalent(left, right).status == "correct", (left, right)
+                assert compare_answers(left, right).status == "correct", (left, right)
     assert read_answer("1,000").key == read_answer("$1000$").key == read_answer("1000.0").key
 
 
 def test_no_text_has_the_key_of_a_number():
     for number, text in (("10", "a/1"), ("171/13", "ab/d"), ("-10", "-a/1")):
         assert read_answer(number).key != read_answer(text).key
-        assert equivalent(number, text).status == equivalent(text, number).status == "incorrect"
+        assert (
+            compare_answers(number, text).status
+            == compare_answers(text, number).status
+            == "incorrect"
+        )
 
 
 fractions = st.fractions(min_value=-1000, max_value=1000, max_denominator=500)
@@ -191,8 +195,8 @@ def latex(value):
 @given(fractions, st.integers(1, 50))
 def test_a_fraction_equals_its_unsimplified_forms_and_no_other_value(value, factor):
     raw = f"{value.numerator * factor}/{value.denominator * factor}"
-    assert equivalent(latex(value), raw).status == "correct"
-    assert equivalent(latex(value), latex(value + Fraction(1, 10**6))).status == "incorrect"
+    assert compare_answers(latex(value), raw).status == "correct"
+    assert compare_answers(latex(value), latex(value + Fraction(1, 10**6))).status == "incorrect"
 
 
 @given(st.integers(-(10**12), 10**12))
@@ -204,9 +208,9 @@ def test_an_integer_equals_itself_in_every_notation_and_not_its_neighbour(number
         f"\\boxed{{{number}}}",
         f"x = {number}",
     ):
-        assert equivalent(str(number), text).status == "correct", text
-    assert equivalent(str(number), str(number + 1)).status == "incorrect"
-    assert equivalent(str(number), str(number * 100 + 7)).status == "incorrect"
+        assert compare_answers(str(number), text).status == "correct", text
+    assert compare_answers(str(number), str(number + 1)).status == "incorrect"
+    assert compare_answers(str(number), str(number * 100 + 7)).status == "incorrect"
 
 
 EXPRESSIONS = st.recursive(
@@ -232,9 +236,9 @@ def test_an_expression_equals_its_rearrangements_and_not_what_differs_by_one(lef
         f"2({whole}) - {left} - {right}",
         f"\\frac{{3({whole})}}{{3}}",
     ):
-        assert equivalent(whole, text).status == "correct", text
-    assert equivalent(whole, f"{whole} + 1").status != "correct"
-    assert equivalent(f"z = {whole}", f"2z - 2({whole}) = 0").status == "correct"
+        assert compare_answers(whole, text).status == "correct", text
+    assert compare_answers(whole, f"{whole} + 1").status != "correct"
+    assert compare_answers(f"z = {whole}", f"2z - 2({whole}) = 0").status == "correct"
 
 
 @given(st.integers(-50, 50), st.integers(1, 50), st.sampled_from("(["), st.sampled_from(")]"))
@@ -243,21 +247,21 @@ def test_an_interval_is_its_inequality_and_its_brackets_matter(low, width, left,
     interval = f"{left}{low}, {high}{right}"
     signs = ("\\le" if left == "[" else "<", "\\le" if right == "]" else "<")
     relation = f"{low} {signs[0]} x {signs[1]} {high}"
-    assert equivalent(interval, relation).status == "correct"
-    assert equivalent(relation, interval).status == "correct"
+    assert compare_answers(interval, relation).status == "correct"
+    assert compare_answers(relation, interval).status == "correct"
     other = f"{'(' if left == '[' else '['}{low}, {high}{right}"
-    assert equivalent(interval, other).status == "incorrect"
-    assert equivalent(other, relation).status == "incorrect"
+    assert compare_answers(interval, other).status == "incorrect"
+    assert compare_answers(other, relation).status == "incorrect"
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_comparing_never_raises(gold, answer):
-    assert equivalent(gold, answer).status in OUTCOMES
+    assert compare_answers(gold, answer).status in OUTCOMES
 
 
 @given(st.text(min_size=1, max_size=60))
 def test_every_text_equals_itself(text):
-    assert equivalent(text, text).status in ("correct", "gold_unparsed")
+    assert compare_answers(text, text).status in ("correct", "gold_unparsed")
 
 
 @pytest.mark.parametrize(
@@ -296,19 +300,19 @@ def test_a_box_is_never_searched_for_words():
     ],
 )
 def test_odd_calls_and_powers_have_a_verdict(gold: str, answer: str, status: str) -> None:
-    assert equivalent(gold, answer).status == status
+    assert compare_answers(gold, answer).status == status
 
 
 def test_a_list_of_points_is_no_union_of_intervals() -> None:
-    assert equivalent("(1,3),(2,4)", "(1,4),(2,3)").status == "incorrect"
-    assert equivalent("(3,3),(4,4)", "(5,5),(6,6)").status == "incorrect"
+    assert compare_answers("(1,3),(2,4)", "(1,4),(2,3)").status == "incorrect"
+    assert compare_answers("(3,3),(4,4)", "(5,5),(6,6)").status == "incorrect"
 
 
 def test_otherwise_stands_only_for_what_its_own_side_leaves() -> None:
     cases = r"f(x) = \begin{{cases}} {} & x > 1 \\ {} & \text{{otherwise}} \end{{cases}}"
     gold = cases.format("x + 1", "2")
-    assert equivalent(gold, cases.format("x + 1", "2")).status == "correct"
-    assert equivalent(gold, cases.format("2", "x + 1")).status == "incorrect"
+    assert compare_answers(gold, cases.format("x + 1", "2")).status == "correct"
+    assert compare_answers(gold, cases.format("2", "x + 1")).status == "incorrect"
 
 
 @pytest.mark.parametrize(
@@ -323,5 +327,5 @@ def test_otherwise_stands_only_for_what_its_own_side_leaves() -> None:
     ],
 )
 def test_without_an_error_the_tolerant_rule_is_that_of_the_digits_shown(gold, answer, right):
-    assert equivalent(gold, answer).status == "incorrect"
-    assert (equivalent(gold, answer, 0.0).status == "correct") == right
+    assert compare_answers(gold, answer).status == "incorrect"
+    assert (compare_answers(gold, answer, 0.0).status == "correct") == right

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from fsdpo_data.answers.finding.boxes import TAIL, last_boxed
-from fsdpo_data.answers.finding.extract import extract, is_marked
+from fsdpo_data.answers.extraction.boxes import TAIL, last_boxed
+from fsdpo_data.answers.extraction.extract import extract_answer, is_marked
 from fsdpo_data.answers.grader import MathGrader, grade
-from fsdpo_data.answers.reading import answer
-from fsdpo_data.answers.reading.answer import Answer
+from fsdpo_data.answers.parsing import answer
+from fsdpo_data.answers.parsing.answer import ParsedAnswer
 
 BOXES = [
     (r"so \boxed{5}", "5"),
@@ -96,8 +96,8 @@ MARKED = [
 def test_an_announced_answer_is_taken_without_what_explains_it(
     text: str, answer: str, rule: str
 ) -> None:
-    found = extract(text)
-    assert (found.answer, found.rule, found.strict) == (answer, rule, answer)
+    found = extract_answer(text)
+    assert (found.answer, found.rule, found.marked_answer) == (answer, rule, answer)
 
 
 UNMARKED = [
@@ -133,15 +133,15 @@ UNMARKED = [
 def test_without_a_mark_the_last_value_is_taken_and_not_strictly(
     text: str, answer: str, rule: str
 ) -> None:
-    found = extract(text)
-    assert (found.answer, found.rule, found.strict) == (answer, rule, None)
+    found = extract_answer(text)
+    assert (found.answer, found.rule, found.marked_answer) == (answer, rule, None)
 
 
 @pytest.mark.parametrize(
     "text", ["", " \n ", "...", "####", "Answer:", "The answer is", "$\\boxed{}$", "\\boxed"]
 )
 def test_a_response_without_an_answer_has_none(text: str) -> None:
-    assert (extract(text).answer, extract(text).rule) == (None, "none")
+    assert (extract_answer(text).answer, extract_answer(text).rule) == (None, "none")
 
 
 SEVERAL_BOXES = [
@@ -164,7 +164,7 @@ SEVERAL_BOXES = [
 def test_several_boxes_are_one_list_or_the_last_one_counts(
     text: str, answer: str, rule: str
 ) -> None:
-    found = extract(text)
+    found = extract_answer(text)
     assert (found.answer, found.rule) == (answer, rule)
 
 
@@ -178,8 +178,8 @@ def test_several_boxes_are_one_list_or_the_last_one_counts(
     ],
 )
 def test_a_box_that_is_never_closed_is_lenient_only(text: str, answer: str) -> None:
-    found = extract(text)
-    assert (found.answer, found.rule, found.strict) == (answer, "boxed-truncated", None)
+    found = extract_answer(text)
+    assert (found.answer, found.rule, found.marked_answer) == (answer, "boxed-truncated", None)
 
 
 MADE_UP = [
@@ -196,28 +196,28 @@ MADE_UP = [
 
 @pytest.mark.parametrize(("text", "answer"), MADE_UP)
 def test_a_made_up_next_problem_is_cut_off(text: str, answer: str) -> None:
-    assert extract(text).answer == answer
+    assert extract_answer(text).answer == answer
 
 
 def test_parts_of_the_same_problem_are_not_cut_off() -> None:
     parts = "Question 1: How many?\nAnswer: 5\nQuestion 2: And in all?\nAnswer: 8\n"
-    assert extract(parts).answer == "8"
+    assert extract_answer(parts).answer == "8"
     restated = "Hm.\nQuestion: restated\nThe answer is 5."
-    assert extract(restated).answer == "5"
-    assert extract(restated + "\nQuestion: made up\nThe answer is 9.").answer == "5"
+    assert extract_answer(restated).answer == "5"
+    assert extract_answer(restated + "\nQuestion: made up\nThe answer is 9.").answer == "5"
 
 
 @pytest.mark.parametrize(
     "ending", ["<|im_end|>", "</s>", "<|endoftext|>\n", "<|eot_id|>", "\r\n", "\u200b", "\u202c"]
 )
 def test_ends_of_texts_and_unseen_characters_are_no_part_of_an_answer(ending: str) -> None:
-    assert extract("The answer is: 5" + ending).answer == "5"
+    assert extract_answer("The answer is: 5" + ending).answer == "5"
 
 
 def test_carriage_returns_end_lines_and_other_separators_do_not_hide_an_answer() -> None:
-    assert extract("Step\r\nThe answer is: 5\r\nHope this helps!").answer == "5"
-    assert extract("a\u2028The answer is 5.\u2028").answer == "5"
-    assert extract("The answer is\xa05").answer == "5"
+    assert extract_answer("Step\r\nThe answer is: 5\r\nHope this helps!").answer == "5"
+    assert extract_answer("a\u2028The answer is 5.\u2028").answer == "5"
+    assert extract_answer("The answer is\xa05").answer == "5"
 
 
 SETTLED = [
@@ -241,8 +241,8 @@ SETTLED = [
 
 @pytest.mark.parametrize(("text", "value"), SETTLED)
 def test_words_settle_on_their_last_value(text: str, value: str) -> None:
-    found = extract(text)
-    assert value in (found.value, found.answer)
+    found = extract_answer(text)
+    assert value in (found.statement_value, found.answer)
 
 
 UNSETTLED = [
@@ -269,18 +269,18 @@ UNSETTLED = [
 
 @pytest.mark.parametrize("text", UNSETTLED)
 def test_candidates_and_bounds_settle_nothing(text: str) -> None:
-    found = extract(text)
-    assert found.value is None
+    found = extract_answer(text)
+    assert found.statement_value is None
     assert found.answer not in {"3", "4", "5", "6", "7", "12", "18", "26"}
 
 
 def test_a_denied_answer_is_no_announcement() -> None:
-    assert extract("The answer is not 12.").strict is None
-    assert extract("The answer is 5. Surely the answer is not 12.").answer == "5"
+    assert extract_answer("The answer is not 12.").marked_answer is None
+    assert extract_answer("The answer is 5. Surely the answer is not 12.").answer == "5"
 
 
 def test_the_last_sentence_is_kept_for_golds_in_words() -> None:
-    assert extract("We see it.\nSo Brand B is cheaper. I hope this helps!").sentence == (
+    assert extract_answer("We see it.\nSo Brand B is cheaper. I hope this helps!").sentence == (
         "So Brand B is cheaper."
     )
 
@@ -301,23 +301,23 @@ def test_a_megabyte_of_anything_costs_a_page(unit: str, size: int) -> None:
     seconds = []  # of this process: other jobs may share the cores
     for _ in range(3):
         started = time.process_time()
-        extract(text)
+        extract_answer(text)
         seconds.append(time.process_time() - started)
     assert min(seconds) < 0.05
 
 
 def test_a_box_far_from_the_end_is_found() -> None:
-    assert extract("\\boxed{5}" + " and so on" * 100_000).answer == "5"
+    assert extract_answer("\\boxed{5}" + " and so on" * 100_000).answer == "5"
 
 
 def test_a_number_longer_than_what_is_read_is_no_answer() -> None:
-    assert extract("9" * 1_000_000).answer is None
-    assert extract("The answer is " + "9" * 1_000_000).answer is None
+    assert extract_answer("9" * 1_000_000).answer is None
+    assert extract_answer("The answer is " + "9" * 1_000_000).answer is None
 
 
 def test_boxes_nested_thousands_deep_are_read_in_one_pass() -> None:
     started = time.process_time()
-    extract("\\boxed{" * 2_500 + "1" + "}" * 2_500)
+    extract_answer("\\boxed{" * 2_500 + "1" + "}" * 2_500)
     assert time.process_time() - started < 0.1
 
 
@@ -327,8 +327,8 @@ def test_nothing_raises_on_random_pieces() -> None:
     source = random.Random(0)
     for _ in range(5_000):
         text = "".join(source.choices(pieces, k=source.randrange(40)))
-        found = extract(text)
-        assert found.strict == (found.answer if is_marked(found.rule) else None)
+        found = extract_answer(text)
+        assert found.marked_answer == (found.answer if is_marked(found.rule) else None)
         assert (found.answer is None) == (found.rule == "none")
 
 
@@ -351,7 +351,7 @@ def test_a_gold_is_read_once_and_graded_against_often(monkeypatch):
     seen: list[str] = []
     real = answer.read_cleaned
     monkeypatch.setattr(answer, "read_cleaned", lambda *text: seen.append(text[0]) or real(*text))
-    gold = Answer("\\frac{x}{x+1}")
+    gold = ParsedAnswer("\\frac{x}{x+1}")
     responses = [f"So it is $\\boxed{{{x}}}$." for x in ("\\frac x{1+x}", "1-\\frac1{x+1}", "x-1")]
     statuses = [grade(gold, response).status for response in responses]
     assert statuses == ["correct", "correct", "incorrect"]

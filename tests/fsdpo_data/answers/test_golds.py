@@ -16,7 +16,7 @@ from gold_breaks import BREAKS
 from gold_keeps import KEEPS
 from gold_shapes import Rewrite
 
-from fsdpo_data.answers.comparing.equal import equivalent
+from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 
 COUNTS = {
@@ -47,7 +47,7 @@ def report(failures: list[tuple[str, str, str, str]], total: int) -> str:
 def judge(pairs: list[tuple[str, str, str]], correct: bool) -> str:
     failures = []
     for name, gold, text in pairs:
-        verdict = equivalent(gold, text)
+        verdict = compare_answers(gold, text)
         if (verdict.status == "correct") != correct:
             failures.append((name, gold, text, f"{verdict.status} by {verdict.rule}"))
     return report(failures, len(pairs)) if failures else ""
@@ -67,7 +67,7 @@ def test_every_gold_of_every_benchmark_equals_itself(shared):
         (name, gold)
         for name, golds in groups.items()
         for gold in dict.fromkeys(golds)
-        if gold and equivalent(gold, gold).status != "correct"
+        if gold and compare_answers(gold, gold).status != "correct"
     ]
     assert unequal == []
 

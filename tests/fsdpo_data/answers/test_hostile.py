@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fsdpo_data.answers
-from fsdpo_data.answers.comparing.equal import equivalent
+from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.core.nouns import OUTCOMES
+from fsdpo_data.core.entities import OUTCOMES
 
 #: Processor seconds for one grading here: twice the budget that benchmarks/perf/grade.py measures
 #: against, because a test may share its processor.
@@ -80,7 +80,7 @@ def test_hostile_answers_are_never_correct_for_a_plain_gold():
         (gold, shown(answer))
         for gold in GOLDS
         for answer in ANSWERS
-        if equivalent(gold, answer).status == "correct"
+        if compare_answers(gold, answer).status == "correct"
     ]
     assert fooled == []
 
@@ -221,5 +221,5 @@ def check_fuzz(seed: int, count: int) -> None:
         pair = (previous, f"Thus $\\boxed{{{text}}}$")
         if seconds(*pair) > LIMIT:
             assert best_of_three(*pair) < LIMIT, pair
-        assert equivalent(text, previous).status in OUTCOMES
+        assert compare_answers(text, previous).status in OUTCOMES
         previous = text

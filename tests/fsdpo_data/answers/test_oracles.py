@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 from fsdpo_bench.recorded.outputs import read_outputs
-from fsdpo_bench.tasks.judge import judge
+from fsdpo_bench.tasks.grade import grade_task_responses
 from fsdpo_bench.tasks.load import load_task
-from fsdpo_bench.tasks.table import shelf
+from fsdpo_bench.tasks.table import builtin_tasks
 from oracles import NEMO_0, NEMO_1, TORA, Differences, float_equal
 
 from fsdpo_data.answers import Verdict
-from fsdpo_data.answers.comparing.equal import equivalent
+from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.problems.outputs import FORMS, Recorded
+from fsdpo_data.problems.recorded_responses import RESPONSE_FORMATS, RecordedResponse
 
 QWEN: Differences = {
     (73, "sample 7"): ("correct", "wrong", "theirs does not read 10{,}000 as 10000"),
@@ -29,7 +29,7 @@ QWEN: Differences = {
 
 
 @cache
-def judged(file: Path) -> tuple[list[Recorded], list[Verdict]]:
+def judged(file: Path) -> tuple[list[RecordedResponse], list[Verdict]]:
     recorded = read_outputs(file)
     return recorded, MathGrader().grade([(each.gold, each.response) for each in recorded])
 
@@ -129,7 +129,7 @@ def test_qwen_majority_over_classes_of_equal_answers(outputs: Path) -> None:
 
 
 def _equal(left: str, right: str) -> bool:
-    return left == right or _right(equivalent(left, right))
+    return left == right or _right(compare_answers(left, right))
 
 
 @pytest.mark.parametrize("model", TORA)
@@ -178,11 +178,13 @@ PROCESSBENCH = {
 def test_processbench(shared: Path, name: str) -> None:
     """Solutions by a dozen models to problems of the test splits, which have the golds."""
     benchmarks = shared / "data" / "benchmarks"
-    problems = {_key(p.question): p for p in load_task(shelf()[name], benchmarks).problems}
+    problems = {_key(p.question): p for p in load_task(builtin_tasks()[name], benchmarks).problems}
     file = shared / "data" / "stepwise" / "processbench" / f"{name}.json"
     rows = json.loads(file.read_bytes())
     items = [(problems[_key(row["problem"])], "\n\n".join(row["steps"])) for row in rows]
-    judged = [each.verdict for each in judge(shelf()[name], items, workers=1)]
+    judged = [
+        each.verdict for each in grade_task_responses(builtin_tasks()[name], items, workers=1)
+    ]
     words = {True: "correct", False: "wrong"}
     found = {
         row["id"]: (words[_right(verdict)], words[row["final_answer_correct"]])
@@ -208,11 +210,11 @@ REFERENCES = {
 @pytest.mark.parametrize("name", REFERENCES)
 def test_reference_solutions_are_right(shared: Path, name: str) -> None:
     column, partial = REFERENCES[name]
-    loaded = load_task(shelf()[name], shared / "data" / "benchmarks")
+    loaded = load_task(builtin_tasks()[name], shared / "data" / "benchmarks")
     items = [(problem, problem.metadata[column]) for problem in loaded.problems]
-    judged = [each.strict for each in judge(shelf()[name], items, workers=1)]
+    judged = [each.strict for each in grade_task_responses(builtin_tasks()[name], items, workers=1)]
     assert [row for row, verdict in enumerate(judged) if not _right(verdict)] == partial
-    assert {loaded.ids[row] for row in partial} <= shelf()[name].notes.keys()
+    assert {loaded.ids[row] for row in partial} <= builtin_tasks()[name].notes.keys()
 
 
 def test_rows_of_no_known_form_are_named(tmp_path: Path) -> None:
@@ -229,4 +231,4 @@ def test_rows_of_no_known_form_are_named(tmp_path: Path) -> None:
         file.write_text(content)
         with pytest.raises(InputError, match=message):
             read_outputs(file)
-    assert {form.says for form in FORMS.values()} >= {"Abel", "NeMo-Skills"}
+    assert {form.publisher for form in RESPONSE_FORMATS.values()} >= {"Abel", "NeMo-Skills"}

@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from fsdpo_data.answers.finding.phrases import HELD, phrases
+from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, phrases
 
 PATTERNS = {
     name: pattern
     for module in ("concluding", "unmarked")
     for name, pattern in phrases(module).items()
-    if name in HELD
+    if name in TRIGGER_WORDS
 }
-assert PATTERNS.keys() == HELD.keys()
+assert PATTERNS.keys() == TRIGGER_WORDS.keys()
 
 
-@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("name", TRIGGER_WORDS)
 def test_every_way_to_match_holds_a_word(name: str) -> None:
     found = PATTERNS[name]
     for way in ways(_parser.parse(found.pattern, found.flags & ~re.UNICODE)):
-        assert any(word in run for run in way for word in HELD[name]), f"{way} holds none"
+        assert any(word in run for run in way for word in TRIGGER_WORDS[name]), f"{way} holds none"
 
 
 def ways(parsed: Any) -> list[tuple[str, ...]]:

@@ -13,8 +13,8 @@ from helpers import problem_set, small_build
 
 from fsdpo_data.answers import Item, Verdict
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.pool import CHUNK, LOST, GraderPool, pooled
-from fsdpo_data.core.errors import Unavailable
+from fsdpo_data.answers.pool import CHUNK, TIMED_OUT_VERDICT, GraderPool, open_grader
+from fsdpo_data.core.errors import UnavailableError
 
 
 class Fragile:
@@ -57,8 +57,8 @@ def test_a_pair_that_kills_its_worker_is_the_only_one_lost(harm: str) -> None:
         verdicts = pool.grade(items)
         # Once with its chunk, once alone.
         assert pool.replaced == 2
-    assert [i for i, verdict in enumerate(verdicts) if verdict == LOST] == [CHUNK + 3]
-    assert LOST.status == "timed_out"
+    assert [i for i, verdict in enumerate(verdicts) if verdict == TIMED_OUT_VERDICT] == [CHUNK + 3]
+    assert TIMED_OUT_VERDICT.status == "timed_out"
     assert [verdict.answer for verdict in verdicts[:3]] == ["0", "1", "2"]
 
 
@@ -80,7 +80,10 @@ class Stillborn(Fragile):
 
 
 def test_workers_that_cannot_start_are_an_error() -> None:
-    with GraderPool(Stillborn, workers=2) as pool, pytest.raises(Unavailable, match="`workers=1`"):
+    with (
+        GraderPool(Stillborn, workers=2) as pool,
+        pytest.raises(UnavailableError, match="`workers=1`"),
+    ):
         pool.grade(pairs(3))
 
 
@@ -93,11 +96,11 @@ def test_leaving_the_pool_ends_its_processes() -> None:
 
 def test_few_pairs_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     items = pairs(5)
-    with pooled(Fragile, len(items), workers=2) as grader:
+    with open_grader(Fragile, len(items), workers=2) as grader:
         assert isinstance(grader, Fragile)
-    monkeypatch.setattr("fsdpo_data.answers.pool.WORTH_A_POOL", 0)
-    with pooled(Fragile, len(items), workers=2) as grader:
-        assert grader.grade([*items, ("5", "kill")])[-1] == LOST
+    monkeypatch.setattr("fsdpo_data.answers.pool.MIN_PAIRS_FOR_POOL", 0)
+    with open_grader(Fragile, len(items), workers=2) as grader:
+        assert grader.grade([*items, ("5", "kill")])[-1] == TIMED_OUT_VERDICT
 
 
 def test_one_large_shard_is_graded_by_all_workers(
@@ -111,7 +114,7 @@ def test_one_large_shard_is_graded_by_all_workers(
             return super().grade(items)
 
     small_build(tmp_path / "one", problem_set(7))
-    monkeypatch.setattr("fsdpo_data.stages.annotate.WORTH_A_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.stages.annotate.MIN_BYTES_FOR_POOL", 0)
     monkeypatch.setattr("fsdpo_data.stages.annotate.GraderPool", Watched)
     manifest = small_build(tmp_path / "two", problem_set(7), workers=2)
     assert used == [2]

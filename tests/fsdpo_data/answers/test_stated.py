@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from benchmark_golds import unique_golds
 
-from fsdpo_data.answers.finding.extract import extract
+from fsdpo_data.answers.extraction.extract import extract_answer
 from fsdpo_data.answers.grader import MathGrader
 
 WORK = "Step 1: We have 12 + 7 = 19 things, of which $x=4$ are used.\nStep 2: Then $a^2 = 25$.\n"
@@ -68,7 +68,7 @@ def test_a_marked_gold_is_right(golds: list[str], name: str) -> None:
     pairs = list(responses(STATED[name], golds))
     assert len(pairs) > 4_500
     assert wrong(pairs) == []
-    assert all(extract(response).strict is not None for _, response in pairs[:200])
+    assert all(extract_answer(response).marked_answer is not None for _, response in pairs[:200])
 
 
 @pytest.mark.parametrize("name", UNMARKED)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from fsdpo_data.answers.budget import OutOfBudget
-from fsdpo_data.answers.comparing import symbolic, worker
-from fsdpo_data.answers.comparing.equal import equivalent
-from fsdpo_data.answers.reading.read import read
+from fsdpo_data.answers.budget import BudgetExceededError
+from fsdpo_data.answers.comparison import symbolic, worker
+from fsdpo_data.answers.comparison.equivalence import compare_answers
+from fsdpo_data.answers.parsing.read import read
 
 EQUAL = [
     ("\\sum_{k=1}^{\\infty} \\frac{1}{k^2}", "\\frac{\\pi^2}{6}"),
@@ -40,20 +40,22 @@ DIFFERENT = [
 @pytest.mark.parametrize(("gold", "answer"), EQUAL)
 def test_what_only_sympy_can_decide_is_right_and_says_so(gold: str, answer: str) -> None:
     for pair in ((gold, answer), (answer, gold)):
-        verdict = equivalent(*pair)
+        verdict = compare_answers(*pair)
         assert verdict.status == "correct"
         assert verdict.rule.endswith("+symbolic")
 
 
 @pytest.mark.parametrize(("gold", "answer"), DIFFERENT)
 def test_what_differs_stays_wrong(gold: str, answer: str) -> None:
-    assert equivalent(gold, answer).status == equivalent(answer, gold).status == "incorrect"
+    assert (
+        compare_answers(gold, answer).status == compare_answers(answer, gold).status == "incorrect"
+    )
 
 
 def test_only_trees_reach_sympy() -> None:
     """Names and integers come out of a tree, and the process builds only names that it knows."""
     tree = read("\\int_0^1 \\sin(x) \\cdot x^2 dx")
-    assert symbolic.encoded(tree)[0] == "int"  # type: ignore[arg-type]
+    assert symbolic.encode_tree(tree)[0] == "int"  # type: ignore[arg-type]
     for question in (["__import__('os')"], ["Sym", "x"], ["getattr", ["Num", 1, 1]]):
         if question[0] == "Sym":
             assert worker.built(question).name == "x"
@@ -83,22 +85,22 @@ def test_it_is_asked_only_where_rough_values_do_not_tell(monkeypatch: pytest.Mon
         ("x+1", "x+2"),
         ("\\sum_{k=1}^n k", "\\frac{n(n+1)}{2}"),
     ):
-        equivalent(gold, answer)
+        compare_answers(gold, answer)
 
 
 def test_a_question_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert equivalent(*EQUAL[2]).status == "correct"  # the process has started
+    assert compare_answers(*EQUAL[2]).status == "correct"  # the process has started
     monkeypatch.setattr(symbolic, "SECONDS", 0.0)
     started = time.monotonic()
-    assert equivalent("\\int_0^1 x^2 e^{x} dx", "e - 2").status == "timed_out"
+    assert compare_answers("\\int_0^1 x^2 e^{x} dx", "e - 2").status == "timed_out"
     assert time.monotonic() - started < symbolic.START
     monkeypatch.undo()
-    assert equivalent("\\int_0^1 x^2 e^{x} dx", "e - 2").status == "correct"
+    assert compare_answers("\\int_0^1 x^2 e^{x} dx", "e - 2").status == "correct"
 
 
 def test_the_process_ends_where_a_question_takes_too_many_processor_seconds() -> None:
     code = (
-        "from fsdpo_data.answers.comparing import worker; worker.SECONDS = 0.05;"
+        "from fsdpo_data.answers.comparison import worker; worker.SECONDS = 0.05;"
         "worker.equal = lambda *_: sum(iter(int, 1)); worker.main()"
     )
     child = subprocess.run(
@@ -108,17 +110,17 @@ def test_the_process_ends_where_a_question_takes_too_many_processor_seconds() ->
 
 
 def test_a_dead_process_is_started_again() -> None:
-    assert equivalent(*EQUAL[2]).status == "correct"
+    assert compare_answers(*EQUAL[2]).status == "correct"
     assert symbolic._PROCESS.child is not None
     symbolic._PROCESS.child.kill()
     symbolic._PROCESS.child.wait()
-    assert equivalent(*EQUAL[2]).status == "correct"
+    assert compare_answers(*EQUAL[2]).status == "correct"
 
 
 def test_the_process_ends_with_its_questions() -> None:
     line = json.dumps([["Num", 1, 2], ["Num", 2, 4]])
     child = subprocess.run(
-        [sys.executable, "-m", "fsdpo_data.answers.comparing.worker"],
+        [sys.executable, "-m", "fsdpo_data.answers.comparison.worker"],
         input=f"{line}\nnot json\n", capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert child.stdout == "010"
@@ -128,7 +130,7 @@ def test_no_answer_in_time_is_out_of_budget() -> None:
     process = symbolic._Process()
     x = ["Sym", "x"]
     slow = ["int", x, ["Num", 0, 1], ["Num", 1, 1], ["sin", ["Pow", ["Const", "e"], x]]]
-    with pytest.raises(OutOfBudget):
+    with pytest.raises(BudgetExceededError):
         symbolic.SECONDS, kept = 0.0, symbolic.SECONDS
         try:
             process.ask([slow, ["Num", 1, 1]])

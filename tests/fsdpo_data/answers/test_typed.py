@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typed_pairs import KINDS, WRAPPERS, TypedPair, typed_pairs
 
-from fsdpo_data.answers.comparing.equal import equivalent
+from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 
 #: Kinds in which every right text says as much as the gold, so that any two of them agree.
@@ -27,7 +27,7 @@ def failures(pairs: Iterable[TypedPair]) -> list[str]:
     """List pairs that are judged against the truth, a few of each kind."""
     wrong = []
     for pair in pairs:
-        verdict = equivalent(pair.gold, pair.text)
+        verdict = compare_answers(pair.gold, pair.text)
         if (verdict.status == "correct") != pair.same:
             wrong.append(f"{pair.kind}: {pair.gold!r} ~ {pair.text!r} is {verdict.status}")
     return wrong
@@ -78,7 +78,7 @@ def test_right_answers_of_a_kind_agree_with_each_other(kind: str) -> None:
         for gold, texts in groups.items()
         for one, other in combinations([gold, *texts], 2)
         for pair in ((one, other), (other, one))
-        if equivalent(*pair).status != "correct"
+        if compare_answers(*pair).status != "correct"
     ]
     assert groups and apart == []
 
@@ -87,7 +87,7 @@ def test_wrong_answers_are_wrong_the_other_way_round() -> None:
     """Except where the gold's sign of percent is what forgives the answer its own."""
     pairs = [pair for pair in typed_pairs(1, seed=4) if not pair.same and pair.kind in COMPLETE]
     pairs = [pair for pair in pairs if "%" not in pair.text]
-    fooled = [pair for pair in pairs if equivalent(pair.text, pair.gold).status == "correct"]
+    fooled = [pair for pair in pairs if compare_answers(pair.text, pair.gold).status == "correct"]
     assert fooled == []
 
 
@@ -101,4 +101,4 @@ def test_golds_of_newer_benchmarks_equal_themselves(shared: Path) -> None:
             if isinstance(gold, str | int | float) and str(gold).strip():
                 golds.add(str(gold))
     assert len(golds) > 1_000
-    assert [gold for gold in sorted(golds) if equivalent(gold, gold).status != "correct"] == []
+    assert [gold for gold in sorted(golds) if compare_answers(gold, gold).status != "correct"] == []

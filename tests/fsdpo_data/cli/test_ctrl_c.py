@@ -15,12 +15,12 @@ from helpers import TEXTS, build_spec
 #: takes none: however late Ctrl-C comes, there is something left to do.
 SLOW = """
 import itertools, sys, time
-from fsdpo_data.engines.samplers.scripted import ScriptedSampler
-replay, seconds, count = ScriptedSampler._replay, float(sys.argv.pop(1)), itertools.count()
+from fsdpo_data.engines.samplers.replay import ReplaySampler
+replay, seconds, count = ReplaySampler._replay, float(sys.argv.pop(1)), itertools.count()
 def slow(self, *asked):
     time.sleep(seconds if next(count) < 20 else 3000 * seconds)
     return replay(self, *asked)
-ScriptedSampler._replay = slow
+ReplaySampler._replay = slow
 from fsdpo_data.cli.app import main
 main()
 """

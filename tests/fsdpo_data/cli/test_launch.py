@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import run
 
-from fsdpo_data.cli.launch import DATA, TRAIN, launch_script
+from fsdpo_data.cli.launch import DATA_SCRIPTS, TRAIN_SCRIPTS, launch_script
 from fsdpo_train.cli.app import main as train
 
 BUILD = ["build", "--model", "a b", "--out", "runs/a b", "--shard=1/2", "--print-launch", "sbatch"]
@@ -22,16 +22,16 @@ def checked(script: str) -> str:
     return script
 
 
-@pytest.mark.parametrize("how", TRAIN)
+@pytest.mark.parametrize("how", TRAIN_SCRIPTS)
 def test_training_is_launched_by_torchrun(how: str) -> None:
     arguments = ["dpo", "runs/pairs", "--out", "runs/it's", "--print-launch", how, "--lr", "1e-6"]
-    script = checked(launch_script(TRAIN, how, "fsdpo-train", arguments))
+    script = checked(launch_script(TRAIN_SCRIPTS, how, "fsdpo-train", arguments))
     assert "-m fsdpo_train dpo runs/pairs --out 'runs/it'\"'\"'s' --lr 1e-6" in script
     assert "torchrun --nnodes" in script and "print-launch" not in script
 
 
 def test_an_array_writes_shards_that_its_last_line_merges(tmp_path: Path) -> None:
-    script = checked(launch_script(DATA, "sbatch", "fsdpo-data", BUILD))
+    script = checked(launch_script(DATA_SCRIPTS, "sbatch", "fsdpo-data", BUILD))
     assert "fsdpo-data merge 'runs/a b-shards'/* --out 'runs/a b'" in script
     # What a task of the array would run, word for word.
     there = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "4", "PATH": str(tmp_path)}
@@ -45,7 +45,7 @@ def test_an_array_writes_shards_that_its_last_line_merges(tmp_path: Path) -> Non
 
 def test_a_ray_cluster_gets_the_engine() -> None:
     arguments = ["build", "--engine", "vllm", "--print-launch=ray"]
-    script = checked(launch_script(DATA, "ray", "fsdpo-data", arguments))
+    script = checked(launch_script(DATA_SCRIPTS, "ray", "fsdpo-data", arguments))
     assert "fsdpo-data build --engine ray" in script and "ray start --head" in script
 
 

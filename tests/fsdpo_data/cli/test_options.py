@@ -35,7 +35,7 @@ class CutOptions(Options):
     """
 
     data: Annotated[Path, Option(positional=True)]
-    samples: Annotated[int, Option(min=1, sets="n")] = 8
+    samples: Annotated[int, Option(min=1, spec_field="n")] = 8
     style: Annotated[Literal["fair", "greedy"], Option(panel="Taste")] = "fair"
     names: Annotated[Sequence[str], Option(panel="Taste", choices={"ann": 1, "bob": 2})] = ()
     share_one_prompt_for_all: bool = True

@@ -12,9 +12,9 @@ from fsdpo_data.core import errors
 
 def test_a_checkout_and_a_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
-    assert errors.install("train") == f"pip install -e '{root}[train]'"
+    assert errors.install_command("train") == f"pip install -e '{root}[train]'"
     monkeypatch.setattr(errors, "__file__", str(tmp_path / "fsdpo_data/core/errors.py"))
-    assert errors.install("train") == "pip install 'fsdpo[train]'"
+    assert errors.install_command("train") == "pip install 'fsdpo[train]'"
 
 
 def test_no_other_file_says_what_to_install() -> None:

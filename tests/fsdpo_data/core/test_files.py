@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from fsdpo_data.core.errors import StoreError
-from fsdpo_data.core.files import explained, whole, write_atomic
+from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.dataset.schema import write_parquet
 
 
@@ -29,7 +29,7 @@ def test_a_full_disk_is_named_with_the_file_and_leaves_nothing(tmp_path: Path) -
         file = tmp_path / "out.parquet"
         with (
             pytest.raises(StoreError, match=f"Cannot write to {file}: the disk is full"),
-            explained(tmp_path),
+            store_errors(tmp_path),
         ):
             write(file)
         assert not list(tmp_path.iterdir())
@@ -37,7 +37,7 @@ def test_a_full_disk_is_named_with_the_file_and_leaves_nothing(tmp_path: Path) -
 
 def test_what_is_interrupted_leaves_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"old")
-    with pytest.raises(KeyboardInterrupt), whole(tmp_path / "a") as file:
+    with pytest.raises(KeyboardInterrupt), open_atomic(tmp_path / "a") as file:
         file.write(b"new")
         raise KeyboardInterrupt
     assert [each.name for each in tmp_path.iterdir()] == ["a"]

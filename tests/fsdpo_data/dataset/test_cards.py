@@ -10,14 +10,14 @@ import pytest
 import yaml
 from datasets import Features
 from fsdpo_cards.bars import bars, histogram, shares
-from fsdpo_cards.commands import rebuild
+from fsdpo_cards.commands import rebuild_commands
 from fsdpo_cards.render import licence
 from helpers import small_build
 from hub_server import TOKEN, client_env, run_client, running_hub
 from jinja2 import UndefinedError
 from paired_data import SOLUTIONS, paired_dataset
 
-from fsdpo_data.cli.show import print_problem
+from fsdpo_data.cli.printing import print_problem
 from fsdpo_data.dataset.card import dataset_card, dataset_info, distributions
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
@@ -142,7 +142,7 @@ def test_the_commands_name_what_decided_the_content() -> None:
             "min_margin": None,
         },
     }
-    lines = [line.replace(" \\\n ", "") for line in rebuild(spec)]
+    lines = [line.replace(" \\\n ", "") for line in rebuild_commands(spec)]
     assert lines == [
         f"fsdpo-data build --model org/model@{commit} --problems openai/gsm8k@{commit}:main "
         "--split train --limit 5 --samples 8 --temperature 0.7 --top-p 1.0 --max-tokens 9 --seed 3 "

@@ -10,11 +10,11 @@ import pytest
 from helpers import SILENT, fixed_sampler, problem_set, small_build
 from paired_data import paired_dataset
 
-from fsdpo_data.cli.show import print_summary
+from fsdpo_data.cli.printing import print_summary
 from fsdpo_data.dataset.card import dataset_card
-from fsdpo_data.dataset.describe import summary_rows, warnings
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.parts import TemplateRef
+from fsdpo_data.dataset.manifest_sections import TemplateRef
+from fsdpo_data.dataset.summary import summary_rows, warnings
 from fsdpo_data.models.prompts import TEMPLATES
 
 CUT = "over a fifth of the solutions ran into the token limit"

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import fsdpo_data as fd
 from fsdpo_data.cli.app import app
-from fsdpo_data.dataset.page import alphas, dataset_page
+from fsdpo_data.dataset.html_page import dataset_page, pair_step_weights
 from fsdpo_data.steps.rewards import step_weights
 from fsdpo_train.preference.loss import step_weights as of_the_loss
 
@@ -76,7 +76,7 @@ def test_a_side_that_is_no_solution_of_the_dataset_is_a_continuation(pairs: Path
     data = fd.open_dataset(pairs)
     [row] = data.examples(1, problem=None, outcome=None, seed=0)
     pair = {**row["pairs"][0], "chosen_id": "elsewhere", "chosen_rewards": None}
-    assert alphas(pair, 0.5)[0] is None
+    assert pair_step_weights(pair, 0.5)[0] is None
     page = dataset_page(pairs, data.manifest, [{**row, "pairs": [pair]}], 0.5, 10**6)
     [problem] = data_of(page)["problems"]
     chosen, rejected = problem["pairs"][0]["taken"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fsdpo_data.core.errors import RunMismatch, StoreError
+from fsdpo_data.core.errors import RunMismatchError, StoreError
 from fsdpo_data.core.sampling import Completion
-from fsdpo_data.dataset.run import COMPLETIONS, RunDir, differing_keys
+from fsdpo_data.dataset.run import COMPLETIONS_FILE, RunDir, differing_keys
 
 CONFIG: dict[str, Any] = {"sampling": {"n": 2, "temperature": 0.8, "stop": ("x",)}, "model": "m"}
 
@@ -58,7 +58,7 @@ def test_records_are_found_again(tmp_path: Path) -> None:
 def test_damage_costs_only_what_it_hit(
     tmp_path: Path, damage: Any, left: list[str], torn: int
 ) -> None:
-    path = started(tmp_path / "run", "p1", "p2") / COMPLETIONS
+    path = started(tmp_path / "run", "p1", "p2") / COMPLETIONS_FILE
     path.write_bytes(damage(path.read_bytes()))
     assert known(tmp_path / "run") == (left, torn)
     with RunDir.open(tmp_path / "run", CONFIG, resume=True) as run:
@@ -69,7 +69,7 @@ def test_damage_costs_only_what_it_hit(
 def test_a_record_with_too_few_samples_is_owed(tmp_path: Path) -> None:
     path = started(tmp_path / "run", "p1")
     one = {"problem_id": "p2", "prompt": "", "completions": [{"text": "a"}]}
-    with (path / COMPLETIONS).open("a") as file:
+    with (path / COMPLETIONS_FILE).open("a") as file:
         file.write(json.dumps(one) + "\n")
     assert known(path) == (["p1"], 1)
 
@@ -77,7 +77,10 @@ def test_a_record_with_too_few_samples_is_owed(tmp_path: Path) -> None:
 def test_another_config_is_refused_with_the_keys_that_differ(tmp_path: Path) -> None:
     started(tmp_path / "run", "p1")
     other = {"sampling": {**CONFIG["sampling"], "temperature": 1.0}, "model": "n"}
-    with pytest.raises(RunMismatch) as caught, RunDir.open(tmp_path / "run", other, resume=True):
+    with (
+        pytest.raises(RunMismatchError) as caught,
+        RunDir.open(tmp_path / "run", other, resume=True),
+    ):
         pass
     assert "model: 'm' there, 'n' here" in str(caught.value)
     assert "sampling.temperature: 0.8 there, 1.0 here" in str(caught.value)
@@ -87,7 +90,7 @@ def test_another_config_is_refused_with_the_keys_that_differ(tmp_path: Path) -> 
 def test_going_on_must_be_asked_for(tmp_path: Path) -> None:
     started(tmp_path / "run", "p1")
     with (
-        pytest.raises(RunMismatch, match="`resume=True`, choose another `out`, or delete"),
+        pytest.raises(RunMismatchError, match="`resume=True`, choose another `out`, or delete"),
         RunDir.open(tmp_path / "run", CONFIG, resume=False),
     ):
         pass
@@ -96,7 +99,7 @@ def test_going_on_must_be_asked_for(tmp_path: Path) -> None:
 def test_a_directory_of_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("dear")
     with (
-        pytest.raises(RunMismatch, match=r"thesis\.tex"),
+        pytest.raises(RunMismatchError, match=r"thesis\.tex"),
         RunDir.open(tmp_path, CONFIG, resume=True),
     ):
         pass

@@ -18,11 +18,11 @@ from paired_data import paired_dataset
 from fsdpo_data.api import open_dataset
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.progress import SILENT, LineProgress
-from fsdpo_data.dataset.derive import derive
-from fsdpo_data.dataset.diff import diff
+from fsdpo_data.core.progress import NO_PROGRESS, LineProgress
+from fsdpo_data.dataset.diff import diff_datasets
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.export import export
 from fsdpo_data.pairs.best_worst import PairSpec
@@ -189,7 +189,7 @@ def test_a_manifest_names_files_of_its_dataset_only(dataset: Path, path: str) ->
     out = dataset.parent / "work" / "out"
     for attempt in (
         lambda: validate(dataset),
-        lambda: derive(dataset, out, [GradeStage("math@2")], progress=LineProgress()),
+        lambda: derive_dataset(dataset, out, [GradeStage("math@2")], progress=LineProgress()),
     ):
         with pytest.raises(SchemaError, match=r"names a file .* which is none of a dataset"):
             attempt()
@@ -222,7 +222,7 @@ def test_what_a_later_release_says_beside_it_is_kept(dataset: Path, tmp_path: Pa
     text = resealed(manifest | {"later": {"x": [1, 1.0, None]}})
     text = json.dumps(json.loads(text), indent=2) + "\n"
     (dataset / "manifest.json").write_text(text)
-    assert read_manifest(dataset).text() == text
+    assert read_manifest(dataset).to_json() == text
 
 
 @pytest.mark.parametrize("name", ["x[1]", "a?b", "s*", "{a,b}"])
@@ -234,10 +234,12 @@ def test_no_path_is_a_pattern_and_no_stray_file_is_read(tmp_path: Path, name: st
         stray = odd / config / "train-00009-of-00010.parquet"
         shutil.copyfile(odd / config / "train-00000-of-00001.parquet", stray)
     assert validate(odd).digest == validate(plain).digest
-    assert not any(diff(plain, odd).values())
+    assert not any(diff_datasets(plain, odd).values())
     exported = [export(root, "trl-preference", root / "out").file for root in (plain, odd)]
     assert exported[0].read_bytes() == exported[1].read_bytes()
-    again = derive(odd, tmp_path / f"{name}-", [PairStage(PairSpec(top=2))], progress=SILENT)
+    again = derive_dataset(
+        odd, tmp_path / f"{name}-", [PairStage(PairSpec(top=2))], progress=NO_PROGRESS
+    )
     assert again.digest == validate(plain).digest
     assert len(open_dataset(odd).solutions().collect()) == again.rows.solutions
 

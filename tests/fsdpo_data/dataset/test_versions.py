@@ -20,13 +20,13 @@ from fsdpo_data.core.errors import InputError, SchemaError, StoreError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.card import dataset_card
-from fsdpo_data.dataset.derive import Stage, derive
-from fsdpo_data.dataset.diff import Difference, changed_specs, diff
+from fsdpo_data.dataset.diff import ConfigDiff, changed_specs, diff_datasets
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.migrate import migrate
-from fsdpo_data.dataset.schema import LATER, SCHEMA_VERSION
+from fsdpo_data.dataset.schema import OPTIONAL_COLUMNS, SCHEMA_VERSION
+from fsdpo_data.dataset.stage import Stage, derive_dataset
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.publish.pull import pull
 from fsdpo_data.stages.grade import GradeStage
@@ -43,7 +43,7 @@ class Constant:
 
     model = ModelRef("m", "0")
 
-    def score(self, items: Sequence[SteppedText]) -> list[list[float] | None]:
+    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         return [[0.5 for _ in each.steps] for each in items]
 
 
@@ -74,21 +74,21 @@ def test_a_dataset_from_before_a_column_is_gone_on_from(tmp_path: Path) -> None:
     old = DATA / "schema-1"
     [file] = (old / "solutions").glob("*.parquet")
     columns = pl.read_parquet(file).columns
-    assert not set(LATER) & set(columns)
+    assert not set(OPTIONAL_COLUMNS) & set(columns)
     card = dataset_card(old, read_manifest(old))
     assert "name: step_rewards" in card and "name: thinking_closed" not in card
     stages: list[Stage] = [GradeStage("math@2"), PairStage(PairSpec(top=1))]
     score = ScoreStage(ModelRef("m", "0"), {"name": "m", "dtype": "auto"}, Constant)
     for name, made in (("graded", stages), ("scored", [score])):
-        derive(old, tmp_path / name, made, progress=LineProgress())
+        derive_dataset(old, tmp_path / name, made, progress=LineProgress())
         validate(tmp_path / name)
         rows = pl.read_parquet(tmp_path / name / "solutions" / file.name)
-        assert rows.columns == [*columns, *LATER]
-        assert rows.select(LATER).null_count().row(0) == (8, 8)
-    derive(old, tmp_path / "paired", [PairStage(PairSpec(top=1))], progress=LineProgress())
+        assert rows.columns == [*columns, *OPTIONAL_COLUMNS]
+        assert rows.select(OPTIONAL_COLUMNS).null_count().row(0) == (8, 8)
+    derive_dataset(old, tmp_path / "paired", [PairStage(PairSpec(top=1))], progress=LineProgress())
     found = pl.read_parquet(tmp_path / "paired/solutions" / file.name)
     assert found.columns == columns
-    assert not diff(old, tmp_path / "paired")["solutions"]
+    assert not diff_datasets(old, tmp_path / "paired")["solutions"]
 
 
 def of_version(version: int, folder: Path) -> Path:
@@ -134,8 +134,8 @@ def test_a_migration_is_whole_and_leaves_the_old_one(tmp_path: Path) -> None:
         migrate(older, out, migrations={0: to_1})
 
 
-def unchanged(kept: int, *changes: str) -> Difference:
-    return Difference(0, 0, kept, dict.fromkeys(changes, 0))
+def unchanged(kept: int, *changes: str) -> ConfigDiff:
+    return ConfigDiff(0, 0, kept, dict.fromkeys(changes, 0))
 
 
 SOLUTION_CHANGES = ("rewritten", "regraded", "relabelled", "rescored")
@@ -143,23 +143,23 @@ SOLUTION_CHANGES = ("rewritten", "regraded", "relabelled", "rescored")
 
 def test_equal_datasets_do_not_differ(tmp_path: Path) -> None:
     dataset = paired_dataset(tmp_path)
-    assert diff(dataset, dataset) == {
+    assert diff_datasets(dataset, dataset) == {
         "problems": unchanged(3, "described otherwise"),
         "solutions": unchanged(12, *SOLUTION_CHANGES),
         "pairs": unchanged(12, "rewritten", "rescored"),
     }
-    assert not any(diff(dataset, dataset).values()) and not changed_specs(dataset, dataset)
+    assert not any(diff_datasets(dataset, dataset).values()) and not changed_specs(dataset, dataset)
 
 
 def test_other_rewards_and_other_problems(tmp_path: Path) -> None:
     first = paired_dataset(tmp_path / "a", problems=3)
     second = paired_dataset(tmp_path / "b", problems=4, salt="other")
-    found = diff(first, second)
-    assert found["problems"] == Difference(1, 0, 3, {"described otherwise": 0})
+    found = diff_datasets(first, second)
+    assert found["problems"] == ConfigDiff(1, 0, 3, {"described otherwise": 0})
     changed = dict.fromkeys(SOLUTION_CHANGES, 0) | {"rescored": 12}
-    assert found["solutions"] == Difference(4, 0, 12, changed)
-    assert found["pairs"] == Difference(4, 0, 12, {"rewritten": 0, "rescored": 12})
-    back = diff(second, first)
+    assert found["solutions"] == ConfigDiff(4, 0, 12, changed)
+    assert found["pairs"] == ConfigDiff(4, 0, 12, {"rewritten": 0, "rescored": 12})
+    back = diff_datasets(second, first)
     assert (back["problems"].added, back["problems"].removed) == (0, 1)
     keys = [key for key, _, _ in changed_specs(first, second)]
     assert keys == ["problems.count", "problems.digest", "score.prm.revision"]
@@ -168,10 +168,10 @@ def test_other_rewards_and_other_problems(tmp_path: Path) -> None:
 def test_pairs_come_and_go(tmp_path: Path) -> None:
     pairs = paired_dataset(tmp_path)
     fewer = PairStage(PairSpec(top=1))
-    derive(pairs, tmp_path / "fewer", [fewer], progress=LineProgress())
-    assert diff(pairs, tmp_path / "fewer")["pairs"].removed == 9
-    found = diff(tmp_path / "built", pairs)
-    assert found["pairs"] == Difference(12, 0, 0, {"rewritten": 0, "rescored": 0})
+    derive_dataset(pairs, tmp_path / "fewer", [fewer], progress=LineProgress())
+    assert diff_datasets(pairs, tmp_path / "fewer")["pairs"].removed == 9
+    found = diff_datasets(tmp_path / "built", pairs)
+    assert found["pairs"] == ConfigDiff(12, 0, 0, {"rewritten": 0, "rescored": 0})
     assert found["solutions"].changed["rescored"] == 12
     assert found["solutions"].changed["relabelled"] == 0
 

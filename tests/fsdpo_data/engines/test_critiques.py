@@ -14,18 +14,18 @@ from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.load import load_scorer, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.scorers import SteppedText
-from fsdpo_data.engines.scorers.conventions import CONVENTIONS, Published
+from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import (
     CritiqueScorer,
-    approvals,
     critique_prompt,
-    majority,
+    majority_vote,
     read_votes,
+    steps_approved,
 )
-from fsdpo_data.models.prompts import RECORDED, Template
+from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PublishedPrm
+from fsdpo_data.models.prompts import RECORDED_TEMPLATE, Template
 
-PROCESSBENCH, THINKPRM = CONVENTIONS["processbench"], CONVENTIONS["thinkprm"]
+PROCESSBENCH, THINKPRM = PRM_FORMATS["processbench"], PRM_FORMATS["thinkprm"]
 
 #: code/templates/critique_template.txt of QwenLM/ProcessBench, as its script fills it in.
 VENDOR = """The following is a math problem and a solution (split into paragraphs, enclosed with \
@@ -54,7 +54,9 @@ def test_the_critique_is_asked_for_as_processbench_does(shared: Path) -> None:
         expected = VENDOR.format(problem=row["problem"], tagged_response=tagged.strip())
         steps = [f"{step}\n\n" for step in row["steps"]]
         # Our steps have their line ends: the benchmark's were split off, but for the last one's.
-        asked = critique_prompt(PROCESSBENCH, RECORDED, SteppedText("", steps, row["problem"]))
+        asked = critique_prompt(
+            PROCESSBENCH, RECORDED_TEMPLATE, ScorerInput("", steps, row["problem"])
+        )
         assert asked.split() == expected.split()
         if not any(step != step.strip("\r\n") for step in row["steps"]):
             assert asked == expected
@@ -62,7 +64,7 @@ def test_the_critique_is_asked_for_as_processbench_does(shared: Path) -> None:
 
 def test_fields_in_a_question_or_a_step_stay_as_they_are() -> None:
     asked = critique_prompt(
-        PROCESSBENCH, RECORDED, SteppedText("", ["{question}", "{step}"], "{steps} {i}")
+        PROCESSBENCH, RECORDED_TEMPLATE, ScorerInput("", ["{question}", "{step}"], "{steps} {i}")
     )
     assert "\n\n{steps} {i}\n\n" in asked
     assert "<paragraph_0>\n{question}\n</paragraph_0>\n\n<paragraph_1>\n{step}\n" in asked
@@ -71,7 +73,7 @@ def test_fields_in_a_question_or_a_step_stay_as_they_are() -> None:
 def test_thinkprm_is_asked_as_its_script_does() -> None:
     chat = Template("chat", "<user>{question}<assistant>")
     asked = critique_prompt(
-        THINKPRM, chat, SteppedText("", ["Step 1: It is 2.\n", "So 2."], "1 + 1?")
+        THINKPRM, chat, ScorerInput("", ["Step 1: It is 2.\n", "So 2."], "1 + 1?")
     )
     assert asked == (
         "<user>You are given a math problem and a proposed step-by-step solution:\n\n"
@@ -124,8 +126,8 @@ def test_the_last_box_is_the_index_or_nothing(critique: str, vote: int | None) -
 
 
 def test_the_majority_and_its_ties_are_those_of_the_vendors_counter() -> None:
-    assert majority([2, -1, -1, 2, 0]) == 2 and majority([-1, 2, 2, -1]) == -1
-    assert approvals([1, -1, 3], 4) == [3, 2, 2, 1] and approvals([], 2) == [0, 0]
+    assert majority_vote([2, -1, -1, 2, 0]) == 2 and majority_vote([-1, 2, 2, -1]) == -1
+    assert steps_approved([1, -1, 3], 4) == [3, 2, 2, 1] and steps_approved([], 2) == [0, 0]
 
 
 class Says:
@@ -155,15 +157,15 @@ def test_a_reward_is_the_share_of_critiques_without_an_error(chatty: Path, tmp_p
     (tmp_path / "three.toml").write_text('like = "thinkprm"\nvotes = 3\n')
     options = ScorerOptions(prm_format=str(tmp_path / "three.toml"))
     weights = resolve_prm(str(chatty), options)
-    assert isinstance(weights, Published) and weights.convention.probability
+    assert isinstance(weights, PublishedPrm) and weights.convention.is_probability
     said = Says(RIGHT * 2, RIGHT + WRONG, "I cannot tell")
-    scorer, item = CritiqueScorer(weights, said), SteppedText("p", ["a\n", "b"], "What?")
+    scorer, item = CritiqueScorer(weights, said), ScorerInput("p", ["a\n", "b"], "What?")
     assert scorer.score([item, item]) == [[1.0, 0.5]] * 2
     assert said.spec.n == 3 and said.spec.temperature == 0.7
     assert "</think>" in said.spec.stop
     assert CritiqueScorer(weights, Says("nothing")).score([item]) == [None]
     with pytest.raises(InputError, match="is asked with the question"):
-        scorer.score([SteppedText("p", ["a"])])
+        scorer.score([ScorerInput("p", ["a"])])
 
 
 def test_a_judge_scores_a_dataset_wherever_a_reward_model_does(

@@ -19,7 +19,7 @@ from scored import solutions, worst  # noqa: E402
 from fsdpo_data.core.errors import InputError  # noqa: E402
 from fsdpo_data.engines.load import load_scorer, resolve_prm  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
-from fsdpo_data.engines.scorers import SteppedText  # noqa: E402
+from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
 
 CHAT = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -65,7 +65,7 @@ def ratios(two: tuple[Path, Path], before: str, steps: list[str], *, apart: bool
 
 @pytest.mark.parametrize("so_far", [False, True])
 def test_the_log_ratio_of_each_step(two: tuple[Path, Path], so_far: bool) -> None:
-    items = [*solutions(3, 2), SteppedText("p", []), SteppedText("p", ["x" * 300])]
+    items = [*solutions(3, 2), ScorerInput("p", []), ScorerInput("p", ["x" * 300])]
     options = ScorerOptions(
         device="cpu",
         reference=str(two[1]),
@@ -85,7 +85,7 @@ def test_eurus_is_asked_in_its_chat(two: tuple[Path, Path]) -> None:
     """Q of a step is 0.001 · Σ (log π − log π_ref) over the answer, up to the step's end."""
     options = ScorerOptions(device="cpu", reference=str(two[1]), prm_format="eurus")
     [found] = load_scorer(str(two[0]), options).score(
-        [SteppedText("other words", ["20 + 22.\n\n", "So 42."], "20 + 22?")]
+        [ScorerInput("other words", ["20 + 22.\n\n", "So 42."], "20 + 22?")]
     )
     before, steps = "<user>20 + 22?<assistant>", ["Step 1: 20 + 22.", "\n\nStep 2: So 42."]
     expected = list(accumulate(0.001 * each for each in ratios(two, before, steps, apart=False)))

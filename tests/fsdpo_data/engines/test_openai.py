@@ -16,16 +16,16 @@ from openai_server import Script, says, serving
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app
-from fsdpo_data.core import patience
-from fsdpo_data.core.errors import InputError, Unavailable
-from fsdpo_data.core.patience import pause
-from fsdpo_data.core.progress import SILENT
+from fsdpo_data.core import retry
+from fsdpo_data.core.errors import InputError, UnavailableError
+from fsdpo_data.core.progress import NO_PROGRESS
+from fsdpo_data.core.retry import retry_delay
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
-from fsdpo_data.engines.samplers.scripted import ScriptedSampler
-from fsdpo_data.models.resolve import served
+from fsdpo_data.engines.samplers.replay import ReplaySampler
+from fsdpo_data.models.resolve import served_weights
 from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 
@@ -36,7 +36,7 @@ KEY = "sk-very-secret"
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsdpo_data.engines.samplers.openai.pause", lambda *_: 0.01)
+    monkeypatch.setattr("fsdpo_data.engines.samplers.openai.retry_delay", lambda *_: 0.01)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def url(script: Script) -> Iterator[str]:
 
 def sampler(url: str, **changes: Any) -> OpenAiSampler:
     options = SamplerOptions(engine="openai", base_url=url, **{"patience": 60.0, **changes})
-    return OpenAiSampler(served("tiny"), options)
+    return OpenAiSampler(served_weights("tiny"), options)
 
 
 def test_samples_come_whole_and_in_order(script: Script, url: str) -> None:
@@ -150,12 +150,12 @@ def test_what_will_not_pass_is_told_at_once(
         sampler(url).sample(PROMPTS[:1], SamplingSpec(n=1))
     assert KEY not in str(told.value) and script.keys == [f"Bearer {KEY}"]
     script.tricks.append(says({"error": f"wrong key {KEY}"}, 401))
-    with pytest.raises(Unavailable, match="401: OPENAI_API_KEY is refused") as refused:
+    with pytest.raises(UnavailableError, match="401: OPENAI_API_KEY is refused") as refused:
         sampler(url).sample(PROMPTS[:1], SPEC)
     assert KEY not in str(refused.value)
     with pytest.raises(InputError, match=r"the server has tiny\. Nearest: tiny\."):
-        OpenAiSampler(served("tinny"), SamplerOptions(engine="openai", base_url=url))
-    with pytest.raises(Unavailable, match="nothing answers there"):
+        OpenAiSampler(served_weights("tinny"), SamplerOptions(engine="openai", base_url=url))
+    with pytest.raises(UnavailableError, match="nothing answers there"):
         sampler("http://127.0.0.1:9/v1")
 
 
@@ -163,7 +163,7 @@ def test_a_server_that_stays_silent_is_given_up(script: Script, url: str) -> Non
     engine = sampler(url, patience=0.3, concurrency=1)
     script.tricks += [lambda handler: False] + [openai_server.broken] * 1000
     arrived = []
-    with pytest.raises(Unavailable, match=r"no answer in 0\.3 seconds .*500.*resume the run"):
+    with pytest.raises(UnavailableError, match=r"no answer in 0\.3 seconds .*500.*resume the run"):
         for place, _ in engine.stream(PROMPTS, SPEC):
             arrived.append(place)
     assert arrived == [0]
@@ -182,13 +182,13 @@ def test_a_server_that_dies_costs_nothing_that_was_received(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     out = tmp_path / "run"
     script.tricks += [lambda handler: False] * 5 + [openai_server.hang_up] * 1000
-    with pytest.raises(Unavailable, match="resume the run"):
-        run_build(options(url, out), SILENT)
+    with pytest.raises(UnavailableError, match="resume the run"):
+        run_build(options(url, out), NO_PROGRESS)
     lines = (out / "completions.jsonl").read_text().splitlines()
     assert len(lines) == 5
     script.tricks.clear()
     script.requests.clear()
-    run_build(options(url, out, resume=True), SILENT)
+    run_build(options(url, out, resume=True), NO_PROGRESS)
     assert len(script.requests) == 3
     manifest = validate(out)
     engine = {"api": "completions", "dtype": "auto", "name": "openai", "seeds": "not promised"}
@@ -201,7 +201,7 @@ def test_a_server_that_dies_costs_nothing_that_was_received(
 def test_a_chat_keeps_what_the_model_thought(script: Script, url: str, tmp_path: Path) -> None:
     script.reasoning = "Let me think."
     script.reply = lambda body, i: f"Thus \\boxed{{{i}}}."
-    out, _ = run_build(options(url, tmp_path / "run", api="chat", limit=2), SILENT)
+    out, _ = run_build(options(url, tmp_path / "run", api="chat", limit=2), NO_PROGRESS)
     (question, *_) = [each["messages"][0]["content"] for each in script.requests]
     assert question.endswith("put your final answer within \\boxed{}.") and "<|" not in question
     rows = [json.loads(line) for line in (out / "completions.jsonl").read_text().splitlines()]
@@ -213,18 +213,18 @@ def test_a_chat_keeps_what_the_model_thought(script: Script, url: str, tmp_path:
         "Thus \\boxed{1}.",
     ]
     replay = SamplerOptions(engine="scripted", replay=out / "completions.jsonl")
-    (again,) = ScriptedSampler(served("tiny"), replay).sample(
+    (again,) = ReplaySampler(served_weights("tiny"), replay).sample(
         [rows[0]["prompt"]], SamplingSpec(n=2)
     )
     assert [each.reasoning for each in again] == ["Let me think."] * 2
     asked = {"data": out, "out": tmp_path / "labels", "engine": "openai", "base_url": url}
     with pytest.raises(InputError, match="go on in the middle of a text"):
-        LabelOptions(**asked, api="chat", rollouts=2).continuer(2)
+        LabelOptions(**asked, api="chat", rollouts=2).continuation_sampler(2)
 
 
 def test_a_server_continues_and_is_measured(script: Script, url: str, tmp_path: Path) -> None:
     script.reply = lambda body, i: f"Step 1: 1 + 1 = 2.\nStep 2: The answer is: {i}"
-    out, _ = run_build(options(url, tmp_path / "run", limit=2), SILENT)
+    out, _ = run_build(options(url, tmp_path / "run", limit=2), NO_PROGRESS)
     server = ["--engine", "openai", "--base-url", url]
     line = ["label", str(out), "--rollouts", "2", "--out", str(tmp_path / "labels"), *server]
     labelled = CliRunner().invoke(app, line)
@@ -253,9 +253,9 @@ def test_options_that_do_not_go_together(changes: dict[str, Any], said: str) -> 
 
 
 def test_a_pause_is_as_long_as_the_server_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience.random, "uniform", lambda low, high: high)
-    assert [pause("", attempt) for attempt in (0, 1, 5, 50)] == [1, 2, 32, 60]
-    assert [pause(asked, 9) for asked in ("3", "0.5", "1000", "-1")] == [3, 0.5, 60, 0]
+    monkeypatch.setattr(retry.random, "uniform", lambda low, high: high)
+    assert [retry_delay("", attempt) for attempt in (0, 1, 5, 50)] == [1, 2, 32, 60]
+    assert [retry_delay(asked, 9) for asked in ("3", "0.5", "1000", "-1")] == [3, 0.5, 60, 0]
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=50), usegmt=True)
-    assert 30 < pause(soon, 0) <= 50
-    assert pause("soon", 1) == 2
+    assert 30 < retry_delay(soon, 0) <= 50
+    assert retry_delay("soon", 1) == 2

@@ -12,15 +12,15 @@ import polars as pl
 import pytest
 from random_model import save_random_model
 
-from fsdpo_data.core.errors import InputError, RunMismatch
+from fsdpo_data.core.errors import InputError, RunMismatchError
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.progress import SILENT
+from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.samplers import Finished, StreamingSampler, stream
-from fsdpo_data.engines.samplers.tokens import CompletionDecoder, cut_at_stop
+from fsdpo_data.engines.samplers import PromptResult, StreamingSampler, stream
+from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, cut_at_stop
 from fsdpo_data.models.prompts import load_tokenizer
-from fsdpo_data.models.thinking import FAMILIES
+from fsdpo_data.models.thinking import THINKING_MARKERS
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 
 THOUGHT = "Hm.\n\nLet me see.\n\nIt is 4."
@@ -36,7 +36,7 @@ class Thinker(StreamingSampler):
         self.thought, self.counts, self.opens = thought, counts, opens
         self.asked: list[tuple[list[str], SamplingSpec]] = []
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
         self.asked.append((list(prompts), spec))
         for place, context in enumerate(prompts):
             yield place, [self.complete(context, spec, i) for i in range(spec.n)]
@@ -142,7 +142,7 @@ def test_a_prompt_that_fills_the_context_has_an_end() -> None:
 def test_limits_of_thinking_are_checked(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"max_think_tokens = 8: expected fewer than the 8"):
         SamplingSpec(max_tokens=8, max_think_tokens=8)
-    assert "max_think_tokens" not in SamplingSpec().plain()
+    assert "max_think_tokens" not in SamplingSpec().to_json_values()
     recorded = tmp_path / "completions.jsonl"
     recorded.write_text("{}")
     for how in (
@@ -151,7 +151,7 @@ def test_limits_of_thinking_are_checked(tmp_path: Path) -> None:
     ):
         options = BuildOptions(max_think_tokens=5, **how)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="max_think_tokens = 5: a recording is as long"):
-            run_build(options, SILENT)
+            run_build(options, NO_PROGRESS)
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,9 @@ def test_a_build_with_a_limit(policy: Path, tmp_path: Path) -> None:
     }
     found = []
     for size in (1, 32):
-        out, _ = run_build(BuildOptions(out=tmp_path / str(size), batch_size=size, **how), SILENT)
+        out, _ = run_build(
+            BuildOptions(out=tmp_path / str(size), batch_size=size, **how), NO_PROGRESS
+        )
         manifest = validate(out)
         assert manifest.spec.sampling.plain()["max_think_tokens"] == 15
         assert "--max-think-tokens 15" in (out / "README.md").read_text()
@@ -194,8 +196,8 @@ def test_a_build_with_a_limit(policy: Path, tmp_path: Path) -> None:
     assert ended["n_tokens"].equals(ended["thinking_tokens"]) and ended["n_tokens"].max() <= 15
     # what the sampler is told not to do, it cannot be resumed with
     again = how | {"max_think_tokens": None}
-    with pytest.raises(RunMismatch, match="max_think_tokens: 15 there, None here"):
-        run_build(BuildOptions(out=tmp_path / "1", resume=True, **again), SILENT)
+    with pytest.raises(RunMismatchError, match="max_think_tokens: 15 there, None here"):
+        run_build(BuildOptions(out=tmp_path / "1", resume=True, **again), NO_PROGRESS)
 
 
 def test_tokens_of_thinking_are_counted(policy: Path) -> None:
@@ -217,10 +219,10 @@ def test_tokens_of_thinking_are_counted(policy: Path) -> None:
 
 @pytest.mark.parametrize("name", ["magistral", "harmony"])
 def test_special_tokens_that_mark_thinking_stay_in_the_text(policy: Path, name: str) -> None:
-    tokenizer, marks = load_tokenizer(str(policy)), FAMILIES[name]
+    tokenizer, marks = load_tokenizer(str(policy)), THINKING_MARKERS[name]
     plain = CompletionDecoder(tokenizer)
     tokenizer.add_special_tokens({"additional_special_tokens": [*marks.tokens, "<|other|>"]})
-    said = f"{marks.opens}Hm.{marks.closes}It is 4."
+    said = f"{marks.start}Hm.{marks.end}It is 4."
     text = f"<|other|>{said}{tokenizer.eos_token}"
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     decoder = CompletionDecoder(tokenizer)

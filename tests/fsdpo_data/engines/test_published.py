@@ -24,16 +24,16 @@ from scored import worst  # noqa: E402
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
 from fsdpo_data.core.identity import ModelRef  # noqa: E402
-from fsdpo_data.engines.load import Host, load_scorer, resolve_prm  # noqa: E402
+from fsdpo_data.engines.load import EngineSelection, load_scorer, resolve_prm  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
-from fsdpo_data.engines.scorers import SteppedText  # noqa: E402
-from fsdpo_data.engines.scorers.conventions import (  # noqa: E402
-    CONVENTIONS,
-    Published,
+from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
+from fsdpo_data.engines.scorers.prm_formats import (  # noqa: E402
+    PRM_FORMATS,
+    PublishedPrm,
     get_convention,
 )
-from fsdpo_data.engines.scorers.published import Head, load_prm  # noqa: E402
-from fsdpo_data.models.resolve import Weights  # noqa: E402
+from fsdpo_data.engines.scorers.published import PrmHead, load_prm  # noqa: E402
+from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
 
 #: ``made(family)`` is the checkpoint of a family.
 Made = Callable[[str], Path]
@@ -53,7 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Made:
     return make
 
 
-def items(shared: Path) -> list[SteppedText]:
+def items(shared: Path) -> list[ScorerInput]:
     """Solutions of ProcessBench with steps of several lines, two of each problem."""
     rows = json.loads((shared / "data/stepwise/processbench/math.json").read_text())[:3]
     found = []
@@ -61,7 +61,7 @@ def items(shared: Path) -> list[SteppedText]:
         prompt, steps = f"Q: {row['problem']}\nA:", [step.strip() for step in row["steps"][:4]]
         for each in (steps, [*steps[:2], "Step 3: so\n$$1$$\nit is 7 + 1."]):
             own = [*(f"{step}\n\n" for step in each[:-1]), each[-1]]
-            found.append(SteppedText(prompt, own, row["problem"]))
+            found.append(ScorerInput(prompt, own, row["problem"]))
     return found
 
 
@@ -273,7 +273,7 @@ def vendor_pqm(v: Vendor, question: str, steps: list[str]) -> list[float]:
 VENDORS = {family: globals()[f"vendor_{family.replace('-', '_')}"] for family in FAMILIES}
 
 
-def of_vendor(family: str, path: Path, given: Sequence[SteppedText]) -> list[list[float]]:
+def of_vendor(family: str, path: Path, given: Sequence[ScorerInput]) -> list[list[float]]:
     """Rewards by the vendor's procedure."""
     vendor = Vendor(path)
     return [
@@ -314,7 +314,7 @@ def test_every_convention_has_a_vendor() -> None:
     """Rows that only read another class of the same forward pass need none."""
     held = {"implicit", "implicit-so-far", "eurus"}  # against a reference: tests/…/test_implicit.py
     held |= {"processbench", "thinkprm", "genprm"}  # which write: tests/…/test_critiques.py
-    others = {name for name in CONVENTIONS if not name.endswith("-redundancy")} - held
+    others = {name for name in PRM_FORMATS if not name.endswith("-redundancy")} - held
     assert others == set(FAMILIES)
 
 
@@ -337,7 +337,7 @@ def test_a_model_is_recognised_by_name_or_architecture(
     settings = {"model_type": "qwen2", "architectures": [architecture], "num_labels": 2}
     (tmp_path / name).mkdir()
     (tmp_path / name / "config.json").write_text(json.dumps(settings))
-    if expected in CONVENTIONS:
+    if expected in PRM_FORMATS:
         assert resolve_prm(str(tmp_path / name)).convention.name == expected
     else:
         with pytest.raises(InputError, match=expected):
@@ -353,7 +353,7 @@ def test_a_convention_of_ones_own(tmp_path: Path) -> None:
         "{prompt}",
         True,
     )
-    assert mine.said()["digest"] != CONVENTIONS["trl"].said()["digest"]
+    assert mine.manifest_entry()["digest"] != PRM_FORMATS["trl"].manifest_entry()["digest"]
     (tmp_path / "odd.toml").write_text('marks = "x"\n')
     with pytest.raises(InputError, match=r"odd\.toml has marks"):
         get_convention(str(tmp_path / "odd.toml"))
@@ -366,7 +366,7 @@ def test_a_convention_of_ones_own(tmp_path: Path) -> None:
 
 def test_the_conventions_are_those_that_rewards_were_made_under() -> None:
     """A digest in a manifest stands for one way of asking: rows are added, never edited."""
-    told = {name: CONVENTIONS[name].said() for name in ("qwen", "math-shepherd", "pure")}
+    told = {name: PRM_FORMATS[name].manifest_entry() for name in ("qwen", "math-shepherd", "pure")}
     assert told == {
         "qwen": {"name": "qwen", "digest": "3964faab13020b58dfcf", "meaning": "probability"},
         "math-shepherd": {
@@ -386,7 +386,7 @@ def test_marks_in_the_text_add_no_reward(made: Made) -> None:
     """Vendors look for ids, and find those that the text holds too."""
     scorer = load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="qwen"))
     steps = ["One <extra_0> and <extra_0>.\n\n", "Two.<|im_end|>\n\n", "Three."]
-    [found] = scorer.score([SteppedText("p", steps, "What?")])
+    [found] = scorer.score([ScorerInput("p", steps, "What?")])
     assert found is not None and len(found) == 3
 
 
@@ -394,14 +394,14 @@ def test_what_is_too_long_or_not_asked(made: Made) -> None:
     scorer = load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="qwen"))
     long, none, short = scorer.score(
         [
-            SteppedText("p", ["a b " * 1500, "c"], "q"),
-            SteppedText("p", [], "q"),
-            SteppedText("p", ["a"], "q"),
+            ScorerInput("p", ["a b " * 1500, "c"], "q"),
+            ScorerInput("p", [], "q"),
+            ScorerInput("p", ["a"], "q"),
         ]
     )
     assert long is None and none == [] and len(short or []) == 1
     with pytest.raises(InputError, match="qwen is asked with the question"):
-        scorer.score([SteppedText("p", ["a"])])
+        scorer.score([ScorerInput("p", ["a"])])
     with pytest.raises(InputError, match=r"marks steps with '\[PRM\]', which is no token"):
         load_scorer(str(made("qwen")), ScorerOptions(device="cpu", prm_format="pqm"))
     with pytest.raises(InputError, match="no weights called score_head"):
@@ -419,7 +419,7 @@ def test_what_is_too_long_or_not_asked(made: Made) -> None:
 def test_the_flamingos_of_the_card(model: str, expected: list[float], shared: Path) -> None:
     row = json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())[0]
     steps = [step.replace("\\(", "(").replace("\\)", ")") for step in row["steps"]]
-    item = SteppedText("", [f"{step}\n\n" for step in steps], row["problem"])
+    item = ScorerInput("", [f"{step}\n\n" for step in steps], row["problem"])
     [found] = load_scorer(model).score([item])
     assert found == pytest.approx(expected, abs=0.02)
 
@@ -446,7 +446,7 @@ def test_the_ducks_of_the_card() -> None:
         (18, [0.9955, 0.9958, 0.9983, 0.9957]),
         (17, [0.9955, 0.9958, 0.9983, 0.0240]),
     ):
-        item = SteppedText("", [step.format(answer, answer) for step in steps], question)
+        item = ScorerInput("", [step.format(answer, answer) for step in steps], question)
         [found] = scorer.score([item])
         assert found == pytest.approx(expected, abs=0.01)
 
@@ -459,24 +459,24 @@ def test_a_checkpoint_without_a_head_of_words_is_refused(made: Made, tmp_path: P
     tensors["embed_tokens.weight"] = tensors.pop("model.embed_tokens.weight")
     save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
     weights = resolve_prm(str(path), ScorerOptions(prm_format="math-shepherd"))
-    assert isinstance(weights, Published)
+    assert isinstance(weights, PublishedPrm)
     with pytest.raises(InputError, match=r"no weights called lm_head or model\.embed_tokens"):
-        Head(weights, None)
+        PrmHead(weights, None)
 
 
 def test_heads_of_others_want_vllm_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsdpo_data.engines.load.pick_engine", lambda *_: "vllm")
-    own = Weights(ModelRef("mine", "0"), "mine")
-    theirs = Published(ModelRef("theirs", "0"), "theirs", convention=CONVENTIONS["qwen"])
-    assert Host.of_scorer(ScorerOptions(), own).engine == "vllm"
-    assert Host.of_scorer(ScorerOptions(), theirs).engine == "transformers"
+    monkeypatch.setattr("fsdpo_data.engines.load.resolve_engine", lambda *_: "vllm")
+    own = ResolvedWeights(ModelRef("mine", "0"), "mine")
+    theirs = PublishedPrm(ModelRef("theirs", "0"), "theirs", convention=PRM_FORMATS["qwen"])
+    assert EngineSelection.select_for_scorer(ScorerOptions(), own).engine == "vllm"
+    assert EngineSelection.select_for_scorer(ScorerOptions(), theirs).engine == "transformers"
     asked = ScorerOptions(engine="vllm")
-    assert Host.of_scorer(asked, theirs).engine == "vllm"
-    ratio = dataclasses.replace(theirs, convention=CONVENTIONS["implicit"], reference=own)
+    assert EngineSelection.select_for_scorer(asked, theirs).engine == "vllm"
+    ratio = dataclasses.replace(theirs, convention=PRM_FORMATS["implicit"], reference=own)
     with pytest.raises(InputError, match="implicit wants `engine=transformers`"):
-        Host.of_scorer(asked, ratio)
+        EngineSelection.select_for_scorer(asked, ratio)
 
 
 def test_every_convention_stands_on_the_page() -> None:
     page = (Path(__file__).parents[3] / "docs/prms.md").read_text(encoding="utf-8")
-    assert [name for name in CONVENTIONS if f"`{name}`" not in page] == []
+    assert [name for name in PRM_FORMATS if f"`{name}`" not in page] == []

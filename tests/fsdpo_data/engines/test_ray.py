@@ -17,13 +17,13 @@ import polars as pl
 import pytest
 from random_model import save_random_prm
 
-from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.load import Host
+from fsdpo_data.engines.load import EngineSelection
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
-from fsdpo_data.engines.ray import Copies, Placement
-from fsdpo_data.engines.samplers import Finished, StreamingSampler
+from fsdpo_data.engines.ray import Placement, ReplicaPool
+from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.stages.pipeline import BuildOptions
 
@@ -54,9 +54,9 @@ EIGHT = node(64, gpu=8)
         (Placement(models=2), [node(2)], 1, 0, 1),
         (Placement(actors=3), [node(8), node(16)], 3, 0, 4),
         (Placement(), [HEAD, node(64, gpu=8, alive=False)], 1, 0, 8),
-        (Placement(share=0.5), [HEAD, EIGHT], 16, 0.5, 0.5),
-        (Placement(models=2, share=0.5), [node(8, gpu=1)], 1, 0.5, 0.5),
-        (Placement(actors=4, share=0.5), [node(2)], 4, 0, 0.5),
+        (Placement(gpu_fraction=0.5), [HEAD, EIGHT], 16, 0.5, 0.5),
+        (Placement(models=2, gpu_fraction=0.5), [node(8, gpu=1)], 1, 0.5, 0.5),
+        (Placement(actors=4, gpu_fraction=0.5), [node(2)], 4, 0, 0.5),
     ],
 )
 def test_where_copies_go(
@@ -107,8 +107,8 @@ def test_a_scorer_is_not_copied_without_ray() -> None:
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(Unavailable, match=r"pip install -e '.*\[ray\]'"):
-        Host.pick(SamplerOptions(engine="ray"))
+    with pytest.raises(UnavailableError, match=r"pip install -e '.*\[ray\]'"):
+        EngineSelection.select(SamplerOptions(engine="ray"))
 
 
 class Squares:
@@ -138,7 +138,7 @@ class Squares:
 class Slow(StreamingSampler):
     """An engine that finishes its prompts from the last to the first, and fails at ``!``."""
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[Finished]:
+    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
         for place in reversed(range(len(prompts))):
             if prompts[place] == "!":
                 raise InputError("!: expected a word.")
@@ -170,18 +170,20 @@ class TestCopies:
 
         monkeypatch.setattr(ray, "is_initialized", lambda: False)
         monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
-        with pytest.raises(Unavailable, match="no Ray cluster at RAY_ADDRESS='127"):
+        with pytest.raises(UnavailableError, match="no Ray cluster at RAY_ADDRESS='127"):
             start_ray()
 
     def test_a_copy_that_dies_is_made_good(self, tmp_path: Path) -> None:
-        copies = Copies(REF, partial(Squares, str(tmp_path)), Placement(actors=2), batch=32)
+        copies = ReplicaPool(REF, partial(Squares, str(tmp_path)), Placement(actors=2), batch=32)
         assert copies.score(range(7)) == [0, 1, 4, 9, 16, 25, 36]
         assert (tmp_path / "died").exists()
         assert copies.score([3]) == [9]  # fewer items than copies
         assert copies.score([]) == []
         with pytest.raises(InputError, match="-1: expected at least 0"):
             copies.score([1, 2, -1])
-        with pytest.raises(Unavailable, match="a copy of the model died 4 times in a row") as error:
+        with pytest.raises(
+            UnavailableError, match="a copy of the model died 4 times in a row"
+        ) as error:
             copies.score([1, 2, -2])
         assert "resume the run" in str(error.value)
         assert copies.score([4]) == [16]  # those that died are not left dead
@@ -190,14 +192,14 @@ class TestCopies:
     def test_a_slow_copy_does_what_it_can_and_the_others_the_rest(self, tmp_path: Path) -> None:
         (tmp_path / "died").touch()
         load = partial(Squares, str(tmp_path), slow=0)
-        copies = Copies(REF, load, Placement(actors=2, share=0.5), batch=32)
+        copies = ReplicaPool(REF, load, Placement(actors=2, gpu_fraction=0.5), batch=32)
         assert copies.score(range(100)) == [number**2 for number in range(100)]
         did = sorted(len(each.read_text().split()) for each in tmp_path.glob("by-*"))
         assert did[0] == 25 and did[1] == 75  # its first run, and all that was left
         copies.close()
 
     def test_prompts_arrive_as_they_are_finished(self) -> None:
-        copies = Copies(REF, Slow, Placement(actors=2), batch=32)
+        copies = ReplicaPool(REF, Slow, Placement(actors=2), batch=32)
         found = list(copies.stream(["a", "b", "c"], SamplingSpec(n=2)))
         assert sorted(place for place, _ in found) == [0, 1, 2]
         places = [place for place, _ in found]

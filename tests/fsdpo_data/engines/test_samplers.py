@@ -12,14 +12,18 @@ import pytest
 import torch
 from random_model import save_random_model
 
-from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
-from fsdpo_data.engines.samplers.tokens import cut_at_stop, encode_prompt
-from fsdpo_data.engines.samplers.transformers import InverseCdf, TransformersSampler, make_cache
+from fsdpo_data.engines.samplers.tokenization import cut_at_stop, encode_prompt
+from fsdpo_data.engines.samplers.transformers import (
+    InverseCdfProcessor,
+    TransformersSampler,
+    make_cache,
+)
 from fsdpo_data.engines.step_tokens import StepTokenizer
-from fsdpo_data.models.resolve import Weights, resolve_weights
+from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights
 
 PROMPTS = [
     "Problem: 20 + 22?\nSolution:\n",
@@ -34,7 +38,7 @@ def model_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def sampler(path: str, **options: Any) -> TransformersSampler:
-    weights = Weights(ModelRef("random", "0"), path)
+    weights = ResolvedWeights(ModelRef("random", "0"), path)
     return TransformersSampler(weights, SamplerOptions(device="cpu"), **options)
 
 
@@ -52,7 +56,7 @@ def test_what_ends_a_sequence_is_a_token(model_path: str, tmp_path: Path, told: 
     path = shutil.copytree(model_path, tmp_path / "model")
     file = path / "generation_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "eos_token_id": told}))
-    with pytest.raises(Unavailable, match=r"ids of tokens|cannot be loaded"):
+    with pytest.raises(UnavailableError, match=r"ids of tokens|cannot be loaded"):
         sampler(str(path))
 
 
@@ -117,7 +121,7 @@ def test_sentencepiece_completions_keep_their_space(tmp_path: Path) -> None:
     (free,) = engine.sample([prompt], SamplingSpec(n=8, max_tokens=8, temperature=2, seed=1))
     encoder = StepTokenizer(spaced)
     for each in free:
-        ids = encoder.encode(prompt, [each.text], end=False).ids if each.text else []
+        ids = encoder.encode(prompt, [each.text], end=False).input_ids if each.text else []
         assert not ids or spaced.decode(ids) == prompt + each.text
     assert any(each.text.startswith(" ") for each in free)
 
@@ -144,7 +148,7 @@ def test_rounds_change_no_sample(
 ) -> None:
     spec = SamplingSpec(n=6, temperature=1, max_tokens=50, stop=stop)
     at_once = babbler.sample(PROMPTS, spec)
-    monkeypatch.setattr("fsdpo_data.engines.samplers.transformers.ROUND", 3)
+    monkeypatch.setattr("fsdpo_data.engines.samplers.transformers.FIRST_ROUND_TOKENS", 3)
     in_rounds = babbler.sample(PROMPTS, spec)
     pairs = [
         (one, other)
@@ -177,7 +181,10 @@ def test_keys_and_values_in_place_are_those_of_transformers(
     mask[0, :7] = 0
     ours = make_cache(net.config)
     kinds = [type(layer).__name__ for layer in ours.layers]
-    assert kinds == ["InPlaceLayer", "DynamicSlidingWindowLayer" if window else "InPlaceLayer"]
+    assert kinds == [
+        "PreallocatedCacheLayer",
+        "DynamicSlidingWindowLayer" if window else "PreallocatedCacheLayer",
+    ]
     scores = [
         net.generate(
             ids,
@@ -210,7 +217,7 @@ def test_seconds_are_shared_out(babbler: TransformersSampler) -> None:
 def test_tokens_are_drawn_from_the_nucleus_in_proportion(temperature: float, top_p: float) -> None:
     rows, scores = 40_000, torch.tensor([0.3, 2.0, -1.0, 1.5, 0.0, -torch.inf, 1.2])
     uniforms = np.random.default_rng(0).random((rows, 1))
-    draw = InverseCdf(2, uniforms, SamplingSpec(temperature=temperature, top_p=top_p))
+    draw = InverseCdfProcessor(2, uniforms, SamplingSpec(temperature=temperature, top_p=top_p))
     left = draw(torch.zeros(rows, 2, dtype=torch.long), scores.expand(rows, -1))
     assert ((left > -torch.inf).sum(-1) == 1).all()
     found = torch.bincount(left.argmax(-1), minlength=7).double() / rows
@@ -241,13 +248,13 @@ def test_cut_at_stop_takes_the_earliest() -> None:
 
 def test_a_directory_that_is_no_language_model(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
-    with pytest.raises(Unavailable, match="cannot be loaded"):
+    with pytest.raises(UnavailableError, match="cannot be loaded"):
         sampler(str(tmp_path))
 
 
 def test_a_gpu_that_is_not_there(model_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(Unavailable, match="torch sees no GPU here"):
+    with pytest.raises(UnavailableError, match="torch sees no GPU here"):
         TransformersSampler(resolve_weights(model_path), SamplerOptions(device="cuda"))
 
 

@@ -19,22 +19,22 @@ import transformers  # noqa: E402
 from fakes import TableScorer  # noqa: E402
 from scored import REF, solutions, worst  # noqa: E402
 
-from fsdpo_data.core.errors import FsdpoError, InputError, Unavailable  # noqa: E402
+from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError  # noqa: E402
 from fsdpo_data.core.progress import LineProgress  # noqa: E402
-from fsdpo_data.dataset.derive import derive  # noqa: E402
+from fsdpo_data.dataset.stage import derive_dataset  # noqa: E402
 from fsdpo_data.dataset.validate import validate  # noqa: E402
-from fsdpo_data.engines.load import pick_engine, resolve_prm  # noqa: E402
+from fsdpo_data.engines.load import resolve_engine, resolve_prm  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
-from fsdpo_data.engines.scorers import SteppedText  # noqa: E402
-from fsdpo_data.engines.scorers.encoded import by_length  # noqa: E402
-from fsdpo_data.engines.scorers.heads import PrmScorer  # noqa: E402
+from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
+from fsdpo_data.engines.scorers.prm import PrmScorer  # noqa: E402
+from fsdpo_data.engines.scorers.token_scorer import length_batches  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
-from fsdpo_data.models.resolve import Weights  # noqa: E402
+from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
 from fsdpo_data.pairs.best_worst import PairSpec  # noqa: E402
 from fsdpo_data.stages.pair import PairStage  # noqa: E402
 from fsdpo_data.stages.score import ScoreStage  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
-from fsdpo_train.prm.data import open_solutions, prepare, step_rows  # noqa: E402
+from fsdpo_train.prm.data import open_solutions, prepare_rows, step_rows  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +49,14 @@ def model(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> Path:
 
 def scorer_of(path: Path, *, share_prompts: bool = True, **options: Any) -> PrmScorer:
     """Load the model at ``path``."""
-    weights = Weights(REF, str(path))
+    weights = ResolvedWeights(REF, str(path))
     scorer = PrmScorer(weights, ScorerOptions(**options))
     if not share_prompts:
         scorer._share = False
     return scorer
 
 
-def reference(path: Path, items: list[SteppedText]) -> list[list[float]]:
+def reference(path: Path, items: list[ScorerInput]) -> list[list[float]]:
     """One unpadded forward pass per solution; each step is read before the next one begins."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     net = transformers.AutoModelForTokenClassification.from_pretrained(path).eval()
@@ -99,11 +99,11 @@ def test_bfloat16_is_close(model: Path) -> None:
 def test_on_cpus_scorers_share_prompts_whatever_is_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fsdpo_data.engines.samplers.vllm.can_run", lambda *, on_cpu: on_cpu)
+    monkeypatch.setattr("fsdpo_data.engines.samplers.vllm.is_vllm_usable", lambda *, on_cpu: on_cpu)
     monkeypatch.setattr("fsdpo_data.engines.load.find_spec", lambda _: "there")
-    assert pick_engine("auto", "auto", "scorer") == "transformers"
-    assert pick_engine("auto", "auto", "sampler") == "vllm"
-    assert pick_engine("vllm", "auto", "scorer") == "vllm"
+    assert resolve_engine("auto", "auto", "scorer") == "transformers"
+    assert resolve_engine("auto", "auto", "sampler") == "vllm"
+    assert resolve_engine("vllm", "auto", "scorer") == "vllm"
 
 
 @pytest.mark.parametrize("family", ["Llama", "Mistral"])
@@ -129,7 +129,7 @@ def test_a_beginning_has_the_rewards_of_the_whole(model: Path) -> None:
     """Beam search scores beginnings with the same scorer."""
     items = [item for item in solutions() if len(item.steps) > 2]
     scorer = scorer_of(model)
-    beginnings = [SteppedText(item.prompt, item.steps[:2]) for item in items]
+    beginnings = [ScorerInput(item.prompt, item.steps[:2]) for item in items]
     whole = [(rewards or [])[:2] for rewards in scorer.score(items)]
     assert worst(scorer.score(beginnings), whole) < 1e-5
 
@@ -143,10 +143,10 @@ def test_repeated_texts_get_equal_rewards(model: Path) -> None:
 def test_no_steps_and_too_many(model: Path) -> None:
     item = solutions()[0]
     items = [
-        SteppedText("p", []),
-        SteppedText("p", ["x" * 300]),
+        ScorerInput("p", []),
+        ScorerInput("p", ["x" * 300]),
         item,
-        SteppedText("p" * 300, ["x"]),
+        ScorerInput("p" * 300, ["x"]),
     ]
     none, long, rewards, prompt = scorer_of(model).score(items)
     assert none == [] and long is None and prompt is None and len(rewards or []) == len(item.steps)
@@ -157,22 +157,27 @@ def test_training_and_scoring_read_the_same_tokens(model: Path, tmp_path: Path) 
     data = write_rows(tmp_path / "rows.jsonl", rows)
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
     config = PrmConfig(data=data, out=tmp_path / "unused", held_out=0)
-    trained = prepare(step_rows(open_solutions(config.data), config), tokenizer, 256, config).train
+    trained = prepare_rows(
+        step_rows(open_solutions(config.data), config), tokenizer, 256, config
+    ).train
     encoder = StepTokenizer(tokenizer)
     for row, read in zip(rows, trained, strict=True):
         encoded = encoder.encode(row["prompt"], row["completions"], end=False)
-        assert (encoded.ids, encoded.readouts) == (read["input_ids"].tolist(), read["readouts"])
+        assert (encoded.input_ids, encoded.score_positions) == (
+            read["input_ids"].tolist(),
+            read["readouts"],
+        )
 
 
 def test_batches_hold_items_of_like_length_within_the_budget() -> None:
     rng = random.Random(0)
     lengths = {index: rng.randrange(1, 300) for index in range(500)}
-    batches = list(by_length(lengths, 1000))
+    batches = list(length_batches(lengths, 1000))
     assert sorted(index for batch in batches for index in batch) == list(range(500))
     sizes = [[lengths[index] for index in batch] for batch in batches]
     assert all(max(size) * len(size) <= 1000 for size in sizes)
     assert sum(max(size) * len(size) for size in sizes) < 1.05 * sum(lengths.values())
-    assert [len(batch) for batch in by_length({0: 5, 1: 2000}, 1000)] == [1, 1]
+    assert [len(batch) for batch in length_batches({0: 5, 1: 2000}, 1000)] == [1, 1]
 
 
 def test_a_model_of_another_head_is_refused(policy: Path, tmp_path: Path) -> None:
@@ -196,13 +201,15 @@ def test_rewards_that_are_no_numbers_are_refused(policy: Path, tmp_path: Path) -
     net = transformers.AutoModelForTokenClassification.from_pretrained(model)
     net.score.bias.data.fill_(torch.nan)
     net.save_pretrained(model)
-    with pytest.raises(Unavailable, match="prm = 'prm': it rewards steps with what is no number"):
-        scorer_of(model).score([SteppedText("p", ["a\n", "b"])])
+    with pytest.raises(
+        UnavailableError, match="prm = 'prm': it rewards steps with what is no number"
+    ):
+        scorer_of(model).score([ScorerInput("p", ["a\n", "b"])])
 
 
 def test_the_table_scorer_is_a_scorer() -> None:
     scorer = TableScorer({"ab": [0.5, 0.25], "c": None})
-    items = [SteppedText("p", ["a", "b"]), SteppedText("p", ["c"])]
+    items = [ScorerInput("p", ["a", "b"]), ScorerInput("p", ["c"])]
     assert scorer.score(items) == [[0.5, 0.25], None]
 
 
@@ -211,7 +218,7 @@ TABLE = TableScorer({RIGHT: [0.75, 0.875], WRONG: [0.5, 0.125], "I do not know":
 
 def scored(source: Path, out: Path, scorer: Any = TABLE, **options: Any) -> dict[str, Any]:
     stage = ScoreStage(scorer.model, {"name": "table", "dtype": "auto"}, lambda: scorer)
-    manifest = derive(source, out, [stage], progress=LineProgress(), **options)
+    manifest = derive_dataset(source, out, [stage], progress=LineProgress(), **options)
     assert validate(out) == manifest
     return manifest.plain()
 
@@ -254,7 +261,7 @@ def test_a_solution_too_long_to_read_has_no_rewards(tmp_path: Path) -> None:
 def test_scoring_again_leaves_the_old_pairs_out(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
     scored(tmp_path / "run", tmp_path / "a")
-    derive(tmp_path / "a", tmp_path / "b", [PairStage(PairSpec())], progress=LineProgress())
+    derive_dataset(tmp_path / "a", tmp_path / "b", [PairStage(PairSpec())], progress=LineProgress())
     manifest = scored(tmp_path / "b", tmp_path / "c")
     assert not (tmp_path / "c/pairs").exists()
     assert manifest["rows"]["pairs"] == 0 and "pair" not in manifest["spec"]
@@ -273,11 +280,11 @@ def test_stopped_between_files_it_goes_on_with_the_next(
         def score(self, items: Any) -> Any:
             self.calls += 1
             if self.calls == 3:
-                raise Unavailable("the engine died")
+                raise UnavailableError("the engine died")
             return super().score(items)
 
     dies = Dies(TABLE._rewards)
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         scored(tmp_path / "run", tmp_path / "part", dies)
     assert len(list((tmp_path / "part/solutions").iterdir())) == 2
     assert not (tmp_path / "part/manifest.json").exists()
@@ -308,9 +315,9 @@ def test_likelihoods_are_those_of_plain_forward_passes(policy: Path) -> None:
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
     net = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()
-    items = [*solutions(), SteppedText("p", []), SteppedText("p", ["x" * 300])]
+    items = [*solutions(), ScorerInput("p", []), ScorerInput("p", ["x" * 300])]
     found = LikelihoodScorer(
-        Weights(REF, str(policy)), ScorerOptions(device="cpu", batch_tokens=300)
+        ResolvedWeights(REF, str(policy)), ScorerOptions(device="cpu", batch_tokens=300)
     ).score(items)
     assert found[-2:] == [[], None]
     for item, rewards in zip(items[:-2], found[:-2], strict=True):

@@ -13,20 +13,20 @@ import transformers  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
 
 from fsdpo_data.core.identity import ModelRef  # noqa: E402
-from fsdpo_data.engines.logprobs import check_architecture  # noqa: E402
+from fsdpo_data.engines.logprobs import check_plain_head  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
-from fsdpo_data.engines.scorers import SteppedText  # noqa: E402
-from fsdpo_data.engines.scorers.heads import PrmScorer, _by_prompt  # noqa: E402
-from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer  # noqa: E402
-from fsdpo_data.engines.sharing import (  # noqa: E402
-    LONGEST,
+from fsdpo_data.engines.prefix_sharing import (  # noqa: E402
+    MAX_MASKED_ROW_TOKENS,
     _attend,
     _probes,
-    can_share_prompts,
+    supports_prefix_sharing,
     use_tree_attention,
 )
-from fsdpo_data.engines.step_tokens import PROMPT, Encoded, StepTokenizer  # noqa: E402
-from fsdpo_data.models.resolve import Weights  # noqa: E402
+from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
+from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer  # noqa: E402
+from fsdpo_data.engines.scorers.prm import PrmScorer, _by_prompt  # noqa: E402
+from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution, StepTokenizer  # noqa: E402
+from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
 
 SIZES: dict[str, Any] = dict(
     vocab_size=302, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_labels=1,
@@ -51,9 +51,9 @@ HYBRIDS = {
 }
 LLAMA4: dict[str, Any] = dict(head_dim=16, intermediate_size_mlp=48, num_local_experts=2)
 ITEMS = [
-    SteppedText("Problem: 20 + 22?\n", ["Step 1: 20\n", "The answer is: 42"]),
-    SteppedText("Problem: 20 + 22?\n", ["Step 1: 2 = 20 + 22.\n", "Step 1: 4\n", "2"]),
-    SteppedText("Problem: 1\n", ["The answer is: 42"]),
+    ScorerInput("Problem: 20 + 22?\n", ["Step 1: 20\n", "The answer is: 42"]),
+    ScorerInput("Problem: 20 + 22?\n", ["Step 1: 2 = 20 + 22.\n", "Step 1: 4\n", "2"]),
+    ScorerInput("Problem: 1\n", ["The answer is: 42"]),
 ]
 
 
@@ -63,11 +63,11 @@ def make(family: str, auto: Any, **more: Any) -> Any:
     return auto.from_config(getattr(transformers, f"{family}Config")(**SIZES | more)).eval()
 
 
-def save(model: Any, path: Path) -> Weights:
+def save(model: Any, path: Path) -> ResolvedWeights:
     """Write a model with a tokenizer."""
     save_random_model(path)
     model.save_pretrained(path)
-    return Weights(ModelRef(type(model).__name__, "0"), str(path))
+    return ResolvedWeights(ModelRef(type(model).__name__, "0"), str(path))
 
 
 @pytest.mark.parametrize("family", HYBRIDS)
@@ -76,16 +76,16 @@ def test_a_state_that_leaks_along_the_row_is_found(
 ) -> None:
     model = make(family, transformers.AutoModelForCausalLM, **HYBRIDS[family])
     before = model.config._attn_implementation
-    assert not can_share_prompts(model, longest=100)
+    assert not supports_prefix_sharing(model, longest=100)
     assert "cannot share prompts (off by" in caplog.text
     assert model.config._attn_implementation == before
-    check_architecture(model)  # it can be trained all the same
+    check_plain_head(model)  # it can be trained all the same
 
 
 @pytest.mark.parametrize("family", ["Qwen2", "Llama", "Qwen3", "Gemma", "Gemma3Text"])
 def test_where_every_layer_attends_prompts_are_shared(family: str) -> None:
     model = make(family, transformers.AutoModelForCausalLM).train()
-    assert can_share_prompts(model, longest=100)
+    assert supports_prefix_sharing(model, longest=100)
     assert model.training
 
 
@@ -93,7 +93,7 @@ def test_attention_that_does_more_is_refused_by_name(caplog: pytest.LogCaptureFi
     model = make("Gemma2", transformers.AutoModelForCausalLM, head_dim=16)
     assert model.config.attn_logit_softcapping
     model.set_attn_implementation("sdpa")
-    assert not can_share_prompts(model, longest=100)
+    assert not supports_prefix_sharing(model, longest=100)
     assert "Gemma2Attention has softcap" in caplog.text
 
 
@@ -142,15 +142,15 @@ def test_attention_in_halves_errs_no_more_than_that_of_torch(shape: tuple[int, .
 
 def test_chunks_of_attention_are_windows() -> None:
     model = make("Llama4Text", transformers.AutoModelForCausalLM, **LLAMA4, attention_chunk_size=64)
-    assert can_share_prompts(model, longest=64)
-    assert not can_share_prompts(model, longest=65)
+    assert supports_prefix_sharing(model, longest=64)
+    assert not supports_prefix_sharing(model, longest=65)
 
 
 def test_long_solutions_are_scored_with_their_prompts() -> None:
     """What reads a prompt's cache writes a mask, which grows with the square of the longest."""
-    sizes = (10, 10, LONGEST - 2, LONGEST - 1)
+    sizes = (10, 10, MAX_MASKED_ROW_TOKENS - 2, MAX_MASKED_ROW_TOKENS - 1)
     encoded = {
-        index: Encoded([0, 1, *range(size)], [PROMPT] * 2 + [0] * size, [size], 1)
+        index: EncodedSolution([0, 1, *range(size)], [PROMPT_STEP_ID] * 2 + [0] * size, [size], 1)
         for index, size in enumerate(sizes)
     }
     assert _by_prompt(encoded) == ([[0, 1, 2]], [3])
@@ -169,7 +169,7 @@ def test_a_hybrid_scores_as_its_plain_forward_passes(
     for item, rewards in zip(ITEMS, found, strict=True):
         encoded = encoder.encode(item.prompt, item.steps, end=False)
         with torch.no_grad():
-            logits = model(torch.tensor([encoded.ids])).logits[0, encoded.readouts, 0]
+            logits = model(torch.tensor([encoded.input_ids])).logits[0, encoded.score_positions, 0]
         assert rewards == pytest.approx(logits.sigmoid().tolist(), abs=1e-5)
 
 
@@ -180,8 +180,8 @@ def test_the_likelihood_of_llama_4(tmp_path: Path) -> None:
     encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(tmp_path))
     encoded = encoder.encode(ITEMS[0].prompt, ITEMS[0].steps, end=False)
     with torch.no_grad():
-        logp = model(torch.tensor([encoded.ids])).logits[0].double().log_softmax(-1)
+        logp = model(torch.tensor([encoded.input_ids])).logits[0].double().log_softmax(-1)
     steps = [0.0, 0.0]
-    for place in range(encoded.n_prompt, len(encoded.ids)):
-        steps[encoded.step_of[place]] += float(logp[place - 1, encoded.ids[place]])
+    for place in range(encoded.prompt_length, len(encoded.input_ids)):
+        steps[encoded.step_ids[place]] += float(logp[place - 1, encoded.input_ids[place]])
     assert [torch.tensor(each).log() for each in found[0] or []] == pytest.approx(steps, rel=1e-4)

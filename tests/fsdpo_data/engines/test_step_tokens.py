@@ -13,8 +13,8 @@ from small_tokenizer import save_tokenizer
 pytest.importorskip("transformers")
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.samplers.tokens import CompletionDecoder, encode_prompt
-from fsdpo_data.engines.step_tokens import PROMPT, Encoded, StepTokenizer
+from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, encode_prompt
+from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution, StepTokenizer
 from fsdpo_data.steps.segment import auto, newline
 
 PLAIN = "Problem: What is 2 + 2?\nSolution:\n"
@@ -42,14 +42,16 @@ def solutions(shared: Path) -> list[list[str]]:
     return [each for each in steps if each]
 
 
-def check(encoded: Encoded, steps: list[str], tokenizer: Any) -> None:
+def check(encoded: EncodedSolution, steps: list[str], tokenizer: Any) -> None:
     """Every step has exactly one readout: its last token."""
-    assert len(encoded.readouts) == encoded.n_steps == len(steps)
-    assert encoded.step_of == sorted(encoded.step_of) and len(encoded.step_of) == len(encoded.ids)
-    assert set(encoded.step_of) == {PROMPT, *range(len(steps))}
-    for step, readout in enumerate(encoded.readouts):
-        assert encoded.step_of[readout] == step
-        following = encoded.step_of[readout + 1 :]
+    assert len(encoded.score_positions) == encoded.n_steps == len(steps)
+    assert encoded.step_ids == sorted(encoded.step_ids) and len(encoded.step_ids) == len(
+        encoded.input_ids
+    )
+    assert set(encoded.step_ids) == {PROMPT_STEP_ID, *range(len(steps))}
+    for step, readout in enumerate(encoded.score_positions):
+        assert encoded.step_ids[readout] == step
+        following = encoded.step_ids[readout + 1 :]
         assert all(each > step for each in following) or step == len(steps) - 1
 
 
@@ -68,7 +70,7 @@ def test_every_step_of_real_solutions_has_one_readout(tokenizer: Any, shared: Pa
         encoded = encoder.encode(PLAIN, steps, end=True)
         check(encoded, steps, tokenizer)
         # The ids are those of the text as the model writes it: no mark, no cut at the steps.
-        assert encoded.ids == [
+        assert encoded.input_ids == [
             *tokenizer(PLAIN + "".join(steps))["input_ids"],
             tokenizer.eos_token_id,
         ]
@@ -95,7 +97,7 @@ def test_ids_of_a_completion_are_those_that_follow_the_prompt(tokenizer: Any, pr
     head = encode_prompt(tokenizer, prompt)
     sentencepiece = "▁" in tokenizer.get_vocab()
     for text in COMPLETIONS:
-        ids = encoder.encode(prompt, [text], end=False).ids
+        ids = encoder.encode(prompt, [text], end=False).input_ids
         assert ids[: len(head)] == head
         assert decode(ids[len(head) :]) == text
         # Tokenised at once, the end of a prompt and what follows may become one token: ":" and
@@ -108,7 +110,7 @@ def test_real_solutions_come_back_from_their_ids(tokenizer: Any, shared: Path) -
     encoder, decode = StepTokenizer(tokenizer), CompletionDecoder(tokenizer)
     for steps in solutions(shared)[::10]:
         encoded = encoder.encode(PLAIN, steps, end=True)
-        generated = encoded.ids[encoded.n_prompt :]
+        generated = encoded.input_ids[encoded.prompt_length :]
         text = decode(generated, skip_special=True)
         # Decoders of bytes know no beginnings. (Qwen2 normalizes its text, and what DeepSeek added
         # by hand is no bytes to its decoder: such come back as the tokenizer has them.)
@@ -130,7 +132,7 @@ def test_a_space_before_every_beginning_can_be_a_normalizer() -> None:
         [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
     fast = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="</s>")
-    assert StepTokenizer(fast).encode("a", ["a", " a"], end=True).ids == [2, 1, 2, 3]
+    assert StepTokenizer(fast).encode("a", ["a", " a"], end=True).input_ids == [2, 1, 2, 3]
     assert CompletionDecoder(fast)([2, 1]) == " aa"
 
 
@@ -141,16 +143,16 @@ def test_a_step_reads_the_same_whatever_follows_it(tokenizer: Any, shared: Path)
         whole = encoder.encode(PLAIN, steps, end=True)
         for count in range(1, len(steps)):
             part = encoder.encode(PLAIN, steps[:count], end=False)
-            assert part.readouts == whole.readouts[:count]
-            assert part.ids == whole.ids[: len(part.ids)]
+            assert part.score_positions == whole.score_positions[:count]
+            assert part.input_ids == whole.input_ids[: len(part.input_ids)]
 
 
 def test_the_token_of_a_readout_ends_its_step(qwen2: Any) -> None:
     steps = ["Step 1: 2 + 2 = 4.\n\n", "Step 2: so 🙂🙂 it is 4 ки\n", "ки The answer is: é"]
     encoded = StepTokenizer(qwen2).encode(PLAIN, steps, end=True)
-    read = [qwen2.decode([encoded.ids[position]]) for position in encoded.readouts]
+    read = [qwen2.decode([encoded.input_ids[position]]) for position in encoded.score_positions]
     assert read == [".\n\n", "\n", " é"]
-    assert encoded.ids[-1] == qwen2.eos_token_id and encoded.step_of[-1] == 2
+    assert encoded.input_ids[-1] == qwen2.eos_token_id and encoded.step_ids[-1] == 2
 
 
 def test_a_token_across_a_boundary_belongs_to_the_step_it_starts_in(qwen2: Any) -> None:
@@ -159,7 +161,7 @@ def test_a_token_across_a_boundary_belongs_to_the_step_it_starts_in(qwen2: Any) 
     steps = ["It is 4.", "\n\nSo the answer", " is 4 ", "ки"]
     encoded = StepTokenizer(qwen2).encode(PLAIN, steps, end=False)
     check(encoded, steps, qwen2)
-    read = [qwen2.decode([encoded.ids[position]]) for position in encoded.readouts]
+    read = [qwen2.decode([encoded.input_ids[position]]) for position in encoded.score_positions]
     assert read == [".\n\n", " answer", " к", "и"]
 
 
@@ -173,36 +175,41 @@ def test_truncation_keeps_whole_steps_and_counts_the_lost(tokenizer: Any) -> Non
     steps = [f"Step {i}: {i} + {i} = {2 * i}.\n" for i in range(1, 9)]
     encoder = StepTokenizer(tokenizer)
     whole = encoder.encode(PLAIN, steps, end=True)
-    assert encoder.encode(PLAIN, steps, end=True, max_length=len(whole.ids)) == whole
-    for limit in range(len(whole.ids)):
+    assert encoder.encode(PLAIN, steps, end=True, max_length=len(whole.input_ids)) == whole
+    for limit in range(len(whole.input_ids)):
         cut = encoder.encode(PLAIN, steps, end=True, max_length=limit)
-        kept = len(cut.readouts)
-        assert cut.lost == 8 - kept
-        assert cut.ids == whole.ids[: len(cut.ids)] and cut.readouts == whole.readouts[:kept]
+        kept = len(cut.score_positions)
+        assert cut.truncated_steps == 8 - kept
+        assert (
+            cut.input_ids == whole.input_ids[: len(cut.input_ids)]
+            and cut.score_positions == whole.score_positions[:kept]
+        )
         if not kept:
-            assert len(cut.ids) == cut.n_prompt == whole.n_prompt
+            assert len(cut.input_ids) == cut.prompt_length == whole.prompt_length
             continue
         # No room is given away: one step more would not have fitted.
-        assert len(cut.ids) <= limit < whole.readouts[kept] + 1 + (kept == 7)
-    assert encoder.encode(PLAIN, steps, end=True, max_length=0).lost == 8
+        assert len(cut.input_ids) <= limit < whole.score_positions[kept] + 1 + (kept == 7)
+    assert encoder.encode(PLAIN, steps, end=True, max_length=0).truncated_steps == 8
 
 
 def test_prompts_get_one_beginning_and_no_end(tokenizer: Any) -> None:
     bos = tokenizer.bos_token
     encoder = StepTokenizer(tokenizer)
-    plain = encoder.encode(PLAIN, ["4"], end=False).ids
+    plain = encoder.encode(PLAIN, ["4"], end=False).input_ids
     if not bos:
         assert plain[0] != tokenizer.eos_token_id
         return
     # A chat template writes the token itself.
-    assert encoder.encode(bos + PLAIN, ["4"], end=False).ids.count(tokenizer.bos_token_id) == 1
+    assert (
+        encoder.encode(bos + PLAIN, ["4"], end=False).input_ids.count(tokenizer.bos_token_id) == 1
+    )
     assert plain.count(tokenizer.bos_token_id) == 1
     assert tokenizer.eos_token_id not in plain
 
 
 def test_no_steps_no_readouts(qwen2: Any) -> None:
     encoded = StepTokenizer(qwen2).encode(PLAIN, [], end=True)
-    assert encoded.readouts == [] and encoded.ids == qwen2(PLAIN)["input_ids"]
+    assert encoded.score_positions == [] and encoded.input_ids == qwen2(PLAIN)["input_ids"]
 
 
 def test_a_step_the_tokenizer_cannot_see_is_an_error(tmp_path: Path) -> None:
@@ -249,7 +256,7 @@ def test_the_tokenizer_itself_is_left_as_it_was(tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(save_tokenizer(tmp_path))
     before = tokenizer.backend_tokenizer.to_str()
     tokenizer("user user", truncation=True, max_length=1)  # leaves truncation switched on
-    assert len(StepTokenizer(tokenizer).encode("user", ["user user"], end=False).ids) == 4
+    assert len(StepTokenizer(tokenizer).encode("user", ["user user"], end=False).input_ids) == 4
     assert tokenizer("user")["input_ids"] == [0, 3]
     tokenizer.backend_tokenizer.no_truncation()
     assert tokenizer.backend_tokenizer.to_str() == before

@@ -18,15 +18,15 @@ def test_vllm_gives_the_rewards_of_transformers(tmp_path: Path) -> None:
     from scored import REF, solutions, worst
 
     from fsdpo_data.engines.options import ScorerOptions
-    from fsdpo_data.engines.scorers import SteppedText
-    from fsdpo_data.engines.scorers.heads import PrmScorer
+    from fsdpo_data.engines.scorers import ScorerInput
+    from fsdpo_data.engines.scorers.prm import PrmScorer
     from fsdpo_data.engines.scorers.vllm import VllmPrmScorer
-    from fsdpo_data.models.resolve import Weights
+    from fsdpo_data.models.resolve import ResolvedWeights
 
     model = save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy"))
-    odd = [SteppedText("p", []), SteppedText("p", ["x" * 300])]
+    odd = [ScorerInput("p", []), ScorerInput("p", ["x" * 300])]
     items = [*solutions(), *odd]
-    weights = Weights(REF, str(model))
+    weights = ResolvedWeights(REF, str(model))
     ours = PrmScorer(weights, ScorerOptions(device="cpu")).score(items)
     theirs = VllmPrmScorer(weights, ScorerOptions()).score(items)
     assert theirs[-2:] == ours[-2:] == [[], None]
@@ -43,7 +43,7 @@ def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) 
     from fsdpo_data.engines.scorers import Scorer
     from fsdpo_data.engines.scorers.vllm import VllmPrmScorer
     from fsdpo_data.models.resolve import resolve_weights
-    from fsdpo_data.stages.sample import Build, build
+    from fsdpo_data.stages.sample import BuildJob, build
     from fsdpo_data.stages.score import ScoreStage
 
     before = engines()
@@ -62,7 +62,7 @@ def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) 
 
     source = load_problems(["embedded"], limit=8)
     stage = ScoreStage(prm.ref, {"name": "vllm", "dtype": "auto"}, scorer)
-    job = Build(build_spec(max_tokens=128), source, sampler)
+    job = BuildJob(build_spec(max_tokens=128), source, sampler)
     manifest = build(job, tmp_path / "run", [stage], progress=LineProgress())
     assert alive[0] > 0 and alive[1:] == [0]
     assert manifest.rewards is not None and manifest.rewards.scored == 32

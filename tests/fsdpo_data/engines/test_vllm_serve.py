@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from fsdpo_data.core.progress import SILENT
+from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
-from fsdpo_data.models.resolve import resolve, served
-from fsdpo_data.problems.embedded.world import make_problems
+from fsdpo_data.models.resolve import resolve, served_weights
+from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
@@ -62,7 +62,7 @@ def test_it_gives_what_transformers_gives(url: str) -> None:
     prompts = [tiny.template.render(each.question) for each in make_problems("test", 12)]
     spec = SamplingSpec(n=1, temperature=0, max_tokens=64)
     here = TransformersSampler(tiny, SamplerOptions(device="cpu")).sample(prompts, spec)
-    sampler = OpenAiSampler(served("tiny"), SamplerOptions(engine="openai", base_url=url))
+    sampler = OpenAiSampler(served_weights("tiny"), SamplerOptions(engine="openai", base_url=url))
     there = sampler.sample(prompts, spec)
     told = [(each.text, each.finish_reason, each.n_tokens) for (each,) in here]
     assert [(each.text, each.finish_reason, each.n_tokens) for (each,) in there] == told
@@ -76,5 +76,5 @@ def test_it_gives_what_transformers_gives(url: str) -> None:
 def test_a_build_of_it_is_valid(url: str, tmp_path: Path) -> None:
     how = {"engine": "openai", "base_url": url, "max_tokens": 128}
     options = BuildOptions(**how, limit=20, samples=4, out=tmp_path / "run")
-    out, manifest = run_build(options, SILENT)
+    out, manifest = run_build(options, NO_PROGRESS)
     assert validate(out).rows.solutions == 80 and manifest.outcomes["correct"] > 20

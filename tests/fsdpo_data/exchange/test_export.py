@@ -14,7 +14,13 @@ from paired_data import paired_dataset
 
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.exchange.export import export
-from fsdpo_data.exchange.formats import FORMATS, NotExpressible, distinct, math_shepherd, step_dpo
+from fsdpo_data.exchange.formats import (
+    FORMATS,
+    NotExportableError,
+    math_shepherd,
+    step_dpo,
+    unique_rows,
+)
 
 
 @pytest.fixture(scope="module")
@@ -130,13 +136,13 @@ def test_math_shepherd_texts_align(dataset: Path, tmp_path: Path) -> None:
 
 def test_rows_without_words_for_them_are_counted() -> None:
     solution = {"question": "q", "completions": ["a ки b"], "labels": [True], "source": "s"}
-    with pytest.raises(NotExpressible, match="the mark between steps"):
+    with pytest.raises(NotExportableError, match="the mark between steps"):
         math_shepherd(solution)
     asked = {**solution, "question": "After Step 1: add 2. What is it?", "completions": ["a"]}
-    with pytest.raises(NotExpressible, match="by which the first step is known"):
+    with pytest.raises(NotExportableError, match="by which the first step is known"):
         math_shepherd(asked)
     pair = {"chosen_steps": ["a", "b"], "rejected_steps": ["a"]}
-    with pytest.raises(NotExpressible, match="beginning of the other"):
+    with pytest.raises(NotExportableError, match="beginning of the other"):
         step_dpo(pair)
 
 
@@ -158,7 +164,7 @@ def test_step_dpo_rows_share_their_first_steps(dataset: Path, tmp_path: Path) ->
 
 def test_equal_solutions_are_learnt_once() -> None:
     rows = [{"prompt": p, "completion": c} for p, c in ("ax", "ax", "ay", "bx", "bx")]
-    assert [row["prompt"] + row["completion"] for row in distinct(rows)] == ["ax", "ay", "bx"]
+    assert [row["prompt"] + row["completion"] for row in unique_rows(rows)] == ["ax", "ay", "bx"]
 
 
 def test_what_a_stopped_export_has_left_is_written_again(dataset: Path, tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from paired_data import paired_dataset
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.exchange.export import export
-from fsdpo_data.exchange.importing import Imported, import_rows, quarantine
-from fsdpo_data.exchange.stepwise import READERS
+from fsdpo_data.exchange.importing import ImportResult, import_rows, quarantine
+from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 
 
-def imported(source: Path, name: str, out: Path) -> tuple[Imported, list[dict[str, Any]]]:
+def imported(source: Path, name: str, out: Path) -> tuple[ImportResult, list[dict[str, Any]]]:
     found = import_rows(source, name, out)
     return found, lines(out)
 
@@ -384,7 +384,7 @@ def test_forms_of_others(
 
 def test_every_form_has_a_row_of_its_own() -> None:
     native = {"trl-stepwise", "math-shepherd", "prm800k", "processbench", "step-dpo-10k"}
-    assert {name for name, _, _ in MADE_UP} == READERS.keys() - native
+    assert {name for name, _, _ in MADE_UP} == STEP_LABEL_READERS.keys() - native
 
 
 @pytest.mark.parametrize(
@@ -504,8 +504,11 @@ def test_a_manifest_says_what_the_labels_mean(tmp_path: Path) -> None:
     said = json.loads((tmp_path / "rows.manifest.json").read_text())
     revision = f"sha256:{file_sha256(source)}"
     assert said["source"] == {"name": "source.jsonl", "revision": revision}
-    assert said["labels"] == READERS["rlhflow"].labels
+    assert said["labels"] == STEP_LABEL_READERS["rlhflow"].labels
     assert said["rows"] == {"read": 2, "written": 1, "set_aside": 1}
     assert said["steps"] == {"right": 1, "wrong": 1}
-    for name, reader in READERS.items():  # 0 is neutral to some: each says what it is here
+    for (
+        name,
+        reader,
+    ) in STEP_LABEL_READERS.items():  # 0 is neutral to some: each says what it is here
         assert ("neutral" in reader.labels) == (name in ("prm800k", "versaprm"))

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.models.checkpoints import load_checkpoint
 from fsdpo_data.models.prompts import load_tokenizer
 from fsdpo_data.models.resolve import CHECKPOINT, resolve
@@ -51,7 +51,7 @@ def test_a_damaged_checkpoint_is_told(
     shutil.copytree(CHECKPOINT, folder)
     damage(folder / file)
     weights = resolve(str(folder), template="problem")
-    with pytest.raises(Unavailable, match=r"it cannot be loaded: .+ Expected a model"):
+    with pytest.raises(UnavailableError, match=r"it cannot be loaded: .+ Expected a model"):
         load_checkpoint("AutoModelForCausalLM", weights, dtype="auto", expected="a model")
     if file.startswith("tokenizer"):
         with pytest.raises(InputError, match="has no tokenizer that can be loaded"):

@@ -13,7 +13,7 @@ import pytest
 from hub_server import TOKEN, HubServer, client_env, run_client, running_hub
 from small_tokenizer import save_tokenizer
 
-from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.models import resolve as models
 from fsdpo_data.models.prompts import TEMPLATES
 from fsdpo_data.models.resolve import MODELS, content_revision, resolve
@@ -126,7 +126,7 @@ def test_local_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(InputError, match=r"name no public checkpoint.*fsdpo-train sft"):
         resolve("llama-3-8b-sft")
     monkeypatch.setattr(models, "CHECKPOINT", tmp_path / "nowhere")
-    with pytest.raises(Unavailable, match=r"model = 'tiny': .*nowhere is missing"):
+    with pytest.raises(UnavailableError, match=r"model = 'tiny': .*nowhere is missing"):
         resolve("tiny")
 
 
@@ -164,7 +164,7 @@ def test_without_a_network_a_cached_copy_will_do(hub: HubServer, tmp_path: Path)
     (named, pinned, tagged, absent), log = ask(names, hub.url, tmp_path)
     assert named[1] == pinned[1] == commit
     assert f"Going on with the cached copy at {commit}." in log
-    assert tagged[0] == absent[0] == "Unavailable"
+    assert tagged[0] == absent[0] == "UnavailableError"
     (offline,), log = ask(["qwen2-7b-sft"], hub.url, tmp_path, HF_HUB_OFFLINE="1")
     assert offline[1] == commit
     assert log == ""
@@ -176,7 +176,7 @@ def test_no_network_gives_one_message_at_once(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
         port = taken.getsockname()[1]
         (refused,), log = ask(["qwen2-7b-sft"], f"http://me:secret@127.0.0.1:{port}", tmp_path)
-    assert refused[0] == "Unavailable"
+    assert refused[0] == "UnavailableError"
     assert refused[1] == (
         f"cannot reach the Hugging Face Hub at http://127.0.0.1:{port} for model {SFT} "
         "([Errno 111] Connection refused). Ways on: check the network, or set HF_ENDPOINT to a "
@@ -208,7 +208,7 @@ def test_what_the_hub_can_answer(hub: HubServer, tmp_path: Path) -> None:
         [*names, "o/busy", "o/broken", "o/forbidden", "o/html", "o/--"], hub.url, tmp_path
     )
     gated, unknown, revision, gguf, busy, broken, forbidden, html, invalid = answers
-    assert gated[0] == "Unavailable"
+    assert gated[0] == "UnavailableError"
     assert f"is gated: ask for access at {hub.url}/{llama}, then log in" in gated[1]
     assert unknown[0] == "InputError"
     assert "there is no model xinlai/Qwen2-7B-SFTT" in unknown[1]
@@ -231,6 +231,6 @@ def test_tokens_open_doors_and_stay_secret(hub: HubServer, tmp_path: Path) -> No
     wrong = "hf_wrongandsecret"
     answers, log = ask(["qwen2-7b-sft", "o/gated"], hub.url, tmp_path / "b", HF_TOKEN=wrong)
     for kind, message in answers:
-        assert kind == "Unavailable"
+        assert kind == "UnavailableError"
         assert "check that your token is still valid (HF_TOKEN is set)" in message
     assert wrong not in json.dumps(answers) + log

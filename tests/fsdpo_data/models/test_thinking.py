@@ -10,32 +10,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsdpo_data.models.thinking import FAMILIES, find_thought
+from fsdpo_data.models.thinking import THINKING_MARKERS, find_thinking
 
-ALONE = [name for name, marks in FAMILIES.items() if not marks.both]
+ALONE = [name for name, marks in THINKING_MARKERS.items() if not marks.both]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", THINKING_MARKERS)
 def test_marks_of_every_family(name: str) -> None:
-    marks = FAMILIES[name]
-    text = f"\n{marks.opens}\nHm, 2 + 2.\n{marks.closes}\n\nIt is 4."
-    thought = find_thought("2+2?", text)
+    marks = THINKING_MARKERS[name]
+    text = f"\n{marks.start}\nHm, 2 + 2.\n{marks.end}\n\nIt is 4."
+    thought = find_thinking("2+2?", text)
     assert (thought.closed, thought.marks, text[thought.end :]) == (True, marks, "It is 4.")
     assert text[thought.start : thought.start + 4] == "\nHm,"
 
 
 @pytest.mark.parametrize("name", ALONE)
 def test_thinking_that_the_prompt_opens(name: str) -> None:
-    marks = FAMILIES[name]
-    prompt, cut = f"2+2?{marks.opens}\n", "Hm, 2 + 2 is"
-    text = f"{cut} 4.{marks.closes}It is 4."
+    marks = THINKING_MARKERS[name]
+    prompt, cut = f"2+2?{marks.start}\n", "Hm, 2 + 2 is"
+    text = f"{cut} 4.{marks.end}It is 4."
     for asked in (prompt, "2+2?"):  # the closing mark is enough
-        thought = find_thought(asked, text)
+        thought = find_thinking(asked, text)
         assert (thought.closed, text[thought.end :], thought.start) == (True, "It is 4.", 0)
-    assert find_thought(prompt, cut).closed is False
-    assert find_thought("2+2?", f"{marks.opens}{cut}").closed is False
-    assert find_thought(prompt, cut).end == len(cut)
-    assert find_thought("2+2?", cut).closed is None
+    assert find_thinking(prompt, cut).closed is False
+    assert find_thinking("2+2?", f"{marks.start}{cut}").closed is False
+    assert find_thinking(prompt, cut).end == len(cut)
+    assert find_thinking("2+2?", cut).closed is None
 
 
 @pytest.mark.parametrize(
@@ -71,19 +71,19 @@ def test_thinking_that_the_prompt_opens(name: str) -> None:
     ],
 )
 def test_thinking(prompt: str, text: str, closed: bool | None, answer: str) -> None:
-    thought = find_thought(prompt, text)
+    thought = find_thinking(prompt, text)
     assert (thought.closed, text[thought.end :]) == (closed, answer)
 
 
 def test_thinking_that_a_server_told_apart() -> None:
-    assert find_thought("", "It is 4.", apart=True).closed is True
-    assert find_thought("", " ", apart=True).closed is False
-    assert find_thought("", "<think>a", apart=True).end == 8
+    assert find_thinking("", "It is 4.", apart=True).closed is True
+    assert find_thinking("", " ", apart=True).closed is False
+    assert find_thinking("", "<think>a", apart=True).end == 8
 
 
 @given(st.lists(st.sampled_from(["<think>", "</think>", "a", " ", "\n", "analysis"])).map("".join))
 def test_any_text_is_thinking_and_answer(text: str) -> None:
-    thought = find_thought("", text)
+    thought = find_thinking("", text)
     assert 0 <= thought.start <= thought.end <= len(text)
     assert text[thought.end :] == text[thought.end :].lstrip() or not thought.end
     if thought.closed:
@@ -93,7 +93,7 @@ def test_any_text_is_thinking_and_answer(text: str) -> None:
 def test_a_long_text_is_read_in_linear_time() -> None:
     for part in ("</think>", "<think></think>", "<think>", "</think> a\n", "◁think▷\n\n"):
         started = time.process_time()
-        find_thought("", part * 100_000)
+        find_thinking("", part * 100_000)
         assert time.process_time() - started < 2, part
 
 
@@ -102,7 +102,7 @@ def test_traces_at_hand(shared: Path) -> None:
     for name in ("truncated", "long"):
         file = shared / f"data/newer/traces/qwen3_8b_aime25_{name}.jsonl"
         texts = [json.loads(line)["response"] for line in file.read_text().splitlines()]
-        found = [find_thought("", text) for text in texts]
+        found = [find_thinking("", text) for text in texts]
         closed[name] = sum(each.closed is True for each in found)
         assert all(each.closed is not None for each in found)
         answers = [text[each.end :] for text, each in zip(texts, found, strict=True)]

@@ -14,7 +14,7 @@ from random_model import save_random_model, save_random_prm
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.models.prompts import get_template
-from fsdpo_data.models.untrusted import budget
+from fsdpo_data.models.untrusted import limit_steps
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("fsdpo_data", "fsdpo_train", "benchmarks", "cards")
@@ -75,10 +75,10 @@ def test_a_yes_on_standard_input_runs_nothing(line: list[str], evil: Path, tmp_p
 
 
 def test_a_prm_with_code_of_its_own_is_refused(evil: Path, tmp_path: Path) -> None:
-    from fsdpo_data.core.errors import Unavailable
+    from fsdpo_data.core.errors import UnavailableError
     from fsdpo_data.engines.load import resolve_prm
 
-    with pytest.raises(Unavailable, match=r"prm = .*code of its own, which is never run"):
+    with pytest.raises(UnavailableError, match=r"prm = .*code of its own, which is never run"):
         resolve_prm(str(evil))
     assert not (tmp_path / "mark").exists()
 
@@ -103,6 +103,6 @@ def test_a_budget_leaves_tracing_as_it_was() -> None:
             pass
 
     before = sys.gettrace()
-    with pytest.raises(InputError, match="it does not come to an end"), budget("it", 1000):
+    with pytest.raises(InputError, match="it does not come to an end"), limit_steps("it", 1000):
         forever()
     assert sys.gettrace() is before

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
-from fsdpo_data.core.nouns import Problem
 from fsdpo_data.problems.embedded import CHECKPOINT
-from fsdpo_data.problems.embedded.solutions import demonstration, final_answer, first_wrong_step
+from fsdpo_data.problems.embedded.generator import SPLITS, ProblemKind, make_problems, split_of
+from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step, write_solution
 from fsdpo_data.problems.embedded.story import words
-from fsdpo_data.problems.embedded.world import SPLITS, Kind, make_problems, split_of
 
 PROBLEMS = make_problems("train", 400)
 
@@ -90,7 +90,7 @@ def test_every_number_of_the_solution_is_told_or_worked_out():
 def test_right_demonstrations_are_right_and_in_the_format():
     rng = random.Random(0)
     for p in PROBLEMS:
-        steps = demonstration(p, rng)
+        steps = write_solution(p, rng)
         assert first_wrong_step(p, steps) is None
         assert [s.split(":")[0] for s in steps] == [f"Step {i + 1}" for i in range(len(steps))]
         assert final_answer("".join(steps)) == p.answer
@@ -100,8 +100,8 @@ def test_right_demonstrations_are_right_and_in_the_format():
 def test_wrong_demonstrations_are_wrong_where_they_say():
     rng = random.Random(0)
     for p in PROBLEMS:
-        assert first_wrong_step(p, demonstration(p, rng, error_rate=1.0)) == 0
-    shown = [demonstration(p, rng, error_rate=0.2) for p in PROBLEMS]
+        assert first_wrong_step(p, write_solution(p, rng, error_rate=1.0)) == 0
+    shown = [write_solution(p, rng, error_rate=0.2) for p in PROBLEMS]
     told = [first_wrong_step(*each) for each in zip(PROBLEMS, shown, strict=True)]
     wrong = [at for at in told if at is not None]
     seen = sum(len(d) if at is None else at + 1 for d, at in zip(shown, told, strict=True))
@@ -117,16 +117,16 @@ def test_wrong_demonstrations_are_wrong_where_they_say():
 def test_what_is_mistaken_goes_wrong_as_often_as_it_says():
     rng = random.Random(0)
     for p in PROBLEMS:
-        told = first_wrong_step(p, demonstration(p, rng, mistaken={"gain": 1.0}))
+        told = first_wrong_step(p, write_solution(p, rng, relation_error_rates={"gain": 1.0}))
         relations = [node[0] for node in p.metadata["nodes"]]
         assert told == (relations.index("gain") if "gain" in relations else None)
-        right = demonstration(p, rng, 1.0, dict.fromkeys(relations, 0.0))
+        right = write_solution(p, rng, 1.0, dict.fromkeys(relations, 0.0))
         assert first_wrong_step(p, right) is None
 
 
 def test_a_later_step_carries_on_from_the_wrong_value():
     for seed in range(50):
-        shown = demonstration(EXAMPLE, random.Random(seed), error_rate=0.3)
+        shown = write_solution(EXAMPLE, random.Random(seed), error_rate=0.3)
         results = [re.search(r"= (-?\d+)", step)[1] for step in shown]
         # An error may also be the operand itself (the distractor), of which EXAMPLE has none.
         assert f"{results[0]} - {results[1]} = " in shown[2] or (
@@ -177,7 +177,7 @@ def test_metadata_survives_json():
         back = Problem(p.question, p.answer, p.source, p.split, json.loads(p.row()["metadata"]))
         assert back == p
         assert len(p.row()["metadata"]) < 600
-        assert first_wrong_step(back, demonstration(p, rng)) is None
+        assert first_wrong_step(back, write_solution(p, rng)) is None
 
 
 @given(st.lists(st.text()), st.text())
@@ -193,7 +193,7 @@ def test_any_text_has_a_verdict(steps, tail):
 
 def test_the_world_needs_no_heavy_library():
     code = (
-        "import sys, fsdpo_data.problems.embedded.world as e; e.make_problems('test', 3); "
+        "import sys, fsdpo_data.problems.embedded.generator as e; e.make_problems('test', 3); "
         "assert not {'torch', 'transformers', 'datasets', 'pyarrow', 'sympy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -251,18 +251,18 @@ def test_the_model_is_often_right_and_often_wrong():
 
 
 def test_other_kinds_of_stories_differ_in_what_is_said():
-    long = make_problems("test", 30, kind=Kind({10: 1, 11: 1}))
+    long = make_problems("test", 30, kind=ProblemKind({10: 1, 11: 1}))
     assert {len(p.metadata["nodes"]) for p in long} == {10, 11}
-    distracted = make_problems("test", 30, kind=Kind(distractors=2))
+    distracted = make_problems("test", 30, kind=ProblemKind(distractors=2))
     assert all(p.metadata["distractor"] is not None for p in distracted)
     numbers = [len(re.findall(r"\d+", p.question)) for p in make_problems("test", 200)]
     more = [len(re.findall(r"\d+", p.question)) for p in distracted]
     assert sum(more) / 30 > sum(numbers) / 200 + 1
-    reworded = make_problems("test", 30, kind=Kind({9: 1}, wording="retell"))
+    reworded = make_problems("test", 30, kind=ProblemKind({9: 1}, wording="retell"))
     told = {sentence for kind in words()["retell"].values() for sentence in kind}
     pattern = re.compile("|".join(re.sub(r"\\{\w+\\}", r"[\\w ]+", re.escape(t)) for t in told))
     assert sum(bool(pattern.search(p.question)) for p in reworded) > 15
     assert not any(pattern.search(p.question) for p in make_problems("test", 30))
     rng = random.Random(0)
     for p in [*long, *distracted, *reworded]:
-        assert first_wrong_step(p, demonstration(p, rng)) is None
+        assert first_wrong_step(p, write_solution(p, rng)) is None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hub_server import HubServer, client_env, run_client, running_hub
 
-from fsdpo_data.core.nouns import Problem
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.problems.hub_datasets import DATASETS
 from fsdpo_data.problems.load import problems_digest
 
@@ -186,7 +186,7 @@ def test_without_a_network(hub: HubServer, tmp_path: Path) -> None:
     (first,) = ask(asked, hub, tmp_path)
     hub.fail("/", 503)
     (down,) = ask(asked, hub, tmp_path)
-    assert down[0] == "Unavailable"
+    assert down[0] == "UnavailableError"
     assert f"Or set HF_HUB_OFFLINE=1: {repo.refs['main']} is cached." in down[1]
     (cached,) = ask(asked, hub, tmp_path, HF_HUB_OFFLINE="1")
     assert cached == first

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.problems.forms import NotAProblem, answer_text
 from fsdpo_data.problems.load import ProblemSet, load_problems, problems_digest
+from fsdpo_data.problems.row_formats import UnusableRowError, answer_text
 
 PLAIN = [{"question": f"{i}+{i}?", "answer": str(2 * i)} for i in range(5)]
 GSM8K = [{"question": f"Add {i} and {i}.", "answer": f"Easy.\n#### {2000 * i:,}"} for i in range(5)]
@@ -153,7 +153,7 @@ def test_numbers_keep_their_value(value: float) -> None:
 @given(st.one_of(st.none(), st.booleans(), st.dictionaries(st.text(), st.text()),
                  st.lists(st.integers(), min_size=2)))  # fmt: skip
 def test_what_cannot_be_an_answer_is_none(value: object) -> None:
-    with pytest.raises(NotAProblem):
+    with pytest.raises(UnusableRowError):
         answer_text(value)
 
 

@@ -15,12 +15,12 @@ from helpers import RIGHT, SILENT, TEXTS, WRONG, build_spec, fixed_sampler, prob
 from pair_files import Rewards
 
 from fsdpo_data.core import files
-from fsdpo_data.core.errors import RunMismatch, StoreError
+from fsdpo_data.core.errors import RunMismatchError, StoreError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.statistics import clustered_interval, wilson_interval
-from fsdpo_data.dataset.derive import derive
-from fsdpo_data.dataset.run import COMPLETIONS, MANIFEST
+from fsdpo_data.dataset.run import COMPLETIONS_FILE, MANIFEST_FILE
+from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.pairs.best_worst import PairSpec
@@ -62,12 +62,12 @@ def test_sample_ids_do_not_depend_on_how_many_are_drawn(tmp_path: Path) -> None:
 
 def test_resumed_after_any_record_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
     small_build(tmp_path / "whole", batch=1)
-    whole = (tmp_path / "whole" / COMPLETIONS).read_bytes()
+    whole = (tmp_path / "whole" / COMPLETIONS_FILE).read_bytes()
     for cut in (0, 1, len(whole) // 2, len(whole) - 1):
         run = tmp_path / f"cut{cut}"
         small_build(run, batch=1)
-        (run / MANIFEST).unlink()
-        (run / COMPLETIONS).write_bytes(whole[:cut])
+        (run / MANIFEST_FILE).unlink()
+        (run / COMPLETIONS_FILE).write_bytes(whole[:cut])
         (run / "solutions" / "train-00000-of-00001.parquet.tmp").write_bytes(b"half")
         small_build(run, batch=2, resume=True)
         assert hashes(run) == hashes(tmp_path / "whole")
@@ -82,14 +82,14 @@ def test_a_sealed_run_is_not_sampled_again(tmp_path: Path) -> None:
 
 def test_another_temperature_is_refused(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
-    with pytest.raises(RunMismatch, match=r"sampling\.temperature: 0\.8 there, 0\.5 here"):
+    with pytest.raises(RunMismatchError, match=r"sampling\.temperature: 0\.8 there, 0\.5 here"):
         small_build(tmp_path / "run", spec=build_spec(temperature=0.5), resume=True)
 
 
 def test_workers_write_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 8)
     small_build(tmp_path / "one", problem_set(7))
-    monkeypatch.setattr("fsdpo_data.stages.annotate.WORTH_A_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.stages.annotate.MIN_BYTES_FOR_POOL", 0)
     small_build(tmp_path / "two", problem_set(7), workers=2)
     assert len(list((tmp_path / "one/solutions").iterdir())) == 4
     assert hashes(tmp_path / "one") == hashes(tmp_path / "two")
@@ -110,7 +110,7 @@ def test_a_disk_that_fails_while_sealing_loses_nothing(
         patch.setattr(files, "write_atomic", full)
         with pytest.raises(StoreError, match="the disk is full; free some space"):
             small_build(tmp_path / "run")
-    assert not (tmp_path / "run" / MANIFEST).exists()
+    assert not (tmp_path / "run" / MANIFEST_FILE).exists()
     small_build(tmp_path / "run", resume=True, make_sampler=lambda: pytest.fail("sampled again"))
     assert hashes(tmp_path / "run") == hashes(tmp_path / "good")
 
@@ -141,9 +141,9 @@ def test_other_readers_need_no_code_of_ours(
 def test_the_quarantine_is_kept_and_counted(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from fsdpo_data.problems.load import Quarantined
+    from fsdpo_data.problems.load import QuarantinedRow
 
-    rows = [Quarantined("x.jsonl", 3, "no answer", '{"question": "?"}')]
+    rows = [QuarantinedRow("x.jsonl", 3, "no answer", '{"question": "?"}')]
     manifest = small_build(tmp_path / "run", replace(problem_set(), quarantined=rows))
     assert manifest["quarantined"] == {"no answer": 1}
     kept = json.loads((tmp_path / "run/quarantine.jsonl").read_text())
@@ -239,7 +239,7 @@ def test_pairs_of_a_replay_are_measured_in_characters(
     assert run(capsys, *replayed(tmp_path, "--model-name", "Another 7B"))[0] == 0
     rewards = {RIGHT: [0.9] * 2, WRONG: [0.1] * 2}
     stages = [Rewards(rewards), PairStage(PairSpec())]
-    derive(tmp_path / "out", tmp_path / "pairs", stages, progress=LineProgress())
+    derive_dataset(tmp_path / "out", tmp_path / "pairs", stages, progress=LineProgress())
     length = validate(tmp_path / "pairs").plain()["pairs"]["length"]
     assert (length["chosen_characters"], length["rejected_characters"]) == (len(RIGHT), len(WRONG))
     assert "chosen_tokens" not in length

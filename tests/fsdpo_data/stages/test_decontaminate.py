@@ -10,20 +10,20 @@ import pytest
 from paired_data import paired_dataset
 
 from fsdpo_data.cli.app import main
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.importing import import_rows
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import load_problems
-from fsdpo_data.problems.overlap import Text, overlaps
+from fsdpo_data.problems.overlap import LocatedQuestion, overlaps
 from fsdpo_data.stages.decontaminate import (
-    Contamination,
     DecontaminateStage,
-    hold_against,
+    OverlapReport,
+    find_overlaps,
     read_benchmark,
     sealed_problems,
 )
@@ -33,7 +33,9 @@ LONG = "Ann has twelve red apples and gives five of them to her brother Tom on M
 
 
 def pairs(training: list[str], benchmark: list[str], **options: float) -> list[tuple]:
-    old, new = ([Text("x", 1, text, "7") for text in texts] for texts in (training, benchmark))
+    old, new = (
+        [LocatedQuestion("x", 1, text, "7") for text in texts] for texts in (training, benchmark)
+    )
     found = overlaps(old, new, **options)
     return [
         (row["training"], row["benchmark"], row["same"], round(row["share"], 2))
@@ -70,8 +72,10 @@ def test_the_share_decides() -> None:
 
 
 def test_answers_are_compared_apart() -> None:
-    training = [Text("x", 1, LONG, "7"), Text("x", 2, LONG, "")]
-    found = overlaps(training, [Text("y", 1, LONG, " 7 "), Text("y", 2, LONG, "")])
+    training = [LocatedQuestion("x", 1, LONG, "7"), LocatedQuestion("x", 2, LONG, "")]
+    found = overlaps(
+        training, [LocatedQuestion("y", 1, LONG, " 7 "), LocatedQuestion("y", 2, LONG, "")]
+    )
     assert found["same"].to_list() == [True] * 4
     assert found["same_answer"].to_list() == [True, False, False, False]
 
@@ -79,7 +83,9 @@ def test_answers_are_compared_apart() -> None:
 def test_one_answer_may_be_written_in_two_ways() -> None:
     golds = [("9", "9 (apples)"), ("1/2", "0.5"), ("9", "8"), ("9 m", "9 km")]
     told = [
-        overlaps([Text("x", 1, LONG, one)], [Text("y", 1, LONG, other)])["same_answer"].item()
+        overlaps([LocatedQuestion("x", 1, LONG, one)], [LocatedQuestion("y", 1, LONG, other)])[
+            "same_answer"
+        ].item()
         for one, other in golds
     ]
     assert told == [True, True, False, False]
@@ -97,12 +103,12 @@ def data() -> Path:
     return path
 
 
-def against(data: Path, train: list[str], *benchmarks: str) -> Contamination:
+def against(data: Path, train: list[str], *benchmarks: str) -> OverlapReport:
     problems = load_problems([str(data / each) for each in train]).problems
-    return hold_against(problems, [str(data / each) for each in benchmarks])
+    return find_overlaps(problems, [str(data / each) for each in benchmarks])
 
 
-def same(found: Contamination) -> list[int]:
+def same(found: OverlapReport) -> list[int]:
     return [counts["same"] for counts in found.counts()]
 
 
@@ -128,8 +134,8 @@ def test_processbench_is_on_test_splits(data: Path) -> None:
         file = data / f"stepwise/processbench/{name}.json"
         texts = read_benchmark(str(file)).texts
         problems = [Problem(each.question, "?", "processbench", "train") for each in texts]
-        found = hold_against(problems, [str(data / f"benchmarks/{benchmark}/test.jsonl")])
-        assert found.clean == []
+        found = find_overlaps(problems, [str(data / f"benchmarks/{benchmark}/test.jsonl")])
+        assert found.clean_problems == []
         exact = {row["problem_id"] for row in found.report()["pairs"] if row["same"]}
         assert len(exact) > 0.95 * len({problem.id for problem in problems})
 
@@ -139,8 +145,8 @@ def test_prm800k_is_on_math_test(data: Path, tmp_path: Path) -> None:
     import_rows(data / "stepwise/openr/samples_prm800k.jsonl", "prm800k", rows)
     problems = load_problems([str(rows)]).problems
     tests = [str(data / f"benchmarks/{name}/test.jsonl") for name in ("math", "math500")]
-    found = hold_against(problems, tests)
-    assert len(problems) == 5 and len(found.clean) == 1  # a sixth has no answer
+    found = find_overlaps(problems, tests)
+    assert len(problems) == 5 and len(found.clean_problems) == 1  # a sixth has no answer
     math, math500 = found.counts()
     assert math["same"] == math["same_answer"] == math500["same"] == 4
 
@@ -164,7 +170,7 @@ def test_the_command_drops_and_reports(
 def test_a_gold_of_zero_is_one(tmp_path: Path) -> None:
     bench = tmp_path / "bench.jsonl"
     bench.write_text(json.dumps({"question": LONG, "answer": 0}) + "\n")
-    found = hold_against([Problem(LONG, "0", "train", "train")], [str(bench)])
+    found = find_overlaps([Problem(LONG, "0", "train", "train")], [str(bench)])
     assert found.counts()[0]["same_answer"] == 1
 
 
@@ -254,9 +260,9 @@ def test_the_result_stays_with_what_is_made_of_the_dataset(tmp_path: Path) -> No
     dataset, checked, paired = paired_dataset(tmp_path), tmp_path / "checked", tmp_path / "again"
     bench = tmp_path / "bench.jsonl"
     bench.write_text(json.dumps({"question": LONG}) + "\n")
-    found = hold_against(sealed_problems(dataset), [str(bench)])
-    derive(dataset, checked, [DecontaminateStage(found)], progress=LineProgress())
-    derive(checked, paired, [PairStage(PairSpec(top=1))], progress=LineProgress())
+    found = find_overlaps(sealed_problems(dataset), [str(bench)])
+    derive_dataset(dataset, checked, [DecontaminateStage(found)], progress=LineProgress())
+    derive_dataset(checked, paired, [PairStage(PairSpec(top=1))], progress=LineProgress())
     assert validate(paired).contamination == validate(checked).contamination
     assert validate(paired).plain()["contamination"]["contaminated"] == 0
 
@@ -271,21 +277,21 @@ def test_what_a_benchmark_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     called = [read_benchmark(name).name for name in names]
     assert called == ["test", "math", "math", "easy=1", "mine"]
     with pytest.raises(InputError, match="against = 'math': two benchmarks have that name"):
-        hold_against([], names[1:3])
+        find_overlaps([], names[1:3])
 
 
 def test_refusals(tmp_path: Path) -> None:
     file = tmp_path / "test.jsonl"
     file.write_text('{"text": "x"}\n')
     with pytest.raises(InputError, match="no row has a question"):
-        hold_against([], [str(file)])
+        find_overlaps([], [str(file)])
     with pytest.raises(InputError, match="no file '~nobody-of-that-name/x"):
         read_benchmark("~nobody-of-that-name/x.jsonl")
     with pytest.raises(SchemaError, match="holds no dataset"):
         sealed_problems(tmp_path)
     for options in ({"n": 1}, {"share": 0.0}, {"share": 1.5}):
         with pytest.raises(InputError, match="expected 2 or more"):
-            hold_against([], [], **options)
+            find_overlaps([], [], **options)
 
 
 def test_a_file_changed_since_the_seal_is_refused(tmp_path: Path) -> None:

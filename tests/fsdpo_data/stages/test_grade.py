@@ -18,13 +18,13 @@ from helpers import TEXTS, build_spec, fixed_sampler, problem_set, small_build
 
 from fsdpo_data.answers import Grader, Item, Verdict
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError
+from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.dataset.derive import derive
-from fsdpo_data.dataset.describe import summary_rows
 from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.stage import derive_dataset
+from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.stages.grade import GradeStage
 
@@ -58,7 +58,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def grade(source: Path, out: Path, **options: Any) -> dict[str, Any]:
     stage = GradeStage(get_grader().version, workers=options.pop("workers", 1))
-    return derive(source, out, [stage], progress=LineProgress(), **options).plain()
+    return derive_dataset(source, out, [stage], progress=LineProgress(), **options).plain()
 
 
 def rows(root: Path) -> pl.DataFrame:
@@ -122,7 +122,7 @@ def test_what_changed_is_counted_by_old_and_new_outcome(built: Path, tmp_path: P
 def test_many_workers_write_the_same_bytes(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fsdpo_data.answers.pool.WORTH_A_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.answers.pool.MIN_PAIRS_FOR_POOL", 0)
     grade(built, tmp_path / "one", workers=1)
     grade(built, tmp_path / "two", workers=2)
     assert hashes(tmp_path / "one") == hashes(tmp_path / "two")
@@ -142,12 +142,12 @@ def test_stopped_halfway_it_ends_in_the_same_bytes(
 
     import fsdpo_data.stages.grade
 
-    original = fsdpo_data.stages.grade.regraded
+    original = fsdpo_data.stages.grade.regrade_table
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("fsdpo_data.stages.grade.regraded", stop)
+        patch.setattr("fsdpo_data.stages.grade.regrade_table", stop)
         grade(built, tmp_path / "new")
     assert not (tmp_path / "new" / "manifest.json").exists()
-    with pytest.raises(RunMismatch, match="`resume=True`"):
+    with pytest.raises(RunMismatchError, match="`resume=True`"):
         grade(built, tmp_path / "new")
     grade(built, tmp_path / "new", resume=True)
     assert hashes(tmp_path / "new") == hashes(tmp_path / "whole")
@@ -156,7 +156,7 @@ def test_stopped_halfway_it_ends_in_the_same_bytes(
 class Scores:
     """A stage that gives every step a reward, or Monte-Carlo counts."""
 
-    part = "score"
+    spec_key = "score"
 
     def __init__(self, column: str, value: Any) -> None:
         self.column, self.value = column, value
@@ -171,7 +171,7 @@ class Scores:
         pass
 
     def run(self, draft: Any) -> None:
-        draft.rewrite("solutions", "score", self._filled)
+        draft.rewrite_config("solutions", "score", self._filled)
 
     def _filled(self, table: pa.Table) -> pa.Table:
         found = table.to_pylist()
@@ -186,7 +186,9 @@ def test_rewards_stay_and_pairs_go(built: Path, tmp_path: Path) -> None:
 
     grade(built, tmp_path / "graded")
     stages = [Scores("step_rewards", 0.5), PairStage(PairSpec(top=1))]
-    paired = derive(tmp_path / "graded", tmp_path / "paired", stages, progress=LineProgress())
+    paired = derive_dataset(
+        tmp_path / "graded", tmp_path / "paired", stages, progress=LineProgress()
+    )
     assert paired.rows.pairs == 7
     manifest = grade(tmp_path / "paired", tmp_path / "again")
     assert manifest["rows"]["pairs"] == 0
@@ -198,7 +200,7 @@ def test_rewards_stay_and_pairs_go(built: Path, tmp_path: Path) -> None:
 
 def test_monte_carlo_labels_are_refused(built: Path, tmp_path: Path) -> None:
     stage = Scores("rollouts", {"n": 2, "n_correct": 1})
-    derive(built, tmp_path / "rolled", [stage], progress=LineProgress())
+    derive_dataset(built, tmp_path / "rolled", [stage], progress=LineProgress())
     with pytest.raises(InputError, match=r"Monte-Carlo labels, which were counted by math@0"):
         grade(tmp_path / "rolled", tmp_path / "new")
 

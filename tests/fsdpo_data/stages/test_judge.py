@@ -13,25 +13,25 @@ import pytest
 from fakes import FixedSampler
 from helpers import build_spec, derived, problem_set, rollouts, small_build
 
-from fsdpo_data.core.errors import InputError, Unavailable
+from fsdpo_data.core.entities import Problem
+from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.identity import ModelRef, SourceRef
-from fsdpo_data.core.nouns import Problem
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.scorers import SteppedText
+from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import (
     critique_prompt,
     critique_sampling,
     get_critique,
     read_votes,
 )
-from fsdpo_data.models.prompts import RECORDED, get_template
+from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.stages.continuations import Continuer
-from fsdpo_data.stages.judge import JudgeStage, first_hopeless
+from fsdpo_data.stages.continuations import ContinuationSampler
+from fsdpo_data.stages.judge import JudgeStage, first_failed_step
 from fsdpo_data.stages.label import LabelOptions, LabelStage
 
 FORM = get_critique("processbench")
@@ -52,7 +52,7 @@ class Reads:
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         if self.left == 0:
-            raise Unavailable("the engine died")
+            raise UnavailableError("the engine died")
         self.left = None if self.left is None else self.left - 1
         self.asked += prompts
         return [[self._one(prompt, i) for i in range(spec.n)] for prompt in prompts]
@@ -66,12 +66,12 @@ def judged(
     source: Path, out: Path, judge: Reads | None = None, *, votes: int = 1, **options: Any
 ) -> dict[str, Any]:
     chosen = judge or Reads()
-    sampling = critique_sampling(FORM, RECORDED, votes)
+    sampling = critique_sampling(FORM, RECORDED_TEMPLATE, votes)
     engine = {"name": "scripted", "dtype": "auto"}
     agreed = options.pop("consensus", None)
     batch = options.pop("batch", 2)
-    asking = Continuer(chosen.model, sampling, engine, lambda: chosen, batch=batch)
-    stage = JudgeStage(asking, FORM, RECORDED, agreed)
+    asking = ContinuationSampler(chosen.model, sampling, engine, lambda: chosen, batch=batch)
+    stage = JudgeStage(asking, FORM, RECORDED_TEMPLATE, agreed)
     return derived(source, out, stage, **options)
 
 
@@ -128,13 +128,13 @@ def test_consensus_keeps_what_both_say(tmp_path: Path) -> None:
     rest = {f"{each}42.\n": [right, wrong] for each in begun}
     rest |= {f"{each}43.\n": [wrong, right] for each in begun}
     continues = FixedSampler(rest)
-    how = Continuer(
+    how = ContinuationSampler(
         continues.model, SamplingSpec(n=2), {"name": "x", "dtype": "auto"}, lambda: continues
     )
-    derive(tmp_path / "run", tmp_path / "mc", [LabelStage(how)], progress=LineProgress())
+    derive_dataset(tmp_path / "run", tmp_path / "mc", [LabelStage(how)], progress=LineProgress())
     before = rollouts(tmp_path / "mc")
     # Of two continuations one is right after the wrong sum, so its first error is the last step.
-    assert [first_hopeless(each) for each in before[:3]] == [-1, 1, 0]
+    assert [first_failed_step(each) for each in before[:3]] == [-1, 1, 0]
     agreed = read_manifest(tmp_path / "mc").spec.label
     assert agreed is not None
     spec = agreed.plain()
@@ -156,7 +156,7 @@ def test_stopped_at_any_critique_it_owes_only_the_rest(tmp_path: Path) -> None:
     whole = judged(tmp_path / "run", tmp_path / "whole", batch=1)
     for calls in (0, 3, 11):
         out = tmp_path / f"part{calls}"
-        with pytest.raises(Unavailable):
+        with pytest.raises(UnavailableError):
             judged(tmp_path / "run", out, Reads(dies_after=calls), batch=1)
         again = Reads()
         assert judged(tmp_path / "run", out, again, batch=1, resume=True) == whole
@@ -191,7 +191,9 @@ def test_processbench_rows_and_hostile_critiques_through_the_command_line(
         for k, row in enumerate(rows):
             said = [f"Well, \\boxed{{{row['label']}}}.", HOSTILE[k % len(HOSTILE)]]
             made = [{"text": text, "finish_reason": "stop"} for text in said]
-            prompt = critique_prompt(FORM, RECORDED, SteppedText("", row["steps"], row["problem"]))
+            prompt = critique_prompt(
+                FORM, RECORDED_TEMPLATE, ScorerInput("", row["steps"], row["problem"])
+            )
             file.write(json.dumps({"prompt": prompt, "completions": made}) + "\n")
     line = ["label", str(tmp_path / "run"), "--judge", "gpt", "--votes", "2", "--api", "chat"]
     line += ["--engine", "scripted", "--replay", str(tmp_path / "said.jsonl")]
@@ -201,7 +203,7 @@ def test_processbench_rows_and_hostile_critiques_through_the_command_line(
     told = validate(tmp_path / "out").judged
     assert told is not None and (told.unreadable, told.ties) == (len(rows), 0)
     found = pl.read_parquet(tmp_path / "out/solutions/*.parquet")["rollouts"].to_list()
-    assert [first_hopeless(each) for each in found] == [row["label"] for row in rows]
+    assert [first_failed_step(each) for each in found] == [row["label"] for row in rows]
     assert {each["n"] for steps in found for each in steps} == {1}
     # What was cut is no vote, whatever is in it.
     assert read_votes(FORM, [("\\boxed{0}", "length"), ("\\boxed{-1}", "stop")], 3) == [-1]

@@ -12,14 +12,14 @@ import pytest
 from helpers import RIGHT, WRONG, derived, problem_set, resealed, rollouts, small_build
 
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.errors import InputError, SchemaError, Unavailable
+from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.stages.continuations import Continuer, continuation_sampling
+from fsdpo_data.stages.continuations import ContinuationSampler, continuation_sampling
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.label import LabelOptions, LabelStage
 
@@ -41,7 +41,7 @@ class Continues:
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         if self.left == 0:
-            raise Unavailable("the engine died")
+            raise UnavailableError("the engine died")
         self.left = None if self.left is None else self.left - 1
         self.asked += prompts
         return [self._four(prompt)[: spec.n] for prompt in prompts]
@@ -57,7 +57,7 @@ def labelled(
 ) -> dict[str, Any]:
     manifest = read_manifest(source)
     chosen = sampler or Continues()
-    continuer = Continuer(
+    continuer = ContinuationSampler(
         chosen.model,
         continuation_sampling(manifest, n, seed=1),
         {"name": "scripted", "dtype": "auto"},
@@ -132,7 +132,7 @@ def test_stopped_at_any_step_it_owes_only_the_rest(tmp_path: Path) -> None:
     whole = labelled(tmp_path / "run", tmp_path / "whole", batch=1)
     for calls in (0, 3, 7):
         out = tmp_path / f"part{calls}"
-        with pytest.raises(Unavailable):
+        with pytest.raises(UnavailableError):
             labelled(tmp_path / "run", out, Continues(dies_after=calls), batch=1)
         again = Continues()
         assert labelled(tmp_path / "run", out, again, batch=1, resume=True) == whole
@@ -214,5 +214,5 @@ def test_a_dataset_of_an_older_grader_is_read_but_graded_again_before_it_is_labe
         labelled(old, tmp_path / "mc", sampler)
     assert sampler.asked == [] and not (tmp_path / "mc").exists()
     again = GradeStage(get_grader().version, workers=1)
-    derive(old, tmp_path / "new", [again], progress=LineProgress())
+    derive_dataset(old, tmp_path / "new", [again], progress=LineProgress())
     assert labelled(tmp_path / "new", tmp_path / "mc")["spec"]["grader"] == get_grader().version

@@ -170,6 +170,6 @@ def test_what_is_no_shard_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(("items", "count"), [(0, 3), (1, 3), (7, 3), (9, 3), (10, 1)])
 def test_shards_are_consecutive_and_together_all(items: int, count: int) -> None:
-    parts = [list(JobShard(i, count).of(range(items))) for i in range(1, count + 1)]
+    parts = [list(JobShard(i, count).select(range(items))) for i in range(1, count + 1)]
     assert [each for part in parts for each in part] == list(range(items))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1

@@ -9,26 +9,32 @@ from typing import Any
 import polars as pl
 import pytest
 from bench_runs import written
-from fsdpo_cards.commands import policy, rebuild
+from fsdpo_cards.commands import policy, rebuild_commands
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.progress import SILENT
-from fsdpo_data.core.rows import Record
+from fsdpo_data.core.progress import NO_PROGRESS
+from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.problems.forms import NotAProblem
-from fsdpo_data.problems.outputs import FORMS, form_of, no_form
-from fsdpo_data.stages.outputs import OutputsOptions, run_import
+from fsdpo_data.problems.recorded_responses import (
+    RESPONSE_FORMATS,
+    find_format,
+    unknown_format_message,
+)
+from fsdpo_data.problems.row_formats import UnusableRowError
+from fsdpo_data.stages.import_outputs import ImportOutputsOptions, run_import
 
 RIGHT, WRONG = "Step 1: 2 + 2 = 4.\nThe answer is: 4", "So it is 5.\nThe answer is: 5"
 
 
 def sealed(file: Path, out: Path, **how: Any) -> tuple[Manifest, list[dict[str, Any]]]:
     """Import, check, and return the manifest and the solutions with their problems."""
-    _, manifest = run_import(OutputsOptions(file=file, out=out, workers=1, **how), SILENT)
+    _, manifest = run_import(
+        ImportOutputsOptions(file=file, out=out, workers=1, **how), NO_PROGRESS
+    )
     validate(out)
     problems = pl.read_parquet(out / "problems/*.parquet")
     solutions = pl.read_parquet(out / "solutions/*.parquet")
@@ -121,8 +127,8 @@ TOLD: dict[str, tuple[list[dict[str, Any]], str, str]] = {
 @pytest.mark.parametrize("name", TOLD)
 def test_every_form_is_sealed(tmp_path: Path, name: str) -> None:
     rows, question, prompt = TOLD[name]
-    form = form_of(rows[0])
-    assert form is FORMS[name]
+    form = find_format(rows[0])
+    assert form is RESPONSE_FORMATS[name]
     manifest, found = sealed(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
     assert ["".join(each["completions"]) for each in found] == [RIGHT, WRONG]
     assert [each["labels"] for each in found] == [[True], [False, False]]
@@ -136,7 +142,7 @@ def test_every_form_is_sealed(tmp_path: Path, name: str) -> None:
 
 
 def test_every_form_has_a_row_of_its_own() -> None:
-    assert TOLD.keys() | {"batch", "no-gold"} == FORMS.keys()
+    assert TOLD.keys() | {"batch", "no-gold"} == RESPONSE_FORMATS.keys()
 
 
 def test_parquet_of_older_lighteval(tmp_path: Path) -> None:
@@ -178,7 +184,7 @@ def test_what_is_stated_is_said_and_the_rest_unknown(tmp_path: Path) -> None:
     assert (one["finish_reason"], one["n_tokens"]) == ("length", 7)
     assert "### Instruction:\n2+2?" in one["prompt"]
     spec = json.loads((tmp_path / "out/manifest.json").read_text())["spec"]
-    [command] = [line.replace(" \\\n ", "") for line in rebuild(spec)]
+    [command] = [line.replace(" \\\n ", "") for line in rebuild_commands(spec)]
     assert command == (
         "fsdpo-data import FILE --from outputs --model-name 'My 7B, step 400' --split train "
         "--temperature 0.6 --template alpaca@1 --segmenter auto@1 --out runs/built"
@@ -301,14 +307,14 @@ def test_how_a_response_ended_is_said_in_several_ways(tmp_path: Path) -> None:
     [("True", True), ("False", False), ("0", False), ("", None), (1.0, True), (None, None)],
 )
 def test_verdicts_of_publishers_may_be_words(value: Any, right: bool | None) -> None:
-    row = Record(1, plain("2+2?", "4", RIGHT, correct=value))
-    assert [each.correct for each in FORMS["plain"].read(row)] == [right]
+    row = SourceRow(1, plain("2+2?", "4", RIGHT, correct=value))
+    assert [each.correct for each in RESPONSE_FORMATS["plain"].read(row)] == [right]
 
 
 def test_a_logit_without_bounds_is_no_crash() -> None:
     row = {"question": "q", "gt": "1", "code": ["a"], "pred_score": [[-1000.0]]}
-    with pytest.raises(NotAProblem, match="math range error"):
-        FORMS["tora"].read(Record(1, row))
+    with pytest.raises(UnusableRowError, match="math range error"):
+        RESPONSE_FORMATS["tora"].read(SourceRow(1, row))
 
 
 def test_half_surrogates_of_prompts_and_responses_are_replaced(tmp_path: Path) -> None:
@@ -357,7 +363,7 @@ def test_rows_that_cannot_be_used_are_set_aside(tmp_path: Path) -> None:
         "the response is 5, expected text",
         "the text holds half a surrogate pair, which is no character",
         "the gold is missing: name the problems by `problems`",
-        no_form({"a": 1}),
+        unknown_format_message({"a": 1}),
         "a JSON list, not an object",
     ]
     assert sum(manifest.quarantined.values()) == len(aside) == 9

@@ -16,16 +16,16 @@ from fakes import FixedSampler
 from helpers import build_spec, fixed_sampler, problem_set, small_build
 from pair_files import Rewards, rewrite
 
-from fsdpo_data.core.errors import InputError, RunMismatch, SchemaError
+from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.pairs.best_worst import PairSpec, choose
-from fsdpo_data.pairs.statistics import with_solutions
+from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
+from fsdpo_data.pairs.statistics import join_solutions
 from fsdpo_data.stages.pair import PairStage
-from fsdpo_data.steps.rewards import AGGREGATES, aggregate, aggregated
+from fsdpo_data.steps.rewards import AGGREGATES, aggregate, aggregate_expr
 
 
 def right(i: int, steps: int = 2) -> str:
@@ -54,7 +54,9 @@ def scored(tmp_path: Path) -> Scored:
             tmp_path / "built", source, spec=spec, make_sampler=lambda: fixed_sampler(source, texts)
         )
         progress = LineProgress()
-        derive(tmp_path / "built", tmp_path / "scored", [Rewards(rewards)], progress=progress)
+        derive_dataset(
+            tmp_path / "built", tmp_path / "scored", [Rewards(rewards)], progress=progress
+        )
         return tmp_path / "scored"
 
     return make
@@ -63,7 +65,9 @@ def scored(tmp_path: Path) -> Scored:
 def paired(source: Path, out: str = "pairs", **spec: Any) -> tuple[dict[str, Any], list[Any]]:
     """Pair a dataset; return its manifest and (chosen, rejected) of the first problem."""
     target = source.parent / out
-    manifest = derive(source, target, [PairStage(PairSpec(**spec))], progress=LineProgress())
+    manifest = derive_dataset(
+        source, target, [PairStage(PairSpec(**spec))], progress=LineProgress()
+    )
     assert validate(target) == manifest
     rows = pl.read_parquet(target / "pairs/*.parquet")
     rows = rows.filter(pl.col("problem_id") == rows["problem_id"][0])
@@ -108,7 +112,7 @@ def test_one_text_counts_once_whatever_its_number(scored: Scored, tmp_path: Path
     sampler = lambda: fixed_sampler(source, texts)  # noqa: E731
     small_build(tmp_path / "b", source, spec=build_spec(n=5), make_sampler=sampler)
     table = Rewards({right(0): [0.9, 0.9], wrong(0): [0.1, 0.1]})
-    derive(tmp_path / "b", tmp_path / "s", [table], progress=LineProgress())
+    derive_dataset(tmp_path / "b", tmp_path / "s", [table], progress=LineProgress())
     _, pairs = paired(tmp_path / "s")
     assert pairs == [(right(0), wrong(0))]
     first = pl.read_parquet(tmp_path / "b/solutions/*.parquet")["solution_id"][0]
@@ -164,7 +168,7 @@ def test_a_solution_that_stopped_on_length_is_in_no_pair(tmp_path: Path) -> None
             return [[Completion(text, reason, 9) for text, reason in told] for _ in prompts]
 
     small_build(tmp_path / "b", source, spec=build_spec(n=4), make_sampler=lambda: Cuts({}))
-    derive(tmp_path / "b", tmp_path / "s", [Rewards(table)], progress=LineProgress())
+    derive_dataset(tmp_path / "b", tmp_path / "s", [Rewards(table)], progress=LineProgress())
     manifest, pairs = paired(tmp_path / "s")
     assert pairs == [(right(0), wrong(0))]
     assert manifest["pairs"]["solutions"] == {"chosen": 1, "rejected": 1, "truncated": 2}
@@ -207,7 +211,7 @@ def test_pairs_are_those_of_a_plain_loop(tmp_path: Path) -> None:
         good = sorted((u for u in unique if u[2] == "correct"), key=lambda u: (-u[0], u[1]))
         bad = sorted(u for u in unique if u[2] in ("incorrect", "no_answer"))
         expected += [(g[1], b[1]) for g in good[:2] for b in bad[:2]]
-    chosen = choose(pl.LazyFrame(rows), PairSpec(top=2)).collect()
+    chosen = choose_pairs(pl.LazyFrame(rows), PairSpec(top=2)).collect()
     assert chosen.rows() == expected and len(expected) > 100
 
 
@@ -215,7 +219,7 @@ def test_aggregates_agree_in_python_and_polars() -> None:
     rewards = [[0.5], [0.25, 0.75, 0.125], [0.0, 1.0], [0.1, 0.2, 0.3, 0.4]]
     frame = pl.DataFrame({"rewards": rewards})
     for how in AGGREGATES:
-        column = frame.select(aggregated("rewards", how)).to_series().to_list()
+        column = frame.select(aggregate_expr("rewards", how)).to_series().to_list()
         assert column == pytest.approx([aggregate(each, how) for each in rewards])
     assert aggregate([0.5, 0.25], "mean") == 0.375 and aggregate([0.5, 0.25], "prod") == 0.125
 
@@ -263,16 +267,20 @@ def test_the_parent_is_named_and_left_alone(scored: Scored) -> None:
     assert {path: path.read_bytes() for path in source.rglob("*.parquet")} == before
     assert (source.parent / "pairs/solutions").exists() and (source.parent / "pairs/README.md")
     with pytest.raises(InputError, match="a sealed dataset is never changed"):
-        derive(source, source, [PairStage(PairSpec())], progress=LineProgress())
+        derive_dataset(source, source, [PairStage(PairSpec())], progress=LineProgress())
 
 
 def test_another_spec_in_the_same_directory_is_refused(scored: Scored) -> None:
     source = scored(REWARDS)
     first, _ = paired(source)
     out = source.parent / "pairs"
-    with pytest.raises(RunMismatch, match=r"stages\.pair\.top: 4 there, 2 here"):
-        derive(source, out, [PairStage(PairSpec(top=2))], resume=True, progress=LineProgress())
-    again = derive(source, out, [PairStage(PairSpec())], resume=True, progress=LineProgress())
+    with pytest.raises(RunMismatchError, match=r"stages\.pair\.top: 4 there, 2 here"):
+        derive_dataset(
+            source, out, [PairStage(PairSpec(top=2))], resume=True, progress=LineProgress()
+        )
+    again = derive_dataset(
+        source, out, [PairStage(PairSpec())], resume=True, progress=LineProgress()
+    )
     assert again.plain() == first
 
 
@@ -282,7 +290,9 @@ def test_stopped_before_the_seal_it_ends_in_the_same_bytes(scored: Scored) -> No
     out = source.parent / "pairs"
     (out / "manifest.json").unlink()
     (out / "problems/train-00000-of-00001.parquet").unlink()
-    again = derive(source, out, [PairStage(PairSpec())], resume=True, progress=LineProgress())
+    again = derive_dataset(
+        source, out, [PairStage(PairSpec())], resume=True, progress=LineProgress()
+    )
     assert again == validate(out) and again.plain() == first
 
 
@@ -319,7 +329,7 @@ def test_broken_pairs_are_found(scored: Scored) -> None:
     manifest = validate(root)
     assert manifest.pairs and manifest.pairs.margin
     manifest.pairs.margin["mean"] += 0.1
-    (root / "manifest.json").write_text(manifest.text())
+    (root / "manifest.json").write_text(manifest.to_json())
     with pytest.raises(SchemaError, match="the manifest says"):
         validate(root)
 
@@ -357,13 +367,13 @@ def test_solutions_are_found_in_whatever_file_they_are(scored: Scored, tmp_path:
     paired(scored(REWARDS))
     pairs = [tmp_path / "pairs/pairs/train-00000-of-00001.parquet"]
     whole = pl.read_parquet(tmp_path / "pairs/solutions/*.parquet")
-    expected = list(with_solutions(pairs, [write(whole, tmp_path / "whole")], ["outcome"]))
+    expected = list(join_solutions(pairs, [write(whole, tmp_path / "whole")], ["outcome"]))
     parts = [write(whole.tail(5), tmp_path / "b"), write(whole.head(-5), tmp_path / "a")]
     many = [pl.read_parquet(pairs[0]).head(1), pl.read_parquet(pairs[0]).tail(-1)]
     split = [write(part, tmp_path / f"pairs-{i}") for i, part in enumerate(many)]
-    assert pl.concat(with_solutions(pairs, parts, ["outcome"])).equals(expected[0])
-    assert pl.concat(with_solutions(split, parts, ["outcome"])).equals(expected[0])
-    alone = pl.concat(with_solutions(pairs, parts[:1], ["outcome"]))
+    assert pl.concat(join_solutions(pairs, parts, ["outcome"])).equals(expected[0])
+    assert pl.concat(join_solutions(split, parts, ["outcome"])).equals(expected[0])
+    alone = pl.concat(join_solutions(pairs, parts[:1], ["outcome"]))
     assert alone["chosen_outcome"].null_count() > 0 == expected[0]["chosen_outcome"].null_count()
 
 

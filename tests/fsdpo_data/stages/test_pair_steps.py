@@ -13,19 +13,19 @@ import pytest
 from helpers import build_spec, problem_set, small_build
 from pair_files import Rewards, rewrite
 
-from fsdpo_data.core.errors import InputError, SchemaError, Unavailable
+from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.dataset.derive import derive
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.export import export
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.pairs.first_error import StepPairSpec
-from fsdpo_data.stages.continuations import Continuer, continuation_sampling
-from fsdpo_data.stages.pair_steps import StepPairStage
+from fsdpo_data.stages.continuations import ContinuationSampler, continuation_sampling
+from fsdpo_data.stages.step_pairs import StepPairStage
 
 RIGHT = "Step 1: 20 + 22 = 42.\nStep 2: The answer is: 42"
 LATE = "Step 1: 20 + 22 = 42.\nStep 2: So it is 43. The answer is: 43"
@@ -81,7 +81,9 @@ def scored(tmp_path: Path) -> Callable[..., Path]:
             spec=build_spec(n=len(told)),
             make_sampler=lambda: Table(ends),
         )
-        derive(tmp_path / "built", tmp_path / "scored", [Rewards(REWARDS)], progress=LineProgress())
+        derive_dataset(
+            tmp_path / "built", tmp_path / "scored", [Rewards(REWARDS)], progress=LineProgress()
+        )
         return tmp_path / "scored"
 
     return make
@@ -111,10 +113,10 @@ def paired(
     manifest = read_manifest(source)
     sampling = continuation_sampling(manifest, 4, seed=2)
     engine = {"name": "scripted", "dtype": "auto"}
-    continuer = Continuer(chosen.model, sampling, engine, lambda: chosen, batch=1)
+    continuer = ContinuationSampler(chosen.model, sampling, engine, lambda: chosen, batch=1)
     stage = StepPairStage(StepPairSpec(**spec), continuer)
     target = source.parent / out
-    made = derive(source, target, [stage], progress=LineProgress(), resume=resume)
+    made = derive_dataset(source, target, [stage], progress=LineProgress(), resume=resume)
     assert validate(target) == made
     return made.plain(), pl.read_parquet(target / "pairs/*.parquet").to_dicts()
 
@@ -188,7 +190,7 @@ class Dies:
 
     def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         if self.asked == self.left:
-            raise Unavailable("the engine died")
+            raise UnavailableError("the engine died")
         self.asked += len(prompts)
         return Table(TEXTS).sample(prompts, spec)
 
@@ -196,7 +198,7 @@ class Dies:
 def test_stopped_it_owes_only_the_rest(scored: Callable[..., Path]) -> None:
     source = scored(2)
     whole, _ = paired(source)
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         paired(source, "part", sampler=Dies(3))
     again = Dies(9)
     made, _ = paired(source, "part", sampler=again, resume=True)
@@ -271,7 +273,7 @@ def test_the_command_line_with_the_embedded_model(
     engine = ["--engine", "transformers", "--device", "cpu"]
     few = ["--limit", "4", "--samples", "4", "--max-tokens", "128"]
     assert run(capsys, "build", *few, *engine, "--out", str(base))[0] == 0
-    derive(base, marked, [Doubts()], progress=LineProgress())
+    derive_dataset(base, marked, [Doubts()], progress=LineProgress())
     command = ["pair", str(marked), "--out", str(steps), "--style", "step-dpo"]
     code, out, err = run(capsys, *command, *engine)
     assert code == 0, err

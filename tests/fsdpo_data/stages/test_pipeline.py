@@ -10,13 +10,13 @@ import pytest
 from fakes import TableScorer
 from helpers import RIGHT, TEXTS, WRONG, build_spec, fixed_sampler, problem_set, small_build
 
-from fsdpo_data.core.errors import RunMismatch, Unavailable
+from fsdpo_data.core.errors import RunMismatchError, UnavailableError
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.dataset.derive import derive
+from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages.pair import PairStage
-from fsdpo_data.stages.sample import Build, build
+from fsdpo_data.stages.sample import BuildJob, build
 from fsdpo_data.stages.score import ScoreStage
 
 TABLE = TableScorer({RIGHT: [0.75, 0.875], WRONG: [0.5, 0.125], TEXTS[2]: [0.25], "": []})
@@ -30,7 +30,7 @@ def stages(scorer: Any = TABLE, top: int = 4) -> list[Any]:
 def run(out: Path, made: list[Any] | None = None, **options: Any) -> dict[str, Any]:
     source = problem_set()
     make = options.pop("make_sampler", lambda: fixed_sampler(source))
-    job = Build(build_spec(), source, make)
+    job = BuildJob(build_spec(), source, make)
     return build(job, out, made or stages(), progress=LineProgress(), **options).plain()
 
 
@@ -38,8 +38,10 @@ def test_one_run_is_the_stages_one_by_one(tmp_path: Path) -> None:
     manifest = run(tmp_path / "all")
     assert validate(tmp_path / "all").plain() == manifest
     small_build(tmp_path / "a")
-    derive(tmp_path / "a", tmp_path / "b", stages()[:1], progress=LineProgress())
-    apart = derive(tmp_path / "b", tmp_path / "c", stages()[1:], progress=LineProgress()).plain()
+    derive_dataset(tmp_path / "a", tmp_path / "b", stages()[:1], progress=LineProgress())
+    apart = derive_dataset(
+        tmp_path / "b", tmp_path / "c", stages()[1:], progress=LineProgress()
+    ).plain()
     assert manifest["digest"] == apart["digest"] and manifest["pairs"] == apart["pairs"]
     assert manifest["rows"] == {"problems": 3, "solutions": 12, "pairs": 6}
     built = validate(tmp_path / "all/build").plain()
@@ -54,16 +56,16 @@ def test_stopped_while_sampling_or_scoring_it_goes_on(tmp_path: Path) -> None:
         model = TABLE.model
 
         def sample(self, *_: Any) -> Any:
-            raise Unavailable("died")
+            raise UnavailableError("died")
 
         def score(self, *_: Any) -> Any:
-            raise Unavailable("died")
+            raise UnavailableError("died")
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         run(tmp_path / "part", make_sampler=Dies)
-    with pytest.raises(RunMismatch, match="`resume=True`"):
+    with pytest.raises(RunMismatchError, match="`resume=True`"):
         run(tmp_path / "part")
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         run(tmp_path / "part", stages(Dies()), resume=True)
     assert not (tmp_path / "part/manifest.json").exists()
     never = {"make_sampler": lambda: pytest.fail("sampled again")}
@@ -73,10 +75,10 @@ def test_stopped_while_sampling_or_scoring_it_goes_on(tmp_path: Path) -> None:
 
 def test_another_way_is_refused_before_it_samples(tmp_path: Path) -> None:
     run(tmp_path / "out")
-    with pytest.raises(RunMismatch, match=r"stages\.pair\.top: 4 there, 2 here"):
+    with pytest.raises(RunMismatchError, match=r"stages\.pair\.top: 4 there, 2 here"):
         run(tmp_path / "out", stages(top=2), resume=True, make_sampler=lambda: pytest.fail("asked"))
     small_build(tmp_path / "plain")
-    with pytest.raises(RunMismatch, match="build: None there"):
+    with pytest.raises(RunMismatchError, match="build: None there"):
         run(tmp_path / "plain", resume=True, make_sampler=lambda: pytest.fail("asked"))
 
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.steps.segment import (
+    MIN_PARAGRAPH_BYTES,
     SEGMENTERS,
-    SHORT,
     auto,
     blank_line,
-    cut,
     newline,
     paragraphs,
     segmenter_name,
+    split_steps,
     step_marker,
 )
 
@@ -179,18 +179,22 @@ def test_the_parts_of_a_solution_that_thinks() -> None:
     thinking, answer = f"<think>\n{LONG}\n\n{MORE}\n</think>\n\n", f"{LONG}\n\n{MORE}"
     text, of_thought = thinking + answer, [f"<think>\n{LONG}\n\n", f"{MORE}\n</think>\n\n"]
     of_answer = [f"{LONG}\n\n", MORE]
-    assert cut(text, len(thinking), "auto@1") == [thinking, *of_answer]
-    assert cut(text, len(thinking), "thinking@1") == [*of_thought, answer]
-    assert cut(text, len(thinking), "both@1") == [*of_thought, *of_answer]
-    assert cut(thinking, len(thinking), "auto@1") == [thinking]  # never closed, or nothing behind
-    assert cut(thinking + " ", len(thinking), "auto@1") == [thinking + " "]
-    assert cut(answer, 0, "both@1") == of_answer and cut(answer, 0, "thinking@1") == [answer]
+    assert split_steps(text, len(thinking), "auto@1") == [thinking, *of_answer]
+    assert split_steps(text, len(thinking), "thinking@1") == [*of_thought, answer]
+    assert split_steps(text, len(thinking), "both@1") == [*of_thought, *of_answer]
+    assert split_steps(thinking, len(thinking), "auto@1") == [
+        thinking
+    ]  # never closed, or nothing behind
+    assert split_steps(thinking + " ", len(thinking), "auto@1") == [thinking + " "]
+    assert split_steps(answer, 0, "both@1") == of_answer and split_steps(
+        answer, 0, "thinking@1"
+    ) == [answer]
 
 
 @given(st.lists(st.sampled_from([*PIECES, LONG])).map("".join), st.integers(0, 99))
 def test_a_solution_that_thinks_is_tiled(text: str, thought: int) -> None:
     for name in SEGMENTERS:
-        steps = cut(text, thought, name)
+        steps = split_steps(text, thought, name)
         assert "".join(steps) == (text if text.strip() else "")
         assert all(step.strip() for step in steps)
 
@@ -203,7 +207,10 @@ def test_traces_are_cut_nowhere_inside(shared: Path) -> None:
             steps = paragraphs(text)
             counts.append(len(steps))
             assert "".join(steps) == text
-            assert all(len(step.strip().encode()) >= SHORT for step in steps) or len(steps) == 1
+            assert (
+                all(len(step.strip().encode()) >= MIN_PARAGRAPH_BYTES for step in steps)
+                or len(steps) == 1
+            )
             if not text.count("$$") % 2 and not text.count("```") % 2:
                 assert not any(step.count("$$") % 2 or step.count("```") % 2 for step in steps)
             if text.count("\\[") == text.count("\\]"):

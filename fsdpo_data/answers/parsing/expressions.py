@@ -1,0 +1,353 @@
+r"""Expressions: sums, products, powers, in LaTeX or plain text.
+
+Recursive descent over the tokens of ``lex``. Juxtaposition multiplies, ``12\frac35`` and
+``8 1/3`` are mixed numbers, ``\sin 2x`` takes the whole product.
+"""
+
+from fsdpo_data.answers import tree
+from fsdpo_data.answers.lexicon.units import LETTER_UNITS, unit_named
+from fsdpo_data.answers.lexicon.vocabulary import (
+    ACCENTS,
+    CONSTANTS,
+    FUNCTION_LETTERS,
+    FUNCTIONS,
+    KEYWORDS,
+    ORDINAL_MARKS,
+    SHORT_NOUNS,
+    SYMBOLS,
+    is_known,
+    is_texty,
+)
+from fsdpo_data.answers.parsing.commands import CommandParser
+from fsdpo_data.answers.parsing.lex import Token, UnparsableAnswerError
+from fsdpo_data.answers.parsing.names import as_node, is_number_set
+from fsdpo_data.answers.show import format_value
+from fsdpo_data.answers.tree import Node, Value
+
+#: Commands that begin a factor.
+_VECTORS = ("vec", "overrightarrow")  #: The order of a product of them matters.
+_OPENERS = frozenset(("frac", "sqrt", "surd", "cbrt", "qdrt", "binom", "lfloor", "lceil", "mathbb"))
+MAX_POSTFIX = 20  #: Most exponents, factorials and primes behind one operand.
+
+
+class ExpressionParser(CommandParser):
+    """Reads expressions; brackets are read by ``value``, which a subclass widens."""
+
+    def value(self) -> Value:
+        """Read what stands in brackets."""
+        return self.sum()
+
+    def sum(self) -> Value:
+        """Read ``a + b - c``; a value that is no expression is returned as it is."""
+        first = self._term(self.accept("+", "-", "pm", "mp"))
+        if not tree.is_node(first) or is_number_set(first) or self.at_end():
+            return first
+        terms = [as_node(first)]
+        while sign := self.accept("+", "-", "pm", "mp"):
+            terms.append(as_node(self._term(sign)))
+        stacked = self.accept("over", "choose")
+        if not stacked:
+            return tree.add(terms)
+        parts = tree.add(terms), as_node(self.sum())
+        return tree.divide(*parts) if stacked == "over" else tree.Call("binom", parts)
+
+    def _term(self, sign: str) -> Value:
+        value = self.product()
+        if sign in ("", "+"):
+            return value
+        node = as_node(value)
+        if sign == "-":
+            return tree.negate(node)
+        return tree.PlusMinus(1 if sign == "pm" else -1, node)
+
+    def product(self) -> Value:
+        """Read ``a * b / c`` and juxtaposition."""
+        first = self.factor()
+        if not tree.is_node(first):
+            return first
+        factors = [as_node(first)]
+        divisors: list[Node] = []
+        while not self.ends():
+            sign = self.sign()
+            if sign == "times" and any(each.text in _VECTORS for each in self.tokens):
+                self.at += 1
+                factors = [tree.Call("cross", (tree.multiply(factors), as_node(self.factor())))]
+            elif self.accept("*", "times", "cdot") or (not sign and self._accept_cross()):
+                factors.append(as_node(self.factor()))
+            elif sign in ("/", "div") and self.word(1) not in ("", "x") and self.unit_ahead(1):
+                break
+            elif self.accept("/", "div") or (self.word(1) == "of" and self.accept_word("out")):
+                self.accept_word("of")
+                divisors.append(as_node(self.factor()))
+            elif sign in ("", "bmod") and self._accept_mod():
+                factors = [remainder(tree.multiply(factors), as_node(self.factor()))]
+            elif self.peek(int(sign in ("(", "["))).kind == "begin":
+                return scale_matrix(tree.multiply(factors), self.primary())
+            elif self.is_factor_next():
+                factors.append(as_node(self.power()))
+            else:
+                break
+        product = tree.multiply(factors)
+        return tree.divide(product, tree.multiply(divisors)) if divisors else product
+
+    def _accept_mod(self) -> bool:
+        """Step over the word of "5 mod 3", a remainder; in a congruence it names the modulus."""
+        if self.sign() != "bmod" and (self.word() != "mod" or self.peek(1).kind != "num"):
+            return False
+        congruence = any(token.text in ("equiv", "cong") for token in self.tokens)
+        self.at += not congruence
+        return not congruence
+
+    def _accept_cross(self) -> bool:
+        """Step over the x of "3.8 x 10^5"."""
+        between = self.peek(1).kind == "num" and self.peek(-1).kind == "num"
+        return between and bool(self.accept_word("x"))
+
+    def is_factor_next(self) -> bool:
+        """Whether the next token begins a further factor."""
+        token = self.peek()
+        if token.kind == "num":
+            before = self.tokens[self.at - 1]
+            if before.kind == "num":  # "2^6 3^5"
+                return token.space > 0 and self.at > 1 and self.tokens[self.at - 2].text == "^"
+            return before.kind != "word" and not (self._degrees_before() and token.space < 2)
+        if token.kind == "let":
+            if token.text in ("C", "F") and self._degrees_before():
+                return False
+            return not self.letter_is_unit(token)
+        if token.kind == "word":
+            if token.text in ("min", "max") and self.sign(1) not in ("(", "{"):
+                return False
+            if self.condition_ahead():
+                return False
+            if token.upright and token.text.lower() in FUNCTIONS:
+                return True
+            if token.upright or (token.space == 1 and token.text.lower() in SHORT_NOUNS):
+                return False  # "32 CDs"
+            if self.letter_units or is_known(token.text):
+                return is_known(token.text)
+            named = token.text.lower() in KEYWORDS or unit_named(token.text) is not None
+            return not named and not is_texty(token.text)
+        if token.kind == "op":
+            if token.text == "(":
+                if self.word(1) == "mod" or self.sign(1) in ("mod", "bmod"):
+                    return False
+                return not self.unit_in_brackets()
+            if token.text == "[":
+                return not self.square_closes
+            return token.text == "{" or (token.text == "|" and not self.bars_close)
+        if token.text == "frac" and self.sign(1) == "{" and self.unit_ahead(2):
+            return False
+        if token.text in ("mu", "micro", "Omega") and self._unit_letter(token.text):
+            return False
+        if token.text == "|":
+            return not self.bars_close
+        begins = (SYMBOLS, FUNCTIONS, CONSTANTS, ACCENTS, _OPENERS)
+        return token.kind == "cmd" and any(token.text in known for known in begins)
+
+    def _degrees_before(self) -> bool:
+        before = [token.text for token in self.tokens[max(self.at - 2, 0) : self.at]]
+        return before[-1:] == ["circ"] or before in (["circ", "}"], ["o", "}"])
+
+    def _unit_letter(self, name: str) -> bool:
+        r"""Whether a Greek letter belongs to a unit: ``\mu\mathrm{m}``, an ``\Omega`` of ohms."""
+        following = self.peek(1)
+        if name == "Omega":
+            return self.letter_units
+        unit = following.text == "Omega" or unit_named(following.text) is not None
+        return unit and (name == "micro" or following.upright or self.letter_units)
+
+    def letter_is_unit(self, token: Token) -> bool:
+        """Whether a letter after a number is a unit, not a variable."""
+        if token.text not in LETTER_UNITS:
+            return False
+        if self.sign(1) == "^" and token.text != "m":
+            inverse = "-" in (self.sign(2), self.sign(3))
+            return token.upright or (self.letter_units and inverse)  # "3s^2" is no time
+        if self.letter_units or token.upright:
+            return True
+        if token.space == 2:
+            return self.peek(1).kind == "eof" or (
+                self.sign(1) == "^" and self.at + 5 >= len(self.tokens)
+            )
+        # "5 m": a number and a letter in plain text.
+        return token.space == 1 and len(self.tokens) == 2 and self.tokens[0].kind == "num"
+
+    def unit_in_brackets(self) -> bool:
+        """Whether "(apples)" follows: words in brackets at the end, after a number."""
+        ahead = 1
+        words = 0
+        while self.peek(ahead).kind in ("word", "let") or self.sign(ahead) in ("-", ".", "'"):
+            words += self.peek(ahead).kind == "word"
+            ahead += 1
+        closed = self.sign(ahead) == ")" and (
+            self.peek(ahead + 1).kind == "eof" or self.sign(ahead + 1) in (",", ";")
+        )
+        if not closed or ahead == 1:
+            return False
+        if words == 0:
+            return ahead == 2 and len(self.tokens) == 4 and self.peek().space > 0
+        return self.at == 1 or any(
+            is_texty(self.peek(k).text) or self.unit_ahead(k) for k in range(1, ahead)
+        )
+
+    def factor(self) -> Value:
+        """Read a power with signs before it."""
+        sign = self.accept("-", "+")
+        if not sign:
+            return self.power()
+        self.enter()
+        value = self.factor()
+        self.leave()
+        return tree.negate(as_node(value)) if sign == "-" else value
+
+    def power(self) -> Value:
+        """Read a primary with its exponents, subscripts, factorials and primes."""
+        self.count()
+        value = self.primary()
+        return self.postfix(value) if tree.is_node(value) else self._skip_transpose(value)
+
+    def _skip_transpose(self, value: Value) -> Value:
+        r"""Step over the ``^T`` of a vector or a matrix."""
+        braced = int(self.sign(1) == "{")
+        if self.sign() != "^" or self.peek(1 + braced).text not in ("T", "top", "intercal"):
+            return value
+        rows = value.rows if isinstance(value, tree.Matrix) else None
+        if isinstance(value, tree.ValueList) and value.brackets in ("()", "[]"):
+            rows = (value.items,)
+        if rows is None or (braced and self.sign(3) != "}"):
+            raise UnparsableAnswerError("the transpose of no matrix")
+        self.at += 2 + 2 * braced
+        return tree.Matrix(tuple(zip(*rows, strict=True)))
+
+    def postfix(self, value: Value) -> Value:
+        """Read exponents, subscripts, factorials and primes behind ``value``."""
+        for _ in range(MAX_POSTFIX):
+            sign = self.sign()
+            if sign == "^":
+                self.at += 1
+                raised = self._parse_power(as_node(value))
+                value = self._inverse(value, raised)
+            elif sign == "_" and isinstance(value, tree.Sym):
+                self.at += 1
+                value = self.parse_subscript(value)
+            elif sign == "!":
+                self.at += 1
+                double = self.accept("!")
+                value = tree.Call("factorial2" if double else "factorial", (as_node(value),))
+            elif sign == "'" and isinstance(value, tree.Sym):
+                self.at += 1
+                value = tree.Sym(value.name + "'")
+                if self.sign() == "(":
+                    value = self.parse_application(value)
+            else:
+                return value
+        raise UnparsableAnswerError("too many marks")
+
+    def _inverse(self, function: Value, raised: Node) -> Value:
+        """Read ``f^{-1}(2)`` as a value of the inverse of f."""
+        is_function = isinstance(function, tree.Sym) and function.name in FUNCTION_LETTERS
+        if not is_function or self.sign() != "(" or not isinstance(raised, tree.Pow):
+            return raised
+        self.at += 1
+        return tree.Call(
+            f"{format_value(function)}^{format_value(raised.exponent)}", self.arguments(")")
+        )
+
+    def _parse_power(self, base: Node) -> Node:
+        """Read what follows ``^``."""
+        primes = self.marks()
+        if primes == "circ":
+            return tree.Call("deg", (base,))
+        if primes:
+            if not isinstance(base, tree.Sym):
+                raise UnparsableAnswerError("prime of an expression")
+            return tree.Sym(base.name + "'" * primes.count("'"))
+        if isinstance(base, tree.Num) and self._ordinal_mark():
+            return tree.Call("ordinal", (base,))
+        return tree.Pow(base, self.script())
+
+    def _ordinal_mark(self) -> bool:
+        """Step over the th of ``6^{th}``."""
+        braced = int(self.sign() == "{")
+        if self.word(braced) not in ORDINAL_MARKS:
+            return False
+        self.at += 1 + braced
+        if braced:
+            self.expect("}")
+        return True
+
+    def marks(self) -> str:
+        r"""Step over ``\circ``, ``{\circ}``, ``\prime``, ``{\prime\prime}``."""
+        braced = self.sign() == "{"
+        ahead = int(braced)
+        degrees = self.peek(ahead).text == "o" and self.peek(-2).kind == "num"
+        if self.sign(ahead) == "circ" or degrees:
+            marks, ahead = "circ", ahead + 1
+        else:
+            start = ahead
+            while self.sign(ahead) in ("prime", "'"):
+                ahead += 1
+            marks = "'" * (ahead - start)
+        if not marks or (braced and self.sign(ahead) != "}"):
+            return ""
+        self.at += ahead + int(braced)
+        return marks
+
+    def script(self) -> Node:
+        """Read an exponent: a braced group or one signed primary."""
+        self.enter()
+        self.count()
+        if self.accept("-"):
+            node = tree.negate(self.script())
+        else:
+            self.accept("+")
+            if self.peek().kind == "word" and self.sign(1) == "^":
+                self.split_word()  # "e^xe^y" is a product
+            bare = self.take().number if self.peek().kind == "num" else None
+            node = as_node(self.primary()) if bare is None else bare
+            if self.accept("^"):
+                node = self._parse_power(node)
+            elif self.sign() == "!":
+                node = as_node(self.postfix(node))
+        self.leave()
+        return node
+
+    def primary(self) -> Value:
+        """Read a number, a letter, a word, a command or a bracket."""
+        self.enter()
+        value = self._begin(self.take())
+        self.leave()
+        return value
+
+    def _begin(self, token: Token) -> Value:
+        """Read on after the first token of a primary."""
+        if token.kind == "num" and token.number is not None:
+            return self.number(token.number)
+        if token.kind == "let":
+            return self.letter(token)
+        if token.kind == "word":
+            return self.parse_word(token)
+        if token.kind == "cmd":
+            return self.command(token.text)
+        if token.kind == "op":
+            return self.bracket(token.text)
+        raise UnparsableAnswerError(f"unexpected {token.text or 'end'}")
+
+
+def remainder(number: Node, modulus: Node) -> Node:
+    """Return ``number`` modulo ``modulus``."""
+    if isinstance(number, tree.Num) and isinstance(modulus, tree.Num) and modulus.value > 0:
+        return tree.Num(number.value % modulus.value)
+    return tree.Call("mod", (number, modulus))
+
+
+def scale_matrix(factor: Node, matrix: Value) -> Value:
+    """Return a matrix times a number."""
+    if not isinstance(matrix, tree.Matrix):
+        raise UnparsableAnswerError("a factor that is no number")
+    return tree.Matrix(
+        tuple(
+            tuple(tree.multiply([factor, as_node(entry)]) for entry in row) for row in matrix.rows
+        )
+    )

@@ -1,0 +1,333 @@
+"""Quantities: the unit after a number, and numbers of several units ("5 feet 6 inches")."""
+
+from fractions import Fraction
+
+from fsdpo_data.answers import tree
+from fsdpo_data.answers.lexicon.units import (
+    DEGREE,
+    LETTER_UNITS,
+    MARKS,
+    PART,
+    PLACE,
+    SIGNS,
+    UNITS,
+    counted_unit,
+    product,
+    qualify_unit,
+    unit_named,
+    unit_power,
+)
+from fsdpo_data.answers.lexicon.vocabulary import KEYWORDS, NO_NOUNS
+from fsdpo_data.answers.lexicon.words import is_number_word, part_named
+from fsdpo_data.answers.parsing.expressions import ExpressionParser, remainder
+from fsdpo_data.answers.parsing.lex import UnparsableAnswerError
+from fsdpo_data.answers.parsing.names import as_node
+from fsdpo_data.answers.tree import Node, Value
+
+MAX_WORDS = 8  #: Most words that may name what was counted.
+_SQUARES = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
+#: Words that would change what the number before them means.
+_NO_NOUN = (KEYWORDS - {"in", "of", "per", "from", "over", "by"}) | NO_NOUNS
+
+
+class QuantityParser(ExpressionParser):
+    """Reads an expression and the unit that may follow it."""
+
+    def quantity(self) -> Value:
+        """Read a sum with its currency or unit."""
+        before, self.currency = self.currency, None
+        value = self.sum()
+        currency = self._currency_since(before)
+        if not tree.is_node(value):
+            return value
+        node = as_node(value)
+        # A minus stands before all of "10^\circ".
+        below = isinstance(node, tree.Mul) and node.factors[0] == tree.MINUS_ONE
+        size = node.factors[-1] if isinstance(node, tree.Mul) and below else node
+        if isinstance(size, tree.Call) and size.name == "deg" and self.peek().text in ("C", "F"):
+            return tree.Quantity(
+                tree.negate(size.args[0]) if below else size.args[0], self._degrees()
+            )
+        unit = self._unit(node)
+        if currency is not None and unit is not None:
+            unit = qualify_unit(currency, unit.words)
+        measured = _make_quantity(node, unit or currency)
+        if not isinstance(measured, tree.Quantity) or not measured.unit.dims:
+            return measured
+        if measured.unit is DEGREE and self.peek().kind == "num":
+            return self._arc(measured)
+        return self._compound(measured)
+
+    def _currency_since(self, before: tree.Unit | None) -> tree.Unit | None:
+        found, self.currency = self.currency, before
+        return found
+
+    def _arc(self, whole: tree.Quantity) -> tree.Quantity:
+        r"""Read on: ``25^\circ 30' 36''``."""
+        parts: list[Node] = [whole.node]
+        for size in (60, 3600):
+            start, number = self.at, self.peek().number
+            if number is None:
+                break
+            self.at += 1
+            marks = self.marks() if self.accept("^") else self.accept("'") + self.accept("'")
+            if marks != "'" * len(parts):
+                self.at = start
+                break
+            parts.append(tree.multiply([number, tree.Num(Fraction(1, size))]))
+        return tree.Quantity(tree.add(parts), DEGREE)
+
+    def _compound(self, first: tree.Quantity) -> tree.Quantity:
+        """Read on: "5 feet 6 inches", "2 hours and 30 minutes"."""
+        start, depth = self.at, self.depth
+        self.accept_word("and")
+        if self.peek().kind == "num":
+            self.enter()
+            try:
+                second = self.quantity()
+            except UnparsableAnswerError:
+                second = first.node
+            self.depth = depth
+            whole = compound((first, second))
+            if whole is not None:
+                return whole
+        self.at = start
+        return first
+
+    def _unit(self, node: Node) -> tree.Unit | None:
+        """Read a unit, or the name of what was counted; None if there is none."""
+        if self.ends():
+            return None
+        start = self.at
+        modulus = self._modulus()
+        if modulus is not None:
+            return modulus
+        if self.sign() == "(" and self.unit_in_brackets():
+            self.at += 1
+            unit = self._named_unit()
+            self.expect(")")
+            return unit
+        if self.accept("-") and self.peek().kind != "word":
+            self.at = start
+        unit = self._named_unit()
+        if unit is None:
+            self.at = start
+        return unit
+
+    def _named_unit(self) -> tree.Unit | None:
+        unit = self._unit_product()
+        if unit is not None:
+            return qualify_unit(unit, self._trailing_words())
+        size = part_named(self.word()) if self.word().endswith("s") else None
+        if size is None or not self.peek().space or self.peek(1).kind != "eof":
+            return self._parse_counted_noun()
+        return tree.Unit(self.take().text.lower(), PART, Fraction(1, size))  # "5 thirds"
+
+    def _unit_product(self) -> tree.Unit | None:
+        """Read ``km/h``, ``N m``, ``square feet per hour``."""
+        percent = self.word() == "per" and self.word(1) == "cent"
+        over = not percent and bool(self.accept("/") or self.accept_word("per"))
+        unit = self._unit_atom()
+        if unit is None:
+            return None
+        unit = unit_power(unit, -1) if over else unit
+        while True:
+            start = self.at
+            if self.accept("/") or self.accept_word("per", "an", "a", "each"):
+                below = self._unit_atom()
+                if below is None:
+                    return unit
+                unit = product(unit, unit_power(below, -1))
+                continue
+            self.accept("*", "cdot", "times") or self.accept("-")
+            more = self._unit_atom()
+            if more is None:
+                self.at = start
+                return unit
+            unit = product(unit, more)
+
+    def _unit_atom(self) -> tree.Unit | None:
+        start = self.at
+        power = 1
+        if self.word() in ("square", "sq", "cubic", "cu"):
+            power = _SQUARES[self.take().text.lower()]
+            self.accept(".")
+        unit = self._unit_word()
+        if unit is None:
+            self.at = start
+            return None
+        if self.sign() == "^":
+            at = self.at
+            self.at += 1
+            exponent = self.script()
+            if not isinstance(exponent, tree.Num) or exponent.value.denominator != 1:
+                self.at = at
+                return unit
+            power = int(exponent.value)
+        elif self.word() in ("squared", "cubed"):
+            power = _SQUARES[self.word()]
+            self.at += 1
+        self.accept(".")
+        if power < 0 and unit == UNITS["ms"]:  # "5 ms^{-2}", metres per second squared
+            return product(UNITS["m"], unit_power(UNITS["s"], power))
+        return unit_power(unit, power) if power != 1 else unit
+
+    def _unit_word(self) -> tree.Unit | None:
+        token = self.peek()
+        if token.kind in ("op", "cmd"):
+            return self._unit_sign(token.text)
+        if token.kind not in ("word", "let"):
+            return None
+        if token.text == "per" and self.word(1) == "cent":
+            self.at += 2
+            return SIGNS["%"]
+        pair = f"{token.text.lower()} {self.word(1).rstrip('s')}"
+        if pair in UNITS:
+            self.at += 2
+            return UNITS[pair]
+        if token.text == "in":
+            following = self.peek(1)
+            alone = following.kind == "eof" or following.text in ("^", ".", ",", ")", "*", "/")
+            if alone and (self.at or self.sign(1) != "^"):
+                self.at += 1
+                return UNITS["inch"]
+            return None
+        if token.kind == "let" and not self._letter_unit_here(token.text):
+            return None
+        unit = unit_named(token.text)
+        if unit is not None:
+            self.at += 1
+            if unit.dims == DEGREE.dims and self.word() in ("celsius", "fahrenheit", "c", "f"):
+                word = self.word()
+                self.at += 1
+                return UNITS["celsius" if word[0] == "c" else "fahrenheit"]
+        return unit
+
+    def _letter_unit_here(self, letter: str) -> bool:
+        token = self.peek()
+        before = self.tokens[self.at - 1] if self.at else token
+        in_unit = before.text in ("/", "per", "{", "mu", "micro") or (
+            before.kind == "word" and unit_named(before.text) is not None
+        )
+        named = in_unit or before.text == "(" or self.letter_is_unit(token)
+        return letter in LETTER_UNITS and named
+
+    def _unit_sign(self, sign: str) -> tree.Unit | None:
+        if sign == "circ":
+            self.at += 1
+            return self._degrees()
+        if sign in MARKS:
+            self.at += 1
+            return MARKS[sign]
+        if sign == "frac":
+            return self._unit_fraction()
+        if sign in ("mu", "micro"):
+            self.at += 1
+            inner = self._unit_word()
+            return inner and tree.Unit("µ" + inner.label, inner.dims, inner.factor / 10**6)
+        return None
+
+    def _unit_fraction(self) -> tree.Unit | None:
+        r"""Read ``\frac{km}{h}``."""
+        self.at += 1
+        sides: list[tree.Unit] = []
+        for power in (1, -1):
+            self.expect("{")
+            unit = self._unit_atom()
+            if unit is None:
+                return None
+            sides.append(unit_power(unit, power))
+            self.expect("}")
+        return product(*sides)
+
+    def _degrees(self) -> tree.Unit:
+        if self.peek().kind == "let" and self.peek().text in "CF":
+            return UNITS["celsius" if self.take().text == "C" else "fahrenheit"]
+        return DEGREE
+
+    def _modulus(self) -> tree.Unit | None:
+        r"""Read ``\pmod 7`` or ``(mod 7)``."""
+        start = self.at
+        bracket = self.accept("(")
+        if self.accept("pmod", "mod", "bmod") or self.accept_word("mod"):
+            modulus = self.script()
+            if bracket:
+                self.expect(")")
+            if isinstance(modulus, tree.Num):
+                label = f"mod {modulus.value}"
+                return tree.Unit(label, ((label, 1),))
+        self.at = start
+        return None
+
+    def _parse_counted_noun(self) -> tree.Unit | None:
+        """Read the words that name what was counted: "different ways", "more inches"."""
+        words: list[str] = []
+        while len(words) <= MAX_WORDS and self._take_noun_word(words):
+            pass
+        if not words or len(words) > MAX_WORDS:
+            return None
+        head = words[: words.index("of")] if "of" in words else words
+        for word in head[-1:]:
+            unit = unit_named(word) if len(word) > 2 else None
+            if unit is not None:
+                square = _SQUARES.get(head[-2], 1) if len(head) > 1 else 1
+                return qualify_unit(unit_power(unit, square) if square > 1 else unit, tuple(words))
+        return counted_unit(" ".join(words))
+
+    def _take_noun_word(self, words: list[str]) -> bool:
+        if self.condition_ahead():
+            return False
+        token = self.peek()
+        hyphenated = self.sign(1) == "-" and self.peek(2).kind == "word"
+        if token.kind == "word" or (token.kind == "let" and (words or hyphenated)):
+            to_do = words and token.text == "to" and self.peek(1).kind == "word"
+            if not to_do and (
+                token.text.lower() in _NO_NOUN
+                or is_number_word(token.text)
+                or (not words and token.text.lower() == "by")
+            ):
+                return False
+            words.append(token.text)
+        elif not words or token.text not in ("-", "'", ".", "/"):
+            return False
+        self.at += 1
+        return True
+
+    def _trailing_words(self) -> tuple[str, ...]:
+        """Read what says more about a unit: "of paint", "tall", "per hour"."""
+        taken: list[str] = ["unit"]
+        while len(taken) <= MAX_WORDS and self._take_noun_word(taken):
+            pass
+        return tuple(taken[1:])
+
+
+def compound(parts: tuple[Value, ...]) -> tree.Quantity | None:
+    """Return "2 hours, 30 minutes" as one quantity; None if the units do not go down."""
+    whole, last = parts[0], parts[0]
+    for part in parts[1:]:
+        if not (isinstance(whole, tree.Quantity) and isinstance(last, tree.Quantity)):
+            return None
+        if not isinstance(part, tree.Quantity) or part.unit.dims != whole.unit.dims:
+            return None
+        if not whole.unit.dims or part.unit.factor >= last.unit.factor:
+            return None
+        size = part.unit.factor / whole.unit.factor
+        whole = tree.Quantity(
+            tree.add([whole.node, tree.multiply([part.node, tree.Num(size)])]), whole.unit
+        )
+        last = part
+    return whole if isinstance(whole, tree.Quantity) and len(parts) > 1 else None
+
+
+def _make_quantity(node: Node, unit: tree.Unit | None) -> Value:
+    """Return a number with its unit; degrees and ordinals count as units."""
+    match node:
+        case tree.Call("ordinal", (place, *_)):
+            return tree.Quantity(place, tree.Unit(unit.label if unit else "th", PLACE))
+        case tree.Call("deg", (angle, *_)) if unit is None or not unit.dims:
+            return tree.Quantity(angle, qualify_unit(DEGREE, unit.words if unit else ()))
+    if unit is None:
+        return node
+    if unit.label.startswith("mod "):
+        node = remainder(node, tree.Num(Fraction(unit.label[4:])))
+    return tree.Quantity(node, unit)

@@ -1,0 +1,146 @@
+"""Solutions to token ids as published reward models are asked: prompt, steps, marks.
+
+Marks are those that are put there, found by the place they were put at: a text that holds one by
+itself, as text of models may, neither adds a reward nor takes one.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.samplers.tokenization import encode_prompt, text_encoder
+from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.engines.scorers.prm_formats import PrmFormat, fill_fields
+from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution
+from fsdpo_data.models.untrusted import limit_steps
+
+#: Stands for a turn while the chat template is rendered around it: templates trim what they get.
+_TURN = re.compile("\ue000\\d+\ue001")
+
+
+class PrmFormatTokenizer:
+    """Encodes solutions with one tokenizer, under one convention.
+
+    Raises:
+        InputError: if the tokenizer knows no offsets, or the mark is none of its tokens.
+    """
+
+    def __init__(self, convention: PrmFormat, tokenizer: Any) -> None:
+        self._convention, self._tokenizer = convention, tokenizer
+        self._raw = text_encoder(tokenizer)
+        bos = tokenizer.bos_token_id
+        self._bos = [bos] if bos is not None and encode_prompt(tokenizer, "a")[:1] == [bos] else []
+        self._turns = lru_cache(maxsize=256)(self._render_turns)
+        mark = convention.mark.strip()
+        if mark and len(self._ids(mark)) != 1:
+            raise InputError(
+                f"{convention.name} marks steps with {mark!r}, which is no token of this "
+                "tokenizer. Use the tokenizer of the checkpoint, or another convention.",
+                field="prm_format",
+                value=convention.name,
+            )
+
+    def encode(self, item: ScorerInput, max_length: int) -> EncodedSolution:
+        """Encode a solution up to its last readout; without any readout if it is too long.
+
+        Raises:
+            InputError: if its question is not known, or a mark is merged with what is before it.
+        """
+        convention = self._convention
+        question, bos = convention.question_of(item), self._tokenizer.bos_token or ""
+        prompt = fill_fields(convention.prompt, question=question, prompt=item.prompt, bos=bos)
+        steps = [convention.format_step(k, step) for k, step in enumerate(item.steps, 1)]
+        ids, start, readouts = (
+            self._encode_separately if convention.pieces else self._encode_together
+        )(prompt, steps)
+        readouts = [readout + convention.shift for readout in readouts]
+        length = readouts[-1] + 1
+        if length > max_length:
+            readouts, length = [], start
+        owners = [bisect_left(readouts, place) for place in range(start, length)]
+        step_of = [PROMPT_STEP_ID] * start + [min(each, len(steps) - 1) for each in owners]
+        return EncodedSolution(ids[:length], step_of, readouts, len(steps))
+
+    def _encode_separately(
+        self, prompt: str, steps: Sequence[str]
+    ) -> tuple[list[int], int, list[int]]:
+        """Encode each piece by itself; return ids, the prompt's number of them, and readouts."""
+        ids = [*self._bos] if self._convention.bos else []
+        ids += self._ids(prompt)
+        start, readouts, mark = len(ids), [], self._ids(self._convention.mark)
+        # Who has no mark parted the pieces with a special token, and took it out again.
+        before = [] if mark or not self._tokenizer.eos_token else [self._tokenizer.eos_token]
+        marked = len(mark) if self._convention.read == "mark" else 0
+        for step in steps:
+            readout = len(ids) - 1
+            for line in step.removesuffix("\n").split("\n") if self._convention.lines else [step]:
+                ids += self._ids("".join([*before, line]))[len(before) :]
+                if line.strip() or readout < start:
+                    readout = len(ids) - 1 + marked
+                ids += mark
+            readouts.append(readout)
+        return ids, start, readouts
+
+    def _encode_together(
+        self, prompt: str, steps: Sequence[str]
+    ) -> tuple[list[int], int, list[int]]:
+        """Encode the text as one, and find each place in it by its offset."""
+        convention, turns = self._convention, self._turns(len(steps))
+        if convention.form == "turns":
+            openings, answers = [turns[0] + prompt, *turns[2:-1:2]], turns[1::2]
+        else:
+            openings = [turns[0] + prompt + turns[1], *[convention.between] * (len(steps) - 1)]
+            answers = [""] * len(steps)
+        text, spans = "", []
+        for opening, step, answer in zip(openings, steps, answers, strict=True):
+            end = len(text) + len(opening) + len(step)
+            text += opening + step + answer + convention.mark
+            spans.append((end, len(text) - len(convention.mark), len(text)))
+        encoding = self._raw.encode(text, add_special_tokens=False)
+        starts, ends = ([offset[side] for offset in encoding.offsets] for side in (0, 1))
+        opened = bool(self._tokenizer.bos_token) and text.startswith(self._tokenizer.bos_token)
+        bos = self._bos if convention.bos and not opened else []
+        readouts = []
+        for end, mark, behind in spans:
+            at = bisect_left(starts, behind if convention.read == "mark" else end) - 1
+            if convention.read == "mark" and starts[at] < mark:
+                raise InputError(
+                    f"{convention.name}: the tokenizer merges the mark {convention.mark!r} with "
+                    f"{text[starts[at] : mark]!r} before it. Use the tokenizer of the checkpoint.",
+                    field="prm_format",
+                    value=convention.name,
+                )
+            readouts.append(len(bos) + at)
+        start = len(bos) + bisect_right(ends, len(openings[0]))
+        return [*bos, *encoding.ids], start, readouts
+
+    def _render_turns(self, n_steps: int) -> list[str]:
+        """Return what the chat template writes before each turn and at the end."""
+        convention = self._convention
+        if convention.form == "text":
+            return ["", "", ""]
+        roles = ("user", "assistant") * (n_steps if convention.form == "turns" else 1)
+        chat = [{"role": r, "content": f"\ue000{i}\ue001"} for i, r in enumerate(roles)]
+        if convention.system is not None:
+            chat.insert(0, {"role": "system", "content": convention.system})
+        try:
+            with limit_steps("the chat template"):
+                # As for policies: a template that prints the date prints this one.
+                text = self._tokenizer.apply_chat_template(
+                    chat, tokenize=False, date_string="26 Jul 2024"
+                )
+        except InputError:
+            raise
+        except Exception as error:  # Jinja and its templates raise whatever they like
+            raise InputError(f"the chat template cannot be used: {error}", field="prm") from error
+        found: list[str] = _TURN.split(text)
+        if len(found) != len(roles) + 1:
+            raise InputError("the chat template leaves turns out", field="prm")
+        return found
+
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self._raw.encode(text, add_special_tokens=False).ids
+        return ids

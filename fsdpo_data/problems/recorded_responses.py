@@ -1,0 +1,233 @@
+"""Responses that others recorded, in the forms they published them in: what a row says."""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fsdpo_data.core.row_files import SourceRow
+from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, FinishReason
+from fsdpo_data.core.toml_tables import TomlTable
+from fsdpo_data.problems.row_formats import UnusableRowError, after_hashes, answer_text, boxed_gold
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedResponse:
+    """One response, its gold, and what its publisher says of it."""
+
+    gold: str  #: Empty where the form has none.
+    response: str
+    correct: bool | None  #: The publisher's verdict; None if there is none.
+    series: str = ""  #: Which model or sample of the row it is; empty where there is one.
+    question: str = ""
+    model: str = ""  #: Which of the models in the file it is from; empty where that is not said.
+    reward: float | None = None  #: What a reward model gave it, in [0, 1]; None if there is none.
+    row: int = 0
+    #: ``length`` where the row says that the response was cut off.
+    finish_reason: FinishReason = "stop"
+    prompt: str = ""  #: What the model was given; empty where that is not said.
+    request: str = ""  #: The request it answers, where requests are in a file of their own.
+    n_tokens: int | None = None  #: None where nobody has counted.
+    reasoning: str = ""  #: What the model thought before, where that is told apart.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseFormat:
+    """One way to write responses down; fields are named as in the table beside this module."""
+
+    publisher: str  #: Whose form it is.
+    needs: Sequence[str]  #: Fields by which it is known.
+    responses: Sequence[str]
+    is_list: bool = False  #: Whether those are a list, always.
+    text: Sequence[str] = ("text", "response", "content", "message.content")
+    question: Sequence[str] = ("question", "problem")
+    question_in: str = ""  #: Pattern whose first group is the question, where there is more.
+    prompt: Sequence[str] = ("prompt",)
+    request: Sequence[str] = ()
+    gold: Sequence[str] = ()
+    gold_index: Sequence[str] = ()  #: Which of the golds is it.
+    gold_is: str = ""  #: How it is read: a name of ``_GOLDS``.
+    model: Sequence[str] = ()
+    by_model: bool = False  #: Whether each column that holds a mapping is of one model.
+    correct: Sequence[str] = ()
+    logit: Sequence[str] = ()  #: Reward before the sigmoid.
+    n_tokens: Sequence[str] = ("n_tokens", "num_generated_tokens")
+    not_text: str = ""  #: Why a response may be no text.
+    repeats: Sequence[str] = ()  #: What names a document that has several rows, all the same.
+
+    def fits(self, fields: Fields) -> bool:
+        """Whether a row has all that the form needs."""
+        told = all(any(name in fields for name in each.split("|")) for each in self.needs)
+        return told and (not self.by_model or any(self._columns(fields)))
+
+    def key(self, fields: Fields) -> str:
+        """Name the document of a row: a number alone is of several where files are joined."""
+        if not self.repeats or self.repeats[0] not in fields:
+            return ""
+        told = json.dumps([fields.get(name) for name in self.repeats], sort_keys=True, default=str)
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    def read(self, record: SourceRow) -> list[RecordedResponse]:
+        """Return the responses of a row.
+
+        Raises:
+            UnusableRowError: with the reason, if there are none.
+        """
+        try:
+            found = [replace(each, row=record.row) for each in self._read(record.fields)]
+        except UnusableRowError:
+            raise
+        except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            raise UnusableRowError(f"not the form of {self.publisher} ({error!r})") from None
+        if not found:
+            raise UnusableRowError(
+                f"no response in it, expected one in the form of {self.publisher}"
+            )
+        return found
+
+    def _columns(self, row: Fields) -> Iterator[tuple[str, Fields]]:
+        """Yield the columns that hold a response, each of the model that it is named after."""
+        for name, value in row.items():
+            if isinstance(value, Mapping) and self.responses[0] in value:
+                yield name, value
+
+    def _read(self, row: Fields) -> Iterator[RecordedResponse]:
+        asked = self._text("question", _first(row, self.question) or "")
+        if self.question_in:
+            inner = re.search(self.question_in, asked, re.S)
+            asked = inner[1] if inner else ""
+        prompt = _first(row, self.prompt)
+        about = RecordedResponse(
+            self._text("gold", self._gold(row)),
+            response="",
+            correct=None,
+            question=asked,
+            # Of a conversation nobody knows here how it was written down for the model.
+            prompt=prompt if isinstance(prompt, str) else "",
+            request=str(_first(row, self.request) or ""),
+            model=str(_first(row, self.model) or ""),
+        )
+        if not self.by_model:
+            yield from self._responses(row, about)
+            return
+        for name, part in self._columns(row):
+            yield from self._responses(part, replace(about, model=name, series=name))
+
+    def _gold(self, row: Fields) -> Any:
+        found = _first(row, self.gold)
+        if self.gold_index:
+            index = _first(row, self.gold_index)
+            found = found[index[0] if isinstance(index, list) else index]
+        return _GOLDS[self.gold_is](found) if self.gold else ""
+
+    def _responses(self, part: Fields, about: RecordedResponse) -> Iterator[RecordedResponse]:
+        listed = _first(part, self.responses)
+        if self.is_list and not isinstance(listed, list):
+            raise TypeError(f"{listed!r} is no list")
+        found = _flat(listed) if isinstance(listed, list) else [listed]
+        corrects, logits, tokens = (
+            _each(_first(part, fields), len(found))
+            for fields in (self.correct, self.logit, self.n_tokens)
+        )
+        ended = _first(part, _ENDED)
+        for index, (response, right) in enumerate(zip(found, corrects, strict=True)):
+            own = response if isinstance(response, Mapping) else {}
+            n_tokens = _first(own, self.n_tokens) if tokens[index] is None else tokens[index]
+            n_tokens = len(n_tokens) if isinstance(n_tokens, list) else n_tokens
+            text, reasoning = _first(own, self.text) if own else response, _first(own, _REASONING)
+            # Who was cut off while thinking has no text, as in a build.
+            text = "" if text is None and reasoning else text
+            yield replace(
+                about,
+                response=self._text("response", text),
+                correct=None if right in (None, "") else str(right).lower() in _RIGHT,
+                series=f"sample {index}" if isinstance(listed, list) else about.series,
+                reward=None if logits[index] is None else 1 / (1 + math.exp(-logits[index][0])),
+                finish_reason="length"
+                if (_first(own, _ENDED) or ended) in LENGTH_FINISH_REASONS
+                else "stop",
+                n_tokens=n_tokens if type(n_tokens) is int and 0 <= n_tokens < 2**31 else None,
+                reasoning=reasoning or "",
+            )
+
+    def _text(self, name: str, value: Any) -> str:
+        if not isinstance(value, str):
+            told = self.not_text if isinstance(value, list) else ""
+            raise UnusableRowError(told or f"the {name} is {value!r}, expected text")
+        return value
+
+
+_ENDED = ("finish_reason.type", "finish_reason", "stop_reason")
+_RIGHT = ("true", "1", "1.0")  #: Ways to write true; a CSV file writes all values as text.
+_REASONING = ("message.reasoning_content", "message.reasoning", "reasoning")
+
+
+def _of_solution(value: Any) -> str:
+    return boxed_gold(value) if "\\boxed" in value else after_hashes(value)
+
+
+_GOLDS: Mapping[str, Callable[[Any], Any]] = {
+    "": lambda value: value,
+    "text": lambda value: answer_text(value) if value != "" else "",  # which is never counted
+    # A solution may say "at Job A: …" before the "A: 8400" it ends on.
+    "last line": lambda value: str(value).rpartition("\nA:")[2].strip(),
+    "solution": _of_solution,
+    "first solution": lambda value: _of_solution(value[0]),
+}
+
+
+def _first(fields: Fields, names: Sequence[str]) -> Any:
+    """Return the value of the first field that is there and not null, else None."""
+    for name in names:
+        values = [_within(fields, part) for part in name.split(" + ")]
+        if None not in values:
+            return values[0] if len(values) == 1 else " ".join(map(str, values))
+    return None
+
+
+def _within(value: Any, path: str) -> Any:
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _flat(values: list[Any]) -> list[Any]:
+    """Join lists of lists, one level deep: what is listed for each request is of one document."""
+    lists = [value if isinstance(value, list) else [value] for value in values]
+    return [each for some in lists for each in some]
+
+
+def _each(value: Any, count: int) -> list[Any]:
+    """Return one value for each response; a single one says nothing of each of several."""
+    if isinstance(value, list) and len(value) == count:
+        return value
+    if isinstance(value, list):
+        raise ValueError(f"{len(value)} values for {count} responses")
+    return [value if count == 1 else None] * count
+
+
+#: Forms of recorded outputs by name, the first that fits first.
+RESPONSE_FORMATS = TomlTable(__file__, lambda _, **told: ResponseFormat(**told))
+
+
+def find_format(fields: Fields, golds: bool = False) -> ResponseFormat | None:
+    """Return the form of a row, one with ``golds`` if so asked; None if it is of none."""
+    known = (form for form in RESPONSE_FORMATS.values() if form.gold or not golds)
+    return next((form for form in known if form.fits(fields)), None)
+
+
+def unknown_format_message(fields: Fields, golds: bool = False) -> str:
+    """Say what fields a row has of which :func:`find_format` knows no form, and what it knows."""
+    known = (form for form in RESPONSE_FORMATS.values() if form.gold or not golds)
+    needs = "; ".join(f"{form.publisher} ({', '.join(form.needs)})" for form in known)
+    return f"fields {', '.join(sorted(map(str, fields)))}. Expected one of: {needs}"
+
+
+def question_key(question: str) -> str:
+    """Return what a question is matched by: its text, white space aside."""
+    return "".join(question.split())
