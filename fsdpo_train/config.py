@@ -13,7 +13,7 @@ NON_IDENTITY_OPTIONS = frozenset(("out", "resume", "reference_cache", *_LOGGING_
 #: DeepSpeed configurations that come with the package.
 DEEPSPEED_PRESETS = ("zero2", "zero3")
 
-Loss = Literal["full-step", "full-step-scaled", "dpo", "step-dpo", "release"]
+Loss = Literal["full-step", "full-step-scaled", "dpo", "step-dpo", "public-code"]
 #: Those that read no step rewards.
 REWARD_FREE_LOSSES = ("dpo", "step-dpo")
 
@@ -179,8 +179,8 @@ class PrmConfig(TrainConfig):
             2024); it is scored with ``--policy`` and ``--reference``.
         beta: For ``implicit``: what the log-ratio is multiplied by.
         zeta: For ``pqm``: how far wrong steps have to stay below.
-        reduce: Over the readouts of a solution: their ``sum`` (the paper's) or their ``mean``.
-        readouts: Where labels are learnt: at each ``step``'s end (the paper's), or at every
+        loss_reduction: Over the label positions of a solution: their ``sum`` (the paper's) or their ``mean``.
+        label_positions: Where labels are learnt: at each ``step``'s end (the paper's), or at every
             ``token`` of the step, as Cobbe et al. (2021) train verifiers; scores are read at the
             steps' ends either way.
         shuffle: ``solutions`` come in random order, as in other trainers; with ``groups`` those of
@@ -201,8 +201,8 @@ class PrmConfig(TrainConfig):
     loss: Annotated[Literal["bce", "pqm", "implicit"], Option(panel=_LOSS)] = "bce"
     beta: Annotated[float, Option(exclusive_min=0, panel=_LOSS)] = 0.05
     zeta: Annotated[float, Option(min=0, panel=_LOSS)] = 4.0
-    reduce: Literal["sum", "mean"] = "sum"
-    readouts: Literal["step", "token"] = "step"
+    loss_reduction: Literal["sum", "mean"] = "sum"
+    label_positions: Literal["step", "token"] = "step"
     shuffle: Annotated[Literal["solutions", "groups"], Option(panel=_COMPUTE)] = "solutions"
     samples: Annotated[int, Option(min=0)] = 0
     balance: bool = False

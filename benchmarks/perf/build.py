@@ -2,7 +2,7 @@
 
     python benchmarks/perf/build.py --outputs DIR [--problems 10000]
 
-Replays recorded completions through `fsdpo-data build --engine scripted` (read, segment, grade,
+Replays recorded completions through `fsdpo-data build --engine replay` (read, segment, grade,
 label, write parquet, validate, seal) and prints its time and the peak of the processes' private
 memory. The texts are real ones, repeated, 32 for each problem: DIR is a directory of published
 model outputs (`openai_gsm8k/`, `qwen_math_cot/`). `scale.py` builds made-up ones of any number.

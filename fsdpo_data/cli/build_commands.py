@@ -96,14 +96,14 @@ def decontaminate(options: DecontaminateOptions) -> None:
         found = run_decontaminate(options, shown)
     for counts in found.counts():
         typer.echo(
-            f"{counts['name']}: {counts['hit']:,} of {counts['questions']:,} questions overlap "
-            f"with {counts['problems']:,} problems; {counts['same']:,} are the same, "
+            f"{counts['name']}: {counts['matched_questions']:,} of {counts['questions']:,} questions overlap "
+            f"with {counts['problems']:,} problems; {counts['exact_questions']:,} are the same, "
             f"{counts['same_answer']:,} with the same answer"
         )
     total, clean = len(found.problems), len(found.clean_problems)
     typer.echo(f"{total - clean:,} of {total:,} problems are contaminated, {clean:,} are clean")
-    if options.drop:
-        print_next_command("fsdpo-data", "build", "--problems", options.drop)
+    if options.write_clean:
+        print_next_command("fsdpo-data", "build", "--problems", options.write_clean)
     if options.out:
         typer.echo(f"sealed {options.out}")
         print_next_command("fsdpo-data", "push", options.out, "ORG/NAME")

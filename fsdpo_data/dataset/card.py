@@ -108,7 +108,7 @@ def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, i
         "Solutions by number of steps": histogram(_counts(solutions, steps)),
         "Solutions by number of tokens": histogram(_counts(solutions, pl.col("n_tokens"))),
     }
-    if manifest.rollouts or manifest.judged:
+    if manifest.rollouts or manifest.judge:
         counts = pl.col("rollouts").struct
         each = solutions.select("rollouts").explode("rollouts").drop_nulls()
         share = counts.field("n_correct") / counts.field("n")

@@ -40,7 +40,7 @@ class Manifest(manifest_sections.SparseSection):
     rewards: manifest_sections.RewardStats | None = None
     rollouts: manifest_sections.RolloutStats | None = None
     thinking: manifest_sections.ThinkingStats | None = None
-    judged: manifest_sections.JudgeStats | None = None
+    judge: manifest_sections.JudgeStats | None = None
     pairs: manifest_sections.PairStats | None = None
     contamination: manifest_sections.ContaminationStats | None = None
     regraded: manifest_sections.RegradeStats | None = None

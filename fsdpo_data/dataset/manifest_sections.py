@@ -81,7 +81,7 @@ class ScoreSection(ManifestSection):
 
     engine: EngineRef
     prm: ArtifactRef
-    convention: PrmFormatRef | None = None
+    prm_format: PrmFormatRef | None = None
     reference: ArtifactRef | None = None
 
 
@@ -129,7 +129,7 @@ class SpecSection(SparseSection):
     @property
     def reward_meaning(self) -> str:
         """What the number of a step is."""
-        told = self.score.convention if self.score else None
+        told = self.score.prm_format if self.score else None
         return told.meaning if told else "probability"
 
     def without_digest(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class AccuracyStats(ManifestSection):
     ci95: Interval
 
 
-class PassAtM(ManifestSection):
+class PassAtK(ManifestSection):
     """Problems with a right solution among those with a gold answer."""
 
     value: Number | None
@@ -167,7 +167,7 @@ class SolutionStats(ManifestSection):
     """What the counts mean; every share carries its denominator."""
 
     accuracy: AccuracyStats
-    pass_at_m: PassAtM
+    pass_at_k: PassAtK
     mixed_problems: int
     truncated: int
     unique_solutions: int
@@ -238,7 +238,7 @@ class ContinuationStats(ManifestSection):
     """What continuations cost: ``n`` of each beginning."""
 
     n: int
-    beginnings: int
+    prefixes: int
     continuations: int
     tokens: int | Unknown
     seconds: Number
@@ -249,8 +249,8 @@ class RolloutStats(ContinuationStats):
 
     steps: int
     mean: Number | None
-    disagree: int
-    tokens_of_outcomes: int | Unknown
+    label_disagreements: int
+    sampling_tokens: int | Unknown
 
 
 class JudgeStats(ContinuationStats):
@@ -258,10 +258,10 @@ class JudgeStats(ContinuationStats):
 
     solutions: int  #: Judged solutions; those with equal texts are asked once.
     unreadable: int  #: Critiques that are no vote.
-    unjudged: int = 0  #: Solutions without a vote; they have no labels of steps.
+    without_vote: int = 0  #: Solutions without a vote; they have no labels of steps.
     no_error: int = 0
     ties: int = 0  #: Solutions with as many votes for another step: the one first given counts.
-    lucky: int = 0  #: Right answers in whose solution an error was found.
+    correct_with_error: int = 0  #: Right answers in whose solution an error was found.
     kept: int | None = None  #: Solutions on which Monte-Carlo labels agree; None if not asked.
     dropped: int | None = None
 
@@ -281,8 +281,8 @@ class PairStats(ManifestSection):
 class ContaminationStats(ManifestSection):
     """How many problems overlap with benchmarks, and what counts as an overlap."""
 
-    n: int
-    share: Number
+    ngram: int
+    overlap: Number
     problems: int
     contaminated: int
     benchmarks: list[ArtifactRef]

@@ -11,7 +11,7 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import (
     AccuracyStats,
     PairStats,
-    PassAtM,
+    PassAtK,
     RewardStats,
     SpecSection,
 )
@@ -22,7 +22,7 @@ class _SummaryFormatter(Formatter):
     """Fills a row in: ``!p`` writes a share as per cent, ``!c`` counts by name."""
 
     def convert_field(self, value: Any, conversion: str | None) -> Any:
-        if conversion == "p" and isinstance(value, AccuracyStats | PassAtM):
+        if conversion == "p" and isinstance(value, AccuracyStats | PassAtK):
             return percent(value.value, value.ci95)
         if conversion == "p":
             return percent(value)
@@ -53,13 +53,15 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
         "truncated": statistics.truncated / solutions,
         "unique": statistics.unique_solutions / solutions,
         "tokens": amount(tokens),
-        "consensus": manifest.judged and manifest.judged.kept is not None,
+        "consensus": manifest.judge and manifest.judge.kept is not None,
         "rate": f"  ({rate:,.0f} tokens/s)" if rate else "",
         "step_pairs": manifest.pairs and manifest.pairs.resampled,
         "whole_pairs": manifest.pairs and not manifest.pairs.resampled,
     }
     if manifest.rollouts:
-        facts["disagree"] = _share(manifest.rollouts.disagree, manifest.rollouts.steps)
+        facts["label_disagreements"] = _share(
+            manifest.rollouts.label_disagreements, manifest.rollouts.steps
+        )
     if manifest.rewards:
         facts |= _ranking_entries(manifest.rewards)
     if manifest.pairs:

@@ -11,7 +11,7 @@ from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import clustered_interval, wilson_interval
 from fsdpo_data.dataset.manifest_sections import (
     AccuracyStats,
-    PassAtM,
+    PassAtK,
     SolutionStats,
     ThinkingStats,
 )
@@ -95,7 +95,7 @@ class Tally:
                 n=graded,
                 ci95=clustered_interval(with_gold),
             ),
-            "pass_at_m": PassAtM(
+            "pass_at_k": PassAtK(
                 value=round(solved / n, 6) if n else None,
                 solved=solved,
                 n=n,

@@ -50,8 +50,8 @@ class EngineSelection:
             gpus = 0
         elif gpus == 1:
             gpus = None  # one, or none where the cluster has none
-        elif options.actor_share < 1:
-            raise options.field_error("actor_share", f"a copy needs {gpus} whole GPUs.")
+        elif options.gpus_per_actor < 1:
+            raise options.field_error("gpus_per_actor", f"a copy needs {gpus} whole GPUs.")
         if options.on_cluster:
             engine, copies = (
                 resolve_engine_on_cluster(resolve_engine, options.device, role),
@@ -59,10 +59,10 @@ class EngineSelection:
             )
         else:
             engine = resolve_engine(options.engine, options.device, role)
-        if options.actor_share < 1 and engine == "vllm":
-            memory = f"gpu_memory_utilization={0.9 * options.actor_share:g}"
+        if options.gpus_per_actor < 1 and engine == "vllm":
+            memory = f"gpu_memory_utilization={0.9 * options.gpus_per_actor:g}"
             options = replace(options, engine_arg=(memory, *options.engine_arg))
-        return cls(engine, options, Placement(copies, gpus, models, options.actor_share))
+        return cls(engine, options, Placement(copies, gpus, models, options.gpus_per_actor))
 
     @classmethod
     def select_for_scorer(
@@ -74,7 +74,7 @@ class EngineSelection:
             InputError: if a log-ratio was asked of vLLM.
             Unavailable: if the engine is not installed, or there is no cluster.
         """
-        judge = isinstance(weights, PublishedPrm) and weights.convention.is_judge
+        judge = isinstance(weights, PublishedPrm) and weights.prm_format.is_judge
         host = cls.select(options, models, "sampler" if judge else "scorer")
         if not isinstance(weights, PublishedPrm) or judge or host.engine != "vllm":
             return host
@@ -82,7 +82,7 @@ class EngineSelection:
             return replace(host, engine="transformers")
         if weights.reference is not None:
             raise InputError(
-                f"it reads no log-ratios; {weights.convention.name} wants `engine=transformers`.",
+                f"it reads no log-ratios; {weights.prm_format.name} wants `engine=transformers`.",
                 field="engine",
                 value="vllm",
             )
@@ -93,7 +93,7 @@ class EngineSelection:
         """Name and precision, as a spec says them, and what a server does not promise."""
         named = {"name": self.engine, "dtype": self.options.dtype}
         if isinstance(self.options, SamplerOptions) and self.engine == "openai":
-            named |= {"api": self.options.api, "seeds": "not promised"}
+            named |= {"api": self.options.api, "seeds": "not guaranteed"}
         return named
 
     @property
@@ -146,7 +146,7 @@ def resolve_engine(name: str, device: str, role: EngineRole) -> str:
 def _load(engine: str, role: EngineRole, weights: ResolvedWeights, options: EngineOptions) -> Any:
     # One tokenizer thread: prompts are few, and the warning about forks is for nobody.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if isinstance(weights, PublishedPrm) and weights.convention.is_judge:
+    if isinstance(weights, PublishedPrm) and weights.prm_format.is_judge:
         return CritiqueScorer(weights, ENGINES[engine].load_class("sampler")(weights, options))
     return ENGINES[engine].load_class(role)(weights, options)
 
@@ -218,17 +218,17 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeig
     except FsdpoError as error:
         raise error.for_field("prm") from None
     if options.prm_format:
-        asked: PrmFormat | None = prm_formats.get_convention(options.prm_format)
+        asked: PrmFormat | None = prm_formats.get_prm_format(options.prm_format)
     elif options.reference and prm_formats.format_by_name(weights, config) is None:
         asked = prm_formats.PRM_FORMATS["implicit"]
     else:
         asked = prm_formats.detect_format(weights, config)
     if asked is None:
         return weights
-    if asked.refused:
-        raise InputError(f"{asked.refused}.", field="prm", value=name)
+    if asked.unsupported_reason:
+        raise InputError(f"{asked.unsupported_reason}.", field="prm", value=name)
     reference = options.reference or asked.reference or None
-    if asked.link.startswith("log-ratio") != (reference is not None):
+    if asked.activation.startswith("log-ratio") != (reference is not None):
         raise InputError(
             f"{asked.name} is held against a reference: expected one."
             if reference is None
@@ -239,4 +239,4 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeig
     if options.beta is not None:
         asked = replace(asked, beta=options.beta)
     held = resolve_weights(reference) if reference else None
-    return PublishedPrm(weights.ref, weights.path, weights.commit, convention=asked, reference=held)
+    return PublishedPrm(weights.ref, weights.path, weights.commit, prm_format=asked, reference=held)

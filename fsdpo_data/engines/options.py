@@ -38,7 +38,7 @@ class EngineOptions(Options):
             scores on CPUs; `ray` is `auto` on every GPU of a Ray cluster (`RAY_ADDRESS`, else this
             machine).
         actors: Copies of the model for `ray`.
-        actor_share: Part of a GPU, without GPUs of a core, that each copy for `ray` needs; 0.5 lets
+        gpus_per_actor: Part of a GPU, without GPUs of a core, that each copy for `ray` needs; 0.5 lets
             two share one, and its memory in vLLM.
         device: For `transformers`; `auto` takes a GPU where there is one.
         dtype: Precision of the weights; `auto` is the checkpoint's own.
@@ -50,14 +50,14 @@ class EngineOptions(Options):
 
     engine: Annotated[EngineName, Option(panel=_ENGINE)] = "auto"
     actors: Annotated[int | None, Option(min=1, panel=_ENGINE, default_text="all that fit")] = None
-    actor_share: Annotated[float, Option(exclusive_min=0, max=1, panel=_ENGINE)] = 1.0
+    gpus_per_actor: Annotated[float, Option(exclusive_min=0, max=1, panel=_ENGINE)] = 1.0
     device: Annotated[Literal["auto", "cpu", "cuda"], Option(panel=_ENGINE)] = "auto"
     dtype: Annotated[_Dtype, Option(panel=_ENGINE)] = "auto"
     engine_arg: Annotated[Sequence[str], Option(panel=_ENGINE, metavar="KEY=JSON")] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, default in (("actors", None), ("actor_share", 1.0)):
+        for name, default in (("actors", None), ("gpus_per_actor", 1.0)):
             if getattr(self, name) != default and not self.on_cluster:
                 raise self.field_error(name, f"it goes with `engine=ray`, not {self.engine}.")
         copies = self.engine_args.get("data_parallel_size", 1)
@@ -95,12 +95,12 @@ class SamplerOptions(EngineOptions):
     """How a sampler runs.
 
     Attributes:
-        replay: Recorded completions, for `scripted`.
+        replay: Recorded completions, for `replay`.
         base_url: Address of the server for `openai`; its key, if any, is in `OPENAI_API_KEY`.
         api: For `openai`: `chat` leaves the chat template to the server.
         concurrency: For `openai`: requests at a time.
         timeout: For `openai`: seconds until an answer has come.
-        patience: For `openai`: seconds without any answer after which it gives up.
+        idle_timeout: For `openai`: seconds without any answer after which it gives up.
         batch_size: Prompts sampled at a time.
         workers: Processes that grade.
         seed: Sample i depends on seed, prompt and i, and on nothing else.
@@ -112,7 +112,7 @@ class SamplerOptions(EngineOptions):
     api: Annotated[Literal["completions", "chat"], Option(panel=_SERVER)] = "completions"
     concurrency: Annotated[int, Option(panel=_SERVER, min=1)] = 64
     timeout: Annotated[float, Option(panel=_SERVER)] = 1800.0
-    patience: Annotated[float, Option(panel=_SERVER)] = 600.0
+    idle_timeout: Annotated[float, Option(panel=_SERVER)] = 600.0
     batch_size: Annotated[int | None, Option(min=1, panel=_RUN, default_text="by engine")] = None
     workers: Workers = None
     seed: Seed = 0
@@ -121,7 +121,7 @@ class SamplerOptions(EngineOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         for engine, field, given in (
-            ("scripted", "replay=FILE", self.replay),
+            ("replay", "replay=FILE", self.replay),
             ("openai", "base_url=URL", self.base_url),
         ):
             if (self.engine == engine) != (given is not None):
@@ -137,7 +137,9 @@ class SamplerOptions(EngineOptions):
 
     def scorer_options(self, engine: str, prm_format: str | None) -> "ScorerOptions":
         """Return how a reward model runs beside this sampler, by an engine that scores."""
-        same = {name: getattr(self, name) for name in ("device", "dtype", "actors", "actor_share")}
+        same = {
+            name: getattr(self, name) for name in ("device", "dtype", "actors", "gpus_per_actor")
+        }
         return ScorerOptions(engine=engine, prm_format=prm_format, **same)
 
 

@@ -52,4 +52,4 @@ def scorer_engine_for(sampler: str) -> ScorerName:
 
     A second vLLM would claim the memory of the first; on a cluster each has GPUs of its own.
     """
-    return {"ray": "ray", "scripted": "auto"}.get(sampler, "transformers")
+    return {"ray": "ray", "replay": "auto"}.get(sampler, "transformers")

@@ -36,7 +36,7 @@ class EncodedSolution:
     #: Position in ``ids`` of the last token that starts inside each step kept. The end-of-sequence
     #: token is never one, so a step reads the same whether or not the solution goes on after it.
     score_positions: list[int]
-    n_steps: int  #: Steps given; more than ``len(readouts)`` if truncation cost some.
+    n_steps: int  #: Steps given; more than ``len(score_positions)`` if truncation cost some.
 
     @property
     def truncated_steps(self) -> int:
@@ -79,8 +79,8 @@ class StepTokenizer:
         head = self._prompt(prompt)
         ids, owners = self._text(steps)
         # Tokens come in the order of the steps, so the last token of a step is its readout.
-        readouts = [bisect_right(owners, step) - 1 for step in range(len(steps))]
-        lengths = [readout + 1 for readout in readouts]
+        score_positions = [bisect_right(owners, step) - 1 for step in range(len(steps))]
+        lengths = [readout + 1 for readout in score_positions]
         if end and steps:
             ids, owners = [*ids, self._eos], [*owners, len(steps) - 1]
             lengths[-1] += 1
@@ -90,7 +90,7 @@ class StepTokenizer:
         return EncodedSolution(
             input_ids=[*head, *ids[:length]],
             step_ids=[PROMPT_STEP_ID] * len(head) + owners[:length],
-            score_positions=[len(head) + readout for readout in readouts[:kept]],
+            score_positions=[len(head) + readout for readout in score_positions[:kept]],
             n_steps=len(steps),
         )
 

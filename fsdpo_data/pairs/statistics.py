@@ -102,7 +102,7 @@ def step_pair_statistics(
 
     Returns:
         Plain values for the manifest: ``pairs``, ``problems``, ``solutions`` (incorrect ones by
-        what became of them; ``not_put_right`` had no right continuation), ``first_error`` (mean
+        what became of them; ``not_corrected`` had no right continuation), ``first_error`` (mean
         number of the wrong step, from 1), and ``length``: characters of the two steps in which
         the sides differ.
     """
@@ -118,7 +118,7 @@ def step_pair_statistics(
     return {
         "pairs": len(places),
         "problems": {"used": len(used), **problem_counts(scan_parquet(solutions))},
-        "solutions": {**{f: fates[f] for f in DROP_REASONS}, "not_put_right": asked - len(places)},
+        "solutions": {**{f: fates[f] for f in DROP_REASONS}, "not_corrected": asked - len(places)},
         "first_error": _rounded_mean(places),
         "length": {
             "chosen_characters": _rounded_mean(chosen),

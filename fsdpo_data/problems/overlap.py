@@ -37,8 +37,8 @@ def overlaps(
     training: Sequence[LocatedQuestion],
     benchmarks: Sequence[LocatedQuestion],
     *,
-    n: int = NGRAM_SIZE,
-    share: float = MIN_OVERLAP,
+    ngram: int = NGRAM_SIZE,
+    min_overlap: float = MIN_OVERLAP,
 ) -> pl.DataFrame:
     """Find the pairs of a training text and a benchmark's text that are the same or overlap.
 
@@ -49,7 +49,9 @@ def overlaps(
     """
     old, new = _frame(training), _frame(benchmarks)
     exact = old.join(new, on="key", suffix="_new").select("id", "id_new", same=pl.lit(True))
-    found = _shared_runs(_ngrams(old, n), _ngrams(new, n)).filter(pl.col("share") >= share)
+    found = _shared_runs(_ngrams(old, ngram), _ngrams(new, ngram)).filter(
+        pl.col("share") >= min_overlap
+    )
     both = exact.join(found, on=["id", "id_new"], how="full", coalesce=True)
     same = pl.col("same").fill_null(False)
     pairs = both.select(

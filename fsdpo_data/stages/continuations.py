@@ -122,7 +122,7 @@ class ContinuationSampler:
                 seconds += each["seconds"]
         spent = ContinuationStats(
             n=self.sampling.n,
-            beginnings=len(run.spans),
+            prefixes=len(run.spans),
             continuations=len(run.spans) * self.sampling.n,
             tokens=UNKNOWN if tokens is None else tokens,
             seconds=round(seconds, 3),

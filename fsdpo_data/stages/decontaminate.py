@@ -47,8 +47,8 @@ class OverlapReport:
     problems: Sequence[Problem]
     benchmarks: Sequence[BenchmarkQuestions]
     pairs: pl.DataFrame  #: Result of :func:`~.problems.overlap.overlaps`, over all benchmarks.
-    n: int  #: Words of a run.
-    share: float  #: Overlap from which a pair counts.
+    ngram: int  #: Words per n-gram.
+    overlap: float  #: Smallest overlap at which a pair counts.
 
     @property
     def clean_problems(self) -> list[Problem]:
@@ -62,9 +62,9 @@ class OverlapReport:
         for each in self.benchmarks:
             rows = [row for row in self._rows() if row["benchmark"] == each.name]
             counts = {
-                "hit": len({row["row"] for row in rows}),
+                "matched_questions": len({row["row"] for row in rows}),
                 "problems": len({row["problem_id"] for row in rows}),
-                "same": len({row["row"] for row in rows if row["same"]}),
+                "exact_questions": len({row["row"] for row in rows if row["same"]}),
                 "same_answer": len({row["row"] for row in rows if row["same_answer"]}),
             }
             what = {"name": each.name, "revision": each.revision, "questions": len(each.texts)}
@@ -74,8 +74,8 @@ class OverlapReport:
     def summary(self) -> dict[str, Any]:
         """Return what the manifest of a dataset says of its problems, as JSON values."""
         return {
-            "n": self.n,
-            "share": self.share,
+            "ngram": self.ngram,
+            "overlap": self.overlap,
             "problems": len(self.problems),
             "contaminated": len(self.problems) - len(self.clean_problems),
             "benchmarks": self.counts(),
@@ -94,7 +94,7 @@ class OverlapReport:
                 "benchmark": text.where,
                 "row": text.row,
                 "same": pair["same"],
-                "share": round(pair["share"], 4),
+                "overlap": round(pair["share"], 4),
                 "same_answer": pair["same_answer"],
                 "question": problem.question,
                 "benchmark_question": text.question,
@@ -112,7 +112,7 @@ class DecontaminateStage(Stage):
     def spec(self) -> Mapping[str, Any]:
         """Return what the problems were held against, and how."""
         against = [{"name": each.name, "revision": each.revision} for each in self.found.benchmarks]
-        return {"n": self.found.n, "share": self.found.share, "benchmarks": against}
+        return {"ngram": self.found.ngram, "overlap": self.found.overlap, "benchmarks": against}
 
     def run(self, draft: DatasetDraft) -> None:
         """Record the result; no row changes."""
@@ -138,8 +138,8 @@ def find_overlaps(
     problems: Sequence[Problem],
     names: Sequence[str],
     *,
-    n: int = NGRAM_SIZE,
-    share: float = MIN_OVERLAP,
+    ngram: int = NGRAM_SIZE,
+    overlap: float = MIN_OVERLAP,
 ) -> OverlapReport:
     """Compare problems with the questions of benchmarks.
 
@@ -150,8 +150,8 @@ def find_overlaps(
         InputError: if a number makes no sense, a file has no question, or two benchmarks have one
             name.
     """
-    if n < 2 or not 0 < share <= 1:
-        raise InputError(f"n = {n}, share = {share}: expected 2 or more, and at most 1.")
+    if ngram < 2 or not 0 < overlap <= 1:
+        raise InputError(f"n = {ngram}, share = {overlap}: expected 2 or more, and at most 1.")
     benchmarks = [read_benchmark(name) for name in names]
     taken = [each.name for each in benchmarks]
     twice = next((name for name in taken if taken.count(name) > 1), None)
@@ -159,8 +159,8 @@ def find_overlaps(
         raise InputError("two benchmarks have that name.", field="against", value=twice)
     training = [LocatedQuestion(each.source, 0, each.question, each.answer) for each in problems]
     texts = [text for each in benchmarks for text in each.texts]
-    found = overlaps(training, texts, n=n, share=share)
-    return OverlapReport(problems, benchmarks, found, n, share)
+    found = overlaps(training, texts, ngram=ngram, min_overlap=overlap)
+    return OverlapReport(problems, benchmarks, found, ngram, overlap)
 
 
 def read_benchmark(text: str) -> BenchmarkQuestions:
@@ -215,7 +215,7 @@ class DecontaminateOptions(Options):
         problems: Training problems, as `build --problems` takes them, or a sealed dataset.
         against: File or directory of a benchmark; may be given several times.
         report: Write every pair here, as JSON.
-        drop: Write the problems that are left here, as JSON lines.
+        write_clean: Write the problems that are left here, as JSON lines.
         out: Write the dataset here, with the result in its manifest and card.
         resume: Go on with the run in `out`.
         split: Split of the training problems.
@@ -226,7 +226,7 @@ class DecontaminateOptions(Options):
     problems: Annotated[Sequence[str], Option(positional=True)] = field(kw_only=False)
     against: Annotated[Sequence[str], Option(metavar="[NAME=]FILE")]
     report: Annotated[str | Path | None, Option(metavar="FILE")] = None
-    drop: Annotated[str | Path | None, Option(metavar="FILE")] = None
+    write_clean: Annotated[str | Path | None, Option(metavar="FILE")] = None
     out: str | Path | None = None
     resume: Resume = False
     split: str = "train"
@@ -243,7 +243,7 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Over
     """
     named = (*options.problems, *options.against)
     read = {Path(p).resolve() for each in named for p in (each, each.partition("=")[2] or each)}
-    for name in ("report", "drop"):
+    for name in ("report", "write_clean"):
         file = Path(getattr(options, name) or "").resolve()
         if file.is_file() and read & {file, *file.parents}:
             raise options.field_error(name, "it is among what is read. Choose a new file.")
@@ -258,14 +258,14 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Over
     else:
         told = f"one sealed dataset is written there, got {len(options.problems)} sources."
         raise options.field_error("out", told)
-    found = find_overlaps(training, options.against, n=options.ngram, share=options.overlap)
+    found = find_overlaps(training, options.against, ngram=options.ngram, overlap=options.overlap)
     if options.report is not None:
         write_text(
             Path(options.report), json.dumps(found.report(), indent=2, ensure_ascii=False) + "\n"
         )
-    if options.drop is not None:
+    if options.write_clean is not None:
         rows = (json.dumps(each.row(), ensure_ascii=False) for each in found.clean_problems)
-        write_text(Path(options.drop), "".join(row + "\n" for row in rows))
+        write_text(Path(options.write_clean), "".join(row + "\n" for row in rows))
     if options.out is not None:
         stages = [DecontaminateStage(found)]
         source, out = Path(options.problems[0]), Path(options.out)

@@ -69,7 +69,7 @@ class JudgeStage(Stage):
             for file in manifest.paths(draft.parent_root, "solutions"):
                 for row, votes in self._read_votes(draft, run, pq.read_table(file)):
                     tally.update({} if votes is None else self._manifest_counts(row, votes))
-            manifest.judged = JudgeStats.model_validate(
+            manifest.judge = JudgeStats.model_validate(
                 self.continuer.record_cost(run, manifest).plain() | tally
             )
             manifest.rollouts = None
@@ -123,9 +123,9 @@ class JudgeStage(Stage):
         return {
             "solutions": 1,
             "unreadable": self.continuer.sampling.n - len(votes),
-            "unjudged": first is None,
+            "without_vote": first is None,
             "no_error": first == NO_ERROR,
-            "lucky": bool(votes) and first != NO_ERROR and row["outcome"] == "correct",
+            "correct_with_error": bool(votes) and first != NO_ERROR and row["outcome"] == "correct",
             "ties": len(most) > 1 and most[-2] == most[-1],
             **({} if self.consensus is None else {"kept": kept, "dropped": not kept}),
         }

@@ -84,11 +84,11 @@ class LabelStage(Stage):
             with self.continuer.open_grader(draft, run, self.workers) as judged:
                 draft.rewrite_config("solutions", "count", partial(add_rollouts, judged))
             before = manifest.cost.tokens
-            manifest.judged = None
+            manifest.judge = None
             manifest.rollouts = RolloutStats(
                 **self.continuer.record_cost(run, manifest).plain(),
                 **_agreement(draft.current_files("solutions")),
-                tokens_of_outcomes=before,
+                sampling_tokens=before,
             )
 
 
@@ -145,14 +145,14 @@ def _add_counts(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> 
 
 def format_rollout_cost(rollouts: RolloutStats) -> str:
     """Return what the labels cost, for a person."""
-    tokens, sampled, took = rollouts.tokens, rollouts.tokens_of_outcomes, "tokens unknown"
+    tokens, sampled, took = rollouts.tokens, rollouts.sampling_tokens, "tokens unknown"
     if isinstance(tokens, int):
         took = f"{tokens:,} tokens"
         if isinstance(sampled, int):
             took += f", {tokens / max(1, sampled):.1f} times what sampling the solutions took"
     return (
         f"N={rollouts.n}: {rollouts.continuations:,} continuations of "
-        f"{rollouts.beginnings:,} beginnings, {took}; the outcome "
+        f"{rollouts.prefixes:,} beginnings, {took}; the outcome "
         "labels of N=1 took no more"
     )
 
@@ -168,7 +168,7 @@ class LabelOptions(ContinuationOptions):
     Attributes:
         rollouts: Continuations per step (the paper's N > 1).
         judge: Instead: a model that names the first wrong step.
-        judge_form: What it is asked and how it is read: `processbench`, `thinkprm`, or a TOML file
+        judge_format: What it is asked and how it is read: `processbench`, `thinkprm`, or a TOML file
             of your own. The boxed index is read strictly; what cannot be read is counted.
         votes: Critiques of each solution; labels are the shares of them. The majority decides,
             a tie goes to the vote that came first.
@@ -179,7 +179,7 @@ class LabelOptions(ContinuationOptions):
 
     rollouts: Annotated[int | None, Option(min=1)] = None
     judge: str | None = None
-    judge_form: Annotated[str, Option(panel=_JUDGE_PANEL)] = "processbench"
+    judge_format: Annotated[str, Option(panel=_JUDGE_PANEL)] = "processbench"
     votes: Annotated[int, Option(min=1, panel=_JUDGE_PANEL)] = 1
     consensus: Annotated[bool, Option(panel=_JUDGE_PANEL)] = False
     shard: Shard = None
@@ -209,8 +209,8 @@ class LabelOptions(ContinuationOptions):
         return LabelStage(self.continuation_sampler(self.rollouts), self.workers)
 
     def _judge_stage(self, judge: str) -> JudgeStage:
-        form = get_critique(self.judge_form)
-        if form.reply and self.api == "chat":
+        form = get_critique(self.judge_format)
+        if form.reply_prefix and self.api == "chat":
             raise self.field_error("api", f"{form.name} begins the reply itself. Use completions.")
         try:
             model = self._resolve_judge(judge, form.template)

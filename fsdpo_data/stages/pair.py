@@ -108,7 +108,7 @@ class PairOptions(ContinuationOptions):
         require_outcome: Best correct against worst incorrect; else best against worst.
         min_margin: Reward of the chosen less that of the rejected, at least.
         threshold: A step with a lower reward is an error.
-        resamples: Continuations of what comes before an error.
+        continuations: Continuations of what comes before an error.
     """
 
     style: Literal["full", "step-dpo"] = "full"
@@ -118,7 +118,7 @@ class PairOptions(ContinuationOptions):
     require_outcome: Annotated[bool, Option(panel=_FULL)] = True
     min_margin: Annotated[float | None, Option(min=-1, max=1, panel=_FULL)] = None
     threshold: Annotated[float, Option(exclusive_min=0, max=1, panel=_STEPS)] = 0.5
-    resamples: Annotated[int, Option(min=1, panel=_STEPS)] = 8
+    continuations: Annotated[int, Option(min=1, panel=_STEPS)] = 8
 
     def stage(self) -> PairStage | StepPairStage:
         """Return the stage of the style; options of the other one are refused."""
@@ -129,6 +129,8 @@ class PairOptions(ContinuationOptions):
                 raise self.field_error(each.name, f"it goes with `style={style}`.")
         if self.style == "step-dpo":
             choice = StepPairSpec(self.threshold, self.max_pairs)
-            return StepPairStage(choice, self.continuation_sampler(self.resamples), self.workers)
+            return StepPairStage(
+                choice, self.continuation_sampler(self.continuations), self.workers
+            )
         chosen = {each.name: getattr(self, each.name) for each in fields(PairSpec)}
         return PairStage(PairSpec(**chosen))

@@ -91,7 +91,7 @@ class BuildOptions(ReplayOptions):
     def sampling(self) -> SamplingSpec:
         """Return how to sample, but for the model's stop strings."""
         most = self.max_think_tokens
-        if most is not None and (self.engine == "scripted" or self.api == "chat"):
+        if most is not None and (self.engine == "replay" or self.api == "chat"):
             raise self.field_error(
                 "max_think_tokens",
                 "a recording is as long as it is, and a conversation cannot go on in the middle of "
@@ -109,7 +109,7 @@ class BuildOptions(ReplayOptions):
             )
         if self.prm is None:
             return []
-        engine = "auto" if self.engine in ("openai", "scripted") else self.engine
+        engine = "auto" if self.engine in ("openai", "replay") else self.engine
         score = make_score_stage(self.prm, self.scorer_options(engine, self.prm_format))
         return [score, PairStage(PairSpec() if self.top is None else PairSpec(top=self.top))]
 

@@ -116,7 +116,7 @@ class StepPairStage(BasePairStage):
         if not counts["pairs"]:
             raise InputError(
                 f"{draft.parent_root}: none of {spent.continuations} continuations of "
-                f"{spent.beginnings} beginnings ends correct. Take more: `resamples`."
+                f"{spent.prefixes} beginnings ends correct. Take more: `continuations`."
             )
 
     def _prefixes_to_continue(self, files: Sequence[Path]) -> Iterator[Prefix]:

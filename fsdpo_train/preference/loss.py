@@ -15,7 +15,7 @@ differ in the weights w:
                        paper's step-wise DPO loss)
 ``full-step-scaled``   w = K·α, whose limit γ → 0 is DPO itself; that of ``full-step`` is DPO's
                        gradient divided by K of either side
-``release``            public code that presents itself as the paper's: softmax over *tokens*, the
+``public-code``            public code that presents itself as the paper's: softmax over *tokens*, the
                        end-of-sequence token left out, times σ(∓(log π − log π_ref)) of the token,
                        and no β in front
 =====================  ==========================================================================
@@ -66,7 +66,7 @@ def preference_loss(
     margin_P = reward_S[chosen_P] - reward_S[rejected_P]
     up_ST, down_ST = (_token_weights(ratio_ST, solutions, spec, sign) for sign in (1, -1))
     gain_P = (up_ST * logp_ST).sum(-1)[chosen_P] - (down_ST * logp_ST).sum(-1)[rejected_P]
-    scale = 1.0 if spec.loss == "release" else spec.beta
+    scale = 1.0 if spec.loss == "public-code" else spec.beta
     surrogate = -scale * (torch.sigmoid(-margin_P) * gain_P).mean()
     value = -logsigmoid(margin_P).mean()
     metrics = {
@@ -105,7 +105,7 @@ def _token_weights(
         return mask_ST.to(ratio_ST.dtype)
     reward_SK, mask_SK = _rewards(solutions)
     at_ST = solutions.step_ST.clamp_min(0)
-    if spec.loss == "release":
+    if spec.loss == "public-code":
         trained_ST = mask_ST & ~solutions.is_eos_ST
         reward_ST = reward_SK.gather(1, at_ST)
         weight_ST = step_weights(reward_ST, trained_ST, spec.gamma, sign)

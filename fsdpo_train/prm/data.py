@@ -37,10 +37,12 @@ class LabelledRow:
 class PrmData:
     """Rows ready to train on."""
 
-    #: Rows of ``input_ids``, ``readouts``, ``labels``, ``length``, ``problem``, ``group`` (the
+    #: Rows of ``input_ids``, ``label_positions``, ``labels``, ``length``, ``problem``, ``group`` (the
     #: prompt), ``right``, ``n_prompt``.
     train: list[dict[str, Any]]
-    held_out: list[dict[str, Any]]  #: The same of other problems; its readouts are the steps' ends.
+    held_out: list[
+        dict[str, Any]
+    ]  #: The same of other problems; its label_positions are the steps' ends.
     #: ``solutions``, ``problems``, ``steps``, ``positive`` (the sum of the labels), ``lost_labels``
     #: and ``lost_solutions`` (cut off at the context length, in part and whole).
     counts: Counter[str]
@@ -156,16 +158,20 @@ def prepare_rows(
             f"({labels[0]:g}), so there is nothing to tell apart; {len(held)} problems are held "
             "out. Sample problems nearer to what the model can do.",
         )
-    if config.readouts == "token":
+    if config.label_positions == "token":
         train = list(map(_label_every_token, train))
     return PrmData(train, [row for row in encoded if row["problem"] in held], counts)
 
 
 def _label_every_token(row: dict[str, Any]) -> dict[str, Any]:
     """Give every token of a solution the label of its step."""
-    ends = [row["n_prompt"], *(readout + 1 for readout in row["readouts"])]
-    readouts = np.arange(ends[0], ends[-1])
-    return {**row, "readouts": readouts, "labels": np.repeat(row["labels"], np.diff(ends))}
+    ends = [row["n_prompt"], *(position + 1 for position in row["label_positions"])]
+    label_positions = np.arange(ends[0], ends[-1])
+    return {
+        **row,
+        "label_positions": label_positions,
+        "labels": np.repeat(row["labels"], np.diff(ends)),
+    }
 
 
 def _encode(
@@ -182,7 +188,7 @@ def _encode(
         labels = list(row.labels[: len(encoded.score_positions)])
         made = {
             "input_ids": np.array(encoded.input_ids, np.int32),
-            "readouts": encoded.score_positions,
+            "label_positions": encoded.score_positions,
             "labels": labels,
             "length": len(encoded.input_ids),
             "problem": row.problem,
@@ -218,6 +224,6 @@ def collate(rows: Sequence[Row], pad_id: int) -> dict[str, Any]:
     return {
         # What is before the first token that something predicts is shared.
         **solution_batch([{**row, "n_prompt": max(1, row["n_prompt"])} for row in rows], pad_id),
-        "readouts": pad_rows([row["readouts"] for row in rows], 0),
+        "label_positions": pad_rows([row["label_positions"] for row in rows], 0),
         "labels": pad_rows([row["labels"] for row in rows], IGNORE_LABEL),
     }

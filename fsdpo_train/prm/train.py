@@ -148,7 +148,9 @@ class PrmTrainer(StageTrainer):
     def logits(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         """Return the logits of steps, [B, K]."""
         read, place_BT = model_inputs(inputs, self.share_prompt)
-        return gather_at_positions(model(**read).logits.flatten()[place_BT], inputs["readouts"])
+        return gather_at_positions(
+            model(**read).logits.flatten()[place_BT], inputs["label_positions"]
+        )
 
     def loss(self, logits: Tensor, labels: Tensor, there: Tensor) -> Tensor:
         """Return the mean loss of solutions."""
@@ -195,7 +197,9 @@ class ImplicitTrainer(PrmTrainer):
         with torch.no_grad():
             held_N = self.reference(**read)
         ratio_BT = held_N.new_zeros(own_BT.shape).masked_scatter(own_BT, model(**read) - held_N)
-        return self.stage_config.beta * gather_at_positions(ratio_BT.cumsum(-1), inputs["readouts"])
+        return self.stage_config.beta * gather_at_positions(
+            ratio_BT.cumsum(-1), inputs["label_positions"]
+        )
 
     def loss(self, logits: Tensor, labels: Tensor, there: Tensor) -> Tensor:
         """Return the cross-entropy of the outcomes."""

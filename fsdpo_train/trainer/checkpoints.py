@@ -1,7 +1,7 @@
 """Checkpoints that are whole or not there, however a run ends.
 
 ``transformers`` writes a checkpoint under ``checkpoints/writing``. Once every process has, it is
-synced, listed file by file with SHA-256 in ``whole.json``, and renamed into place. Only then do
+synced, listed file by file with SHA-256 in ``digests.json``, and renamed into place. Only then do
 older ones go, so a disk has to hold one more than ``save_limit``. Runs resume from the newest
 whose files are all there as they were written: one that was changed, or half removed, is passed
 over. Digests cost about as much as the writing, once in memory; files are hashed at the same time.
@@ -19,7 +19,7 @@ from pathlib import Path
 from fsdpo_data.core.files import rename_durably, store_errors, write_atomic
 from fsdpo_data.core.identity import file_sha256
 
-WRITING, DIGESTS_FILE = "writing", "whole.json"
+WRITING, DIGESTS_FILE = "writing", "digests.json"
 #: Bytes that a disk on which torch could not write has left, if that was for lack of space.
 _MIN_FREE_BYTES = 2**20
 

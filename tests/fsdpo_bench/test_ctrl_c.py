@@ -42,7 +42,7 @@ def test_a_ctrl_c_counts_what_is_kept(tmp_path: Path) -> None:
     said = [{"text": "The answer is 42.", "finish_reason": "stop", "n_tokens": 9}]
     template = get_template("problem")
     rows = [{"prompt": template.render(q), "completions": said} for q in questions]
-    line = [sys.executable, "-c", SLOW, "run", "--engine", "scripted", "--task", str(task)]
+    line = [sys.executable, "-c", SLOW, "run", "--engine", "replay", "--task", str(task)]
     line += ["--replay", str(written(tmp_path / "said.jsonl", rows)), "--template", "problem"]
     line += ["--batch-size", "5", "--workers", "1", "--out", str(tmp_path / "run")]
     log = tmp_path / "run/records/sums.jsonl"

@@ -38,7 +38,7 @@ def done(*line: object) -> Any:
 
 
 def replayed(file: Path, out: Path) -> list[dict[str, Any]]:
-    line = ("run", "--engine", "scripted", "--replay", file, "--out", out, "--workers", 1)
+    line = ("run", "--engine", "replay", "--replay", file, "--out", out, "--workers", 1)
     done(*line, "--decoder", "greedy,sc", "--k", 4)
     return list(read_records(out))
 

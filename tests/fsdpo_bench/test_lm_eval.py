@@ -123,7 +123,7 @@ def test_golds_and_questions_are_found(
 
 def test_they_run_through_the_whole_harness(tmp_path: Path) -> None:
     file = written(tmp_path / "samples.jsonl", [VOTED])
-    line = ["run", "--engine", "scripted", "--replay", str(file), "--out", str(tmp_path / "run")]
+    line = ["run", "--engine", "replay", "--replay", str(file), "--out", str(tmp_path / "run")]
     done = CliRunner().invoke(app, [*line, "--decoder", "sc", "--k", "3", "--workers", "1"])
     assert done.exit_code == 0, done.output
     [record] = (tmp_path / "run" / "records" / "samples.jsonl").read_text().splitlines()

@@ -75,7 +75,7 @@ def test_a_number_is_wrong_where_a_question_cannot_be_answered(newer: Path) -> N
 
 
 def test_every_seed_of_gsm_plus_is_a_question_of_its_seeds(newer: Path, shared: Path) -> None:
-    seeds = builtin_tasks()[builtin_tasks()["gsm_plus"].seeds]
+    seeds = builtin_tasks()[builtin_tasks()["gsm_plus"].base_task]
     asked = {each.question for each in load_task(seeds, shared / "data/benchmarks").problems}
     clusters = {each.metadata["cluster"] for each in loaded(newer, "gsm_plus").problems}
     assert len(clusters) == 300 and clusters <= asked

@@ -242,7 +242,7 @@ def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path)
     files = [tmp_path / "rows.json", tmp_path / "other/rows.json"]  # of one name
     files[1].parent.mkdir()
     files[1].write_text(json.dumps(rows))
-    arguments += ["--device", "cpu", "--first-errors", files[0], "--first-errors", files[1]]
+    arguments += ["--device", "cpu", "--processbench", files[0], "--processbench", files[1]]
     shown = CliRunner().invoke(app, [str(each) for each in arguments])
     assert shown.exit_code == 0, shown.output
     assert "F1 of finding the first error" in shown.output and "on 12 other rows" in shown.output
@@ -259,7 +259,7 @@ def test_a_judge_finds_what_it_names(shared: Path) -> None:
         for row in rows
     }
     said = {text: [f"So \\boxed{{{row.first_error}}}."] for text, row in asked.items()}
-    judge = PublishedPrm(ModelRef("judge", "0"), "", convention=form)
+    judge = PublishedPrm(ModelRef("judge", "0"), "", prm_format=form)
     rewards = score_examples(rows, CritiqueScorer(judge, FixedSampler(said)), None)
     found = measure_first_errors(rows, rewards)
     assert found.f1 == 1 and found.unscored == 0 and found.with_error > 20 < found.without_error
@@ -293,8 +293,8 @@ def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Pa
     [
         ([], "nothing to measure"),
         (["d", "--prm", "p", "--likelihood", "l"], "expected one of them"),
-        (["--first-errors", "x.json"], "needs a model to find them"),
-        (["--first-errors", "x.json", "--prm", "nowhere"], "--prm nowhere"),
+        (["--processbench", "x.json"], "needs a model to find them"),
+        (["--processbench", "x.json", "--prm", "nowhere"], "--prm nowhere"),
         (["nowhere"], "holds no dataset"),
     ],
 )
@@ -307,5 +307,5 @@ def test_a_model_of_our_own_needs_the_prompt_of_its_training_data(tmp_path: Path
     from random_model import save_random_prm
 
     prm = save_random_prm(tmp_path / "prm", CHECKPOINT)
-    result = CliRunner().invoke(app, ["prm", "--first-errors", "x.json", "--prm", str(prm)])
+    result = CliRunner().invoke(app, ["prm", "--processbench", "x.json", "--prm", str(prm)])
     assert "needs --template" in str(result.exception)

@@ -146,14 +146,14 @@ def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path)
 
     model = save_random_prm(tmp_path / "prm", save_random_model(tmp_path / "policy", context=2048))
     line = ["prm", "--prm", str(model), "--template", "problem", "--engine", "transformers"]
-    line += ["--device", "cpu", "--step-errors", str(shared / SAMPLE)]
+    line += ["--device", "cpu", "--prmbench", str(shared / SAMPLE)]
     shown = CliRunner().invoke(app, line, env={"COLUMNS": "200"})
     assert shown.exit_code == 0, shown.output
     assert "prerequisite sensitivity (PS)" in shown.output and "sensitivity" in shown.output
     told = json.loads(CliRunner().invoke(app, [*line, "--json", "--threshold", "0.6"]).stdout)
-    assert told["step_errors"]["threshold"] == 0.6
-    overall = told["step_errors"]["ways"]["all"]
+    assert told["prmbench"]["threshold"] == 0.6
+    overall = told["prmbench"]["ways"]["all"]
     assert overall["solutions"] + overall["unscored"] == 45 and overall["unscored"] < 10
     assert "step_errors` needs a model" in str(
-        CliRunner().invoke(app, ["prm", "--step-errors", "x.json"]).exception
-    ).replace("--step-errors", "`step_errors`")
+        CliRunner().invoke(app, ["prm", "--prmbench", "x.json"]).exception
+    ).replace("--prmbench", "`prmbench`")

@@ -39,13 +39,13 @@ def test_a_published_reward_model_is_measured_and_decodes(
     file.write_text(json.dumps(rows[:6] + rows[-6:]))
     named = prm.rename(tmp_path / "Qwen2.5-Math-PRM-7B") if family == "qwen" else prm
     alone = ("--prm", named) if family == "qwen" else asked  # it is recognised
-    done = ran("prm", "--first-errors", file, "--tune", "0.4", "--json", *alone)
+    done = ran("prm", "--processbench", file, "--tune-fraction", "0.4", "--json", *alone)
     prm = named.rename(prm)
     assert done.exit_code == 0, done.exception
     judged = read_first_error_rows(file)
     scorer = load_scorer(str(prm), ScorerOptions(device="cpu", prm_format=family))
     expected = measure_first_errors(judged, score_examples(judged, scorer, None), 0.4)
-    found = json.loads(done.stdout)["first_errors"]["gsm8k.json"]
+    found = json.loads(done.stdout)["processbench"]["gsm8k.json"]
     assert found["with_error"] + found["without_error"] == 7 and found["unscored"] == 0
     assert found["threshold"] == pytest.approx(expected.threshold, rel=1e-3)
     policy, out = save_random_model(tmp_path / "policy"), tmp_path / "run"
@@ -53,7 +53,7 @@ def test_a_published_reward_model_is_measured_and_decodes(
     line += ["--engine", "transformers", "--k", 2, "--max-tokens", 16, "--max-steps", 2, *asked]
     done = ran(*line, "--out", out, "--decoder", "bon,sbs")
     assert done.exit_code == 0, done.exception
-    assert read_config(out)["prm"]["convention"]["name"] == family
+    assert read_config(out)["prm"]["prm_format"]["name"] == family
     for record in read_records(out):
         made = [*record["samples"], record["decoded"]["sbs@5,1"]["solution"]]
         assert all(len(each["rewards"] or []) == len(each["steps"]) for each in made)

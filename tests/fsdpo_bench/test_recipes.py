@@ -103,16 +103,16 @@ def test_every_input_is_what_an_earlier_stage_leaves(name: str) -> None:
         caches = {argv[i + 1] for i, each in enumerate(argv) if each == "--reference-cache"}
         inputs = {each for each in argv if each.startswith("runs/")} - {out} - caches
         known = [each for each in inputs if each in made or str(Path(each).parent) in made]
-        assert inputs - {stage.done} == set(known), stage.name
-        assert not out or stage.done.startswith(out)
-        made |= {out, stage.done} - {""}
+        assert inputs - {stage.done_file} == set(known), stage.name
+        assert not out or stage.done_file.startswith(out)
+        made |= {out, stage.done_file} - {""}
 
 
 def test_stages_that_recipes_share_are_the_same() -> None:
     outs: dict[str, str] = {}
     for _, stage in STAGES:
-        if stage.done:
-            assert outs.setdefault(stage.done, stage.run) == stage.run
+        if stage.done_file:
+            assert outs.setdefault(stage.done_file, stage.command) == stage.command
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("full-step-dpo")])

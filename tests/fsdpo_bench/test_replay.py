@@ -34,7 +34,7 @@ def outputs(shared: Path) -> Path:
 def replayed(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     def replay(file: Path, *options: str) -> list[dict[str, Any]]:
         out = tmp_path / "run"
-        line = ["run", "--engine", "scripted", "--replay", str(file), "--out", str(out), "--json"]
+        line = ["run", "--engine", "replay", "--replay", str(file), "--out", str(out), "--json"]
         done = CliRunner().invoke(app, [*line, "--workers", "1", *options])
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
@@ -298,7 +298,7 @@ def test_a_reward_model_chooses_among_the_responses_of_others(
     with pytest.raises(InputError, match="--template: missing: the recorded responses have no"):
         CliRunner().invoke(
             app,
-            ["run", "--engine", "scripted", "--replay", str(file), "--out", "no", *asked],
+            ["run", "--engine", "replay", "--replay", str(file), "--out", "no", *asked],
             catch_exceptions=False,
         )
 

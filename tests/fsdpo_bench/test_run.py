@@ -52,7 +52,7 @@ def run_spec(plan: DecodingPlan = PLAN, **changes: Any) -> RunSpec:
         "model": Writer.model,
         "template": get_template("problem"),
         "sampling": SamplingSpec(n=max(1, plan.samples)),
-        "engine": {"name": "scripted", "dtype": "auto"},
+        "engine": {"name": "replay", "dtype": "auto"},
         "segmenter": "newline@1",
         "plan": plan,
         "prm": {"name": "judge", "revision": "0"} if plan.needs_prm else None,
@@ -537,7 +537,7 @@ def test_the_public_face_runs_without_printing(
     file = tmp_path / "rows.jsonl"
     rows = [{"question": "1 + 1?", "answer": "2", "response": "The answer is 2.", "correct": True}]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = fsdpo_bench.RunOptions(engine="scripted", replay=file, out=tmp_path / "run")
+    options = fsdpo_bench.RunOptions(engine="replay", replay=file, out=tmp_path / "run")
     results = fsdpo_bench.run(options)
     assert results["tasks"]["rows"]["decoders"]["greedy"]["correct"] == 1
     assert capfd.readouterr().out == ""

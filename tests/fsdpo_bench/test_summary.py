@@ -27,7 +27,7 @@ def test_counts_are_those_of_the_records() -> None:
     assert greedy["ci95"] == wilson_interval(right, 40)
     assert sum(greedy["outcomes"].values()) == 40
     assert greedy["cost"] == {"tokens": 1200, "prm_calls": 0, "seconds": 12.0}
-    assert (found["problems"], found["of"]) == (40, 43)
+    assert (found["problems"], found["task_problems"]) == (40, 43)
 
 
 def test_an_unreadable_gold_leaves_the_denominator_and_a_timeout_does_not() -> None:
@@ -78,14 +78,14 @@ def test_a_drop_is_from_the_very_seeds_of_each_part() -> None:
             each["decoded"]["greedy"]["correct"] = False
     seeds[0]["decoded"]["greedy"]["correct"] = False
     described = config({"gsm8k": 20, "gsm_plus": 40})
-    described["tasks"]["gsm_plus"]["seeds"] = "gsm8k"
+    described["tasks"]["gsm_plus"]["base_task"] = "gsm8k"
     found = summarise([*seeds, *perturbed], described)["tasks"]
-    parts = found["gsm_plus"]["drops"]["perturbation"]
+    parts = found["gsm_plus"]["accuracy_drops"]["perturbation"]
     # One seed is wrong: better by one of 20 on digits; four of the five wrong ones are a loss.
     assert [parts[kind]["greedy"]["drop"] for kind in ("digits", "noise")] == [-0.05, 0.2]
     low, high = parts["noise"]["greedy"]["ci95"]
     assert parts["noise"]["greedy"]["n"] == 20 and low < 0.2 < high
-    assert found["gsm8k"]["drops"] == {}
+    assert found["gsm8k"]["accuracy_drops"] == {}
     page = render_markdown(summarise([*seeds, *perturbed], described))
     assert (
         "drop from the seed questions, by perturbation" in page and "| noise | 20 | 20.0 [" in page
@@ -98,9 +98,9 @@ def test_the_spread_is_over_whole_instances() -> None:
         each["metadata"] = {"instance": str(place // 10)}
         each["decoded"]["greedy"]["correct"] = place not in (0, 1, 10)
     described = config({"gsm_symbolic": 30})
-    described["tasks"]["gsm_symbolic"]["spread"] = "instance"
+    described["tasks"]["gsm_symbolic"]["spread_group"] = "instance"
     results = summarise(records, described)
-    spread = results["tasks"]["gsm_symbolic"]["spread"]["greedy"]
+    spread = results["tasks"]["gsm_symbolic"]["group_spread"]["greedy"]
     assert spread == {"parts": 3, "mean": 0.9, "deviation": 0.1, "lowest": 0.8, "highest": 1.0}
     assert "| greedy | 90.0 | 10.0 | 80.0 | 100.0 |" in render_markdown(results)
 

@@ -110,7 +110,7 @@ def test_maths_golds_are_those_that_people_annotated(benchmarks: Path) -> None:
     wrong = set()
     for row in rows:
         problem = problems[key(row["question"])]
-        golds = [problem.answer, *problem.metadata.get("also", ())]
+        golds = [problem.answer, *problem.metadata.get("alternative_golds", ())]
         annotated = row["answer"] if isinstance(row["answer"], list) else [row["answer"]]
         if not all(any(equal(gold, each) for gold in golds) for each in annotated):
             wrong.add(str(row["index"]))
@@ -335,7 +335,13 @@ def test_a_benchmark_of_ones_own_is_a_file_of_rows(tmp_path: Path) -> None:
 
 def test_a_column_of_ones_own_is_no_gold_and_no_cluster_by_its_name(tmp_path: Path) -> None:
     rows = tmp_path / "mine.jsonl"
-    row = {"question": "1 + 1?", "answer": "2", "also": "17", "gold_tolerance": "9", "cluster": 5}
+    row = {
+        "question": "1 + 1?",
+        "answer": "2",
+        "alternative_golds": "17",
+        "gold_tolerance": "9",
+        "cluster": 5,
+    }
     rows.write_text(json.dumps(row) + "\n")
     [problem] = load_task(get_task(str(rows))).problems
     assert problem.metadata == {"answer": "2"}
@@ -352,10 +358,10 @@ title = "My task"
 data = "rows.jsonl"
 hook = "own.py"
 hint = "Answer with a number."
-drop = [" Think!"]
+remove_text = [" Think!"]
 tolerance = 0.1
 groups.topic = ["topic"]
-form = [{ question = ["q"], answer = "a", gold = "number" }]
+formats = [{ question = ["q"], answer = "a", gold = "number" }]
 """
 HOOK = """
 def row(fields):

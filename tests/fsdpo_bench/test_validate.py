@@ -89,7 +89,7 @@ def test_a_gold_that_equals_nonsense_is_a_surprise(tmp_path: Path) -> None:
 
 
 def test_notes_replace_golds_and_add_others(tmp_path: Path) -> None:
-    problem = Problem("q", "(3,-5)", "math", "test", {"also": ["(0,0)"]})
+    problem = Problem("q", "(3,-5)", "math", "test", {"alternative_golds": ["(0,0)"]})
     said = ["\\boxed{(3,-5)}", "\\boxed{(0,0)}", "\\boxed{(3,-5)} or \\boxed{(1,2)}", ""]
     statuses = [
         each.verdict.status

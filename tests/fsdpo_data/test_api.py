@@ -51,7 +51,7 @@ def test_build_from_recorded_completions(
         limit=2,
         samples=2,
         max_tokens=32,
-        engine="scripted",
+        engine="replay",
         replay=first.path / "completions.jsonl",
         out=str(tmp_path / "b"),
     )

@@ -85,9 +85,9 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "no schedule": lambda checkpoint: (checkpoint / "scheduler.pt").unlink(),
     "torn": truncate,
     "a flipped bit": flip,
-    "no marker": lambda checkpoint: (checkpoint / "whole.json").unlink(),
-    "an odd marker": lambda checkpoint: (checkpoint / "whole.json").write_text("[[1], 2]"),
-    "a torn marker": lambda checkpoint: (checkpoint / "whole.json").write_text('{"a'),
+    "no marker": lambda checkpoint: (checkpoint / "digests.json").unlink(),
+    "an odd marker": lambda checkpoint: (checkpoint / "digests.json").write_text("[[1], 2]"),
+    "a torn marker": lambda checkpoint: (checkpoint / "digests.json").write_text('{"a'),
     "empty": lambda checkpoint: [file.unlink() for file in checkpoint.iterdir()],
 }
 

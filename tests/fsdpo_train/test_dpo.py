@@ -105,7 +105,7 @@ def test_an_optimizer_of_eight_bits_trains_as_adamw_does(
         dpo.train_dpo(config(policy, data, tmp_path / "none", optim="adamw_8bit"))
 
 
-@pytest.mark.parametrize("loss", ["full-step", "release"])
+@pytest.mark.parametrize("loss", ["full-step", "public-code"])
 def test_one_row_per_solution_trains_the_same(
     loss: str, policy: Path, data: Path, tmp_path: Path
 ) -> None:
@@ -433,7 +433,7 @@ def test_losses_without_rewards_do_without_them() -> None:
         (group,) = group_by_prompt([("row 1", bare)], loss)
         (scored,) = group_by_prompt([("row 1", row)], loss)
         assert [each.steps for each in group.solutions] == [each.steps for each in scored.solutions]
-    for loss in ("full-step", "full-step-scaled", "release"):
+    for loss in ("full-step", "full-step-scaled", "public-code"):
         with pytest.raises(InputError, match="no chosen_rewards and no rejected_rewards"):
             group_by_prompt([("row 1", bare)], loss)
     with pytest.raises(InputError, match="chosen_steps and chosen_rewards: expected two lists"):

@@ -105,7 +105,7 @@ def naive_surrogate(
                 sides.append((spec.beta * ratio.sum(), (weights * logp).sum()))
             (reward_w, gain_w), (reward_l, gain_l) = sides
             pull = torch.sigmoid(reward_l - reward_w)
-            beta = 1.0 if spec.loss == "release" else spec.beta
+            beta = 1.0 if spec.loss == "public-code" else spec.beta
             terms.append(-beta * pull * (gain_w - gain_l))
             values.append(-torch.log(torch.sigmoid(reward_w - reward_l)))
     return torch.stack(terms).mean(), torch.stack(values).mean()
@@ -117,7 +117,7 @@ def naive_weights(spec, rewards, steps, sign, ratio, solution):
     ]
     if spec.loss in ("dpo", "step-dpo"):
         return torch.ones(len(steps)).double()
-    if spec.loss == "release":
+    if spec.loss == "public-code":
         trained = [k for k, token in zip(steps, solution.ids[solution.n_prompt :], strict=True)
                    if token != EOS]  # fmt: skip
         total = sum(exps[k] for k in trained)

@@ -195,22 +195,22 @@ def test_soft_labels_reach_the_loss_as_they_are(policy: Path, tmp_path: Path) ->
 
 
 def test_every_token_may_learn_the_label_of_its_step(policy: Path, data: Path) -> None:
-    steps, tokens = (prepared(policy, data, readouts=each) for each in ("step", "token"))
-    assert [row["readouts"] for row in tokens.held_out] == [
-        row["readouts"] for row in steps.held_out
+    steps, tokens = (prepared(policy, data, label_positions=each) for each in ("step", "token"))
+    assert [row["label_positions"] for row in tokens.held_out] == [
+        row["label_positions"] for row in steps.held_out
     ]
     assert tokens.counts == steps.counts
     for by_step, by_token in zip(steps.train, tokens.train, strict=True):
-        first, end = by_step["n_prompt"], by_step["readouts"][-1] + 1
-        assert list(by_token["readouts"]) == list(range(first, end))
-        found = dict(zip(by_token["readouts"], by_token["labels"], strict=True))
-        assert [found[readout] for readout in by_step["readouts"]] == by_step["labels"]
-        first_step = range(first, by_step["readouts"][0] + 1)
+        first, end = by_step["n_prompt"], by_step["label_positions"][-1] + 1
+        assert list(by_token["label_positions"]) == list(range(first, end))
+        found = dict(zip(by_token["label_positions"], by_token["labels"], strict=True))
+        assert [found[position] for position in by_step["label_positions"]] == by_step["labels"]
+        first_step = range(first, by_step["label_positions"][0] + 1)
         assert {found[place] for place in first_step} == {by_step["labels"][0]}
 
 
 def test_a_prm_learns_from_every_token(policy: Path, data: Path, tmp_path: Path) -> None:
-    options = {"epochs": 8, "log_every": 10, "readouts": "token", "reduce": "mean"}
+    options = {"epochs": 8, "log_every": 10, "label_positions": "token", "reduce": "mean"}
     report = prm.train_prm(config(policy, data, tmp_path / "prm", **options))
     assert report.held_out["ranking_auc"] > 0.9 and report.held_out["accuracy"] > 0.8
 
@@ -396,8 +396,8 @@ def test_other_mistakes_are_named(policy: Path, data: Path, tmp_path: Path) -> N
         train(only_mixed=True)
     with pytest.raises(InputError, match="reduce = 'max': expected one of sum, mean"):
         train(reduce="max")
-    with pytest.raises(InputError, match="readouts = 'word': expected one of step, token"):
-        train(readouts="word")
+    with pytest.raises(InputError, match="label_positions = 'word': expected one of step, token"):
+        train(label_positions="word")
     with pytest.raises(InputError, match="deepspeed = 'zero4': expected zero2, zero3 or a Deep"):
         train(deepspeed="zero4")
     with pytest.raises(InputError, match="lora = 4: adapters cannot be merged"):
@@ -427,7 +427,16 @@ def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
     from fsdpo_train.cli.app import app
 
     arguments = ["prm", data, "--out", tmp_path / "prm", "--model", policy]
-    arguments += ["--max-steps", "2", "--lr", "1e-3", "--reduce", "mean", "--save-every", "0"]
+    arguments += [
+        "--max-steps",
+        "2",
+        "--lr",
+        "1e-3",
+        "--loss-reduction",
+        "mean",
+        "--save-every",
+        "0",
+    ]
     result = CliRunner().invoke(app, [str(each) for each in arguments])
     assert result.exit_code == 0, result.output
     assert "2 steps, final loss" in result.output and "ranking_auc" in result.output

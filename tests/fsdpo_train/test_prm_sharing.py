@@ -68,7 +68,7 @@ def make_rows(sizes: tuple[int, ...] = (5, 1, 3), empty: bool = True) -> list[di
     return [
         {
             "input_ids": [*prompt, *own],
-            "readouts": [len(prompt) + each for each in ends],
+            "label_positions": [len(prompt) + each for each in ends],
             "labels": [float(torch.rand((), generator=draw) > 0.4) for _ in ends],
             "length": len(prompt) + len(own),
             "n_prompt": len(prompt),

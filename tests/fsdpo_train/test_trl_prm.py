@@ -79,7 +79,7 @@ def as_ours(tmp_path: Path, rows: Rows) -> Path:
 
 def config(checkpoint: Path, data: Path, out: Path) -> PrmConfig:
     return PrmConfig(
-        data=data, out=out, model=str(checkpoint), reduce="mean", lr=1e-2, schedule="constant",
+        data=data, out=out, model=str(checkpoint), loss_reduction="mean", lr=1e-2, schedule="constant",
         warmup=0, batch_size=8, grad_accum=1, epochs=6, held_out=0, log_every=1, save_every=6,
     )  # fmt: skip
 
@@ -129,13 +129,13 @@ def test_each_of_trls_own_rows_has_its_loss(shared: Path, checkpoint: Path, tmp_
     for row, ours in zip(rows, encoded, strict=True):
         tokens, labels = trl_tokens(tokenizer, row)
         assert ours["input_ids"].tolist() == tokens
-        assert ours["readouts"] == [k for k, label in enumerate(labels) if label != IGNORED]
+        assert ours["label_positions"] == [k for k, label in enumerate(labels) if label != IGNORED]
     with torch.no_grad():
         each = [trl_loss(model, tokenizer, [row]).item() for row in rows]
         together = trl_loss(model, tokenizer, rows).item()
         batch = collate(encoded, tokenizer.pad_token_id)
         logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
-        logits, labels = gather_at_positions(logits, batch["readouts"]), batch["labels"]
+        logits, labels = gather_at_positions(logits, batch["label_positions"]), batch["labels"]
         there = labels != IGNORE_LABEL
         mean, total = (
             prm_loss(logits, labels, there, reduce=kind).item() for kind in ("mean", "sum")

@@ -101,7 +101,7 @@ def config(tasks: Mapping[str, int], model: str = "Qwen2-7B-SFT") -> dict[str, A
             **{"n": 4, "temperature": 0.8, "top_p": 1.0, "max_tokens": 1024, "seed": 0},
             "stop": [],
         },
-        "engine": {"name": "scripted", "dtype": "auto"},
+        "engine": {"name": "replay", "dtype": "auto"},
         "segmenter": "auto@1",
         "grader": "math@2",
         "prm": {"name": "prm", "revision": "sha256:" + "b" * 64},

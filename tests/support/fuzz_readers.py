@@ -73,8 +73,8 @@ def _lines(folder: Path) -> Iterator[Reader]:
     problems, recorded = folder / "few.jsonl", folder / "few-recorded.jsonl"
     responses, prm = folder / "few-responses.jsonl", folder / "prm"
     found = next((folder / "processbench").glob("*.json*"))
-    build = ["fsdpo_data", "build", "--samples", 8, "--engine", "scripted"]
-    bench = ["fsdpo_bench", "run", "--engine", "scripted", "--decoder", "sc", "--k", 8]
+    build = ["fsdpo_data", "build", "--samples", 8, "--engine", "replay"]
+    bench = ["fsdpo_bench", "run", "--engine", "replay", "--decoder", "sc", "--k", 8]
     train: dict[str, Path] = {
         "sft": next((folder / "trl-sft").glob("*.jsonl")),
         "prm": next((folder / "trl-stepwise").glob("*.jsonl")),
@@ -85,7 +85,7 @@ def _lines(folder: Path) -> Iterator[Reader]:
         (recorded, lambda it, out: [*build, "--problems", problems, "--replay", it, "--out", out]),
         (responses, lambda it, out: [*bench, "--replay", it, "--out", out]),
         (responses, lambda it, out: ["fsdpo_bench", "grade", it]),
-        (found, lambda it, out: ["fsdpo_bench", "prm", "--prm", prm, "--first-errors", it]),
+        (found, lambda it, out: ["fsdpo_bench", "prm", "--prm", prm, "--processbench", it]),
         (problems, lambda it, out: ["fsdpo_data", "decontaminate", it, "--against", problems]),
         (problems, lambda it, out: ["fsdpo_data", "decontaminate", problems, "--against", it]),
     ]
@@ -114,7 +114,7 @@ def _runs(folder: Path) -> Iterator[Reader]:
     """Yield what takes up or reads runs that are there."""
     bench, few = folder / "bench", folder / "few.jsonl"
     replay = ["--replay", folder / "few-recorded.jsonl", "--resume"]
-    build = ["fsdpo_data", "build", "--samples", 8, "--engine", "scripted", "--problems", few]
+    build = ["fsdpo_data", "build", "--samples", 8, "--engine", "replay", "--problems", few]
     yield Reader(
         "run", folder / "unsealed", "*.json*", lambda it, _: [*build, *replay, "--out", it]
     )

@@ -47,7 +47,7 @@ def build_spec(n: int = 4, **changes: Any) -> BuildSpec:
         "sources": (SourceRef("test", "1", "train"),),
         "template": get_template("problem"),
         "sampling": SamplingSpec(n=n, **changes),
-        "engine": {"name": "scripted", "dtype": "auto"},
+        "engine": {"name": "replay", "dtype": "auto"},
         "segmenter": "auto@1",
         "grader": "math@2",
     }

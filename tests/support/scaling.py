@@ -43,7 +43,7 @@ DIFFERENT = 500
 BUILT = 1_000_000
 BUILD = (
     *("build", "--problems", "problems.jsonl", "--samples", SAMPLES),
-    *("--engine", "scripted", "--replay", "recorded.jsonl"),
+    *("--engine", "replay", "--replay", "recorded.jsonl"),
 )
 
 

@@ -243,12 +243,12 @@ def _line(row: Mapping[str, Any]) -> bytes:
 
 def _build(inputs: Inputs, name: str) -> list[str]:
     options = ["--problems", inputs.path(f"{name}.jsonl"), "--samples", 8, "--workers", 2]
-    replay = ["--engine", "scripted", "--replay", inputs.path(f"{name}-recorded.jsonl")]
+    replay = ["--engine", "replay", "--replay", inputs.path(f"{name}-recorded.jsonl")]
     return ["build", *map(str, [*options, *replay, "--batch-size", 16])]
 
 
 def _bench_run(inputs: Inputs) -> list[str]:
-    replay = ["--engine", "scripted", "--replay", str(inputs.path("few-responses.jsonl"))]
+    replay = ["--engine", "replay", "--replay", str(inputs.path("few-responses.jsonl"))]
     return ["fsdpo_bench", "run", *replay, "--decoder", "sc", "--k", "8", "--batch-size", "4"]
 
 
@@ -280,7 +280,7 @@ def _command(module: str, *arguments: object) -> Callable[[Path], list[str]]:
 def _stages(inputs: Inputs) -> Iterator[Case]:
     """Yield what makes sealed datasets."""
     small, scored, prm = inputs.path("small"), inputs.path("scored"), inputs.path("prm")
-    continued = ["--engine", "scripted", "--replay", inputs.path("continuations.jsonl")]
+    continued = ["--engine", "replay", "--replay", inputs.path("continuations.jsonl")]
     lines: dict[str, tuple[Path, list[object]]] = {
         "label": (small, ["label", small, "--rollouts", 4, *continued, "--batch-size", 16]),
         "score": (small, ["score", small, "--prm", prm]),
@@ -293,7 +293,7 @@ def _stages(inputs: Inputs) -> Iterator[Case]:
                 scored,
                 "--style",
                 "step-dpo",
-                "--resamples",
+                "--continuations",
                 4,
                 *continued,
                 "--batch-size",

@@ -3,7 +3,6 @@
 import json
 import sys
 import time
-from copy import copy
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -248,13 +247,6 @@ def recipe(options: take.RecipeOptions) -> None:
     else:
         run_stages(stages, typer.echo)
         printing.print_costs(stages, GPUS[options.gpu], options.price)
-
-
-# The names that commands had before still work, unseen in `--help`.
-for _before, _now in {"show": inspect, "compare": diff, "regrade": grade, "list": tasks}.items():
-    [_found] = (each for each in app.registered_commands if each.callback is _now)
-    app.registered_commands.append(copy(_found))
-    app.registered_commands[-1].name, app.registered_commands[-1].hidden = _before, True
 
 
 def main() -> None:

@@ -225,12 +225,12 @@ def print_prm(measured: PrmMeasurements) -> None:
             for how, curve in curves.items()
         )
         print_table(("best-of-N by", *(f"N={size}>" for size in curves["pass"])), rows)
-    for file, found in measured.first_errors.items():
+    for file, found in measured.processbench.items():
         say(f"\n{file}")
         for name, value in found.rows():
             say(f"{name:<36}{value}")
-    if measured.step_errors is not None:
-        _print_step_errors(measured.step_errors)
+    if measured.prmbench is not None:
+        _print_step_errors(measured.prmbench)
 
 
 def _print_step_errors(found: PrmBenchScores) -> None:
@@ -304,7 +304,7 @@ def print_plan(
     print_costs(stages, gpu, price)
     say(f"\n{gpu.assumptions}\n")
     for stage in stages:
-        say(f"# {stage.name}: {stage.purpose}\n{stage.run}\n")
+        say(f"# {stage.name}: {stage.purpose}\n{stage.command}\n")
     if recipe.expected:
         say(f"The paper's row: {recipe.expected}")
 

@@ -35,10 +35,10 @@ class PrmOptions(ScorerOptions):
         data: A sealed dataset: ranking, best-of-N, step truth.
         prm: Process reward model: a directory or `org/name`.
         likelihood: Instead: a policy, whose probability of a step is its reward.
-        first_errors: ProcessBench file; may be given several times.
-        step_errors: File of PRMBench; may be given several times.
+        processbench: ProcessBench file; may be given several times.
+        prmbench: File of PRMBench; may be given several times.
         template: Prompt the model was trained on, for either; a `--prm-format` has one.
-        tune: Share of ProcessBench's rows that set its threshold.
+        tune_fraction: Share of ProcessBench's rows that set its threshold.
         threshold: Rewards above it call a step of PRMBench right (0 for `pure`).
         as_json: Print JSON instead of a table.
     """
@@ -46,10 +46,10 @@ class PrmOptions(ScorerOptions):
     data: Annotated[Path | None, Option(positional=True)] = None
     prm: str | None = None
     likelihood: str | None = None
-    first_errors: Sequence[Path] = ()
-    step_errors: Sequence[Path] = ()
+    processbench: Sequence[Path] = ()
+    prmbench: Sequence[Path] = ()
     template: str | None = None
-    tune: Annotated[float, Option(min=0.01, max=0.9)] = 0.2
+    tune_fraction: Annotated[float, Option(min=0.01, max=0.9)] = 0.2
     threshold: float = 0.5
     as_json: Annotated[bool, Option(flag="--json")] = False
 
@@ -61,8 +61,8 @@ class PrmMeasurements:
     dataset: dict[str, Any] | None = (
         None  #: See :func:`~.truth.dataset_report`; None without a dataset.
     )
-    first_errors: dict[str, FirstErrorScores] = field(default_factory=dict)
-    step_errors: PrmBenchScores | None = None
+    processbench: dict[str, FirstErrorScores] = field(default_factory=dict)
+    prmbench: PrmBenchScores | None = None
 
 
 def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
@@ -75,14 +75,14 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
     if options.prm and options.likelihood:
         raise InputError("`prm` and `likelihood`: expected one of them, not both.")
     model = options.prm or options.likelihood
-    first, every = options.first_errors, options.step_errors
-    needy = "`first_errors`" if first else "`step_errors`" if every else ""
+    first, every = options.processbench, options.prmbench
+    needy = "`processbench`" if first else "`prmbench`" if every else ""
     if options.data is None and not needy:
-        raise InputError("nothing to measure: give `data`, `first_errors` or `step_errors`.")
+        raise InputError("nothing to measure: give `data`, `processbench` or `prmbench`.")
     if needy and model is None:
         raise InputError(f"{needy} needs a model to find them: give `prm`.")
     prm = resolve_prm(options.prm, options) if options.prm else None
-    asks = isinstance(prm, PublishedPrm) and prm.convention.has_own_prompt
+    asks = isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt
     if needy and options.template is None and not asks:
         raise InputError(
             f"{needy} needs `template`: the prompt that the model's training data had. "
@@ -105,10 +105,10 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
         measured.dataset = dataset_report(_add_rewards(solutions, scorer))
     for name, rows in judged.items():
         rewards = score_examples(rows, scorer, prompt)
-        measured.first_errors[name] = measure_first_errors(rows, rewards, options.tune)
+        measured.processbench[name] = measure_first_errors(rows, rewards, options.tune_fraction)
     if altered:
         rewards = score_examples(altered, scorer, prompt)
-        measured.step_errors = measure_step_errors(altered, rewards, options.threshold)
+        measured.prmbench = measure_step_errors(altered, rewards, options.threshold)
     return measured
 
 

@@ -82,20 +82,23 @@ class RecipeStage:
 
     name: str
     purpose: str  #: What it is for, and where it departs from the paper.
-    run: str
-    done: str  #: File that is there once it has ended; empty for one that is always run.
+    command: str
+    done_file: str  #: File that is there once it has ended; empty for one that is always run.
     gpus: int
     work: Workload
 
     @property
     def argv(self) -> list[str]:
         """The command line, split as a shell would."""
-        return shlex.split(self.run)
+        return shlex.split(self.command)
 
     def plan(self, gpu: Gpu) -> dict[str, Any]:
         """Return what it does and costs, for machines."""
         cost, real = estimate(self.work, gpu), measured_cost(self)
-        told = {name: getattr(self, name) for name in ("name", "purpose", "command", "done_file", "gpus")}
+        told = {
+            name: getattr(self, name)
+            for name in ("name", "purpose", "command", "done_file", "gpus")
+        }
         told |= {"tokens": round(cost.tokens or 0), "gpu_hours": round(cost.gpu_hours, 3)}
         return told | {"spent": real and real._asdict()}
 
@@ -181,7 +184,7 @@ def _line(text: str) -> str:
 def _stage(*, does: str, run: str, work: dict[str, Any], **told: Any) -> RecipeStage:
     if work["kind"] not in get_args(Kind):
         raise ValueError(f"work kind {work['kind']!r}: expected one of {', '.join(get_args(Kind))}")
-    return RecipeStage(purpose=_line(does), run=_line(run), work=Workload(**work), **told)
+    return RecipeStage(purpose=_line(does), command=_line(run), work=Workload(**work), **told)
 
 
 def estimate(work: Workload, gpu: Gpu | None = None) -> CostEstimate:
@@ -206,7 +209,7 @@ def measured_cost(stage: RecipeStage) -> CostEstimate | None:
     """
     here, before = (
         _read_throughput(Path(at))
-        for at in (stage.done, "/".join([*stage.argv[2:3], "manifest.json"]))
+        for at in (stage.done_file, "/".join([*stage.argv[2:3], "manifest.json"]))
     )
     if here is None:
         return None
@@ -234,7 +237,7 @@ def pending_command(stage: RecipeStage) -> list[str] | None:
 
     One that was stopped goes on with ``--resume``.
     """
-    if stage.done and Path(stage.done).exists():
+    if stage.done_file and Path(stage.done_file).exists():
         return None
     argv = stage.argv
     started = "--out" in argv and Path(argv[argv.index("--out") + 1]).is_dir()
@@ -248,7 +251,7 @@ def run_stages(stages: Sequence[RecipeStage], say: Callable[[str], None]) -> Non
     for stage in stages:
         command = pending_command(stage)
         if command is None:
-            say(f"{stage.name}: done ({stage.done})")
+            say(f"{stage.name}: done ({stage.done_file})")
             continue
         say(f"{stage.name}: {shlex.join(command)}")
         try:

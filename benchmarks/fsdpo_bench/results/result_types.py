@@ -48,11 +48,11 @@ class TaskResults(TypedDict):
 
     title: str
     problems: int
-    of: int  #: Problems that the whole benchmark has.
+    task_problems: int  #: Problems that the whole benchmark has.
     decoders: dict[str, DecoderResults]
     groups: dict[str, dict[str, dict[str, AccuracyResult]]]
-    spread: dict[str, dict[str, float]]  #: How accuracy differs between the parts of a group.
-    drops: dict[str, dict[str, dict[str, AccuracyDrop]]]
+    group_spread: dict[str, dict[str, float]]  #: How accuracy differs between the parts of a group.
+    accuracy_drops: dict[str, dict[str, dict[str, AccuracyDrop]]]
     avg_at_k: dict[str, AccuracyResult]
     pass_at_k: dict[str, AccuracyResult]
     maj_at_k: dict[str, AccuracyResult]

@@ -61,17 +61,21 @@ def _task(
     run: Mapping[str, Sequence[ProblemResult]],
 ) -> result_types.TaskResults:
     names = facts[0].decoded
-    seeds = {each.question: each for each in run.get(described.get("seeds", ""), ())}
+    seeds = {each.question: each for each in run.get(described.get("base_task", ""), ())}
     tolerant = described.get("tolerance") is not None
     average, passed = _sampling(facts)
     return {
         "title": described.get("title", facts[0].task),
         "problems": len(facts),
-        "of": described.get("rows", len(facts)),
+        "task_problems": described.get("rows", len(facts)),
         "decoders": {name: _decoder(facts, name, tolerant) for name in names},
         "groups": {group: _group(facts, group) for group in facts[0].groups},
-        "spread": _spread(facts, described["spread"]) if "spread" in described else {},
-        "drops": {group: _drops(facts, group, seeds) for group in facts[0].groups if seeds},
+        "group_spread": _spread(facts, described["spread_group"])
+        if "spread_group" in described
+        else {},
+        "accuracy_drops": {
+            group: _drops(facts, group, seeds) for group in facts[0].groups if seeds
+        },
         "avg_at_k": average,
         "pass_at_k": passed,
         "maj_at_k": {

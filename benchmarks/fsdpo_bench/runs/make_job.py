@@ -98,16 +98,16 @@ def _scoring(
     prm = resolve_prm(str(options.prm), how)
     host = EngineSelection.select_for_scorer(how, prm, models=2)
     check_tokenizer(prm, None if options.model is None else model, warn)
-    if isinstance(prm, PublishedPrm) and not prm.convention.is_probability and "weighted" in plan:
+    if isinstance(prm, PublishedPrm) and not prm.prm_format.is_probability and "weighted" in plan:
         raise InputError(
-            f"votes are weighed by probabilities, and a reward of {prm.convention.name} is a "
-            f"{prm.convention.meaning}. Decode by bon or sbs.",
+            f"votes are weighed by probabilities, and a reward of {prm.prm_format.name} is a "
+            f"{prm.prm_format.meaning}. Decode by bon or sbs.",
             field="decoder",
             value="weighted",
         )
     named = {**asdict(prm.ref), "engine": host.spec_entry, **format_entry(prm)}
     load: Callable[[], Scorer] = partial(host.load, "scorer", prm)
-    if model is not None or (isinstance(prm, PublishedPrm) and prm.convention.has_own_prompt):
+    if model is not None or (isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt):
         return load, named
     if options.template is None:
         raise InputError(
@@ -150,11 +150,11 @@ def _replay_job(
     make_scorer, scoring = (
         _scoring(options, plan.decoders, None, warn)
         if options.prm is not None
-        else (lambda: recording, {**asdict(recording.model), "engine": {"name": "scripted"}})
+        else (lambda: recording, {**asdict(recording.model), "engine": {"name": "replay"}})
     )
-    engine, prm = {"name": "scripted", "dtype": "auto"}, scoring if plan.needs_prm else None
+    engine, prm = {"name": "replay", "dtype": "auto"}, scoring if plan.needs_prm else None
     spec = _spec(options, author, RECORDED_TEMPLATE, engine, plan, prm)
-    size = options.batch_size or ENGINES["scripted"].batch_size
+    size = options.batch_size or ENGINES["replay"].batch_size
     return BenchJob(spec, parts, lambda: recording, make_scorer, size, options.workers)
 
 

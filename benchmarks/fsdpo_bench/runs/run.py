@@ -81,7 +81,7 @@ def _task_config(part: LoadedTask) -> dict[str, Any]:
         "problems": len(part.problems),
         "decoded": problems_digest(part.ids),
         "tolerance": part.task.tolerance,
-        **{key: told for key in ("seeds", "spread") if (told := getattr(part.task, key))},
+        **{key: told for key in ("base_task", "spread_group") if (told := getattr(part.task, key))},
         "source": part.ref,
     }
 

@@ -44,7 +44,7 @@ def _responses(
 ) -> list[GradingInput]:
     """Return a response with the problem's gold, and with what also counts."""
     thought = find_thinking(prompt, text)
-    golds = (problem.answer, *problem.metadata.get("also", ()))
+    golds = (problem.answer, *problem.metadata.get("alternative_golds", ()))
     return [(gold, thought, text, ended) for gold in golds]
 
 

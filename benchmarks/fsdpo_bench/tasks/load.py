@@ -98,9 +98,9 @@ def read_problems(task: Task, records: Iterable[SourceRow], where: str) -> list[
 
 
 def _read(task: Task, fields: Fields) -> Problem:
-    form = next((form for form in task.form if form.matches(fields)), None)
+    form = next((form for form in task.formats if form.matches(fields)), None)
     if form is None:
-        expected = "; or ".join(form.description for form in task.form)
+        expected = "; or ".join(form.description for form in task.formats)
         raise UnusableRowError(f"fields {', '.join(fields)}, expected {expected}")
     # What counts besides is said by the benchmark, and not by a field that has such a name.
     rest = {
@@ -120,7 +120,11 @@ def _with_note(task: Task, problem: Problem) -> Problem:
     note = task.notes.get(problem.id)
     if note is None:
         return problem
-    metadata = {**problem.metadata, "also": list(note.also), "gold_note": note.why}
+    metadata = {
+        **problem.metadata,
+        "alternative_golds": list(note.alternative_golds),
+        "gold_note": note.reason,
+    }
     if note.tolerance is not None:
         metadata["gold_tolerance"] = note.tolerance
     return replace(problem, answer=note.gold or problem.answer, metadata=metadata)

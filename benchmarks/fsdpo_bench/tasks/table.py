@@ -29,7 +29,7 @@ BUILTIN_TASKS = (
 #: form of the MAWPS collection has it rounded.
 GOLD_PLACES = 10
 #: Metadata with a meaning to grading and statistics, by which nothing is broken down.
-RESERVED_METADATA = ("cluster", "also", "gold_tolerance")
+RESERVED_METADATA = ("cluster", "alternative_golds", "gold_tolerance")
 
 Fields = Mapping[str, Any]
 
@@ -38,9 +38,9 @@ Fields = Mapping[str, Any]
 class GoldCorrection:
     """What is known better of one gold."""
 
-    why: str
+    reason: str
     gold: str = ""  #: The gold to use; empty to keep the source's.
-    also: Sequence[str] = ()
+    alternative_golds: Sequence[str] = ()
     tolerance: float | None = None  #: Relative error that the source allows for this gold alone.
 
 
@@ -52,7 +52,7 @@ class Task:
     title: str
     count: int | None = None  #: Problems it has; None if that is not known.
     digest: str = ""  #: ``problems_digest``, golds as the source has them; empty if not known.
-    form: Sequence[ProblemFormat] = ()  #: The ways its rows are written, tried in this order.
+    formats: Sequence[ProblemFormat] = ()  #: The ways its rows are written, tried in this order.
     order: int = 1000
     suites: Sequence[str] = ()
     licence: str = ""
@@ -68,7 +68,9 @@ class Task:
     row: Callable[[Fields], Fields | None] = dict
     read: Callable[[Path], Iterator[SourceRow]] = read_records
     make: Callable[[], list[Problem]] | None = None
-    drop: Sequence[str] = ()  #: Texts that copies have inside the question and that are none of it.
+    remove_text: Sequence[
+        str
+    ] = ()  #: Texts that copies have inside the question and that are none of it.
     hint: str = ""  #: What every question ends on, such as how the answer has to look.
     missing_golds: int = 0  #: Problems without a gold; they are never counted.
     #: What is known better of single golds, by problem id.
@@ -79,15 +81,17 @@ class Task:
     tolerance: float | None = None
     metric: str = "greedy"  #: What it is reported by: ``greedy``, or ``avg@8`` for few problems.
     cluster: str = ""  #: The field that problems on one base problem share; statistics need it.
-    seeds: str = ""  #: The benchmark whose questions name its clusters; reports say the drop.
-    spread: str = ""  #: The group over whose parts, e.g. instances of templates, accuracy spreads.
+    base_task: str = ""  #: The benchmark whose questions name its clusters; reports say the drop.
+    spread_group: str = (
+        ""  #: The group over whose parts, e.g. instances of templates, accuracy spreads.
+    )
     #: What reports break numbers down by, and the fields that say it in some form.
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     version: int = 1  #: Raised whenever the problems or their grading change.
 
     def question(self, text: str) -> str:
         """Return a question as it is asked."""
-        for each in self.drop:
+        for each in self.remove_text:
             text = text.replace(each, "")
         return text.strip() + (f"\n{self.hint}" if self.hint else "")
 
@@ -121,7 +125,9 @@ def read_task(file: Path) -> Task:
         for odd in told.keys() - known:
             raise ValueError(f"no key {odd!r}.{suggest_names(odd, known)}".rstrip("."))
         notes = {each.pop("id"): GoldCorrection(**each) for each in told.pop("note", ())}
-        forms = tuple(_form(told.get("missing_golds", 0), **each) for each in told.pop("form", ()))
+        forms = tuple(
+            _form(told.get("missing_golds", 0), **each) for each in told.pop("formats", ())
+        )
         if "hub" in told:
             told["hub"] = HubDataset(**told["hub"])
         if "fetch" in told:
@@ -136,7 +142,9 @@ def read_task(file: Path) -> Task:
         # What it defines, not what it imports.
         own = {k for k, v in hook.items() if getattr(v, "__module__", "") == hook["__name__"]}
         made = {key: hook[key] for key in _HOOKS if key in own}
-        return Task(**{"title": name, "form": forms or PLAIN_FORMATS, **told, **made}, notes=notes)
+        return Task(
+            **{"title": name, "formats": forms or PLAIN_FORMATS, **told, **made}, notes=notes
+        )
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"{file} is not a benchmark: {error}. Compare it with those in {BUILTIN_TASKS}."
@@ -203,7 +211,7 @@ def get_task(name: str) -> Task:
     if file.suffix == ".toml":
         return read_task(file)
     if file.suffix in SUFFIXES:
-        return Task(file.stem, file.stem, form=PLAIN_FORMATS, data=file)
+        return Task(file.stem, file.stem, formats=PLAIN_FORMATS, data=file)
     found = next((task for task in builtin_tasks().values() if is_spelling(name, task.name)), None)
     if found is None:
         raise _unknown("task", name, builtin_tasks())

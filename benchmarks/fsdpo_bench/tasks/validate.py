@@ -87,8 +87,12 @@ def _documented_findings(loaded: LoadedTask) -> Iterator[GoldFinding]:
             told = "the source has no answer; it is left out of the score"
             yield GoldFinding(row, "", told, is_unexpected=missing != loaded.task.missing_golds)
         if note := loaded.task.notes.get(loaded.ids[row]):
-            also = f"; {' and '.join(note.also)} also counts" if note.also else ""
-            yield GoldFinding(row, problem.answer, note.why + also, is_unexpected=False)
+            also = (
+                f"; {' and '.join(note.alternative_golds)} also counts"
+                if note.alternative_golds
+                else ""
+            )
+            yield GoldFinding(row, problem.answer, note.reason + also, is_unexpected=False)
 
 
 def _not_itself(task: Task, golds: Sequence[tuple[int, Problem]]) -> Iterator[GoldFinding]:

@@ -57,7 +57,7 @@ class OpenAiSampler(StreamingSampler):
 
         Raises:
             InputError: if the server refuses what is asked of it.
-            Unavailable: if it has not answered anybody for ``patience`` seconds.
+            Unavailable: if it has not answered anybody for ``idle_timeout`` seconds.
         """
         with asyncio.Runner() as runner:
             finished = self._complete(prompts, spec)
@@ -171,9 +171,9 @@ class OpenAiSampler(StreamingSampler):
             except (httpx2.HTTPError, *_UNREADABLE) as error:
                 now, wait = time.monotonic(), retry_delay(retry_after, attempt)
                 failing = min(failing, now)
-                if now + wait - max(failing, self._heard) > self._options.patience:
+                if now + wait - max(failing, self._heard) > self._options.idle_timeout:
                     raise self._unusable(
-                        f"no answer in {self._options.patience:g} seconds ({_first_line(error)}). What "
+                        f"no answer in {self._options.idle_timeout:g} seconds ({_first_line(error)}). What "
                         "was received is saved: resume the run when the server is back."
                     ) from None
                 await asyncio.sleep(wait)

@@ -19,7 +19,7 @@ from fsdpo_data.engines.scorers.prm_formats import (
     PrmFormat,
     PublishedPrm,
     fill_fields,
-    get_convention,
+    get_prm_format,
 )
 from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.models.thinking import find_thinking
@@ -35,23 +35,23 @@ def get_critique(name: str) -> PrmFormat:
     Raises:
         InputError: if there is none, it is none of a judge, or its procedure is refused.
     """
-    found = get_convention(name)
-    if found.refused:
-        raise InputError(f"{found.refused}.", field="judge_form", value=name)
+    found = get_prm_format(name)
+    if found.unsupported_reason:
+        raise InputError(f"{found.unsupported_reason}.", field="judge_format", value=name)
     if not found.is_judge:
         known = ", ".join(each.name for each in PRM_FORMATS.values() if each.is_judge)
         expected = f"it asks for no critique: expected {known}, or a .toml file of your own."
-        raise InputError(expected, field="judge_form", value=name)
+        raise InputError(expected, field="judge_format", value=name)
     return found
 
 
 def critique_prompt(convention: PrmFormat, template: Template, item: ScorerInput) -> str:
     """Return what a judge is asked of a solution; InputError if its question is not known."""
     written = (convention.format_step(k, step) for k, step in enumerate(item.steps, 1))
-    question, steps = convention.question_of(item), convention.between.join(written)
+    question, steps = convention.question_of(item), convention.separator.join(written)
     return (
         template.render(fill_fields(convention.prompt, question=question, steps=steps))
-        + convention.reply
+        + convention.reply_prefix
     )
 
 
@@ -76,7 +76,7 @@ def read_votes(
 
 
 def _vote(convention: PrmFormat, critique: str, n_steps: int) -> int | None:
-    if convention.read == "index":
+    if convention.read_at == "index":
         thought = find_thinking("", critique)
         box = None if thought.closed is False else last_boxed(critique[thought.end :])
         index = _INDEX.fullmatch((box or "").strip())
@@ -101,8 +101,8 @@ class CritiqueScorer:
     """Rewards a step by the share of critiques that find no error up to it; ``sampler`` writes."""
 
     def __init__(self, weights: PublishedPrm, sampler: Sampler) -> None:
-        self.model, self._sampler, self._convention = weights.ref, sampler, weights.convention
-        form, at = weights.convention, {"revision": weights.commit}
+        self.model, self._sampler, self._convention = weights.ref, sampler, weights.prm_format
+        form, at = weights.prm_format, {"revision": weights.commit}
         self._template = get_template(form.template, weights.path, **at)
         self._sampling = critique_sampling(form, self._template, form.votes)
 

@@ -50,10 +50,10 @@ class LikelihoodScorer(TransformersScorer):
             logprobs = self._logprobs([encoded[index] for index in batch])
             for index, row in zip(batch, logprobs, strict=True):
                 # row[i] is log π of token i + 1.
-                readouts = encoded[index].score_positions
+                score_positions = encoded[index].score_positions
                 starts = [
                     max(1, encoded[index].prompt_length),
-                    *(readout + 1 for readout in readouts),
+                    *(readout + 1 for readout in score_positions),
                 ]
                 yield index, [float(row[a - 1 : b - 1].sum()) for a, b in pairwise(starts)]
 
@@ -84,7 +84,7 @@ class ImplicitScorer(LikelihoodScorer):
         assert weights.reference is not None, "the resolver finds it"
         super().__init__(weights, options)
         self._reference = LikelihoodScorer(weights.reference, options)
-        self._convention = weights.convention
+        self._convention = weights.prm_format
         if self._tokenizer.get_vocab() != self._reference._tokenizer.get_vocab():
             raise InputError(
                 "it has another vocabulary than the policy. Give the model that the policy was "
@@ -98,5 +98,5 @@ class ImplicitScorer(LikelihoodScorer):
         reference, beta = dict(self._reference.step_logprobs(encoded)), self._convention.beta
         for index, own in self.step_logprobs(encoded):
             ratios = [beta * (a - b) for a, b in zip(own, reference[index], strict=True)]
-            cumulative = self._convention.link == "log-ratio-so-far"
+            cumulative = self._convention.activation == "log-ratio-so-far"
             yield index, list(accumulate(ratios)) if cumulative else ratios

@@ -32,9 +32,9 @@ class PrmScorer(TransformersScorer):
             for index, row in zip(batch, self._link(logits).tolist(), strict=True):
                 yield index, row[: len(encoded[index].score_positions)]
 
-    def _read(self, readouts: Sequence[Sequence[int]], **inputs: Any) -> Tensor:
+    def _read(self, score_positions: Sequence[Sequence[int]], **inputs: Any) -> Tensor:
         """Run the model; return the logits of steps, [B, K], or [B, K, C] of C classes."""
-        return gather_steps(self._net(**inputs).logits, readouts)[..., 0].float()
+        return gather_steps(self._net(**inputs).logits, score_positions)[..., 0].float()
 
     def _link(self, logits: Tensor) -> Tensor:
         """Return the rewards, [B, K]."""
@@ -75,8 +75,8 @@ class PrmScorer(TransformersScorer):
     def _logits(self, batch: Sequence[EncodedSolution]) -> Tensor:
         """Run whole sequences, padded on the right."""
         ids, mask = pad_sequences([each.input_ids for each in batch], self._pad, self._device)
-        readouts = [each.score_positions for each in batch]
-        return self._read(readouts, input_ids=ids, attention_mask=mask, use_cache=False)
+        score_positions = [each.score_positions for each in batch]
+        return self._read(score_positions, input_ids=ids, attention_mask=mask, use_cache=False)
 
     def _score_with_shared_prompts(
         self, groups: Sequence[Sequence[int]], encoded: dict[int, EncodedSolution]
@@ -102,7 +102,7 @@ class PrmScorer(TransformersScorer):
             ids, mask = pad_sequences(tails, self._pad, self._device)
             mask = torch.cat([prompt_mask[rows], mask], dim=1)
             width = ids.shape[1]
-            readouts = [
+            score_positions = [
                 [
                     position - encoded[index].prompt_length
                     for position in encoded[index].score_positions
@@ -110,7 +110,7 @@ class PrmScorer(TransformersScorer):
                 for index in batch
             ]
             logits = self._read(
-                readouts,
+                score_positions,
                 input_ids=ids,
                 attention_mask=mask,
                 position_ids=(mask.cumsum(-1) - 1)[:, -width:],
@@ -120,10 +120,10 @@ class PrmScorer(TransformersScorer):
             yield batch, logits
 
 
-def gather_steps(value_BTC: Tensor, readouts: Sequence[Sequence[int]]) -> Tensor:
+def gather_steps(value_BTC: Tensor, score_positions: Sequence[Sequence[int]]) -> Tensor:
     """Return the values of steps [B, K, C]; what is past a row's own steps means nothing."""
-    place_BK, _ = pad_sequences(readouts, 0, value_BTC.device)
-    return value_BTC[torch.arange(len(readouts), device=place_BK.device)[:, None], place_BK]
+    place_BK, _ = pad_sequences(score_positions, 0, value_BTC.device)
+    return value_BTC[torch.arange(len(score_positions), device=place_BK.device)[:, None], place_BK]
 
 
 def _by_prompt(encoded: dict[int, EncodedSolution]) -> tuple[list[list[int]], list[int]]:

@@ -34,7 +34,7 @@ class PrmFormatTokenizer:
         bos = tokenizer.bos_token_id
         self._bos = [bos] if bos is not None and encode_prompt(tokenizer, "a")[:1] == [bos] else []
         self._turns = lru_cache(maxsize=256)(self._render_turns)
-        mark = convention.mark.strip()
+        mark = convention.step_token.strip()
         if mark and len(self._ids(mark)) != 1:
             raise InputError(
                 f"{convention.name} marks steps with {mark!r}, which is no token of this "
@@ -53,76 +53,78 @@ class PrmFormatTokenizer:
         question, bos = convention.question_of(item), self._tokenizer.bos_token or ""
         prompt = fill_fields(convention.prompt, question=question, prompt=item.prompt, bos=bos)
         steps = [convention.format_step(k, step) for k, step in enumerate(item.steps, 1)]
-        ids, start, readouts = (
-            self._encode_separately if convention.pieces else self._encode_together
+        ids, start, score_positions = (
+            self._encode_separately if convention.tokenize_separately else self._encode_together
         )(prompt, steps)
-        readouts = [readout + convention.shift for readout in readouts]
-        length = readouts[-1] + 1
+        score_positions = [readout + convention.token_offset for readout in score_positions]
+        length = score_positions[-1] + 1
         if length > max_length:
-            readouts, length = [], start
-        owners = [bisect_left(readouts, place) for place in range(start, length)]
+            score_positions, length = [], start
+        owners = [bisect_left(score_positions, place) for place in range(start, length)]
         step_of = [PROMPT_STEP_ID] * start + [min(each, len(steps) - 1) for each in owners]
-        return EncodedSolution(ids[:length], step_of, readouts, len(steps))
+        return EncodedSolution(ids[:length], step_of, score_positions, len(steps))
 
     def _encode_separately(
         self, prompt: str, steps: Sequence[str]
     ) -> tuple[list[int], int, list[int]]:
-        """Encode each piece by itself; return ids, the prompt's number of them, and readouts."""
+        """Encode each piece by itself; return ids, the prompt's number of them, and score_positions."""
         ids = [*self._bos] if self._convention.bos else []
         ids += self._ids(prompt)
-        start, readouts, mark = len(ids), [], self._ids(self._convention.mark)
+        start, score_positions, mark = len(ids), [], self._ids(self._convention.step_token)
         # Who has no mark parted the pieces with a special token, and took it out again.
         before = [] if mark or not self._tokenizer.eos_token else [self._tokenizer.eos_token]
-        marked = len(mark) if self._convention.read == "mark" else 0
+        marked = len(mark) if self._convention.read_at == "step_token" else 0
         for step in steps:
             readout = len(ids) - 1
-            for line in step.removesuffix("\n").split("\n") if self._convention.lines else [step]:
+            for line in (
+                step.removesuffix("\n").split("\n") if self._convention.mark_each_line else [step]
+            ):
                 ids += self._ids("".join([*before, line]))[len(before) :]
                 if line.strip() or readout < start:
                     readout = len(ids) - 1 + marked
                 ids += mark
-            readouts.append(readout)
-        return ids, start, readouts
+            score_positions.append(readout)
+        return ids, start, score_positions
 
     def _encode_together(
         self, prompt: str, steps: Sequence[str]
     ) -> tuple[list[int], int, list[int]]:
         """Encode the text as one, and find each place in it by its offset."""
         convention, turns = self._convention, self._turns(len(steps))
-        if convention.form == "turns":
+        if convention.layout == "turns":
             openings, answers = [turns[0] + prompt, *turns[2:-1:2]], turns[1::2]
         else:
-            openings = [turns[0] + prompt + turns[1], *[convention.between] * (len(steps) - 1)]
+            openings = [turns[0] + prompt + turns[1], *[convention.separator] * (len(steps) - 1)]
             answers = [""] * len(steps)
         text, spans = "", []
         for opening, step, answer in zip(openings, steps, answers, strict=True):
             end = len(text) + len(opening) + len(step)
-            text += opening + step + answer + convention.mark
-            spans.append((end, len(text) - len(convention.mark), len(text)))
+            text += opening + step + answer + convention.step_token
+            spans.append((end, len(text) - len(convention.step_token), len(text)))
         encoding = self._raw.encode(text, add_special_tokens=False)
         starts, ends = ([offset[side] for offset in encoding.offsets] for side in (0, 1))
         opened = bool(self._tokenizer.bos_token) and text.startswith(self._tokenizer.bos_token)
         bos = self._bos if convention.bos and not opened else []
-        readouts = []
+        score_positions = []
         for end, mark, behind in spans:
-            at = bisect_left(starts, behind if convention.read == "mark" else end) - 1
-            if convention.read == "mark" and starts[at] < mark:
+            at = bisect_left(starts, behind if convention.read_at == "step_token" else end) - 1
+            if convention.read_at == "step_token" and starts[at] < mark:
                 raise InputError(
-                    f"{convention.name}: the tokenizer merges the mark {convention.mark!r} with "
+                    f"{convention.name}: the tokenizer merges the mark {convention.step_token!r} with "
                     f"{text[starts[at] : mark]!r} before it. Use the tokenizer of the checkpoint.",
                     field="prm_format",
                     value=convention.name,
                 )
-            readouts.append(len(bos) + at)
+            score_positions.append(len(bos) + at)
         start = len(bos) + bisect_right(ends, len(openings[0]))
-        return [*bos, *encoding.ids], start, readouts
+        return [*bos, *encoding.ids], start, score_positions
 
     def _render_turns(self, n_steps: int) -> list[str]:
         """Return what the chat template writes before each turn and at the end."""
         convention = self._convention
-        if convention.form == "text":
+        if convention.layout == "text":
             return ["", "", ""]
-        roles = ("user", "assistant") * (n_steps if convention.form == "turns" else 1)
+        roles = ("user", "assistant") * (n_steps if convention.layout == "turns" else 1)
         chat = [{"role": r, "content": f"\ue000{i}\ue001"} for i, r in enumerate(roles)]
         if convention.system is not None:
             chat.insert(0, {"role": "system", "content": convention.system})

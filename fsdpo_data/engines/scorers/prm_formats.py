@@ -42,9 +42,9 @@ class PrmFormat(Options):
     name: str  #: Its row in the table, or the file it is read from.
     #: ``chat``: the steps are the assistant's turn; ``turns``: every step is a turn of the user,
     #: its mark the assistant's.
-    form: Literal["text", "chat", "turns"] = "text"
+    layout: Literal["text", "chat", "turns"] = "text"
     #: Whether prompt, steps and marks are tokenised each by itself; else all together.
-    pieces: bool = False
+    tokenize_separately: bool = False
     system: str | None = None  #: System message of the chat; None leaves it to the chat template.
     #: What comes before the first step: ``{question}``, ``{prompt}`` (the policy's), ``{bos}`` (the
     #: token, where the tokenizer has one); of a critique all of it, with ``{steps}``.
@@ -55,34 +55,34 @@ class PrmFormat(Options):
     #: What steps lose at both ends: their line ends, all white space, or nothing.
     strip: Literal["newlines", "space", "nothing"] = "newlines"
     #: Whether each line of a step is marked as if it were one; the last one is read.
-    lines: bool = False
-    mark: str = ""  #: What follows each step.
-    between: str = ""  #: What stands between a mark and the next step.
+    mark_each_line: bool = False
+    step_token: str = ""  #: What follows each step.
+    separator: str = ""  #: What stands between a mark and the next step.
     #: What is read at its last token. Of critiques, which a judge writes: the last box, the
     #: ``index`` of the first wrong step or -1; or ``verdicts``, correct or incorrect in boxes.
-    read: Literal["mark", "step", "index", "verdicts"] = "mark"
-    shift: int = 0  #: Tokens from there to where the vendor's code reads.
+    read_at: Literal["step_token", "step", "index", "verdicts"] = "step_token"
+    token_offset: int = 0  #: Tokens from there to where the vendor's code reads.
     #: Name of the head's weights in the checkpoint. ``vocabulary``: the rows of ``words``, or the
     #: mean of all rows without any; ``none``: the model is a policy, held against a reference.
     head: str = "score"
-    words: Sequence[str] = ()  #: Tokens whose logits are read.
+    label_tokens: Sequence[str] = ()  #: Tokens whose logits are read.
     #: From logits to the number: ``softmax`` over them, ``sigmoid``, each class against its
     #: opposite (``difference``), none (``value``); with a reference ``log-ratio`` of the step, or
     #: of all up to its end (``log-ratio-so-far``).
-    link: Literal["softmax", "sigmoid", "difference", "value", "log-ratio", "log-ratio-so-far"] = (
-        "softmax"
-    )
+    activation: Literal[
+        "softmax", "sigmoid", "difference", "value", "log-ratio", "log-ratio-so-far"
+    ] = "softmax"
     positive: Sequence[int] = (1,)  #: The classes that are summed.
     beta: Annotated[float, Option(exclusive_min=0)] = 0.05  #: What log-ratios are multiplied by.
     reference: str = ""  #: Model that they are held against, where none is given.
     template: str = "chat"  #: How a model is asked for a critique.
-    reply: str = ""  #: What a critique begins with.
+    reply_prefix: str = ""  #: What a critique begins with.
     stop: Sequence[str] = ()  #: What ends one.
     votes: Annotated[int, Option(min=1)] = 1  #: Critiques of a solution, where nobody says it.
     temperature: Annotated[float, Option(min=0)] = 1.0  #: Of more than one; one is greedy.
     top_p: float = 1.0
     max_tokens: Annotated[int, Option(min=1)] = 8192
-    refused: str = ""  #: Why a model is not run that is recognised.
+    unsupported_reason: str = ""  #: Why a model is not run that is recognised.
     #: Repositories, ``*`` for any characters, that are recognised by their name.
     models: Sequence[str] = ()
     architectures: Sequence[str] = ()  #: Recognised, where no other convention has them.
@@ -90,7 +90,7 @@ class PrmFormat(Options):
     @property
     def meaning(self) -> str:
         """Say what the number is."""
-        return REWARD_MEANINGS[self.link]
+        return REWARD_MEANINGS[self.activation]
 
     @property
     def is_probability(self) -> bool:
@@ -105,7 +105,7 @@ class PrmFormat(Options):
     @property
     def is_judge(self) -> bool:
         """Whether it is sampled: a reward is the share of its critiques that find no error."""
-        return self.read in ("index", "verdicts")
+        return self.read_at in ("index", "verdicts")
 
     def question_of(self, item: ScorerInput) -> str:
         """Return the question as it is put; InputError if it is wanted and not known."""
@@ -144,13 +144,13 @@ def fill_fields(text: str, **values: str) -> str:
 _RECOGNISED = ("name", "models", "architectures")
 
 
-def _row(name: str, like: str = "", **told: Any) -> PrmFormat:
-    """Make a convention of its row; one that is ``like`` another says what differs."""
+def _row(name: str, based_on: str = "", **told: Any) -> PrmFormat:
+    """Make a convention of its row; one that is ``based_on`` another says what differs."""
     fields = {**told, "name": name}
-    while like:
-        base = read_toml(__file__)[like]
+    while based_on:
+        base = read_toml(__file__)[based_on]
         fields = {key: base[key] for key in base if key not in _RECOGNISED} | fields
-        like = fields.pop("like", "")
+        based_on = fields.pop("based_on", "")
     known = {each.name for each in dataclasses.fields(PrmFormat)}
     if unknown := sorted(fields.keys() - known):
         raise InputError(
@@ -168,11 +168,11 @@ PRM_FORMATS: TomlTable[PrmFormat] = TomlTable(__file__, _row)  #: By name.
 class PublishedPrm(ResolvedWeights):
     """A reward model that is pinned down, and how to ask it."""
 
-    convention: PrmFormat
+    prm_format: PrmFormat
     reference: ResolvedWeights | None = None  #: What log-ratios are held against.
 
 
-def get_convention(name: str) -> PrmFormat:
+def get_prm_format(name: str) -> PrmFormat:
     """Return the convention of that name, or that a TOML file of one's own says.
 
     Raises:
@@ -240,5 +240,5 @@ def format_entry(weights: ResolvedWeights) -> Mapping[str, Any]:
     """Return what specs say of how a reward model is asked; nothing of our own kind."""
     if not isinstance(weights, PublishedPrm):
         return {}
-    told: dict[str, Any] = {"convention": weights.convention.manifest_entry()}
+    told: dict[str, Any] = {"prm_format": weights.prm_format.manifest_entry()}
     return told | ({"reference": asdict(weights.reference.ref)} if weights.reference else {})

@@ -36,8 +36,10 @@ class PublishedScorer(PrmScorer):
         super().__init__(weights, options)
         self._head = PrmHead(weights, self._tokenizer, self._net.device, self._net.dtype)
 
-    def _read(self, readouts: Sequence[Sequence[int]], **inputs: Any) -> Tensor:
-        return self._head.logits(gather_steps(self._net(**inputs).last_hidden_state, readouts))
+    def _read(self, score_positions: Sequence[Sequence[int]], **inputs: Any) -> Tensor:
+        return self._head.logits(
+            gather_steps(self._net(**inputs).last_hidden_state, score_positions)
+        )
 
     def _link(self, logits: Tensor) -> Tensor:
         return self._head.rewards(logits)
@@ -51,7 +53,7 @@ class PrmHead:
     """
 
     def __init__(self, weights: PublishedPrm, tokenizer: Any, *place: Any) -> None:
-        self._convention = weights.convention
+        self._convention = weights.prm_format
         layers = _layers(weights, tokenizer)
         self._layers = [[each.to(*place) for each in layer] for layer in layers]
 
@@ -64,7 +66,7 @@ class PrmHead:
 
     def rewards(self, logits_BKC: Tensor) -> Tensor:
         """Return the numbers [B, K] that logits stand for."""
-        positive, link = list(self._convention.positive), self._convention.link
+        positive, link = list(self._convention.positive), self._convention.activation
         if link == "value":
             return logits_BKC[..., positive].sum(-1)
         if link == "sigmoid":  # of a committee, if there are more than one
@@ -85,7 +87,7 @@ def _apply_linear(layer: Sequence[Tensor], value: Tensor) -> Tensor:
 
 def _layers(weights: PublishedPrm, tokenizer: Any) -> list[list[Tensor]]:
     """Return (weight, bias) of each layer of the head, between which there is a ReLU."""
-    convention = weights.convention
+    convention = weights.prm_format
     of_words = convention.head == "vocabulary"
     called = ("lm_head", "model.embed_tokens") if of_words else (convention.head,)
     found = next(filter(None, (read_tensors(weights, f"{name}.") for name in called)), {})
@@ -99,7 +101,9 @@ def _layers(weights: PublishedPrm, tokenizer: Any) -> list[list[Tensor]]:
         )
     if of_words:
         rows = found["weight"]
-        ids = [tokenizer.encode(word, add_special_tokens=False)[-1] for word in convention.words]
+        ids = [
+            tokenizer.encode(word, add_special_tokens=False)[-1] for word in convention.label_tokens
+        ]
         # The mean of all logits is one logit: that of the mean row.
         return [[rows[ids] if ids else rows.float().mean(0, keepdim=True)]]
     parts = [[f"{name}weight", f"{name}bias"] for name in names]

@@ -30,8 +30,8 @@ class TokenScorer:
         self._encoder = StepTokenizer(tokenizer)
         # What a policy holds itself is encoded as it was when the policy was trained.
         self._prompt_tokenizer: PrmFormatTokenizer | None = None
-        if isinstance(weights, PublishedPrm) and weights.convention.has_own_prompt:
-            self._prompt_tokenizer = PrmFormatTokenizer(weights.convention, tokenizer)
+        if isinstance(weights, PublishedPrm) and weights.prm_format.has_own_prompt:
+            self._prompt_tokenizer = PrmFormatTokenizer(weights.prm_format, tokenizer)
         self._context = context
 
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:

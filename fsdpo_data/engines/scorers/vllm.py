@@ -20,7 +20,7 @@ DECODER_LOAD_FORMAT = "fsdpo-decoder"  #: The load format of :func:`register_dec
 class VllmPrmScorer(TokenScorer):
     """Scores with ``LLM(runner="pooling")`` and its task ``token_classify``.
 
-    vLLM returns the sigmoid of every token's logit; the readouts are picked from those.
+    vLLM returns the sigmoid of every token's logit; the score_positions are picked from those.
 
     Raises:
         Unavailable: if vLLM is missing or cannot start here.

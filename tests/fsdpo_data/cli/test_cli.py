@@ -36,8 +36,8 @@ def dataset(tmp_path: Path) -> Path:
         (["build", "--batch-size", "0"], "--batch-size 0: expected at least 1."),
         (["build", "--segmenter", "lines"], "--segmenter lines: expected one of auto@1"),
         (
-            ["build", "--engine", "scripted"],
-            "--engine scripted and --replay FILE go together",
+            ["build", "--engine", "replay"],
+            "--engine replay and --replay FILE go together",
         ),
         (["build", "--engine-arg", "x"], "--engine-arg x: expected KEY=VALUE"),
         (["build", "--model", "qwen-7b-sft"], "Nearest short names: qwen2-7b-sft"),
@@ -106,7 +106,7 @@ def test_replaying_a_run_gives_the_same_dataset(
     rows = [{"question": p.question, "answer": p.answer} for p in source.problems]
     file = tmp_path / "problems.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"question": "no gold?"}]))
-    arguments = ["build", "--problems", str(file), "--samples", "4", "--engine", "scripted"]
+    arguments = ["build", "--problems", str(file), "--samples", "4", "--engine", "replay"]
     arguments += ["--replay", str(tmp_path / "a/completions.jsonl"), "--out", str(tmp_path / "b")]
     code, out, _ = run(capsys, *arguments)
     assert code == 0
@@ -143,7 +143,7 @@ def test_a_recording_that_does_not_fit(
 ) -> None:
     (tmp_path / "p.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n')
     (tmp_path / "r.jsonl").write_text(content)
-    arguments = ["build", "--problems", str(tmp_path / "p.jsonl"), "--engine", "scripted"]
+    arguments = ["build", "--problems", str(tmp_path / "p.jsonl"), "--engine", "replay"]
     arguments += ["--replay", str(tmp_path / "r.jsonl"), "--out", str(tmp_path / "out")]
     code, _, err = run(capsys, *arguments)
     assert code == 1 and message in err

@@ -43,7 +43,7 @@ def write_inputs(folder: Path, count: int) -> None:
 
 def command(folder: Path, out: str, seconds: float, *more: str) -> list[str]:
     line = [sys.executable, "-c", SLOW, str(seconds), "build", "--samples", "2"]
-    line += ["--problems", str(folder / "problems.jsonl"), "--engine", "scripted"]
+    line += ["--problems", str(folder / "problems.jsonl"), "--engine", "replay"]
     line += ["--replay", str(folder / "recorded.jsonl"), "--workers", "1"]
     return [*line, "--out", str(folder / out), *more]
 

@@ -60,7 +60,7 @@ def test_a_replay_that_is_not_whole_is_refused(
     problems, recorded = tmp_path / "problems.jsonl", tmp_path / "recorded.jsonl"
     problems.write_text('{"question": "20 + 22?", "answer": "42"}\n')
     build = ("build", "--problems", str(problems), "--samples", "1", "--template", "problem")
-    replay = ("--engine", "scripted", "--replay", str(recorded), "--out", str(tmp_path / "out"))
+    replay = ("--engine", "replay", "--replay", str(recorded), "--out", str(tmp_path / "out"))
     prompt = get_template("problem").render("20 + 22?")
     recorded.write_text(json.dumps({"prompt": prompt, "completions": [{"text": 5}]}) + "\n")
     code, _, err = run(capsys, *build, *replay)

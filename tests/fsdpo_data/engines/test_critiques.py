@@ -157,7 +157,7 @@ def test_a_reward_is_the_share_of_critiques_without_an_error(chatty: Path, tmp_p
     (tmp_path / "three.toml").write_text('like = "thinkprm"\nvotes = 3\n')
     options = ScorerOptions(prm_format=str(tmp_path / "three.toml"))
     weights = resolve_prm(str(chatty), options)
-    assert isinstance(weights, PublishedPrm) and weights.convention.is_probability
+    assert isinstance(weights, PublishedPrm) and weights.prm_format.is_probability
     said = Says(RIGHT * 2, RIGHT + WRONG, "I cannot tell")
     scorer, item = CritiqueScorer(weights, said), ScorerInput("p", ["a\n", "b"], "What?")
     assert scorer.score([item, item]) == [[1.0, 0.5]] * 2

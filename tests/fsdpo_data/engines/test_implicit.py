@@ -104,7 +104,7 @@ def test_policy_and_reference_on_the_command_line(
     code, _, err = run(capsys, *map(str, [*given, "--reference", two[1]]))
     assert code == 0, err
     told = json.loads((tmp_path / "out/manifest.json").read_text())["spec"]["score"]
-    assert told["convention"]["meaning"] == "log-ratio of two policies"
+    assert told["prm_format"]["meaning"] == "log-ratio of two policies"
     assert told["reference"]["name"] == two[1].name
     card = (tmp_path / "out/README.md").read_text()
     assert "a reward is a log-ratio of two policies" in card and "--reference" in card

@@ -51,7 +51,7 @@ def url(script: Script) -> Iterator[str]:
 
 
 def sampler(url: str, **changes: Any) -> OpenAiSampler:
-    options = SamplerOptions(engine="openai", base_url=url, **{"patience": 60.0, **changes})
+    options = SamplerOptions(engine="openai", base_url=url, **{"idle_timeout": 60.0, **changes})
     return OpenAiSampler(served_weights("tiny"), options)
 
 
@@ -160,7 +160,7 @@ def test_what_will_not_pass_is_told_at_once(
 
 
 def test_a_server_that_stays_silent_is_given_up(script: Script, url: str) -> None:
-    engine = sampler(url, patience=0.3, concurrency=1)
+    engine = sampler(url, idle_timeout=0.3, concurrency=1)
     script.tricks += [lambda handler: False] + [openai_server.broken] * 1000
     arrived = []
     with pytest.raises(UnavailableError, match=r"no answer in 0\.3 seconds .*500.*resume the run"):
@@ -173,7 +173,7 @@ def test_a_server_that_stays_silent_is_given_up(script: Script, url: str) -> Non
 
 def options(url: str, out: Path, **changes: Any) -> BuildOptions:
     settings: dict[str, Any] = {"engine": "openai", "base_url": url, "limit": 8, "samples": 2}
-    return BuildOptions(**settings | {"out": out, "patience": 0.3, "concurrency": 2} | changes)
+    return BuildOptions(**settings | {"out": out, "idle_timeout": 0.3, "concurrency": 2} | changes)
 
 
 def test_a_server_that_dies_costs_nothing_that_was_received(
@@ -191,7 +191,7 @@ def test_a_server_that_dies_costs_nothing_that_was_received(
     run_build(options(url, out, resume=True), NO_PROGRESS)
     assert len(script.requests) == 3
     manifest = validate(out)
-    engine = {"api": "completions", "dtype": "auto", "name": "openai", "seeds": "not promised"}
+    engine = {"api": "completions", "dtype": "auto", "name": "openai", "seeds": "not guaranteed"}
     assert manifest.spec.engine.plain() == engine
     assert manifest.spec.model.plain() == {"name": "tiny", "revision": "served"}
     written = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
@@ -212,7 +212,7 @@ def test_a_chat_keeps_what_the_model_thought(script: Script, url: str, tmp_path:
         "Thus \\boxed{0}.",
         "Thus \\boxed{1}.",
     ]
-    replay = SamplerOptions(engine="scripted", replay=out / "completions.jsonl")
+    replay = SamplerOptions(engine="replay", replay=out / "completions.jsonl")
     (again,) = ReplaySampler(served_weights("tiny"), replay).sample(
         [rows[0]["prompt"]], SamplingSpec(n=2)
     )
@@ -234,7 +234,7 @@ def test_a_server_continues_and_is_measured(script: Script, url: str, tmp_path: 
     measured = CliRunner().invoke(bench, [*line, "--out", str(tmp_path / "bench")])
     assert measured.exit_code == 0, measured.output
     config = json.loads((tmp_path / "bench/config.json").read_text())
-    assert config["engine"]["name"] == "openai" and config["engine"]["seeds"] == "not promised"
+    assert config["engine"]["name"] == "openai" and config["engine"]["seeds"] == "not guaranteed"
 
 
 @pytest.mark.parametrize(

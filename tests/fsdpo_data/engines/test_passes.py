@@ -146,7 +146,7 @@ def test_limits_of_thinking_are_checked(tmp_path: Path) -> None:
     recorded = tmp_path / "completions.jsonl"
     recorded.write_text("{}")
     for how in (
-        {"engine": "scripted", "replay": recorded},
+        {"engine": "replay", "replay": recorded},
         {"engine": "openai", "base_url": "http://localhost/v1", "api": "chat", "model": "m"},
     ):
         options = BuildOptions(max_think_tokens=5, **how)  # type: ignore[arg-type]

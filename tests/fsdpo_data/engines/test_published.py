@@ -30,7 +30,7 @@ from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
 from fsdpo_data.engines.scorers.prm_formats import (  # noqa: E402
     PRM_FORMATS,
     PublishedPrm,
-    get_convention,
+    get_prm_format,
 )
 from fsdpo_data.engines.scorers.published import PrmHead, load_prm  # noqa: E402
 from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
@@ -338,16 +338,18 @@ def test_a_model_is_recognised_by_name_or_architecture(
     (tmp_path / name).mkdir()
     (tmp_path / name / "config.json").write_text(json.dumps(settings))
     if expected in PRM_FORMATS:
-        assert resolve_prm(str(tmp_path / name)).convention.name == expected
+        assert resolve_prm(str(tmp_path / name)).prm_format.name == expected
     else:
         with pytest.raises(InputError, match=expected):
             resolve_prm(str(tmp_path / name))
 
 
 def test_a_convention_of_ones_own(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('like = "trl"\nmark = "\\n\\n"\nprompt = "{prompt}"\n')
-    mine = get_convention(str(tmp_path / "mine.toml"))
-    assert (mine.name, mine.mark, mine.prompt, mine.pieces) == (
+    (tmp_path / "mine.toml").write_text(
+        'based_on = "trl"\nstep_token = "\\n\\n"\nprompt = "{prompt}"\n'
+    )
+    mine = get_prm_format(str(tmp_path / "mine.toml"))
+    assert (mine.name, mine.step_token, mine.prompt, mine.tokenize_separately) == (
         "mine.toml",
         "\n\n",
         "{prompt}",
@@ -356,27 +358,27 @@ def test_a_convention_of_ones_own(tmp_path: Path) -> None:
     assert mine.manifest_entry()["digest"] != PRM_FORMATS["trl"].manifest_entry()["digest"]
     (tmp_path / "odd.toml").write_text('marks = "x"\n')
     with pytest.raises(InputError, match=r"odd\.toml has marks"):
-        get_convention(str(tmp_path / "odd.toml"))
+        get_prm_format(str(tmp_path / "odd.toml"))
     with pytest.raises(InputError, match="expected one of qwen, "):
-        get_convention("quen")
-    with pytest.raises(InputError, match="read = 'here': expected one of mark, step"):
-        (tmp_path / "bad.toml").write_text('read = "here"\n')
-        get_convention(str(tmp_path / "bad.toml"))
+        get_prm_format("quen")
+    with pytest.raises(InputError, match="read_at = 'here': expected one of step_token, step"):
+        (tmp_path / "bad.toml").write_text('read_at = "here"\n')
+        get_prm_format(str(tmp_path / "bad.toml"))
 
 
 def test_the_conventions_are_those_that_rewards_were_made_under() -> None:
     """A digest in a manifest stands for one way of asking: rows are added, never edited."""
     told = {name: PRM_FORMATS[name].manifest_entry() for name in ("qwen", "math-shepherd", "pure")}
     assert told == {
-        "qwen": {"name": "qwen", "digest": "3964faab13020b58dfcf", "meaning": "probability"},
+        "qwen": {"name": "qwen", "digest": "1075c0996c1e45d9f7cc", "meaning": "probability"},
         "math-shepherd": {
             "name": "math-shepherd",
-            "digest": "4e2a35c15d02a79536fd",
+            "digest": "ed1cfbeed410aaf4fb93",
             "meaning": "probability",
         },
         "pure": {
             "name": "pure",
-            "digest": "aa98ece06c2f31ad68c3",
+            "digest": "43b3c569d0dbe8ec02e3",
             "meaning": "difference of two probabilities",
         },
     }
@@ -467,12 +469,12 @@ def test_a_checkpoint_without_a_head_of_words_is_refused(made: Made, tmp_path: P
 def test_heads_of_others_want_vllm_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsdpo_data.engines.load.resolve_engine", lambda *_: "vllm")
     own = ResolvedWeights(ModelRef("mine", "0"), "mine")
-    theirs = PublishedPrm(ModelRef("theirs", "0"), "theirs", convention=PRM_FORMATS["qwen"])
+    theirs = PublishedPrm(ModelRef("theirs", "0"), "theirs", prm_format=PRM_FORMATS["qwen"])
     assert EngineSelection.select_for_scorer(ScorerOptions(), own).engine == "vllm"
     assert EngineSelection.select_for_scorer(ScorerOptions(), theirs).engine == "transformers"
     asked = ScorerOptions(engine="vllm")
     assert EngineSelection.select_for_scorer(asked, theirs).engine == "vllm"
-    ratio = dataclasses.replace(theirs, convention=PRM_FORMATS["implicit"], reference=own)
+    ratio = dataclasses.replace(theirs, prm_format=PRM_FORMATS["implicit"], reference=own)
     with pytest.raises(InputError, match="implicit wants `engine=transformers`"):
         EngineSelection.select_for_scorer(asked, ratio)
 

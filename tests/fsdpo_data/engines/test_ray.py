@@ -86,7 +86,7 @@ def test_a_cluster_without_room_is_refused(
     ("options", "said"),
     [
         ({"actors": 2}, "BuildOptions.actors = 2: it goes with `engine=ray`, not auto."),
-        ({"actor_share": 0.5}, "actor_share = 0.5: it goes with `engine=ray`, not auto."),
+        ({"gpus_per_actor": 0.5}, "gpus_per_actor = 0.5: it goes with `engine=ray`, not auto."),
         ({"engine": "ray", "actors": 0}, "BuildOptions.actors = 0: expected at least 1."),
         (
             {"engine": "ray", "data_parallel_size": 2},

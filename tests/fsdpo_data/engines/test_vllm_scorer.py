@@ -78,11 +78,11 @@ def test_a_judge_runs_on_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     small_build(tmp_path / "run", problem_set(1))
     form, run_on = tmp_path / "mine.toml", ["--engine", "vllm", "--out"]
     form.write_text('like = "processbench"\ntemplate = "problem"\nmax_tokens = 8\n')
-    line = ["label", str(tmp_path / "run"), "--judge", "tiny", "--judge-form", str(form)]
+    line = ["label", str(tmp_path / "run"), "--judge", "tiny", "--judge-format", str(form)]
     code, _, err = run(capsys, *line, *run_on, str(tmp_path / "judged"))
     assert code == 0, err
-    told = validate(tmp_path / "judged").judged
-    assert told is not None and told.unjudged == told.solutions == 3
+    told = validate(tmp_path / "judged").judge
+    assert told is not None and told.without_vote == told.solutions == 3
     line = ["score", str(tmp_path / "run"), "--prm", "tiny", "--prm-format", str(form)]
     code, _, err = run(capsys, *line, *run_on, str(tmp_path / "scored"))
     assert code == 0, err

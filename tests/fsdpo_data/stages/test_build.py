@@ -33,7 +33,7 @@ def test_what_a_build_holds(tmp_path: Path) -> None:
     assert manifest["outcomes"] == {"correct": 3, "incorrect": 6, "no_answer": 3}
     assert manifest["labels"] == {"steps": 15, "negative": 9, "positive": 6}
     assert manifest["statistics"]["accuracy"]["n"] == 12
-    assert manifest["statistics"]["pass_at_m"]["value"] == 1
+    assert manifest["statistics"]["pass_at_k"]["value"] == 1
     assert manifest["statistics"]["unique_solutions"] == 12
     rows = pl.read_parquet(tmp_path / "run/solutions/*.parquet").to_dicts()
     assert ["".join(row["completions"]) for row in rows[:4]] == list(TEXTS)
@@ -207,7 +207,7 @@ def replayed(folder: Path, *more: str) -> list[str]:
     said = [{"text": RIGHT, "finish_reason": "stop"}, {"text": WRONG, "finish_reason": "stop"}]
     prompt = get_template("problem").render("20 + 22?")
     recorded.write_text(json.dumps({"prompt": prompt, "completions": said}) + "\n")
-    how = ["--template", "problem", "--samples", "2", "--engine", "scripted"]
+    how = ["--template", "problem", "--samples", "2", "--engine", "replay"]
     where = ["--replay", str(recorded), "--out", str(folder / "out")]
     return ["build", "--problems", str(problems), *how, *where, *more]
 

@@ -51,7 +51,7 @@ def command(inputs: tuple[Path, Path], out: Path, *more: str) -> list[str]:
         "--samples",
         "8",
         "--engine",
-        "scripted",
+        "replay",
         "--replay",
         str(recorded),
         "--batch-size",

@@ -109,7 +109,7 @@ def against(data: Path, train: list[str], *benchmarks: str) -> OverlapReport:
 
 
 def same(found: OverlapReport) -> list[int]:
-    return [counts["same"] for counts in found.counts()]
+    return [counts["exact_questions"] for counts in found.counts()]
 
 
 def test_gsm8k_and_math_train(data: Path) -> None:
@@ -124,7 +124,9 @@ def test_gsm8k_and_math_train(data: Path) -> None:
     assert math["same_answer"] >= 2
     assert base["same_answer"] == 1000
     assert two_steps["problems"] + more_steps["problems"] >= 90  # of 100 base problems
-    assert two_steps["hit"] + more_steps["hit"] > 1800  # of 2,000 questions
+    assert (
+        two_steps["matched_questions"] + more_steps["matched_questions"] > 1800
+    )  # of 2,000 questions
     parabola = [row for row in found.report()["pairs"] if row["same"]][-2:]
     assert any("parabola with equation" in row["question"] for row in parabola)
 
@@ -148,7 +150,7 @@ def test_prm800k_is_on_math_test(data: Path, tmp_path: Path) -> None:
     found = find_overlaps(problems, tests)
     assert len(problems) == 5 and len(found.clean_problems) == 1  # a sixth has no answer
     math, math500 = found.counts()
-    assert math["same"] == math["same_answer"] == math500["same"] == 4
+    assert math["exact_questions"] == math["same_answer"] == math500["exact_questions"] == 4
 
 
 def test_the_command_drops_and_reports(
@@ -159,7 +161,7 @@ def test_the_command_drops_and_reports(
     train.write_text("".join(json.dumps(row) + "\n" for row in rows))
     bench.write_text(json.dumps({"question": f"{LONG} !", "answer": "#### 7"}) + "\n")
     report, clean = tmp_path / "report.json", tmp_path / "clean.jsonl"
-    arguments = (train, "--against", bench, "--report", report, "--drop", clean)
+    arguments = (train, "--against", bench, "--report", report, "--write-clean", clean)
     assert command(monkeypatch, *arguments) == 0
     assert "1 of 2 problems are contaminated, 1 are clean" in capsys.readouterr().out
     assert [each.question for each in load_problems([str(clean)]).problems] == ["1 + 1?"]
@@ -185,15 +187,18 @@ def test_rows_left_out_are_told_and_nothing_read_is_written_over(
     bench.write_text(json.dumps({"question": LONG, "answer": "7"}) + "\n")
     before = train.read_bytes()
     for source, flag, file in (
-        (train, "--drop", train),
-        (train.parent, "--drop", train),
+        (train, "--write-clean", train),
+        (train.parent, "--write-clean", train),
         (train, "--report", bench),
     ):
         for against in (f"b={bench}", bench):
             assert command(monkeypatch, source, "--against", against, flag, file) == 1
             assert f"{flag} {file}: it is among what is read" in capsys.readouterr().err
     assert train.read_bytes() == before
-    assert command(monkeypatch, train, "--against", bench, "--drop", tmp_path / "new.jsonl") == 0
+    assert (
+        command(monkeypatch, train, "--against", bench, "--write-clean", tmp_path / "new.jsonl")
+        == 0
+    )
     told = capsys.readouterr().err
     assert "warning: 2 rows are left out; first, duplicate: " in told
 
@@ -227,7 +232,7 @@ def test_the_result_is_written_into_manifest_and_card(
     assert (found["problems"], found["contaminated"], found["n"]) == (3, 1, 8)
     assert [each["name"] for each in found["benchmarks"]] == ["near", "far away"]
     assert found["benchmarks"][0]["revision"] == f"sha256:{file_sha256(near)}"
-    counts = ("questions", "hit", "same", "same_answer", "problems")
+    counts = ("questions", "matched_questions", "exact_questions", "same_answer", "problems")
     assert [found["benchmarks"][0][name] for name in counts] == [1, 1, 1, 0, 1]
     assert [found["benchmarks"][1][name] for name in counts] == [1, 0, 0, 0, 0]
     assert manifest["digest"] == manifest["parent"] == validate(dataset).digest

@@ -67,7 +67,7 @@ def judged(
 ) -> dict[str, Any]:
     chosen = judge or Reads()
     sampling = critique_sampling(FORM, RECORDED_TEMPLATE, votes)
-    engine = {"name": "scripted", "dtype": "auto"}
+    engine = {"name": "replay", "dtype": "auto"}
     agreed = options.pop("consensus", None)
     batch = options.pop("batch", 2)
     asking = ContinuationSampler(chosen.model, sampling, engine, lambda: chosen, batch=batch)
@@ -84,8 +84,13 @@ def test_the_first_wrong_step_becomes_labels(tmp_path: Path) -> None:
     right, wrong, silent, empty = rollouts(tmp_path / "out")
     assert right == [{"n": 1, "n_correct": 1}] * 2 and wrong == [{"n": 1, "n_correct": 0}] * 2
     assert silent == [{"n": 1, "n_correct": 1}] and empty is None
-    told = manifest["judged"]
-    assert (told["solutions"], told["no_error"], told["unreadable"], told["lucky"]) == (3, 2, 0, 0)
+    told = manifest["judge"]
+    assert (
+        told["solutions"],
+        told["no_error"],
+        told["unreadable"],
+        told["correct_with_error"],
+    ) == (3, 2, 0, 0)
     assert (told["n"], told["continuations"], told["tokens"]) == (1, 3, 30)
     spec = manifest["spec"]["label"]
     assert spec["judge"]["name"] == "processbench" and spec["model"]["name"] == "reads"
@@ -105,16 +110,21 @@ def test_votes_are_kept_in_the_counts_and_a_tie_goes_to_the_first(tmp_path: Path
     assert right == [{"n": 4, "n_correct": 4}, {"n": 4, "n_correct": 2}]
     assert wrong == [{"n": 5, "n_correct": 0}] * 2
     assert silent == [{"n": 2, "n_correct": 2}], "a solution of one step has no step 1"
-    told = manifest["judged"]
-    assert (told["unreadable"], told["ties"], told["lucky"], told["no_error"]) == (4, 1, 1, 1)
+    told = manifest["judge"]
+    assert (told["unreadable"], told["ties"], told["correct_with_error"], told["no_error"]) == (
+        4,
+        1,
+        1,
+        1,
+    )
     sampled = manifest["spec"]["label"]["sampling"]
     assert (sampled["n"], sampled["temperature"], sampled["top_p"]) == (5, 1.0, 0.9)
 
 
 def test_a_solution_without_a_readable_critique_has_no_labels_of_steps(tmp_path: Path) -> None:
     small_build(tmp_path / "run", problem_set(1))
-    told = judged(tmp_path / "run", tmp_path / "out", Reads(["nothing"]))["judged"]
-    assert (told["unjudged"], told["unreadable"], told["no_error"]) == (2, 2, 0)
+    told = judged(tmp_path / "run", tmp_path / "out", Reads(["nothing"]))["judge"]
+    assert (told["without_vote"], told["unreadable"], told["no_error"]) == (2, 2, 0)
     assert [each is None for each in rollouts(tmp_path / "out")] == [True, False, True, True]
 
 
@@ -142,7 +152,7 @@ def test_consensus_keeps_what_both_say(tmp_path: Path) -> None:
     right, wrong, silent, empty = rollouts(tmp_path / "out")[:4]
     assert right == [{"n": 1, "n_correct": 1}] * 2
     assert wrong is None and silent is None and empty is None
-    told = manifest["judged"]
+    told = manifest["judge"]
     assert (told["solutions"], told["kept"], told["dropped"]) == (6, 2, 4)
     assert manifest["spec"]["label"]["consensus"]["model"]["name"] == "fixed"
     assert "rollouts" not in manifest
@@ -196,11 +206,11 @@ def test_processbench_rows_and_hostile_critiques_through_the_command_line(
             )
             file.write(json.dumps({"prompt": prompt, "completions": made}) + "\n")
     line = ["label", str(tmp_path / "run"), "--judge", "gpt", "--votes", "2", "--api", "chat"]
-    line += ["--engine", "scripted", "--replay", str(tmp_path / "said.jsonl")]
+    line += ["--engine", "replay", "--replay", str(tmp_path / "said.jsonl")]
     code, out, err = run(capsys, *line, "--out", str(tmp_path / "out"))
     assert code == 0, err
     assert f"gpt, 2 votes on each of {len(rows)} solutions" in " ".join(out.split())
-    told = validate(tmp_path / "out").judged
+    told = validate(tmp_path / "out").judge
     assert told is not None and (told.unreadable, told.ties) == (len(rows), 0)
     found = pl.read_parquet(tmp_path / "out/solutions/*.parquet")["rollouts"].to_list()
     assert [first_failed_step(each) for each in found] == [row["label"] for row in rows]
@@ -220,7 +230,7 @@ def test_a_judge_is_asked_in_its_own_words_by_a_server(
     script = Script(reply=lambda body, i: "\\boxed{1}")
     with serving(script) as url:
         line = ["label", str(tmp_path / "run"), "--judge", "tiny", "--engine", "openai"]
-        line += ["--judge-form", str(tmp_path / "mine.toml"), "--api", "chat", "--base-url", url]
+        line += ["--judge-format", str(tmp_path / "mine.toml"), "--api", "chat", "--base-url", url]
         code, _, err = run(capsys, *line, "--out", str(tmp_path / "out"))
     assert code == 0, err
     # Requests are under way together, so they come in any order.
@@ -228,8 +238,8 @@ def test_a_judge_is_asked_in_its_own_words_by_a_server(
     begins = "What is 20 + 22, asked for the 0th time? <paragraph_0>\n"
     assert asked and all(each.startswith(begins) for each in asked)
     assert any(each.startswith(f"{begins}Step 1:") for each in asked)
-    told = validate(tmp_path / "out").judged
-    assert told is not None and told.unjudged == 1, "the solution of one step has no step 1"
+    told = validate(tmp_path / "out").judge
+    assert told is not None and told.without_vote == 1, "the solution of one step has no step 1"
 
 
 def test_a_judge_of_the_machines_own_labels(
@@ -247,8 +257,8 @@ def test_a_judge_of_the_machines_own_labels(
     line += ["--engine", "transformers", "--device", "cpu", "--max-tokens", "4", "--votes", "2"]
     code, _, err = run(capsys, *line)
     assert code == 0, err
-    told = validate(tmp_path / "out").judged
-    assert told is not None and (told.unjudged, told.unreadable) == (3, 6)
+    told = validate(tmp_path / "out").judge
+    assert told is not None and (told.without_vote, told.unreadable) == (3, 6)
     lines = (tmp_path / "out/critiques/completions.jsonl").read_text().splitlines()
     prompts = [json.loads(each)["prompt"] for each in lines]
     assert len(prompts) == 3 and all(each[0] + each[-1] == "<>" for each in prompts)
@@ -261,10 +271,10 @@ def test_a_judge_of_the_machines_own_labels(
         ({"judge": "j", "rollouts": 4}, "expected it, or a `judge`"),
         ({"judge": "j", "model": "m"}, r"model = 'm': the `judge` is the model"),
         ({"rollouts": 4, "consensus": True}, "it is that of a `judge`"),
-        ({"judge": "j", "judge_form": "qwen"}, "expected processbench, thinkprm, or a .toml"),
-        ({"judge": "j", "judge_form": "genprm"}, "runs Python that the model writes"),
+        ({"judge": "j", "judge_format": "qwen"}, "expected processbench, thinkprm, or a .toml"),
+        ({"judge": "j", "judge_format": "genprm"}, "runs Python that the model writes"),
         ({"judge": "nowhere/at/all"}, r"judge = 'nowhere/at/all'"),
-        ({"judge": "tiny", "judge_form": "mine.toml", "consensus": True}, "Make them first"),
+        ({"judge": "tiny", "judge_format": "mine.toml", "consensus": True}, "Make them first"),
     ],
 )
 def test_mistakes(

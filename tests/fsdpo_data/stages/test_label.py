@@ -60,7 +60,7 @@ def labelled(
     continuer = ContinuationSampler(
         chosen.model,
         continuation_sampling(manifest, n, seed=1),
-        {"name": "scripted", "dtype": "auto"},
+        {"name": "replay", "dtype": "auto"},
         lambda: chosen,
         batch=options.pop("batch", 2),
     )
@@ -79,10 +79,10 @@ def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
     assert wrong == [{"n": 4, "n_correct": 1}, {"n": 1, "n_correct": 0}]
     assert silent == [{"n": 1, "n_correct": 0}] and empty == []
     told = manifest["rollouts"]
-    assert (told["beginnings"], told["continuations"], told["tokens"]) == (2, 8, 80)
+    assert (told["prefixes"], told["continuations"], told["tokens"]) == (2, 8, 80)
     before = json.loads((tmp_path / "run/manifest.json").read_text())["cost"]["tokens"]
-    assert told["seconds"] == 4 and told["tokens_of_outcomes"] == before
-    assert (told["steps"], told["disagree"]) == (5, 0)
+    assert told["seconds"] == 4 and told["sampling_tokens"] == before
+    assert (told["steps"], told["label_disagreements"]) == (5, 0)
     assert (
         manifest["cost"]["tokens"] == before + 80
         and manifest["spec"]["label"]["sampling"]["n"] == 4
@@ -116,7 +116,7 @@ def test_a_shared_beginning_is_continued_once(tmp_path: Path) -> None:
     )
     manifest = labelled(tmp_path / "run", tmp_path / "mc", sampler)
     assert len(sampler.asked) == len(set(sampler.asked)) == 2
-    assert manifest["rollouts"]["beginnings"] == 2
+    assert manifest["rollouts"]["prefixes"] == 2
     one, other, _ = rollouts(tmp_path / "mc")
     assert one[0] == other[0]
 
@@ -183,7 +183,7 @@ def test_the_command_line_with_the_embedded_model(
     assert all(each["n"] == 3 for row in rollouts(Path(mc)) for each in row[:-1])
     # Two of the three recorded continuations, replayed, are the labels of N = 2.
     recorded = str(Path(mc) / "rollouts/completions.jsonl")
-    replay = ["--engine", "scripted", "--replay", recorded]
+    replay = ["--engine", "replay", "--replay", recorded]
     code, _, err = run(capsys, "label", base, "--rollouts", "2", "--out", two, *replay)
     assert code == 0, err
     assert all(each["n"] == 2 for row in rollouts(Path(two)) for each in row[:-1])

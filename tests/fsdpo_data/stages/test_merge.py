@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(folder: Path) -> list[str]:
     given = ["--problems", folder / "problems.jsonl", "--samples", 4, "--template", "problem"]
-    replay = ["--engine", "scripted", "--replay", folder / "recorded.jsonl", "--batch-size", 2]
+    replay = ["--engine", "replay", "--replay", folder / "recorded.jsonl", "--batch-size", 2]
     return ["build", *map(str, [*given, *replay])]
 
 
@@ -84,7 +84,7 @@ def test_merged_labels_are_those_of_one_stage(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
 ) -> None:
     run(capsys, *build(folder), "--out", str(tmp_path / "built"))
-    replay = ["--engine", "scripted", "--replay", str(folder / "recorded.jsonl")]
+    replay = ["--engine", "replay", "--replay", str(folder / "recorded.jsonl")]
     line = ["label", str(tmp_path / "built"), "--rollouts", "4", *replay, "--model", "tiny"]
     assert "rollouts/completions.jsonl" in sharded(capsys, line, tmp_path, 4)
 

@@ -112,7 +112,7 @@ def paired(
     chosen = sampler or Table(TEXTS)
     manifest = read_manifest(source)
     sampling = continuation_sampling(manifest, 4, seed=2)
-    engine = {"name": "scripted", "dtype": "auto"}
+    engine = {"name": "replay", "dtype": "auto"}
     continuer = ContinuationSampler(chosen.model, sampling, engine, lambda: chosen, batch=1)
     stage = StepPairStage(StepPairSpec(**spec), continuer)
     target = source.parent / out
@@ -145,11 +145,11 @@ def test_what_becomes_of_incorrect_solutions_is_counted(scored: Callable[..., Pa
         "no_error": 1,
         "repeated": 0,
         "over_limit": 0,
-        "not_put_right": 0,
+        "not_corrected": 0,
     }
     assert manifest["pairs"]["first_error"] == 1.5
     spent = manifest["pairs"]["resampled"]
-    assert (spent["beginnings"], spent["continuations"], spent["tokens"]) == (2, 8, 56)
+    assert (spent["prefixes"], spent["continuations"], spent["tokens"]) == (2, 8, 56)
     before = json.loads((source / "manifest.json").read_text())["cost"]
     assert manifest["cost"]["tokens"] == before["tokens"] + 56
 
@@ -174,7 +174,7 @@ def test_an_error_that_nothing_puts_right_is_counted(scored: Callable[..., Path]
     wrong = {**TEXTS, "": [stopped(EARLY)] * 4}
     manifest, rows = paired(source, sampler=Table(wrong))
     assert [row["rejected"] for row in rows] == [LATE]
-    assert manifest["pairs"]["solutions"]["not_put_right"] == 1
+    assert manifest["pairs"]["solutions"]["not_corrected"] == 1
     nothing = {end: [stopped("Step 2: The answer is: 7")] * 4 for end in TEXTS}
     with pytest.raises(InputError, match="none of 8 continuations of 2 beginnings ends correct"):
         paired(source, "none", sampler=Table(nothing))
@@ -280,8 +280,8 @@ def test_the_command_line_with_the_embedded_model(
     assert "8 continuations of" in " ".join(out.split())
     code, _, err = run(capsys, *command, "--top", "2")
     assert code == 1 and "--top 2: it goes with --style full" in err
-    code, _, err = run(capsys, *command[:4], "--resamples", "4")
-    assert code == 1 and "--resamples 4: it goes with --style step-dpo" in err
+    code, _, err = run(capsys, *command[:4], "--continuations", "4")
+    assert code == 1 and "--continuations 4: it goes with --style step-dpo" in err
     report = train_dpo(DpoConfig(data=steps, out=tmp_path / "policy", loss="step-dpo", lr=1e-4))
     assert (
         report.counts["pairs"] == json.loads((steps / "manifest.json").read_text())["rows"]["pairs"]

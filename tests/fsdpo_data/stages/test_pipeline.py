@@ -93,7 +93,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     rows = [{"question": p.question, "answer": p.answer} for p in source.problems]
     problems = tmp_path / "problems.jsonl"
     problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    arguments = ["build", "--problems", problems, "--samples", 4, "--engine", "scripted"]
+    arguments = ["build", "--problems", problems, "--samples", 4, "--engine", "replay"]
     arguments += ["--replay", tmp_path / "a/completions.jsonl", "--prm", prm, "--top", 1]
     arguments += ["--device", "cpu", "--out", tmp_path / "out"]
     code, out, err = command(capsys, *map(str, arguments))

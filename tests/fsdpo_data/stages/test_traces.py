@@ -18,7 +18,7 @@ PAGE = (Path(__file__).parents[3] / "docs/reasoning-traces.md").read_text(encodi
 def shown(name: str) -> list[str]:
     """Return what the page says of a dataset, as a row of its table does."""
     manifest = validate(Path("runs") / name)
-    accuracy, solved = manifest.statistics.accuracy, manifest.statistics.pass_at_m
+    accuracy, solved = manifest.statistics.accuracy, manifest.statistics.pass_at_k
     low, high = (f"{100 * each:.1f}" for each in accuracy.ci95 or ())
     return [
         *(str(manifest.outcomes[each]) for each in ("correct", "incorrect", "no_answer")),
