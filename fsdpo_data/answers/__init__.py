@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from fsdpo_data.core.entities import Outcome
 
 #: A gold answer, a response to it and, where it is known, why the response ended.
-Item: TypeAlias = tuple[str, str] | tuple[str, str, str]
+GraderInput: TypeAlias = tuple[str, str] | tuple[str, str, str]
 
 
 class Verdict(NamedTuple):
@@ -33,6 +33,6 @@ class Grader(Protocol):
 
     version: str
 
-    def grade(self, items: Sequence[Item]) -> list[Verdict]:
+    def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
         """Grade responses, in order; one that was cut off states no more than it marks."""
         ...

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from fsdpo_data.answers import Item, Verdict, tree
+from fsdpo_data.answers import GraderInput, Verdict, tree
 from fsdpo_data.answers.comparison.equivalence import compare_answers, is_words
 from fsdpo_data.answers.extraction import unmarked
 from fsdpo_data.answers.extraction.extract import (
@@ -13,8 +13,8 @@ from fsdpo_data.answers.extraction.extract import (
     strip_next_problem,
 )
 from fsdpo_data.answers.extraction.multi_part import closing_equations
-from fsdpo_data.answers.extraction.phrases import phrases
-from fsdpo_data.answers.lexicon.units import unit_named
+from fsdpo_data.answers.extraction.phrases import load_phrases
+from fsdpo_data.answers.lexicon.units import find_unit
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.lexicon.words import find_dates
 from fsdpo_data.answers.parsing.answer import ParsedAnswer, read_answer
@@ -27,7 +27,7 @@ from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 GRADER_NAME = "math@2"
 #: Longest gold, in words, that is looked for.
 MAX_WORDS = 6
-_PATTERNS = phrases("grader")
+_PATTERNS = load_phrases("grader")
 _REASON = _PATTERNS["reason"]
 _WORD = re.compile(r"[A-Za-z0-9]+(?:'[a-z]+)?")
 _CONNECTIVES = word_set("so therefore thus hence then and finally clearly consequently overall")
@@ -45,16 +45,16 @@ _COMPOUND_TYPES = (ValueList, tree.Relation, tree.SetMembership, tree.Connective
 _UNIT_LENGTH = 60  #: Characters after a number in which its unit is named.
 
 #: A gold answer, read once and then graded against as often as there are responses.
-Gold: TypeAlias = ParsedAnswer
+ParsedGold: TypeAlias = ParsedAnswer
 
 
-def read_gold(text: str) -> Gold:
+def read_gold(text: str) -> ParsedGold:
     """Read a gold answer, for ``grade``; an empty one gives ``gold_unparsed`` verdicts."""
     return read_answer(text)
 
 
-def grade(
-    gold: Gold, response: str, tolerance: float | None = None, cut_off: bool = False
+def grade_response(
+    gold: ParsedGold, response: str, tolerance: float | None = None, is_truncated: bool = False
 ) -> Verdict:
     """Judge one response; never raises on text.
 
@@ -66,9 +66,11 @@ def grade(
     found = extract_answer(response)
     if "<" in response and "<think>" in response and "</think>" not in response:
         # A thought that never ends was cut off, whatever the sampler says, unless it ends on a box.
-        cut_off = cut_off or not (found.rule == "boxed" and response.rstrip(" $.\n]*)")[-1:] == "}")
-        found = found._replace(rule="none") if cut_off else found
-    if cut_off and found.marked_answer is None:
+        is_truncated = is_truncated or not (
+            found.rule == "boxed" and response.rstrip(" $.\n]*)")[-1:] == "}"
+        )
+        found = found._replace(rule="none") if is_truncated else found
+    if is_truncated and found.marked_answer is None:
         return Verdict("no_answer", None, "cut-off")
     if found.answer is None:
         return Verdict("no_answer", None, found.rule)
@@ -103,11 +105,11 @@ class MathGrader:
             GRADER_NAME if tolerance is None else f"{GRADER_NAME}+tolerance={tolerance:g}"
         )
 
-    def grade(self, items: Sequence[Item]) -> list[Verdict]:
+    def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
         """Grade responses, in order; each gold is read once."""
         golds = {text: read_gold(text) for text in {item[0] for item in items}}
         return [
-            grade(golds[gold], response, self._tolerance, cut_off=ended == ["length"])
+            grade_response(golds[gold], response, self._tolerance, is_truncated=ended == ["length"])
             for gold, response, *ended in items
         ]
 
@@ -118,7 +120,7 @@ def _with_unit(gold: ParsedAnswer, number: str, sentence: str) -> str:
         return number
     after = sentence.rpartition(number)[2][:_UNIT_LENGTH] if number in sentence else ""
     measured = _PATTERNS["unit"].match(clean("0" + after.lstrip(" $*\\)")))
-    unit = unit_named(measured["word"]) if measured else None
+    unit = find_unit(measured["word"]) if measured else None
     if not (measured and unit and unit.dims):
         return number
     rate = any(power < 0 for _, power in gold.value.unit.dims)
@@ -136,7 +138,7 @@ def _alternative_readings(
     if found.rule == "last-number":
         yield _with_unit(gold, answer, found.sentence)
     if isinstance(gold.value, Words) and (
-        word := unmarked.opening_word(strip_next_problem(response))
+        word := unmarked.opening_yes_or_no(strip_next_problem(response))
     ):
         yield word
     if isinstance(gold.value, _COMPOUND_TYPES):

@@ -17,15 +17,15 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Self
 
-from fsdpo_data.answers import Grader, Item, Verdict
+from fsdpo_data.answers import Grader, GraderInput, Verdict
 from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.workers import SPAWN, exit_with_parent
 
-CHUNK = 200  #: Pairs sent to a worker at once.
+CHUNK_PAIRS = 200  #: Pairs sent to a worker at once.
 #: Fewer pairs than this are graded in this process: starting workers takes longer.
 MIN_PAIRS_FOR_POOL = 10_000
-MEMORY = 4 << 30  #: Memory a worker may have, in bytes.
-START_SECONDS = 120  #: Time a worker may take to start.
+MAX_WORKER_BYTES = 4 << 30  #: Memory a worker may have, in bytes.
+START_TIMEOUT_SECONDS = 120  #: Time a worker may take to start.
 
 #: The verdict for a pair that killed its worker or held it up.
 TIMED_OUT_VERDICT = Verdict("timed_out", None, "worker-lost")
@@ -52,12 +52,15 @@ class GraderPool:
     """
 
     def __init__(
-        self, make: Callable[[], Grader], workers: int | None = None, seconds: float = 20.0
+        self,
+        make_grader: Callable[[], Grader],
+        workers: int | None = None,
+        timeout_seconds: float = 20.0,
     ) -> None:
-        self.version = make().version
-        self.replaced = 0
-        self._make = make
-        self._seconds = seconds
+        self.version = make_grader().version
+        self.replaced_workers = 0
+        self._make = make_grader
+        self._seconds = timeout_seconds
         self._count = workers or len(os.sched_getaffinity(0))
         self._workers: list[_Worker] = []
 
@@ -70,9 +73,11 @@ class GraderPool:
             _stop(worker)
         self._workers = []
 
-    def grade(self, items: Sequence[Item]) -> list[Verdict]:
+    def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
         """Grade (gold, response) pairs, in order."""
-        spans = (range(at, min(at + CHUNK, len(items))) for at in range(0, len(items), CHUNK))
+        spans = (
+            range(at, min(at + CHUNK_PAIRS, len(items))) for at in range(0, len(items), CHUNK_PAIRS)
+        )
         owed = deque(spans)
         verdicts: list[Verdict] = [TIMED_OUT_VERDICT] * len(items)
         while owed or any(worker.span for worker in self._workers):
@@ -83,7 +88,7 @@ class GraderPool:
                 self._receive(index, owed, verdicts)
         return verdicts
 
-    def _send(self, worker: _Worker, span: range, items: Sequence[Item]) -> None:
+    def _send(self, worker: _Worker, span: range, items: Sequence[GraderInput]) -> None:
         _await_start(worker)
         worker.span = span
         worker.deadline = time.monotonic() + self._seconds
@@ -116,7 +121,7 @@ class GraderPool:
         except (EOFError, OSError):
             _stop(worker)
             self._workers[index] = self._start()
-            self.replaced += 1
+            self.replaced_workers += 1
             if len(span) > 1:
                 owed.extendleft(range(at, at + 1) for at in reversed(span))
 
@@ -131,12 +136,12 @@ class GraderPool:
 def _await_start(worker: _Worker) -> None:
     """Wait for a worker's first sign of life, so that starting up is not charged to a pair."""
     try:
-        if not worker.ready and not worker.pipe.poll(START_SECONDS):
+        if not worker.ready and not worker.pipe.poll(START_TIMEOUT_SECONDS):
             raise EOFError
         worker.ready = worker.ready or worker.pipe.recv()
     except (EOFError, OSError):
         raise UnavailableError(
-            f"a grading process did not start within {START_SECONDS} seconds, most likely for want "
+            f"a grading process did not start within {START_TIMEOUT_SECONDS} seconds, most likely for want "
             "of memory. Run again with `workers=1`."
         ) from None
 
@@ -152,7 +157,7 @@ def _work(pipe: Connection, make: Callable[[], Grader]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to act on
     exit_with_parent()
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    limit = MAX_WORKER_BYTES if hard == resource.RLIM_INFINITY else min(MAX_WORKER_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     grader = make()
     pipe.send(True)
@@ -163,15 +168,15 @@ def _work(pipe: Connection, make: Callable[[], Grader]) -> None:
 
 @contextlib.contextmanager
 def open_grader(
-    make: Callable[[], Grader], pairs: int, workers: int | None = None
+    make_grader: Callable[[], Grader], n_pairs: int, workers: int | None = None
 ) -> Iterator[Grader]:
     """Give a grader for so many pairs: in this process if they are few, else in several.
 
     ``make`` must be importable in other processes; without ``workers``, each core gets one.
     """
     workers = workers or len(os.sched_getaffinity(0))
-    if workers == 1 or pairs < MIN_PAIRS_FOR_POOL:
-        yield make()
+    if workers == 1 or n_pairs < MIN_PAIRS_FOR_POOL:
+        yield make_grader()
         return
-    with GraderPool(make, workers) as pool:
+    with GraderPool(make_grader, workers) as pool:
         yield pool

@@ -5,14 +5,14 @@ from fractions import Fraction
 
 from fsdpo_data.answers import tree
 
-MAX_FORM = 500  #: Longest normal form that is shown.
+MAX_FORM_CHARS = 500  #: Longest normal form that is shown.
 _JOINS = {"or": " or ", "and": " and ", "union": " ∪ ", "intersection": " ∩ ", "minus": " ∖ "}
 
 
 def format_value(value: tree.Value) -> str:
     """Write ``value`` as plain text."""
     text = _show(value)
-    return text if len(text) <= MAX_FORM else text[:MAX_FORM] + "…"
+    return text if len(text) <= MAX_FORM_CHARS else text[:MAX_FORM_CHARS] + "…"
 
 
 def _show(value: tree.Value) -> str:
@@ -73,10 +73,10 @@ def _compound(value: tree.Value) -> str:
 
 
 def _number(number: tree.Num) -> str:
-    if number.places is None:
+    if number.decimal_places is None:
         value = number.value
         return str(value) if value.numerator.bit_length() < 2_000 else "a large number"
-    return _decimal(number.value, number.places)
+    return _decimal(number.value, number.decimal_places)
 
 
 def _decimal(value: Fraction, places: int) -> str:
@@ -96,5 +96,5 @@ def _moment(moment: tree.DateOrTime) -> str:
     if moment.seconds is None:
         return date
     minutes, seconds = divmod(moment.seconds, 60)
-    clock = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02} {moment.half}".strip()
+    clock = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02} {moment.half_of_day}".strip()
     return f"{date} {clock}".strip()

@@ -21,8 +21,8 @@ class Num:
     value: Fraction  #: What is written, exactly.
     #: Digits shown after the point, None for a number that is exact (``3``, ``1/7``); negative when
     #: the last digit shown is above the units (``4.5e33``).
-    places: int | None = None
-    digits: int = 0  #: Significant digits shown by a decimal, without zeros at its end.
+    decimal_places: int | None = None
+    significant_digits: int = 0  #: Significant digits shown by a decimal, without zeros at its end.
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class PlusMinus:
 
 
 Node: TypeAlias = Num | Sym | Const | Add | Mul | Div | Pow | Call | PlusMinus
-NODES = frozenset((Num, Sym, Const, Add, Mul, Div, Pow, Call, PlusMinus))
+NODE_TYPES = frozenset((Num, Sym, Const, Add, Mul, Div, Pow, Call, PlusMinus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,9 @@ class DateOrTime:
     """A clock time, a date, or both; what is not stated is None."""
 
     seconds: int | None = None  #: Since midnight; since midnight or noon if ``half`` is unknown.
-    half: str = ""  #: ``am`` or ``pm``, ``24h`` where the hour shows it, or "" if not stated.
+    half_of_day: str = (
+        ""  #: ``am`` or ``pm``, ``24h`` where the hour shows it, or "" if not stated.
+    )
     day: int | None = None  #: Day of the month.
     month: int | None = None  #: Month from 1 to 12.
     year: int | None = None  #: Year.
@@ -233,7 +235,7 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 
 def is_node(value: Value) -> TypeGuard[Node]:
     """Whether ``value`` is an expression."""
-    return type(value) in NODES
+    return type(value) in NODE_TYPES
 
 
 def children(node: Node) -> tuple[Node, ...]:
@@ -245,13 +247,13 @@ def children(node: Node) -> tuple[Node, ...]:
 def negate(node: Node) -> Node:
     """Return ``-node``."""
     if isinstance(node, Num):
-        return Num(-node.value, node.places, node.digits)
+        return Num(-node.value, node.decimal_places, node.significant_digits)
     return Mul((MINUS_ONE, node))
 
 
 def _exact(nodes: list[Node]) -> list[Fraction] | None:
     """Return the values of exact numbers, None if not all are such."""
-    values = [node.value for node in nodes if isinstance(node, Num) and node.places is None]
+    values = [node.value for node in nodes if isinstance(node, Num) and node.decimal_places is None]
     return values if len(values) == len(nodes) else None
 
 
@@ -300,21 +302,21 @@ def _scientific(number: Node, power: Node) -> Node | None:
     ):
         return None
     shift = int(power.exponent.value)
-    places = None if number.places is None else number.places - shift
-    return Num(number.value * Fraction(10) ** shift, places, number.digits)
+    places = None if number.decimal_places is None else number.decimal_places - shift
+    return Num(number.value * Fraction(10) ** shift, places, number.significant_digits)
 
 
-def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
+def map_children(node: Node, function: Callable[[Node], Node]) -> Node:
     """Return ``node`` with ``change`` made to its direct subexpressions."""
     match node:
         case Add() | Mul():
-            return type(node)(tuple(map(change, children(node))))
+            return type(node)(tuple(map(function, children(node))))
         case Div() | Pow():
-            return type(node)(*map(change, children(node)))
+            return type(node)(*map(function, children(node)))
         case Call():
-            return Call(node.name, tuple(map(change, node.args)))
+            return Call(node.name, tuple(map(function, node.args)))
         case PlusMinus():
-            return PlusMinus(node.sign, change(node.node))
+            return PlusMinus(node.sign, function(node.node))
         case _:
             return node
 
@@ -323,7 +325,7 @@ def substitute(node: Node, values: Mapping[str, Node]) -> Node:
     """Put ``values`` for the symbols of those names."""
     if isinstance(node, Sym):
         return values.get(node.name, node)
-    return rebuild(node, lambda child: substitute(child, values))
+    return map_children(node, lambda child: substitute(child, values))
 
 
 def walk(value: Value) -> list[Value]:
@@ -341,15 +343,15 @@ def list_values(value: Value) -> tuple[Value, ...]:
     return value.items if isinstance(value, ValueList) and not value.brackets else (value,)
 
 
-def has_variants(value: Value) -> bool:
+def has_plus_minus(value: Value) -> bool:
     r"""Whether ``\pm`` occurs in an expression or quantity."""
     kind = type(value)
     return kind in _PARTS and kind is not ValueList and PlusMinus in map(type, walk(value))
 
 
-def both_values(value: Value) -> tuple[Value, ...]:
+def plus_minus_values(value: Value) -> tuple[Value, ...]:
     r"""Return the values that ``1 \pm x`` stands for; signs of several ``\pm`` go together."""
-    if not has_variants(value):
+    if not has_plus_minus(value):
         return (value,)
     if isinstance(value, Quantity):
         return tuple(Quantity(_choose(value.node, sign), value.unit) for sign in (1, -1))
@@ -361,4 +363,4 @@ def _choose(node: Node, sign: int) -> Node:
     if isinstance(node, PlusMinus):
         inner = _choose(node.node, sign)
         return inner if node.sign == sign else negate(inner)
-    return rebuild(node, lambda child: _choose(child, sign))
+    return map_children(node, lambda child: _choose(child, sign))

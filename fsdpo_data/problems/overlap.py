@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsdpo_data.answers.comparison.equivalence import compare_answers
-from fsdpo_data.answers.grader import Gold, read_gold
+from fsdpo_data.answers.grader import ParsedGold, read_gold
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.row_files import replace_surrogates
 
@@ -66,7 +66,7 @@ def overlaps(
     return pairs.with_columns(same_answer=pl.Series(agree, dtype=pl.Boolean))
 
 
-def _agree(gold: Gold, other: str) -> bool:
+def _agree(gold: ParsedGold, other: str) -> bool:
     """Whether two golds are one answer; ASDiv's ``9 (apples)`` is 9 elsewhere."""
     return bool(gold.text and other) and compare_answers(gold, other).status == "correct"
 

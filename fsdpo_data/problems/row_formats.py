@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from fsdpo_data.answers.extraction.boxes import last_boxed
+from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.row_files import SourceRow
 
@@ -82,7 +82,7 @@ def after_hashes(value: Any) -> str:
 
 def boxed_gold(value: Any) -> str:
     """Take the gold out of a solution: its last box; UnusableRowError if that is none, or empty."""
-    gold = last_boxed(str(value))
+    gold = last_box_content(str(value))
     if gold is None:
         raise UnusableRowError("the solution has no \\boxed answer")
     if not gold.strip():

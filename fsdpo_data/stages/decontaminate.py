@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from fsdpo_data.answers.extraction.boxes import last_boxed
+from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
@@ -200,7 +200,7 @@ def _answer(fields: Mapping[str, Any]) -> str:
     """Return the gold answer, out of its solution if it stands there; empty if there is none."""
     value = next((fields[key] for key in _ANSWERS if fields.get(key) not in (None, "", [])), None)
     if value is None:
-        return last_boxed(str(fields.get("solution", ""))) or ""
+        return last_box_content(str(fields.get("solution", ""))) or ""
     return str(value).rpartition("####")[2].strip()
 
 

@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
-from fsdpo_data.answers import Grader, Item, Verdict
+from fsdpo_data.answers import Grader, GraderInput, Verdict
 from fsdpo_data.answers.pool import open_grader
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Solution
@@ -65,7 +65,9 @@ def grade_in_pool(
         return grade_responses(grader, responses, whole=False)
 
 
-def _answer_part(gold: str, thought: ThinkingSpan, text: str, ended: str, *, whole: bool) -> Item:
+def _answer_part(
+    gold: str, thought: ThinkingSpan, text: str, ended: str, *, whole: bool
+) -> GraderInput:
     if whole and thought.end and not text[thought.end :].strip():
         # Whatever it ended by, what stands last in it is not what it would have concluded.
         return gold, text[thought.start :], "length"

@@ -10,7 +10,7 @@ from fsdpo_bench.tasks.grade import grade_task_responses
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 
-from fsdpo_data.answers.extraction.boxes import last_boxed
+from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.answers.grader import MathGrader
 
 #: ``eval/scoring_examples.json`` of OpenBMB/OlympiadBench at ba5b26a7 (MIT): what its judge is to
@@ -30,7 +30,7 @@ def test_olympiadbenchs_examples() -> None:
     """Those with an absolute precision aside: of its maths one problem has one, which is noted."""
     pairs, equal = [], []
     for each in json.loads(EXAMPLES.read_text()):
-        gold = (last_boxed(each["GT"]) or each["GT"]).replace("$", "")
+        gold = (last_box_content(each["GT"]) or each["GT"]).replace("$", "")
         for told in each["Ans"]:
             if "precision" not in told:
                 said = told["answer"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.answers.extraction.boxes import last_boxed
+from fsdpo_data.answers.extraction.boxes import last_box_content
 
 
 def all_golds(shared: Path) -> dict[str, list[str]]:
@@ -15,7 +15,9 @@ def all_golds(shared: Path) -> dict[str, list[str]]:
     root = shared / "data/benchmarks"
     return {
         "gsm8k": [row["answer"].split("#### ")[-1] for row in _rows(root / "gsm8k/test.jsonl")],
-        "math": [last_boxed(row["solution"]) or "" for row in _rows(root / "math/test.jsonl")],
+        "math": [
+            last_box_content(row["solution"]) or "" for row in _rows(root / "math/test.jsonl")
+        ],
         "ocw": [row["answer"] for row in _rows(root / "ocw/test.jsonl")],
         "gk2023": [row["answer"] for row in _rows(root / "gk2023/test.jsonl")],
         "svamp": [str(row["Answer"]) for row in _rows(root / "svamp/test.jsonl")],

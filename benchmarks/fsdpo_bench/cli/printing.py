@@ -23,7 +23,7 @@ from fsdpo_bench.runs.records import decoder_of, own_decoders, read_records
 from fsdpo_bench.tasks.table import Task
 from fsdpo_bench.tasks.validate import TaskReport
 from fsdpo_data.answers import Verdict
-from fsdpo_data.answers.extraction.extract import is_marked
+from fsdpo_data.answers.extraction.extract import is_marked_rule
 from fsdpo_data.cli.printing import strip_control_characters
 
 _MIN_COLUMN_WIDTH = 7  #: Characters that a column of words keeps on the narrowest terminal.
@@ -146,7 +146,7 @@ def print_verdict(gold: str, verdict: Verdict) -> None:
         "status": verdict.status,
         "gold": gold,
         "answer": "none" if verdict.answer is None else verdict.answer,
-        "extracted by": extraction + ("" if is_marked(extraction) else " (not marked)"),
+        "extracted by": extraction + ("" if is_marked_rule(extraction) else " (not marked)"),
         "compared by": comparison or "–",
         "gold is read as": verdict.gold_form or "–",
         "answer is read as": verdict.answer_form or "–",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.answers import Verdict
-from fsdpo_data.answers.extraction.extract import is_marked
+from fsdpo_data.answers.extraction.extract import is_marked_rule
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_files import read_records
@@ -113,7 +113,9 @@ def _count(scored: Sequence[GradedResponse]) -> dict[str, Any]:
     flags = [each.recorded.correct for each in scored]
     return {
         "correct": correct,
-        "marked_correct": sum(each.correct and is_marked(each.verdict.rule) for each in scored),
+        "marked_correct": sum(
+            each.correct and is_marked_rule(each.verdict.rule) for each in scored
+        ),
         "exact_correct": sum(each.exact.status == "correct" for each in scored),
         "n": n,
         "ci95": wilson_interval(correct, n),

@@ -26,9 +26,9 @@ from fsdpo_data.answers.comparison.numeric import (
 )
 from fsdpo_data.answers.lexicon.numbers import (
     MIN_DIGITS_OTHER,
-    matches_to_shown_digits,
+    is_close_to_gold,
+    matches_shown_digits,
     numbers_agree,
-    rounds_to,
 )
 from fsdpo_data.answers.tree import Const, Mul, Node, Num, Pow, Sym, multiply, substitute
 
@@ -93,26 +93,26 @@ def _by_residues(left: Node, right: Node, budget: Budget) -> bool | None:
 
 def _is_shown(number: Node, other: Node) -> bool:
     """Whether ``number`` is a decimal that may stand for the constant ``other``."""
-    return isinstance(number, Num) and number.places is not None and not symbols(other)
+    return isinstance(number, Num) and number.decimal_places is not None and not symbols(other)
 
 
 def _to_shown_digits(left: Node, right: Node, budget: Budget) -> bool:
     shown, other = (left, right) if _is_shown(left, right) else (right, left)
-    if not isinstance(shown, Num) or shown.digits < MIN_DIGITS_OTHER:
+    if not isinstance(shown, Num) or shown.significant_digits < MIN_DIGITS_OTHER:
         return False
     exact = rational_value(other)
     if exact is not None:
         return numbers_agree(shown, Num(exact))
     value = _real(other, budget)
-    return value is not None and matches_to_shown_digits(shown, value, exact=False)
+    return value is not None and matches_shown_digits(shown, value, is_exact=False)
 
 
 def within_tolerance(gold: Num, answer: Node, relative: Fraction, budget: Budget) -> bool:
     """The tolerant rule for a constant ``answer``; see ``rounds_to``."""
     if isinstance(answer, Num):
-        return rounds_to(answer.value, gold, relative)
+        return is_close_to_gold(answer.value, gold, relative)
     value = _real(answer, budget)
-    return value is not None and rounds_to(value, gold, relative)
+    return value is not None and is_close_to_gold(value, gold, relative)
 
 
 def _real(node: Node, budget: Budget) -> Fraction | None:

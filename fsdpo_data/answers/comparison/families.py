@@ -55,7 +55,7 @@ def parse_family(value: Value) -> ParametricFamily | None:
         if isinstance(part, tree.Relation) and part.ops == ("=",):
             heads.append(part.parts[0])
             body = part.parts[1]
-        bodies.extend(tree.both_values(body))
+        bodies.extend(tree.plus_minus_values(body))
     names = frozenset().union(*map(symbols, bodies))
     if not domains:
         free = names & _PARAMETERS

@@ -9,7 +9,7 @@ from fsdpo_data.answers.budget import Budget, NumberTooLargeError
 from fsdpo_data.answers.comparison.expressions import infinity_sign, nearly_equal, same_node
 from fsdpo_data.answers.comparison.modular import UndefinedValueError, rational_value
 from fsdpo_data.answers.comparison.numeric import ORDERED, Evaluator, Real, context, symbols
-from fsdpo_data.answers.lexicon.units import PERCENT, ratio
+from fsdpo_data.answers.lexicon.units import PERCENT, unit_ratio
 from fsdpo_data.answers.tree import Node, Value
 
 MAX_CUTS = 120  #: Most ends of intervals that are looked at together.
@@ -69,7 +69,7 @@ def parse_real_set(value: Value, budget: Budget) -> RealSet:
 
 def same_set(left: RealSet, right: RealSet, budget: Budget) -> bool:
     """Whether two sets have the same intervals with the same ends, in the same unit."""
-    size = ratio(right.unit, left.unit) if left.unit and right.unit else Fraction(1)
+    size = unit_ratio(right.unit, left.unit) if left.unit and right.unit else Fraction(1)
     return (
         size is not None
         and len(left.cuts) == len(right.cuts)
@@ -176,8 +176,8 @@ def _comparison(left: Value, op: str, right: Value, budget: Budget) -> RealSet:
     if _more_variable(right, left):
         left, right, op = right, left, _FLIP[op]
     right, unit = _without_unit(right)
-    if tree.has_variants(right) and op in ("=", "!="):
-        both = [_comparison(left, op, value, budget) for value in tree.both_values(right)]
+    if tree.has_plus_minus(right) and op in ("=", "!="):
+        both = [_comparison(left, op, value, budget) for value in tree.plus_minus_values(right)]
         return _union(both, budget) if op == "=" else _intersection(both, budget)
     if not tree.is_node(right) or not tree.is_node(left):
         raise NotASetError

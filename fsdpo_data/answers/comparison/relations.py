@@ -7,8 +7,8 @@ from typing import TypeVar
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
 from fsdpo_data.answers.comparison.numeric import OPERATORS, Evaluator, is_unknown, symbols
-from fsdpo_data.answers.lexicon.units import ratio
-from fsdpo_data.answers.lexicon.vocabulary import TRIG
+from fsdpo_data.answers.lexicon.units import unit_ratio
+from fsdpo_data.answers.lexicon.vocabulary import TRIG_FUNCTIONS
 from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tree import (
     Call,
@@ -26,10 +26,10 @@ from fsdpo_data.answers.tree import (
     Value,
     ValueList,
     add,
-    both_values,
     is_node,
+    map_children,
     negate,
-    rebuild,
+    plus_minus_values,
     substitute,
     walk,
 )
@@ -100,7 +100,7 @@ def _is_head(value: Value) -> bool:
         return (
             value.name == "int"
             or is_function(value.name)
-            or (value.name in TRIG and bool(symbols(value)))
+            or (value.name in TRIG_FUNCTIONS and bool(symbols(value)))
         )
     return isinstance(value, Sym)
 
@@ -237,7 +237,7 @@ def _says_nothing(head: Value | None, body: Node, condition: Value) -> bool:
         return False
     if op == ">=" and place in (Num(Fraction(0)), Num(Fraction(1))) and isinstance(head, Sym):
         return head.name.endswith(f"_{name.name}")  # the terms of a sequence begin there
-    left_out = list(both_values(place)) if op in ("!=", "<", ">") else []
+    left_out = list(plus_minus_values(place)) if op in ("!=", "<", ">") else []
     if op != "!=" and isinstance(place, Num):
         away = 1 if op.startswith(">") else -1
         left_out += [Num(place.value + away * step) for step in _BEYOND]
@@ -264,7 +264,7 @@ def differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | None:
         if not is_node(left) or not is_node(right):
             return None
         found.append(add([left, negate(right)]))
-    if len(units) == 2 and ratio(*units) != 1:
+    if len(units) == 2 and unit_ratio(*units) != 1:
         return None
     one, other = found
     segments = _segments(one), _segments(other)
@@ -279,7 +279,7 @@ def _segments(node: Node) -> Node | None:
             ends = sorted(factor.name for factor in part.factors if isinstance(factor, Sym))
             if all(len(end) == 1 for end in ends):
                 return Sym("segment " + "".join(ends))
-        return rebuild(part, name_segments)
+        return map_children(part, name_segments)
 
     found = name_segments(node)
     names = symbols(found)
@@ -312,7 +312,7 @@ def _function_applications(node: Node) -> set[tuple[str, Node]]:
 def _without_arguments(node: Node) -> Node:
     if isinstance(node, Call) and is_function(node.name) and isinstance(node.args[0], Sym):
         return Sym(node.name)
-    return rebuild(node, _without_arguments)
+    return map_children(node, _without_arguments)
 
 
 def same_chain(gold: Relation, answer: Relation, same: Same) -> bool:

@@ -100,7 +100,7 @@ class AnswerComparer:
         )
 
     def _quantities(self, gold: tree.Quantity, answer: tree.Quantity) -> bool:
-        size = units.ratio(answer.unit, gold.unit)
+        size = units.unit_ratio(answer.unit, gold.unit)
         if size is None or units.are_opposites(gold.unit.words, answer.unit.words):
             return False
         counted = not (gold.unit.dims or answer.unit.dims)
@@ -117,9 +117,9 @@ class AnswerComparer:
             return False
         if quantity.unit.dims == units.PERCENT.dims:
             return self._percentage(quantity, other, quantity is gold)
-        if quantity.unit.dims == units.PLACE and quantity.unit.label not in units.RANKS:
+        if quantity.unit.dims == units.RANK_DIMS and quantity.unit.label not in units.RANK_WORDS:
             return False  # "seventh grade" is not 7, "seventh place" is
-        if quantity.unit.dims == units.PART:
+        if quantity.unit.dims == units.PART_DIMS:
             return self._nodes(tree.scale(quantity.node, quantity.unit.factor), other)
         if quantity.unit.dims == units.DEGREE.dims and tree.Const("pi") in tree.walk(other):
             return self._nodes(tree.Call("deg", (quantity.node,)), other)
@@ -285,7 +285,7 @@ class AnswerComparer:
 
 
 def _expand(value: Value) -> Value:
-    values = tree.both_values(value)
+    values = tree.plus_minus_values(value)
     return value if len(values) == 1 else tree.ValueList("", values)
 
 
@@ -337,14 +337,14 @@ def _values(items: tree.ValueList) -> tuple[Value, ...]:
     found: list[Value] = []
     for item in items.items:
         said = relations.assigned_values(item)
-        found.extend(tree.both_values(item if said is None else said[-1]))
+        found.extend(tree.plus_minus_values(item if said is None else said[-1]))
     return tuple(found)
 
 
 def _same_moment(gold: Value, answer: Value) -> bool:
     """Whether two clock times or dates agree in everything both state."""
     if isinstance(answer, tree.Num) and isinstance(gold, tree.DateOrTime):
-        if gold.seconds is None or gold.day is not None or gold.half not in ("am", "pm"):
+        if gold.seconds is None or gold.day is not None or gold.half_of_day not in ("am", "pm"):
             return False
         return gold.seconds % 3600 == 0 and answer.value % 12 == gold.seconds // 3600 % 12
     if not (isinstance(gold, tree.DateOrTime) and isinstance(answer, tree.DateOrTime)):
@@ -360,8 +360,16 @@ def _same_moment(gold: Value, answer: Value) -> bool:
         return True
     # "3:30" without a.m. or p.m. may be either.
     return abs(gold.seconds - answer.seconds) == _HALF_DAY and (
-        (gold.half == "" and gold.seconds < _HALF_DAY + 3600 and answer.half in ("am", "pm"))
-        or (answer.half == "" and answer.seconds < _HALF_DAY + 3600 and gold.half in ("am", "pm"))
+        (
+            gold.half_of_day == ""
+            and gold.seconds < _HALF_DAY + 3600
+            and answer.half_of_day in ("am", "pm")
+        )
+        or (
+            answer.half_of_day == ""
+            and answer.seconds < _HALF_DAY + 3600
+            and gold.half_of_day in ("am", "pm")
+        )
     )
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fsdpo_data.answers.extraction.boxes import MAX_ANSWER
-from fsdpo_data.answers.extraction.phrases import phrases
-from fsdpo_data.answers.extraction.retractions import is_supposed
+from fsdpo_data.answers.extraction.boxes import MAX_ANSWER_CHARS
+from fsdpo_data.answers.extraction.phrases import load_phrases
+from fsdpo_data.answers.extraction.retractions import is_hypothetical
 
-_PATTERNS = phrases("spoken")
+_PATTERNS = load_phrases("spoken")
 
 #: Markers looked at, from the end; a text of nothing but markers costs no more.
 _MAX_MARKERS = 8
@@ -107,7 +107,7 @@ def _answer_marker(text: str, at: int, before: str) -> tuple[str, int] | None:
     marker = _PATTERNS["answer"].match(text, at)
     if marker is None or before[-1:] not in ("a", "A") or before[-2:-1].isalnum():
         return None
-    if is_supposed(text[max(at - _CLAUSE, 0) : at - 1], marker.group()):
+    if is_hypothetical(text[max(at - _CLAUSE, 0) : at - 1], marker.group()):
         return None
     before, kind, end = before[:-1], marker.lastgroup, marker.end()
     if kind == "line":
@@ -126,7 +126,7 @@ def _read(text: str, rule: str, end: int) -> AnnouncedAnswer | None:
     plain = _PATTERNS["plain"].match(text, end)
     if plain:
         return AnnouncedAnswer(plain.group(1), rule, end)
-    rest = text[end : end + MAX_ANSWER]
+    rest = text[end : end + MAX_ANSWER_CHARS]
     answer, used = _statement(rest)
     if not answer or _PATTERNS["denied"].match(answer):
         return None

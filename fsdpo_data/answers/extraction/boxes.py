@@ -3,13 +3,13 @@ r"""Find ``\boxed{…}`` and ``\fbox{…}`` in a text, in one pass over its end.
 import re
 from typing import NamedTuple
 
-from fsdpo_data.answers.extraction.phrases import phrases
+from fsdpo_data.answers.extraction.phrases import load_phrases
 
 #: Characters at the end of a response that are searched. A final answer further from the end
 #: than this is not a final answer.
-TAIL = 20_000
-_PATTERNS = phrases("boxes")
-MAX_ANSWER = 10_000  #: Longest answer kept; a longer box is treated as missing.
+SEARCH_WINDOW_CHARS = 20_000
+_PATTERNS = load_phrases("boxes")
+MAX_ANSWER_CHARS = 10_000  #: Longest answer kept; a longer box is treated as missing.
 
 # JSON and Python read "\b" and "\f" as control characters, so texts hold "\x08oxed" too.
 _TOKEN = _PATTERNS["token"]
@@ -39,11 +39,11 @@ def text_tail(text: str, size: int) -> str:
 
 def search_window(text: str) -> str:
     """Return the end of a text, or the part from its last box on if that is further away."""
-    end = text if len(text) <= TAIL else text_tail(text, TAIL)
+    end = text if len(text) <= SEARCH_WINDOW_CHARS else text_tail(text, SEARCH_WINDOW_CHARS)
     if len(text) == len(end) or "box" in end:
         return end
     far = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
-    return text[far : far + TAIL] if far >= 0 else end
+    return text[far : far + SEARCH_WINDOW_CHARS] if far >= 0 else end
 
 
 def find_boxes(text: str) -> list[Box]:
@@ -52,18 +52,18 @@ def find_boxes(text: str) -> list[Box]:
     return _Scan(search_window(text)).closed if marked and "ox" in text else []
 
 
-def last_boxed(text: str) -> str | None:
+def last_box_content(text: str) -> str | None:
     r"""Return the content of the last closed ``\boxed`` or ``\fbox``; an empty box gives ""."""
     boxes = find_boxes(text)
     return boxes[-1].content if boxes else None
 
 
-def truncated_box(text: str) -> str | None:
+def truncated_box_content(text: str) -> str | None:
     """Return what the last box holds if the text ends, or its line does, before it is closed."""
-    start = _Scan(text[-TAIL:]).unclosed if "ox" in text else None
+    start = _Scan(text[-SEARCH_WINDOW_CHARS:]).unclosed if "ox" in text else None
     if start is None:
         return None
-    content = text[-TAIL:][start:].split("\n", 1)[0].split("$", 1)[0].strip()
+    content = text[-SEARCH_WINDOW_CHARS:][start:].split("\n", 1)[0].split("$", 1)[0].strip()
     return content or None
 
 
@@ -132,7 +132,7 @@ class _Scan:
         return match.end()
 
     def _keep(self, span: _Span) -> None:
-        if span[3] - span[2] <= MAX_ANSWER:
+        if span[3] - span[2] <= MAX_ANSWER_CHARS:
             self._closed.append(span)
 
 

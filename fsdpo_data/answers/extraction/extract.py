@@ -10,24 +10,29 @@ from typing import NamedTuple
 
 from fsdpo_data.answers.extraction import retractions
 from fsdpo_data.answers.extraction.announced import last_announced
-from fsdpo_data.answers.extraction.boxes import Box, find_boxes, search_window, truncated_box
+from fsdpo_data.answers.extraction.boxes import (
+    Box,
+    find_boxes,
+    search_window,
+    truncated_box_content,
+)
 from fsdpo_data.answers.extraction.multi_part import closing_list
-from fsdpo_data.answers.extraction.phrases import phrases
+from fsdpo_data.answers.extraction.phrases import load_phrases
 from fsdpo_data.answers.extraction.unmarked import (
+    CONFIRMATION,
     CONJUNCTION,
-    JOINT,
-    REFERS,
+    JOINING_TEXT,
     concluding_clause,
     extract_unmarked,
     last_sentence,
     statement_value,
 )
 
-_PATTERNS = phrases("extract")
+_PATTERNS = load_phrases("extract")
 _NEXT_PROBLEM = _PATTERNS["next_problem"]
 
 #: The rules by which a response marks its answer; their result is the strict one.
-MARKED = frozenset(
+MARKED_RULES = frozenset(
     ("boxed", "boxed-list", "hash", "final-answer", "answer-is", "choice", "label", "corrected")
 )
 #: Most characters between two boxes that can be one answer.
@@ -74,7 +79,7 @@ class ExtractedAnswer(NamedTuple):
     @property
     def marked_answer(self) -> str | None:
         """The answer if the response marks it as such (a rule of ``MARKED``)."""
-        return self.answer if self.rule in MARKED else None
+        return self.answer if self.rule in MARKED_RULES else None
 
 
 def extract_answer(response: str) -> ExtractedAnswer:
@@ -86,7 +91,7 @@ def extract_answer(response: str) -> ExtractedAnswer:
     said = last_announced(text)
     if said is not None and retractions.end_of_retraction(text[said.end :]) is not None:
         return _find_correction(text[said.end :])
-    cut_off = truncated_box(text) if said is None or "box" in said.answer else None
+    cut_off = truncated_box_content(text) if said is None or "box" in said.answer else None
     if said is not None and cut_off is None:
         listed = closing_list(text) if said.answer[:2] in ("- ", "* ", "1.", "1)", "| ") else None
         if listed is not None:
@@ -103,9 +108,9 @@ def extract_answer(response: str) -> ExtractedAnswer:
     return ExtractedAnswer(answer, rule, sentence=sentence)
 
 
-def is_marked(rule: str) -> bool:
+def is_marked_rule(rule: str) -> bool:
     """Whether a verdict's rule, e.g. ``boxed/number``, rests on an answer marked as such."""
-    return rule.partition("/")[0] in MARKED
+    return rule.partition("/")[0] in MARKED_RULES
 
 
 def strip_next_problem(response: str) -> str:
@@ -182,7 +187,7 @@ def _find_conclusion(rest: str) -> ExtractedAnswer | None:
 def _from_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer:
     """Take the last box, or the run of boxes that ends the answer as one list."""
     run = [boxes[-1]]
-    if len(boxes) > 1 and (refers := REFERS.fullmatch(last_sentence(text[boxes[-1].end :]))):
+    if len(boxes) > 1 and (refers := CONFIRMATION.fullmatch(last_sentence(text[boxes[-1].end :]))):
         two = len({box.content for box in boxes}) == 2
         run = boxes if two or not (refers["both"] or refers["two"]) else run
     for box in reversed(boxes[: -len(run)]):
@@ -199,7 +204,7 @@ def _one_answer(between: str) -> bool:
         return False
     if _PATTERNS["listed"].fullmatch(between) or (_OTHER_CASE.search(between) and "=" in between):
         return True
-    joined = JOINT.fullmatch(between) and CONJUNCTION.search(between)
+    joined = JOINING_TEXT.fullmatch(between) and CONJUNCTION.search(between)
     return bool(
         joined or (_PATTERNS["one_more"].fullmatch(between) and _PATTERNS["offer"].search(between))
     )

@@ -3,9 +3,9 @@
 import re
 
 from fsdpo_data.answers.extraction.boxes import text_tail
-from fsdpo_data.answers.extraction.phrases import phrases
+from fsdpo_data.answers.extraction.phrases import load_phrases
 
-_PATTERNS = phrases("several")
+_PATTERNS = load_phrases("several")
 
 #: Characters at the end that are searched.
 TAIL_CHARS = 4_000
@@ -105,7 +105,7 @@ def _closing_table(lines: list[str]) -> str | None:
     return None
 
 
-def closing_display(text: str) -> str | None:
+def closing_formulas(text: str) -> str | None:
     """Return the displayed formulas that a text ends on."""
     text = text_tail(text, TAIL_CHARS).rstrip(". ∎\n")
     found: list[str] = []

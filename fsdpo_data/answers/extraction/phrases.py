@@ -8,7 +8,7 @@ from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 _TABLE: dict[str, dict[str, str]] = read_toml(__file__)
 
 
-def phrases(module: str) -> dict[str, re.Pattern[str]]:
+def load_phrases(module: str) -> dict[str, re.Pattern[str]]:
     """Return the patterns that a module looks for, by name."""
     return compile_patterns(_TABLE[module])
 

@@ -2,10 +2,10 @@
 
 import re
 
-from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, phrases
+from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, load_phrases
 from fsdpo_data.answers.lexicon.vocabulary import contains_any
 
-_PATTERNS = phrases("concluding")
+_PATTERNS = load_phrases("concluding")
 
 _LAST = 400  #: Characters at the end in which a response may give up.
 _OPEN = frozenset(",:;=+/([{<-")  #: Signs that do not end a text; words may or may not.
@@ -49,7 +49,7 @@ def is_unfinished(text: str, sentence: str) -> bool:
     return stops or _PATTERNS["begins"].match(sentence) is not None
 
 
-def is_supposed(before: str, marker: str) -> bool:
+def is_hypothetical(before: str, marker: str) -> bool:
     """Whether an announced answer is one of another problem, or a guess that was dropped."""
     clause = before[max(before.rfind("."), before.rfind("\n")) + 1 :]
     if len(clause) < _SHORTEST:
@@ -59,6 +59,6 @@ def is_supposed(before: str, marker: str) -> bool:
     return _PATTERNS["tentative"].search(clause) is not None
 
 
-def is_foreign(text: str) -> bool:
+def has_foreign_script(text: str) -> bool:
     """Whether a sentence is in a script whose words are not seen by what looks for English ones."""
     return not text.isascii() and _FOREIGN.search(text) is not None

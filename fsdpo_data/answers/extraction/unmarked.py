@@ -9,24 +9,24 @@ from fsdpo_data.answers.extraction.boxes import text_tail
 from fsdpo_data.answers.extraction.multi_part import (
     MAX_BARE_ANSWER_CHARS,
     TAIL_CHARS,
-    closing_display,
+    closing_formulas,
     closing_list,
 )
-from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, phrases
-from fsdpo_data.answers.extraction.retractions import is_foreign
+from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, load_phrases
+from fsdpo_data.answers.extraction.retractions import has_foreign_script
 from fsdpo_data.answers.lexicon.vocabulary import contains_any
-from fsdpo_data.answers.lexicon.words import SCALES, SMALL
+from fsdpo_data.answers.lexicon.words import SCALES, SMALL_NUMBERS
 
-_PATTERNS = phrases("unmarked")
+_PATTERNS = load_phrases("unmarked")
 
 _CONTEXT_CHARS = 1_000  #: Characters before a sentence in which its numbers may have been given.
 _NUMBER = _PATTERNS["number"]
 _MATHS = _PATTERNS["maths"]
 _LATEX = re.compile(r"\\(?![$%!,;])")
 _HAS_WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
-JOINT = _PATTERNS["joint"]
+JOINING_TEXT = _PATTERNS["joint"]
 CONJUNCTION = re.compile(r"\b(?:and|or)\b|[,;&或和与、]")
-REFERS = _PATTERNS["refers"]
+CONFIRMATION = _PATTERNS["refers"]
 #: What comes before the words that a sentence ends on: "so the fastest of them is Evelyn".
 _VERBS = frozenset(("is", "are", "was", "were"))
 _NAME_WORDS = 5  #: Most words that can be an answer at the end of a sentence.
@@ -40,7 +40,7 @@ def statement_value(statement: str) -> str | None:
     None for a statement without words, which is a value as it stands, and for one that offers
     several values, or only bounds one.
     """
-    if not (_HAS_WORD.search(statement) or is_foreign(statement)):
+    if not (_HAS_WORD.search(statement) or has_foreign_script(statement)):
         return None
     statement = _main(statement)
     values = _values(statement)
@@ -50,7 +50,7 @@ def statement_value(statement: str) -> str | None:
 
 
 #: A conclusion without digits: "so he pays twenty dollars", "so it does not exist".
-_SIZES = "|".join((*list(SMALL)[2:], *SCALES))
+_SIZES = "|".join((*list(SMALL_NUMBERS)[2:], *SCALES))
 _SPELLED = rf"\b(?:(?:{_SIZES}|one|an?(?=\s(?:{_SIZES})))[\s-]+(?:and\s+)?)*(?:{_SIZES})"
 _IN_WORDS = re.compile(rf"{_PATTERNS['predicate'].pattern}|{_SPELLED}\b")
 _ENDS_IN_WORDS = re.compile(rf"{_SPELLED}(?:\s+[a-z]+)?[.!*\s]*$")
@@ -83,14 +83,14 @@ def _main(statement: str) -> str:
 
 def _named_answer(statement: str) -> str | None:
     """Return the "yes" or "no" that a statement opens with, or the words after its last "is"."""
-    if polar := opening_word(statement):
+    if polar := opening_yes_or_no(statement):
         return polar
     words = statement[-200:].rstrip(".!* ").split()[-_NAME_WORDS - 1 :]
     verbs = [at for at, word in enumerate(words[:-1]) if word in _VERBS]
     return " ".join(words[verbs[-1] + 1 :]).strip("*") if verbs else None
 
 
-def opening_word(text: str) -> str | None:
+def opening_yes_or_no(text: str) -> str | None:
     """Return the "yes" or "no" that a text opens with, if it says neither again."""
     polar = _PATTERNS["polar"].match(text)
     return (
@@ -214,7 +214,7 @@ def _bounds(before: str) -> bool:
 
 
 def _is_joined(between: str) -> bool:
-    return bool(JOINT.fullmatch(between) and CONJUNCTION.search(between))
+    return bool(JOINING_TEXT.fullmatch(between) and CONJUNCTION.search(between))
 
 
 def _either(between: str, after: str) -> bool:
@@ -249,7 +249,7 @@ def clause_values(sentence: str) -> str | None:
 
 def closing_cases(text: str, sentence: str) -> str | None:
     """Return what the cases of a text come to, if its last sentence says that all are answers."""
-    if not (refers := REFERS.fullmatch(sentence)):
+    if not (refers := CONFIRMATION.fullmatch(sentence)):
         return None
     drawn = map(last_sentence, _PATTERNS["case"].split(text.rpartition(sentence)[0])[1:])
     left = [said for said in drawn if not _PATTERNS["refuted"].match(said)]
@@ -300,11 +300,11 @@ def extract_unmarked(text: str, sentence: str) -> tuple[str | None, str]:
         if spelled:
             return said[spelled.start() :], "last-sentence"
     more = sentence if _PATTERNS["relative"].match(sentence) else ""
-    display = closing_display(stripped.removesuffix(more))
+    display = closing_formulas(stripped.removesuffix(more))
     if display is not None:
         return display, "last-maths"
     alone = len(stripped) <= MAX_BARE_ANSWER_CHARS and "\n" not in stripped and stripped == sentence
-    if alone and not _SENTENCE.search(stripped) and not is_foreign(stripped):
+    if alone and not _SENTENCE.search(stripped) and not has_foreign_script(stripped):
         return said, "whole"
     if cases := closing_cases(stripped, sentence):
         return cases, "list"

@@ -57,23 +57,23 @@ def _from_match(match: re.Match[str]) -> Num | None:
     digits, sign = _SEPARATOR.sub("", whole), "-" if negative else ""
     if not places and match["power"] is None:
         return Num(Fraction(int(sign + digits)))
-    return decimal(digits, places, int(match["power"] or 0), sign)
+    return make_decimal(digits, places, int(match["power"] or 0), sign)
 
 
-def decimal(whole: str, places: str, power: int = 0, sign: str = "") -> Num | None:
+def make_decimal(integer_part: str, decimals: str, power: int = 0, sign: str = "") -> Num | None:
     """Return ``whole.places`` times ten to ``power``, or None if that is out of bounds."""
-    if abs(power) > MAX_POWER_OF_TEN or len(whole) + len(places) > MAX_DIGITS:
+    if abs(power) > MAX_POWER_OF_TEN or len(integer_part) + len(decimals) > MAX_DIGITS:
         return None
-    digits = whole + places
-    exponent = power - len(places)
+    digits = integer_part + decimals
+    exponent = power - len(decimals)
     value = Fraction(int(digits or 0) * 10 ** max(exponent, 0), 10 ** max(-exponent, 0))
     return Num(-value if sign == "-" else value, -exponent, len(digits.strip("0")))
 
 
-def repeating(whole: str, places: str, cycle: str) -> Num:
+def make_repeating_decimal(integer_part: str, decimals: str, cycle: str) -> Num:
     """Return ``whole.places`` followed by ``cycle`` for ever."""
-    scale = 10 ** len(places)
-    head = Fraction(int((whole or "0") + places), scale)
+    scale = 10 ** len(decimals)
+    head = Fraction(int((integer_part or "0") + decimals), scale)
     return Num(head + Fraction(int(cycle), scale * (10 ** len(cycle) - 1)))
 
 
@@ -81,41 +81,41 @@ def numbers_agree(left: Num, right: Num) -> bool:
     """Compare by value; a decimal may stand for another value to the precision it shows."""
     if left.value == right.value:
         return True
-    if left.places is None and right.places is None:
+    if left.decimal_places is None and right.decimal_places is None:
         return False
     return any(
-        matches_to_shown_digits(shown, other.value, other.places is None)
+        matches_shown_digits(shown, other.value, other.decimal_places is None)
         for shown, other in ((left, right), (right, left))
     )
 
 
-def matches_to_shown_digits(shown: Num, value: Fraction, exact: bool) -> bool:
+def matches_shown_digits(shown: Num, value: Fraction, is_exact: bool) -> bool:
     """Whether a decimal is ``value`` rounded or cut to its digits.
 
     ``exact`` says that the value is written exactly, not as another decimal.
     """
-    if shown.places is None:
+    if shown.decimal_places is None:
         return False
-    if shown.digits >= FLOAT_DIGITS and abs(value) < FLOAT_NOISE.denominator:
+    if shown.significant_digits >= FLOAT_DIGITS and abs(value) < FLOAT_NOISE.denominator:
         return abs(shown.value - value) <= FLOAT_NOISE * abs(value)
-    needed = MIN_DIGITS_RECURRING if exact and _recurs(value) else MIN_DIGITS_OTHER
+    needed = MIN_DIGITS_RECURRING if is_exact and _recurs(value) else MIN_DIGITS_OTHER
     if value.denominator == 1 or shown.value.denominator == 1:
         return False  # integers are exact, "145.0" too
-    may_cut = not exact or (shown.places >= MIN_DIGITS_RECURRING and _recurs(value))
-    return shown.digits >= needed and is_rounded(shown, value, may_cut)
+    may_cut = not is_exact or (shown.decimal_places >= MIN_DIGITS_RECURRING and _recurs(value))
+    return shown.significant_digits >= needed and is_rounded(shown, value, may_cut)
 
 
 def is_rounded(shown: Num, value: Fraction, may_cut: bool) -> bool:
     """Whether ``shown`` is ``value`` rounded, or with ``may_cut`` cut, to its digits."""
     beyond = abs(value) - abs(shown.value)
     same_sign = (value < 0) == (shown.value < 0)
-    most = last_place(shown) if may_cut else last_place(shown) / 2
-    return same_sign and -last_place(shown) / 2 <= beyond < most
+    most = last_digit_size(shown) if may_cut else last_digit_size(shown) / 2
+    return same_sign and -last_digit_size(shown) / 2 <= beyond < most
 
 
-def last_place(shown: Num) -> Fraction:
+def last_digit_size(shown: Num) -> Fraction:
     """Return the size of one unit in the last place that a decimal shows."""
-    return Fraction(10) ** -(shown.places or 0)
+    return Fraction(10) ** -(shown.decimal_places or 0)
 
 
 def _recurs(value: Fraction) -> bool:
@@ -129,11 +129,11 @@ def _recurs(value: Fraction) -> bool:
     return rest > 1
 
 
-def rounds_to(number: Fraction, gold: Num, relative: Fraction) -> bool:
+def is_close_to_gold(number: Fraction, gold: Num, relative: Fraction) -> bool:
     """The tolerant rule: ``number`` rounds to the gold at its digits, or is close relatively.
 
     An exact gold shows all its digits.
     """
-    if gold.places is not None and abs(number - gold.value) <= last_place(gold) / 2:
+    if gold.decimal_places is not None and abs(number - gold.value) <= last_digit_size(gold) / 2:
         return True
     return abs(number - gold.value) <= relative * abs(gold.value)

@@ -37,14 +37,14 @@ def _build() -> dict[str, Unit]:
 
 UNITS = _build()
 PERCENT, DOLLAR, CENT, DEGREE = UNITS["%"], UNITS["$"], UNITS["cent"], UNITS["°"]
-SIGNS = {sign: UNITS[name] for sign, name in _TABLE["signs"].items()}
+UNIT_SIGNS = {sign: UNITS[name] for sign, name in _TABLE["signs"].items()}
 #: Units by the signs and commands that stand after a number.
-MARKS = SIGNS | {sign: UNITS[name] for sign, name in _TABLE["marks"].items()}
+UNIT_MARKS = UNIT_SIGNS | {sign: UNITS[name] for sign, name in _TABLE["marks"].items()}
 #: Currencies by the codes that stand before a number.
 CURRENCIES = {code: UNITS[name] for code, name in _TABLE["currencies"].items()}
 
 
-def unit_named(word: str) -> Unit | None:
+def find_unit(word: str) -> Unit | None:
     """Return the unit called ``word``; long names in any case, short ones as they are."""
     lower = word.lower()
     unit = UNITS.get(word)
@@ -57,7 +57,7 @@ def unit_power(unit: Unit, power: int) -> Unit:
     return Unit(f"{unit.label}^{power}", dims, unit.factor**power)
 
 
-def product(left: Unit, right: Unit) -> Unit:
+def multiply_units(left: Unit, right: Unit) -> Unit:
     """Return the product of two units."""
     powers = dict(left.dims)
     for name, exponent in right.dims:
@@ -71,9 +71,11 @@ def counted_unit(words: str) -> Unit:
     return Unit(words, words=_unit_words(words))
 
 
-PLACE = (("place", 1),)  #: Dimension of places in an order: "6th", "sixth caller".
-RANKS = frozenset(("th", "place", "position", "rank", "spot"))  #: Places that are their number.
-PART = (("part", 1),)  #: Dimension of parts of a whole: "5 thirds".
+RANK_DIMS = (("place", 1),)  #: Dimension of places in an order: "6th", "sixth caller".
+RANK_WORDS = frozenset(
+    ("th", "place", "position", "rank", "spot")
+)  #: Places that are their number.
+PART_DIMS = (("part", 1),)  #: Dimension of parts of a whole: "5 thirds".
 #: Words that exclude each other.
 _OPPOSITES = tuple(
     {word: at for at, same in enumerate(group.split()) for word in same.split("=")}
@@ -106,11 +108,11 @@ _GENERIC = {"unit": ("length",), "degree": ("celsius", "fahrenheit")}
 _MONEY_TOO = frozenset(("pound", "pounds"))  #: Names of a mass that are a currency as well.
 
 
-def ratio(left: Unit, right: Unit) -> Fraction | None:
+def unit_ratio(left: Unit, right: Unit) -> Fraction | None:
     """Return how many ``right`` one ``left`` is, or None if they differ in kind."""
     if not left.dims and not right.dims:
         return Fraction(1)
-    if (left.dims == PART and not right.dims) or (right.dims == PART and not left.dims):
+    if (left.dims == PART_DIMS and not right.dims) or (right.dims == PART_DIMS and not left.dims):
         return Fraction(1) if left.label == right.label else None
     if left.dims == right.dims:
         return left.factor / right.factor

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from fsdpo_data.answers.lexicon.words import SCALES, SMALL, is_number_word
+from fsdpo_data.answers.lexicon.words import SCALES, SMALL_NUMBERS, is_number_word
 from fsdpo_data.answers.tree import Const
 from fsdpo_data.core.toml_tables import read_toml
 
@@ -19,47 +19,47 @@ def contains_any(text: str, words: Iterable[str]) -> bool:
 
 
 _TABLE = read_toml(__file__)
-TRIG = word_set(_TABLE["trigonometric"])
+TRIG_FUNCTIONS = word_set(_TABLE["trigonometric"])
 #: Functions by every name they go by.
 FUNCTIONS: dict[str, str] = (
-    {name: name for name in TRIG | word_set(_TABLE["functions"])}
-    | {prefix + name: "a" + name for name in TRIG for prefix in ("arc", "a")}
-    | {"ar" + name: "a" + name for name in TRIG if name.endswith("h")}
+    {name: name for name in TRIG_FUNCTIONS | word_set(_TABLE["functions"])}
+    | {prefix + name: "a" + name for name in TRIG_FUNCTIONS for prefix in ("arc", "a")}
+    | {"ar" + name: "a" + name for name in TRIG_FUNCTIONS if name.endswith("h")}
     | _TABLE["also"]
 )
 CONSTANTS = {name: Const(constant) for name, constant in _TABLE["constants"].items()}
-GREEK = word_set(_TABLE["greek"])
-SYMBOLS = GREEK | word_set(_TABLE["symbols"])  #: Commands that stand for themselves.
+GREEK_LETTERS = word_set(_TABLE["greek"])
+SYMBOLS = GREEK_LETTERS | word_set(_TABLE["symbols"])  #: Commands that stand for themselves.
 ACCENTS = word_set(_TABLE["accents"])
 FUNCTION_LETTERS = frozenset("fghFGH")  #: Letters that stand for functions when a bracket follows.
 KEYWORDS = word_set(_TABLE["keywords"])  #: Words that join or compare; never letters to multiply.
-NO_NOUNS = word_set(_TABLE["no_nouns"])  #: Words that are never the name of what was counted.
-SCRIPT_WORDS = word_set(_TABLE["subscripts"])  #: Words that are one subscript.
+NON_NOUNS = word_set(_TABLE["no_nouns"])  #: Words that are never the name of what was counted.
+SUBSCRIPT_WORDS = word_set(_TABLE["subscripts"])  #: Words that are one subscript.
 ORDINAL_MARKS = word_set("st nd rd th")
 PART_WORDS = word_set("half third quarter fourth fifth sixth eighth tenth")
 #: Words before the letters that name a figure.
-FIGURES = word_set("segment line point angle triangle ray")
+FIGURE_WORDS = word_set("segment line point angle triangle ray")
 _SHORT_WORDS = word_set("yes no odd all not the are sq cu")
 #: Short words that name what was counted when they follow a number.
 SHORT_NOUNS = _SHORT_WORDS | word_set(_TABLE["nouns"])
 
 
-def is_known(word: str) -> bool:
+def is_known_name(word: str) -> bool:
     """Whether ``word`` is a function, a constant, a Greek letter or a number word."""
     lower = word.lower()
     return (
         lower in FUNCTIONS
         or lower in CONSTANTS
-        or lower in GREEK
+        or lower in GREEK_LETTERS
         or word in ("sqrt", "np")
         or is_number_word(word)
     )
 
 
-def is_texty(word: str) -> bool:
+def is_language_word(word: str) -> bool:
     """Whether ``word`` is a word of a language, not letters to multiply."""
     lower = word.lower()
-    if lower in SMALL or lower in SCALES or lower in GREEK:
+    if lower in SMALL_NUMBERS or lower in SCALES or lower in GREEK_LETTERS:
         return False
     if word.isupper() or (word[:-1].isupper() and word.endswith("s")):
         return False

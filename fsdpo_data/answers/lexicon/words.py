@@ -10,7 +10,7 @@ from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 _TABLE = read_toml(__file__)
 _PATTERNS = compile_patterns(_TABLE["patterns"])
 _TENS = {word: 10 * value for value, word in enumerate(_TABLE["tens"], 2)}
-SMALL = {word: value for value, word in enumerate(_TABLE["ones"])} | _TENS
+SMALL_NUMBERS = {word: value for value, word in enumerate(_TABLE["ones"])} | _TENS
 SCALES: dict[str, int] = _TABLE["scales"]
 ORDINALS = (
     {word: value for value, word in enumerate(_TABLE["ordinals"])}
@@ -18,7 +18,7 @@ ORDINALS = (
     | {"hundredth": 100, "thousandth": 1000}
 )
 #: Denominators in words, singular.
-PART_SIZES = {word: value for word, value in ORDINALS.items() if value > 2} | {
+DENOMINATORS = {word: value for word, value in ORDINALS.items() if value > 2} | {
     "half": 2, "halve": 2, "quarter": 4,
 }  # fmt: skip
 _ARTICLES = ("a", "an")
@@ -28,7 +28,9 @@ def is_number_word(word: str) -> bool:
     """Whether a number in words may begin with ``word``."""
     word = word.lower()
     return (
-        word in SMALL or (word in SCALES and not word.endswith("s")) or word in ("half", "quarter")
+        word in SMALL_NUMBERS
+        or (word in SCALES and not word.endswith("s"))
+        or word in ("half", "quarter")
     )
 
 
@@ -42,7 +44,11 @@ def read_number_words(words: Sequence[str]) -> tuple[Fraction, int, bool] | None
     if not used:
         return _without_cardinal(words)
     rest = words[used:]
-    if rest and (part := part_named(rest[0])) is not None and (value != 1 or rest[0] != "second"):
+    if (
+        rest
+        and (part := find_denominator(rest[0])) is not None
+        and (value != 1 or rest[0] != "second")
+    ):
         return Fraction(value, part), used + 1, False
     if len(rest) >= 2 and rest[0] == "and":
         fraction, taken = _fraction(rest[1:])
@@ -73,18 +79,18 @@ def _fraction(words: Sequence[str]) -> tuple[Fraction, int]:
     if not words:
         return Fraction(0), 0
     if words[0] in ("half", "quarter"):
-        return Fraction(1, PART_SIZES[words[0]]), 1
-    if len(words) > 1 and (part := part_named(words[1])) is not None:
+        return Fraction(1, DENOMINATORS[words[0]]), 1
+    if len(words) > 1 and (part := find_denominator(words[1])) is not None:
         if words[0] in _ARTICLES or words[0] == "one":
             return Fraction(1, part), 2
-        if words[0] in SMALL:
-            return Fraction(SMALL[words[0]], part), 2
+        if words[0] in SMALL_NUMBERS:
+            return Fraction(SMALL_NUMBERS[words[0]], part), 2
     return Fraction(0), 0
 
 
-def part_named(word: str) -> int | None:
+def find_denominator(word: str) -> int | None:
     """Return the denominator that ``word`` names: 3 for "thirds"."""
-    return PART_SIZES.get(word) or (PART_SIZES.get(word[:-1]) if word.endswith("s") else None)
+    return DENOMINATORS.get(word) or (DENOMINATORS.get(word[:-1]) if word.endswith("s") else None)
 
 
 def _cardinal(words: Sequence[str]) -> tuple[int, int]:
@@ -92,7 +98,7 @@ def _cardinal(words: Sequence[str]) -> tuple[int, int]:
     total, group, used = 0, 0, 0
     last: int | None = None
     for index, word in enumerate(words):
-        size = SMALL.get(word, -1)
+        size = SMALL_NUMBERS.get(word, -1)
         after_tens = last is not None and 20 <= last < 100 and 0 < size < 10
         if size >= 0 and (last is None or last >= 100 or after_tens):
             last = size
@@ -117,10 +123,10 @@ _MONTHS = {
 _MONTH = "|".join(_MONTHS)
 _DATE = re.compile(_PATTERNS["date"].pattern.replace("MONTH", _MONTH))
 #: Of these, a text that is a moment holds one.
-OF_MOMENTS = frozenset(_TABLE["of_moments"])
+DATE_OR_TIME_MARKERS = frozenset(_TABLE["of_moments"])
 
 
-def read_moment(text: str) -> DateOrTime | None:
+def read_date_or_time(text: str) -> DateOrTime | None:
     """Read a clock time that cannot be anything else, a date, or both."""
     text = text.strip().rstrip(".")
     if not 3 <= len(text) <= 60:

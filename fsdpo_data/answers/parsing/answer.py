@@ -3,7 +3,7 @@
 import re
 from functools import cached_property, lru_cache
 
-from fsdpo_data.answers.lexicon.numbers import decimal, read_number
+from fsdpo_data.answers.lexicon.numbers import make_decimal, read_number
 from fsdpo_data.answers.parsing.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.parsing.prose import plain_text
 from fsdpo_data.answers.parsing.read import LABEL, MAX_LABELLED, alternatives, read_cleaned
@@ -59,7 +59,7 @@ class ParsedAnswer:
     def with_decimal_comma(self) -> Num | None:
         """The decimal that ``3,5`` is where a comma separates places, not values or thousands."""
         match = _DECIMAL_COMMA.fullmatch(self.cleaned)
-        return decimal(match[2], match[3], sign=match[1]) if match else None
+        return make_decimal(match[2], match[3], sign=match[1]) if match else None
 
     @cached_property
     def alternatives(self) -> tuple[Value, ...]:

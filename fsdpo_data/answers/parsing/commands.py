@@ -5,8 +5,14 @@ from fractions import Fraction
 from math import gcd, lcm
 
 from fsdpo_data.answers import tree
-from fsdpo_data.answers.lexicon.units import SIGNS
-from fsdpo_data.answers.lexicon.vocabulary import ACCENTS, CONSTANTS, FUNCTIONS, SYMBOLS, TRIG
+from fsdpo_data.answers.lexicon.units import UNIT_SIGNS
+from fsdpo_data.answers.lexicon.vocabulary import (
+    ACCENTS,
+    CONSTANTS,
+    FUNCTIONS,
+    SYMBOLS,
+    TRIG_FUNCTIONS,
+)
 from fsdpo_data.answers.parsing.lex import Token, UnparsableAnswerError, parse_integer
 from fsdpo_data.answers.parsing.names import NameParser, as_node
 from fsdpo_data.answers.show import format_value
@@ -38,8 +44,8 @@ class CommandParser(NameParser):
             return self.function(FUNCTIONS[name])
         if name in CONSTANTS:
             return CONSTANTS[name]
-        if name in SIGNS and name != "%":
-            self.currency = SIGNS[name]
+        if name in UNIT_SIGNS and name != "%":
+            self.currency = UNIT_SIGNS[name]
             return self.factor()
         if name == "binom":
             return tree.Call("binom", (self._argument(), self._argument()))
@@ -144,7 +150,11 @@ class CommandParser(NameParser):
         self.at = start
         top = self._argument()
         bottom = self._argument()
-        if isinstance(top, tree.Num) and top.places is not None and isinstance(bottom, tree.Num):
+        if (
+            isinstance(top, tree.Num)
+            and top.decimal_places is not None
+            and isinstance(bottom, tree.Num)
+        ):
             return tree.Div(top, bottom)
         return tree.divide(top, bottom)
 
@@ -196,7 +206,7 @@ class CommandParser(NameParser):
             else:
                 exponent = self.script()
         args = self._function_arguments()
-        if exponent == tree.Num(Fraction(-1)) and name in TRIG:
+        if exponent == tree.Num(Fraction(-1)) and name in TRIG_FUNCTIONS:
             name, exponent = "a" + name, None
         node: Node
         if name in ("gcd", "lcm"):
@@ -304,7 +314,7 @@ def _rename_variable(node: Node, old: tree.Sym | tree.Const, new: str) -> Node:
         return tree.Sym(new)
     if isinstance(node, tree.Sym) and node.name.endswith(f"_{old.name}"):
         return tree.Sym(node.name[: -len(old.name)] + new)
-    return tree.rebuild(node, lambda child: _rename_variable(child, old, new))
+    return tree.map_children(node, lambda child: _rename_variable(child, old, new))
 
 
 def divisor_or_multiple(name: str, args: tuple[Node, ...]) -> Node:

@@ -5,7 +5,7 @@ Recursive descent over the tokens of ``lex``. Juxtaposition multiplies, ``12\fra
 """
 
 from fsdpo_data.answers import tree
-from fsdpo_data.answers.lexicon.units import LETTER_UNITS, unit_named
+from fsdpo_data.answers.lexicon.units import LETTER_UNITS, find_unit
 from fsdpo_data.answers.lexicon.vocabulary import (
     ACCENTS,
     CONSTANTS,
@@ -15,8 +15,8 @@ from fsdpo_data.answers.lexicon.vocabulary import (
     ORDINAL_MARKS,
     SHORT_NOUNS,
     SYMBOLS,
-    is_known,
-    is_texty,
+    is_known_name,
+    is_language_word,
 )
 from fsdpo_data.answers.parsing.commands import CommandParser
 from fsdpo_data.answers.parsing.lex import Token, UnparsableAnswerError
@@ -124,10 +124,10 @@ class ExpressionParser(CommandParser):
                 return True
             if token.upright or (token.space == 1 and token.text.lower() in SHORT_NOUNS):
                 return False  # "32 CDs"
-            if self.letter_units or is_known(token.text):
-                return is_known(token.text)
-            named = token.text.lower() in KEYWORDS or unit_named(token.text) is not None
-            return not named and not is_texty(token.text)
+            if self.letter_units or is_known_name(token.text):
+                return is_known_name(token.text)
+            named = token.text.lower() in KEYWORDS or find_unit(token.text) is not None
+            return not named and not is_language_word(token.text)
         if token.kind == "op":
             if token.text == "(":
                 if self.word(1) == "mod" or self.sign(1) in ("mod", "bmod"):
@@ -154,7 +154,7 @@ class ExpressionParser(CommandParser):
         following = self.peek(1)
         if name == "Omega":
             return self.letter_units
-        unit = following.text == "Omega" or unit_named(following.text) is not None
+        unit = following.text == "Omega" or find_unit(following.text) is not None
         return unit and (name == "micro" or following.upright or self.letter_units)
 
     def letter_is_unit(self, token: Token) -> bool:
@@ -188,7 +188,7 @@ class ExpressionParser(CommandParser):
         if words == 0:
             return ahead == 2 and len(self.tokens) == 4 and self.peek().space > 0
         return self.at == 1 or any(
-            is_texty(self.peek(k).text) or self.unit_ahead(k) for k in range(1, ahead)
+            is_language_word(self.peek(k).text) or self.unit_ahead(k) for k in range(1, ahead)
         )
 
     def factor(self) -> Value:

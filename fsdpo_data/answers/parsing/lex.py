@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from fsdpo_data.answers.lexicon.numbers import MAX_DIGITS, decimal, repeating
+from fsdpo_data.answers.lexicon.numbers import MAX_DIGITS, make_decimal, make_repeating_decimal
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.tree import Num
 from fsdpo_data.core.toml_tables import read_toml
@@ -211,7 +211,7 @@ class _Lexer:
         if len(digits) + len(places) + len(cycle or "") > MAX_DIGITS:
             raise UnparsableAnswerError("number too long")
         if cycle is not None:
-            number = repeating(digits, places, cycle)
+            number = make_repeating_decimal(digits, places, cycle)
         elif match["dots"] or match["dots3"]:
             if not places:  # "1, 2, 3, \ldots": the dots are not part of the number
                 number, dots = parse_integer(digits), match["dots"] or match["dots3"]
@@ -220,7 +220,7 @@ class _Lexer:
                 return match.start() + match.group().index(dots) + len(dots)
             number = _parse_repeating_decimal(digits, places)
         elif places or power:
-            number = _check_size(decimal(digits, places, int(power[1:]) if power else 0))
+            number = _check_size(make_decimal(digits, places, int(power[1:]) if power else 0))
         else:
             number = parse_integer(digits)
         self._emit("num", match.group(), number)
@@ -247,8 +247,8 @@ def _parse_repeating_decimal(whole: str, places: str) -> Num:
         while places[: len(places) - seen * length].endswith(cycle):
             seen += 1
         if seen >= 2:
-            return repeating(whole, places[: len(places) - seen * length], cycle)
-    return _check_size(decimal(whole, places))
+            return make_repeating_decimal(whole, places[: len(places) - seen * length], cycle)
+    return _check_size(make_decimal(whole, places))
 
 
 def _check_size(number: Num | None) -> Num:

@@ -4,24 +4,24 @@ import re
 from fractions import Fraction
 
 from fsdpo_data.answers import tree
-from fsdpo_data.answers.lexicon.numbers import decimal
-from fsdpo_data.answers.lexicon.units import CURRENCIES, DEGREE, LETTER_UNITS, unit_named
+from fsdpo_data.answers.lexicon.numbers import make_decimal
+from fsdpo_data.answers.lexicon.units import CURRENCIES, DEGREE, LETTER_UNITS, find_unit
 from fsdpo_data.answers.lexicon.vocabulary import (
     CONSTANTS,
-    FIGURES,
+    FIGURE_WORDS,
     FUNCTION_LETTERS,
     FUNCTIONS,
-    GREEK,
+    GREEK_LETTERS,
     KEYWORDS,
     ORDINAL_MARKS,
     PART_WORDS,
-    SCRIPT_WORDS,
-    is_texty,
+    SUBSCRIPT_WORDS,
+    is_language_word,
 )
 from fsdpo_data.answers.lexicon.words import (
     ORDINALS,
     SCALES,
-    SMALL,
+    SMALL_NUMBERS,
     is_number_word,
     read_number_words,
 )
@@ -44,12 +44,12 @@ class NameParser(Cursor):
         token = self.peek(ahead)
         if token.kind == "let":
             return (token.upright or self.letter_units) and token.text in LETTER_UNITS
-        return token.kind == "word" and unit_named(token.text) is not None
+        return token.kind == "word" and find_unit(token.text) is not None
 
     def split_word(self) -> None:
         """Cut the next word after its first letter, unless it is one name."""
         token = self.peek()
-        if token.kind == "word" and not token.upright and token.text not in SCRIPT_WORDS:
+        if token.kind == "word" and not token.upright and token.text not in SUBSCRIPT_WORDS:
             rest = token.text[1:]
             self.tokens[self.at : self.at + 1] = [
                 Token("let", token.text[0]),
@@ -79,7 +79,11 @@ class NameParser(Cursor):
         if self.word() in ORDINAL_MARKS and not self.peek().space:
             self.at += 1
             return tree.Call("ordinal", (number,))
-        if self.sign() == "(" and SMALL.get(self.word(1)) == number.value and self.sign(2) == ")":
+        if (
+            self.sign() == "("
+            and SMALL_NUMBERS.get(self.word(1)) == number.value
+            and self.sign(2) == ")"
+        ):
             self.at += 3  # "3 (three)"
             return number
         if self.sign() == "%" and self.sign(1) in ("cdot", "times", "*"):
@@ -95,10 +99,10 @@ class NameParser(Cursor):
         scale = SCALES.get(word)
         if scale is not None and self.peek().kind == "word":
             self.at += 1
-            counted = number.places is None or scale == 12
-            places = None if counted else (number.places or 0) - len(str(scale)) + 1
-            return tree.Num(number.value * scale, places, number.digits)
-        if number.places is None and number.value.denominator == 1:
+            counted = number.decimal_places is None or scale == 12
+            places = None if counted else (number.decimal_places or 0) - len(str(scale)) + 1
+            return tree.Num(number.value * scale, places, number.significant_digits)
+        if number.decimal_places is None and number.value.denominator == 1:
             part = self._fraction_part()
             if part is not None:
                 return tree.Num(number.value + part)
@@ -119,14 +123,14 @@ class NameParser(Cursor):
         if self.sign() == "frac" and not (self.sign(1) == "{" and self.unit_ahead(2)):
             self.at += 1
             part = self.fraction()
-            if isinstance(part, tree.Num) and 0 < part.value < 1 and part.places is None:
+            if isinstance(part, tree.Num) and 0 < part.value < 1 and part.decimal_places is None:
                 return part.value
         elif self.peek().kind == "num" and self.peek().space and self.sign(1) == "/":
             top, bottom = self.take().number, self.peek(1).number
             self.at += 2
             if top is not None and bottom is not None and bottom.value > top.value > 0:
                 part_value = top.value / bottom.value
-                if top.places is None and bottom.places is None:
+                if top.decimal_places is None and bottom.decimal_places is None:
                     return part_value
         self.at = start
         return None
@@ -207,8 +211,8 @@ class NameParser(Cursor):
             return self.function(FUNCTIONS[lower])
         if word in ("np", "math") and self.accept("."):
             return self.primary()
-        if lower in GREEK:
-            return tree.Sym(word if word in GREEK else lower)
+        if lower in GREEK_LETTERS:
+            return tree.Sym(word if word in GREEK_LETTERS else lower)
         if is_number_word(word) or lower in ORDINALS or lower in ("a", "an"):
             return self._number_words()
         if lower in ("negative", "minus"):
@@ -216,7 +220,7 @@ class NameParser(Cursor):
         if re.fullmatch("d[a-z]", word) and self.sign() == "/" and self.word(1)[:1] == "d":
             self.at += 2
             return tree.Sym(word[1:] + "'")
-        if lower in FIGURES and self.peek().text.isupper():
+        if lower in FIGURE_WORDS and self.peek().text.isupper():
             return self.primary()
         if (
             lower in CURRENCIES
@@ -229,9 +233,9 @@ class NameParser(Cursor):
         if token.upright and word.isupper() and len(self.tokens) > 1:
             return self._letters(word)
         sentence = word.istitle() and len(word) > 1 and self.peek().kind == "word"  # "It will be"
-        if token.upright or sentence or lower in KEYWORDS or is_texty(word):
+        if token.upright or sentence or lower in KEYWORDS or is_language_word(word):
             raise UnparsableAnswerError(f"the word {word}")
-        if unit_named(word) is not None and word.lower() == word and len(word) > 2:
+        if find_unit(word) is not None and word.lower() == word and len(word) > 2:
             raise UnparsableAnswerError(f"the unit {word}")
         return self._letters(word)
 
@@ -264,10 +268,10 @@ class NameParser(Cursor):
         """Read on after "one point"."""
         self.at += 1
         places = ""
-        while SMALL.get(self.word(), 10) < 10:
-            places += str(SMALL[self.word()])
+        while SMALL_NUMBERS.get(self.word(), 10) < 10:
+            places += str(SMALL_NUMBERS[self.word()])
             self.at += 1
-        return decimal(str(whole), places) or tree.Num(Fraction(whole))
+        return make_decimal(str(whole), places) or tree.Num(Fraction(whole))
 
     def _number_words(self) -> Value:
         """Read a number in words from the word just taken."""

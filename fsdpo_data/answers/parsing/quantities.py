@@ -6,19 +6,19 @@ from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.units import (
     DEGREE,
     LETTER_UNITS,
-    MARKS,
-    PART,
-    PLACE,
-    SIGNS,
+    PART_DIMS,
+    RANK_DIMS,
+    UNIT_MARKS,
+    UNIT_SIGNS,
     UNITS,
     counted_unit,
-    product,
+    find_unit,
+    multiply_units,
     qualify_unit,
-    unit_named,
     unit_power,
 )
-from fsdpo_data.answers.lexicon.vocabulary import KEYWORDS, NO_NOUNS
-from fsdpo_data.answers.lexicon.words import is_number_word, part_named
+from fsdpo_data.answers.lexicon.vocabulary import KEYWORDS, NON_NOUNS
+from fsdpo_data.answers.lexicon.words import find_denominator, is_number_word
 from fsdpo_data.answers.parsing.expressions import ExpressionParser, remainder
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError
 from fsdpo_data.answers.parsing.names import as_node
@@ -27,7 +27,7 @@ from fsdpo_data.answers.tree import Node, Value
 MAX_WORDS = 8  #: Most words that may name what was counted.
 _SQUARES = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 #: Words that would change what the number before them means.
-_NO_NOUN = (KEYWORDS - {"in", "of", "per", "from", "over", "by"}) | NO_NOUNS
+_NO_NOUN = (KEYWORDS - {"in", "of", "per", "from", "over", "by"}) | NON_NOUNS
 
 
 class QuantityParser(ExpressionParser):
@@ -118,10 +118,10 @@ class QuantityParser(ExpressionParser):
         unit = self._unit_product()
         if unit is not None:
             return qualify_unit(unit, self._trailing_words())
-        size = part_named(self.word()) if self.word().endswith("s") else None
+        size = find_denominator(self.word()) if self.word().endswith("s") else None
         if size is None or not self.peek().space or self.peek(1).kind != "eof":
             return self._parse_counted_noun()
-        return tree.Unit(self.take().text.lower(), PART, Fraction(1, size))  # "5 thirds"
+        return tree.Unit(self.take().text.lower(), PART_DIMS, Fraction(1, size))  # "5 thirds"
 
     def _unit_product(self) -> tree.Unit | None:
         """Read ``km/h``, ``N m``, ``square feet per hour``."""
@@ -137,14 +137,14 @@ class QuantityParser(ExpressionParser):
                 below = self._unit_atom()
                 if below is None:
                     return unit
-                unit = product(unit, unit_power(below, -1))
+                unit = multiply_units(unit, unit_power(below, -1))
                 continue
             self.accept("*", "cdot", "times") or self.accept("-")
             more = self._unit_atom()
             if more is None:
                 self.at = start
                 return unit
-            unit = product(unit, more)
+            unit = multiply_units(unit, more)
 
     def _unit_atom(self) -> tree.Unit | None:
         start = self.at
@@ -169,7 +169,7 @@ class QuantityParser(ExpressionParser):
             self.at += 1
         self.accept(".")
         if power < 0 and unit == UNITS["ms"]:  # "5 ms^{-2}", metres per second squared
-            return product(UNITS["m"], unit_power(UNITS["s"], power))
+            return multiply_units(UNITS["m"], unit_power(UNITS["s"], power))
         return unit_power(unit, power) if power != 1 else unit
 
     def _unit_word(self) -> tree.Unit | None:
@@ -180,7 +180,7 @@ class QuantityParser(ExpressionParser):
             return None
         if token.text == "per" and self.word(1) == "cent":
             self.at += 2
-            return SIGNS["%"]
+            return UNIT_SIGNS["%"]
         pair = f"{token.text.lower()} {self.word(1).rstrip('s')}"
         if pair in UNITS:
             self.at += 2
@@ -194,7 +194,7 @@ class QuantityParser(ExpressionParser):
             return None
         if token.kind == "let" and not self._letter_unit_here(token.text):
             return None
-        unit = unit_named(token.text)
+        unit = find_unit(token.text)
         if unit is not None:
             self.at += 1
             if unit.dims == DEGREE.dims and self.word() in ("celsius", "fahrenheit", "c", "f"):
@@ -207,7 +207,7 @@ class QuantityParser(ExpressionParser):
         token = self.peek()
         before = self.tokens[self.at - 1] if self.at else token
         in_unit = before.text in ("/", "per", "{", "mu", "micro") or (
-            before.kind == "word" and unit_named(before.text) is not None
+            before.kind == "word" and find_unit(before.text) is not None
         )
         named = in_unit or before.text == "(" or self.letter_is_unit(token)
         return letter in LETTER_UNITS and named
@@ -216,9 +216,9 @@ class QuantityParser(ExpressionParser):
         if sign == "circ":
             self.at += 1
             return self._degrees()
-        if sign in MARKS:
+        if sign in UNIT_MARKS:
             self.at += 1
-            return MARKS[sign]
+            return UNIT_MARKS[sign]
         if sign == "frac":
             return self._unit_fraction()
         if sign in ("mu", "micro"):
@@ -238,7 +238,7 @@ class QuantityParser(ExpressionParser):
                 return None
             sides.append(unit_power(unit, power))
             self.expect("}")
-        return product(*sides)
+        return multiply_units(*sides)
 
     def _degrees(self) -> tree.Unit:
         if self.peek().kind == "let" and self.peek().text in "CF":
@@ -268,7 +268,7 @@ class QuantityParser(ExpressionParser):
             return None
         head = words[: words.index("of")] if "of" in words else words
         for word in head[-1:]:
-            unit = unit_named(word) if len(word) > 2 else None
+            unit = find_unit(word) if len(word) > 2 else None
             if unit is not None:
                 square = _SQUARES.get(head[-2], 1) if len(head) > 1 else 1
                 return qualify_unit(unit_power(unit, square) if square > 1 else unit, tuple(words))
@@ -323,7 +323,7 @@ def _make_quantity(node: Node, unit: tree.Unit | None) -> Value:
     """Return a number with its unit; degrees and ordinals count as units."""
     match node:
         case tree.Call("ordinal", (place, *_)):
-            return tree.Quantity(place, tree.Unit(unit.label if unit else "th", PLACE))
+            return tree.Quantity(place, tree.Unit(unit.label if unit else "th", RANK_DIMS))
         case tree.Call("deg", (angle, *_)) if unit is None or not unit.dims:
             return tree.Quantity(angle, qualify_unit(DEGREE, unit.words if unit else ()))
     if unit is None:

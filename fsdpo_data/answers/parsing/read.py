@@ -4,7 +4,7 @@ import re
 from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.vocabulary import contains_any
-from fsdpo_data.answers.lexicon.words import OF_MOMENTS, SMALL, read_moment
+from fsdpo_data.answers.lexicon.words import DATE_OR_TIME_MARKERS, SMALL_NUMBERS, read_date_or_time
 from fsdpo_data.answers.parsing.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, tokenize
 from fsdpo_data.answers.parsing.prose import (
@@ -74,8 +74,8 @@ def _read_special(text: str) -> Value | None:
     known = phrase(plain_words(text)) if _PATTERNS["has_word"].search(text) else None
     if known is not None:
         return known
-    if any(map(str.isalpha, text)) and contains_any(text, OF_MOMENTS):
-        moment = read_moment(" ".join(_text_of_time(text).split()))
+    if any(map(str.isalpha, text)) and contains_any(text, DATE_OR_TIME_MARKERS):
+        moment = read_date_or_time(" ".join(_text_of_time(text).split()))
         if moment is not None:
             return moment
     if "_" in text or "base" in text:
@@ -92,7 +92,7 @@ def _text_of_time(text: str) -> str:
 
 def _parse_based_number(match: re.Match[str]) -> Value | None:
     named = match["base"]
-    base = int(named) if named.isdigit() else SMALL.get(named, 0)
+    base = int(named) if named.isdigit() else SMALL_NUMBERS.get(named, 0)
     digits = match["digits"].upper()
     if not 2 <= base <= 36 or not any(c.isdigit() for c in digits):
         return None
@@ -113,7 +113,7 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
     if cleaned == "None":
         return (value, UNDETERMINED)  # no solution, or a question that cannot be answered
     if isinstance(value, Ratio) and len(value.parts) in (2, 3):
-        moment = read_moment(_text_of_time(cleaned))
+        moment = read_date_or_time(_text_of_time(cleaned))
         return (value,) if moment is None else (value, moment)
     if "(b)" in cleaned and (parts := _parts(cleaned)):
         return (value, parts)

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from fsdpo_data.answers.extraction.boxes import last_boxed
+from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers import Sampler
@@ -78,7 +78,7 @@ def read_votes(
 def _vote(convention: PrmFormat, critique: str, n_steps: int) -> int | None:
     if convention.read_at == "index":
         thought = find_thinking("", critique)
-        box = None if thought.closed is False else last_boxed(critique[thought.end :])
+        box = None if thought.closed is False else last_box_content(critique[thought.end :])
         index = _INDEX.fullmatch((box or "").strip())
         return int(index[0]) if index and int(index[0]) < n_steps else None
     right = [verdict[1].lower() == "correct" for verdict in _VERDICT.finditer(critique)]

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from fsdpo_data.answers.extraction.boxes import TAIL, last_boxed
-from fsdpo_data.answers.extraction.extract import extract_answer, is_marked
-from fsdpo_data.answers.grader import MathGrader, grade
+from fsdpo_data.answers.extraction.boxes import SEARCH_WINDOW_CHARS, last_box_content
+from fsdpo_data.answers.extraction.extract import extract_answer, is_marked_rule
+from fsdpo_data.answers.grader import MathGrader, grade_response
 from fsdpo_data.answers.parsing import answer
 from fsdpo_data.answers.parsing.answer import ParsedAnswer
 
@@ -42,7 +42,7 @@ BOXES = [
 
 @pytest.mark.parametrize(("text", "expected"), BOXES)
 def test_last_boxed_takes_the_last_well_formed_box(text: str, expected: str | None) -> None:
-    assert last_boxed(text) == expected
+    assert last_box_content(text) == expected
 
 
 MARKED = [
@@ -295,7 +295,7 @@ def test_the_last_sentence_is_kept_for_golds_in_words() -> None:
         *("\x00", "\ud800", "\u200b", "\\text{and}", "box\\", "</s>", "\n**answer"),
     ],
 )
-@pytest.mark.parametrize("size", [TAIL - 1, 1_000_000])
+@pytest.mark.parametrize("size", [SEARCH_WINDOW_CHARS - 1, 1_000_000])
 def test_a_megabyte_of_anything_costs_a_page(unit: str, size: int) -> None:
     text = unit * (size // len(unit))
     seconds = []  # of this process: other jobs may share the cores
@@ -328,7 +328,7 @@ def test_nothing_raises_on_random_pieces() -> None:
     for _ in range(5_000):
         text = "".join(source.choices(pieces, k=source.randrange(40)))
         found = extract_answer(text)
-        assert found.marked_answer == (found.answer if is_marked(found.rule) else None)
+        assert found.marked_answer == (found.answer if is_marked_rule(found.rule) else None)
         assert (found.answer is None) == (found.rule == "none")
 
 
@@ -353,7 +353,7 @@ def test_a_gold_is_read_once_and_graded_against_often(monkeypatch):
     monkeypatch.setattr(answer, "read_cleaned", lambda *text: seen.append(text[0]) or real(*text))
     gold = ParsedAnswer("\\frac{x}{x+1}")
     responses = [f"So it is $\\boxed{{{x}}}$." for x in ("\\frac x{1+x}", "1-\\frac1{x+1}", "x-1")]
-    statuses = [grade(gold, response).status for response in responses]
+    statuses = [grade_response(gold, response).status for response in responses]
     assert statuses == ["correct", "correct", "incorrect"]
     assert seen.count(gold.cleaned) == 1
 

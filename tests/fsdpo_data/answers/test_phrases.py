@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, phrases
+from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, load_phrases
 
 PATTERNS = {
     name: pattern
     for module in ("concluding", "unmarked")
-    for name, pattern in phrases(module).items()
+    for name, pattern in load_phrases(module).items()
     if name in TRIGGER_WORDS
 }
 assert PATTERNS.keys() == TRIGGER_WORDS.keys()

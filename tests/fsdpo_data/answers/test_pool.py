@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from helpers import problem_set, small_build
 
-from fsdpo_data.answers import Item, Verdict
+from fsdpo_data.answers import GraderInput, Verdict
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.answers.pool import CHUNK, TIMED_OUT_VERDICT, GraderPool, open_grader
+from fsdpo_data.answers.pool import CHUNK_PAIRS, TIMED_OUT_VERDICT, GraderPool, open_grader
 from fsdpo_data.core.errors import UnavailableError
 
 
@@ -22,7 +22,7 @@ class Fragile:
 
     version = "fragile@1"
 
-    def grade(self, items: Sequence[Item]) -> list[Verdict]:
+    def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
         for _, response, *_ in items:
             if response == "kill":
                 os.kill(os.getpid(), 9)
@@ -41,31 +41,33 @@ def pairs(count: int, **special: int) -> list[tuple[str, str]]:
 
 
 def test_many_workers_give_the_verdicts_of_one_in_order() -> None:
-    items = [(str(i % 7), f"The answer is {i % 5}.") for i in range(3 * CHUNK + 1)]
+    items = [(str(i % 7), f"The answer is {i % 5}.") for i in range(3 * CHUNK_PAIRS + 1)]
     with GraderPool(MathGrader, workers=2) as pool:
         assert pool.version == MathGrader().version
         assert pool.grade(items) == MathGrader().grade(items)
         assert pool.grade([]) == []
         assert pool.grade(items[:3]) == MathGrader().grade(items[:3])
-        assert pool.replaced == 0
+        assert pool.replaced_workers == 0
 
 
 @pytest.mark.parametrize("harm", ["kill", "fill"])
 def test_a_pair_that_kills_its_worker_is_the_only_one_lost(harm: str) -> None:
-    items = pairs(2 * CHUNK + 5, **{harm: CHUNK + 3})
+    items = pairs(2 * CHUNK_PAIRS + 5, **{harm: CHUNK_PAIRS + 3})
     with GraderPool(Fragile, workers=2) as pool:
         verdicts = pool.grade(items)
         # Once with its chunk, once alone.
-        assert pool.replaced == 2
-    assert [i for i, verdict in enumerate(verdicts) if verdict == TIMED_OUT_VERDICT] == [CHUNK + 3]
+        assert pool.replaced_workers == 2
+    assert [i for i, verdict in enumerate(verdicts) if verdict == TIMED_OUT_VERDICT] == [
+        CHUNK_PAIRS + 3
+    ]
     assert TIMED_OUT_VERDICT.status == "timed_out"
     assert [verdict.answer for verdict in verdicts[:3]] == ["0", "1", "2"]
 
 
 def test_a_pair_that_hangs_is_given_up() -> None:
-    with GraderPool(Fragile, workers=1, seconds=3.0) as pool:
+    with GraderPool(Fragile, workers=1, timeout_seconds=3.0) as pool:
         verdicts = pool.grade(pairs(6, hang=2))
-        assert pool.replaced == 2
+        assert pool.replaced_workers == 2
     assert [verdict.status for verdict in verdicts] == ["correct"] * 2 + ["timed_out"] + [
         "correct"
     ] * 3
@@ -109,7 +111,7 @@ def test_one_large_shard_is_graded_by_all_workers(
     used: list[int] = []
 
     class Watched(GraderPool):
-        def grade(self, items: Sequence[Item]) -> list[Verdict]:
+        def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
             used.append(self._count)
             return super().grade(items)
 

@@ -16,7 +16,7 @@ import pytest
 from command_line import run
 from helpers import TEXTS, build_spec, fixed_sampler, problem_set, small_build
 
-from fsdpo_data.answers import Grader, Item, Verdict
+from fsdpo_data.answers import Grader, GraderInput, Verdict
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError
 from fsdpo_data.core.identity import ModelRef
@@ -37,7 +37,7 @@ class OldGrader:
 
     version = "math@0"
 
-    def grade(self, items: Sequence[Item]) -> list[Verdict]:
+    def grade(self, items: Sequence[GraderInput]) -> list[Verdict]:
         return [Verdict("incorrect" if text else "no_answer", "?", "old") for _, text, *_ in items]
 
 
