@@ -181,10 +181,12 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _stage(*, does: str, run: str, work: dict[str, Any], **told: Any) -> RecipeStage:
+def _stage(*, purpose: str, command: str, work: dict[str, Any], **told: Any) -> RecipeStage:
     if work["kind"] not in get_args(Kind):
         raise ValueError(f"work kind {work['kind']!r}: expected one of {', '.join(get_args(Kind))}")
-    return RecipeStage(purpose=_line(does), command=_line(run), work=Workload(**work), **told)
+    return RecipeStage(
+        purpose=_line(purpose), command=_line(command), work=Workload(**work), **told
+    )
 
 
 def estimate(work: Workload, gpu: Gpu | None = None) -> CostEstimate:
