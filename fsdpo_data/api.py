@@ -118,7 +118,7 @@ class Dataset:
     manifest: Manifest
 
     def problems(self) -> pl.LazyFrame:
-        """Return the problems; a row has the fields of :meth:`Problem.row`."""
+        """Return the problems; a row has the fields of :meth:`Problem.to_row`."""
         return self._rows("problems")
 
     def solutions(self) -> pl.LazyFrame:

@@ -27,11 +27,11 @@ def main(asdiv: Path, mawps: Path, model: Path, out: Path = Path("runs"), test: 
     """Write the three files."""
     problems = load_problems([str(mawps)], split="test").problems
     places = set(draw_positions([each.id for each in problems], test, 0))
-    held = write(out / "test.jsonl", [problems[i].row() for i in sorted(places)])
+    held = write(out / "test.jsonl", [problems[i].to_row() for i in sorted(places)])
     rest = [each for i, each in enumerate(problems) if i not in places]
     write(
         out / "train.jsonl",
-        [each.row() for each in find_overlaps(rest, [str(held)]).clean_problems],
+        [each.to_row() for each in find_overlaps(rest, [str(held)]).clean_problems],
     )
     formulas = {
         " ".join(f"{row['body']} {row['question']}".split()): row["formula"]

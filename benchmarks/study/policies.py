@@ -19,7 +19,7 @@ from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step
-from fsdpo_data.steps.segment import step_marker
+from fsdpo_data.steps.segment import split_at_step_markers
 from fsdpo_train import DpoConfig, train_dpo
 
 #: What was measured: of each kind of problems a list for each number, one value a problem; and
@@ -101,13 +101,15 @@ def _correct(problem: Problem, texts: Sequence[str]) -> list[float]:
 def _progress(problem: Problem, texts: Sequence[str]) -> list[float]:
     """Return the share of a problem's steps that each solution has right before its first error."""
     needed = len(problem.metadata["nodes"])
-    wrong = (first_wrong_step(problem, step_marker(text)) for text in texts)
+    wrong = (first_wrong_step(problem, split_at_step_markers(text)) for text in texts)
     return [1.0 if at is None else min(1.0, at / needed) for at in wrong]
 
 
 def _log_ratios(model: Path, sft: Path, each: Sequence[tuple[Problem, list[str]]]) -> list[float]:
     """Return log π − log π_SFT of a sample of each problem."""
-    items = [ScorerInput(prompt_of(problem), step_marker(some[0])) for problem, some in each]
+    items = [
+        ScorerInput(prompt_of(problem), split_at_step_markers(some[0])) for problem, some in each
+    ]
     spent: list[float] = np.subtract(_logprobs(model, items), _logprobs(sft, items)).tolist()
     return spent
 

@@ -19,7 +19,7 @@ from typing import Self
 
 from fsdpo_data.answers import Grader, GraderInput, Verdict
 from fsdpo_data.core.errors import UnavailableError
-from fsdpo_data.core.workers import SPAWN, exit_with_parent
+from fsdpo_data.core.workers import SPAWN_CONTEXT, exit_with_parent
 
 CHUNK_PAIRS = 200  #: Pairs sent to a worker at once.
 #: Fewer pairs than this are graded in this process: starting workers takes longer.
@@ -126,8 +126,8 @@ class GraderPool:
                 owed.extendleft(range(at, at + 1) for at in reversed(span))
 
     def _start(self) -> _Worker:
-        ours, theirs = SPAWN.Pipe()
-        process = SPAWN.Process(target=_work, args=(theirs, self._make), daemon=True)
+        ours, theirs = SPAWN_CONTEXT.Pipe()
+        process = SPAWN_CONTEXT.Process(target=_work, args=(theirs, self._make), daemon=True)
         process.start()
         theirs.close()
         return _Worker(process, ours)

@@ -30,7 +30,7 @@ class Problem:
         """Content id: the same question with the same gold is the same problem anywhere."""
         return digest("problem", ID_VERSION, self.question, self.answer)
 
-    def row(self) -> dict[str, str]:
+    def to_row(self) -> dict[str, str]:
         """Return the row of the ``problems`` config."""
         return {
             "problem_id": self.id,

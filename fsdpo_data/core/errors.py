@@ -54,7 +54,7 @@ class UnavailableError(FsdpoError):
 
 def suggest_names(
     name: str,
-    known: Iterable[str],
+    known_names: Iterable[str],
     lead_in: str = "Nearest",
     *,
     limit: int = 3,
@@ -64,13 +64,13 @@ def suggest_names(
 
     ``said`` begins it; ``cutoff``, from 0 to 1, is how alike they have to be.
     """
-    near = difflib.get_close_matches(name, list(known), n=limit, cutoff=cutoff)
+    near = difflib.get_close_matches(name, list(known_names), n=limit, cutoff=cutoff)
     return f" {lead_in}: {', '.join(near)}." if near else ""
 
 
-def unknown_name_error(field: str, value: object, known: Iterable[object]) -> InputError:
+def unknown_name_error(field: str, value: object, known_names: Iterable[object]) -> InputError:
     """Return the error of a field that holds none of the known names, with the nearest of them."""
-    names = list(map(str, known))
+    names = list(map(str, known_names))
     told = f"expected one of {', '.join(names)}.{suggest_names(str(value), names)}"
     return InputError(told, field=field, value=value)
 

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from fsdpo_data.core.errors import StoreError
 
-LOCK = ".lock"  #: The file in the folder of a run that the process holds which works there.
+LOCK_FILE = ".lock"  #: The file in the folder of a run that the process holds which works there.
 
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -21,7 +21,7 @@ _REASONS = {
 
 
 @contextlib.contextmanager
-def store_errors(path: Path, *, saved: int = 0) -> Iterator[None]:
+def store_errors(path: Path, *, saved_problems: int = 0) -> Iterator[None]:
     """Turn an operating-system error under ``path`` into a message with a way out."""
     try:
         yield
@@ -29,8 +29,8 @@ def store_errors(path: Path, *, saved: int = 0) -> Iterator[None]:
         raise
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
-        safe = f" {saved} problems are safe there; then run again with `resume=True`."
-        kept = safe if saved else "."
+        safe = f" {saved_problems} problems are safe there; then run again with `resume=True`."
+        kept = safe if saved_problems else "."
         raise StoreError(f"Cannot write to {error.filename or path}: {reason}{kept}") from error
 
 
@@ -53,7 +53,7 @@ def lock_directory(
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 if exclusive:
-                    stack.enter_context(FileLock(folder / LOCK, blocking=False))
+                    stack.enter_context(FileLock(folder / LOCK_FILE, blocking=False))
             except Timeout:
                 raise StoreError(
                     f"another process is {purpose}. Wait for it to end, or choose another `out`.",

@@ -17,7 +17,7 @@ import orjson
 from fsdpo_data.core.files import store_errors
 from fsdpo_data.core.row_files import replace_surrogates
 
-Span = tuple[int, int]  #: Where a line starts in the file and how many bytes it has.
+LineSpan = tuple[int, int]  #: Where a line starts in the file and how many bytes it has.
 
 
 class JsonlLog:
@@ -25,8 +25,8 @@ class JsonlLog:
 
     def __init__(self, path: Path, file: FileIO) -> None:
         self.path = path
-        self.line_spans: dict[str, Span] = {}  #: Complete lines so far, by key.
-        self.torn_lines = 0  #: Lines found broken on opening.
+        self.line_spans: dict[str, LineSpan] = {}  #: Complete lines so far, by key.
+        self.incomplete_lines = 0  #: Lines found broken on opening.
         self._file = file
 
     @classmethod
@@ -48,7 +48,7 @@ class JsonlLog:
                 end = 0
                 for name, length in scan_lines(path, key):
                     if name is None:
-                        lines.torn_lines += 1
+                        lines.incomplete_lines += 1
                     else:
                         lines.line_spans.setdefault(name, (end, length))
                     end += length
@@ -63,7 +63,7 @@ class JsonlLog:
             StoreError: if the disk is full or gone; the lines before stay valid.
         """
         start = self._file.tell()
-        with store_errors(self.path.parent, saved=len(self.line_spans)):
+        with store_errors(self.path.parent, saved_problems=len(self.line_spans)):
             try:
                 unwritten = memoryview(b"".join(lines.values()))
                 while unwritten:  # a disk that fills up takes a part first
@@ -87,7 +87,7 @@ def encode_line(record: Mapping[str, Any]) -> bytes:
         return orjson.dumps(orjson.loads(whole), option=orjson.OPT_APPEND_NEWLINE)
 
 
-def read_spans(path: Path, spans: Iterable[Span]) -> Iterator[dict[str, Any]]:
+def read_spans(path: Path, spans: Iterable[LineSpan]) -> Iterator[dict[str, Any]]:
     """Yield the lines of a file that are at ``spans``, in that order."""
     with path.open("rb") as file:
         for start, length in spans:

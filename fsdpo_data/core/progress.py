@@ -20,7 +20,9 @@ class Progress:
 
 NO_PROGRESS = Progress()
 
-LOG_EVERY = 10.0  #: Seconds between two lines of progress where the output is no terminal.
+LOG_INTERVAL_SECONDS = (
+    10.0  #: Seconds between two lines of progress where the output is no terminal.
+)
 
 
 class _TimedProgress(Progress):
@@ -57,7 +59,7 @@ class LineProgress(_TimedProgress):
     def advance(self, units: int, tokens: int = 0) -> None:
         """Report finished units."""
         super().advance(units, tokens)
-        if time.monotonic() - self._spoke < LOG_EVERY:
+        if time.monotonic() - self._spoke < LOG_INTERVAL_SECONDS:
             return
         self._spoke = time.monotonic()
         rate, left = self._pace()

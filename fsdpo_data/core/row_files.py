@@ -15,9 +15,9 @@ from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.lazy import pl
 
 MAX_RAW_CHARS = 2000  #: How much of a broken row is kept to look at.
-MAX_LISTED = 3  #: Rows named in a message; the rest are counted.
+MAX_LISTED_ITEMS = 3  #: Rows named in a message; the rest are counted.
 
-SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
+DATA_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 SPLITS = ("train", "test", "validation", "valid", "dev")
 
 
@@ -25,7 +25,7 @@ SPLITS = ("train", "test", "validation", "valid", "dev")
 class SourceRow:
     """One row as found."""
 
-    row: int  #: Where: the line number in JSON lines, else the row's number; both from 1.
+    row_number: int  #: Where: the line number in JSON lines, else the row's number; both from 1.
     fields: Mapping[str, Any]
     error: str = ""
     raw: str = ""  #: The row as text, shortened; only if ``broken``.
@@ -76,13 +76,13 @@ def _directory_files(path: Path, split: str) -> list[Path]:
         other = ", ".join(sorted({found for found in named.values() if found}))
         raise InputError(
             f"directory {path} holds no {split} data: expected files ending in "
-            f"{', '.join(SUFFIXES)}" + (f"; it has files of split {other}." if other else ".")
+            f"{', '.join(DATA_SUFFIXES)}" + (f"; it has files of split {other}." if other else ".")
         )
     return files
 
 
 def _readable(paths: Iterable[Path]) -> list[Path]:
-    data = (path for path in paths if path.suffix.lower() in SUFFIXES and path.is_file())
+    data = (path for path in paths if path.suffix.lower() in DATA_SUFFIXES and path.is_file())
     return sorted(path for path in data if not path.name.startswith("."))
 
 
@@ -97,12 +97,12 @@ def split_in_path(path: Path) -> str:
 
 def read_records(path: Path) -> Iterator[SourceRow]:
     """Yield the rows of a file; InputError if it cannot be read, or is of an unknown kind."""
-    readers = dict(zip(SUFFIXES, (_json_lines, _json_file, _parquet, _csv), strict=True))
+    readers = dict(zip(DATA_SUFFIXES, (_json_lines, _json_file, _parquet, _csv), strict=True))
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise InputError(
             f"{path}: cannot read files ending in {path.suffix!r}: expected "
-            f"{', '.join(SUFFIXES)}. Convert it to JSON lines."
+            f"{', '.join(DATA_SUFFIXES)}. Convert it to JSON lines."
         )
     try:
         yield from reader(path)
@@ -191,10 +191,10 @@ def find_duplicates(rows: pl.LazyFrame, key: Sequence[str], name: str) -> list[s
     return found.unique(maintain_order=True).to_list()
 
 
-def list_some(names: Sequence[str], between: str = ", ") -> str:
+def summarize_list(names: Sequence[str], between: str = ", ") -> str:
     """Name the first of several, and say how many more there are."""
-    rest = len(names) - MAX_LISTED
-    return between.join(names[:MAX_LISTED]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(names) - MAX_LISTED_ITEMS
+    return between.join(names[:MAX_LISTED_ITEMS]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def replace_surrogates(text: str) -> str:

@@ -82,14 +82,14 @@ def sampling_id(model: ModelRef, template: str, sampling: SamplingSpec) -> str:
     return digest("sampling", ID_VERSION, model, template, how)
 
 
-def solution_id(problem_id: str, sampling: str, index: int) -> str:
+def solution_id(problem_id: str, sampling_digest: str, index: int) -> str:
     """Return the id of sample ``index``: what was asked of whom, not what came back."""
-    return digest("solution", ID_VERSION, problem_id, sampling, index)
+    return digest("solution", ID_VERSION, problem_id, sampling_digest, index)
 
 
-def add_tokens(tokens: int | None, more: int | None) -> int | None:
+def add_tokens(tokens: int | None, other_tokens: int | None) -> int | None:
     """Add counts of tokens; the sum is as unknown (None) as they are."""
-    return None if tokens is None or more is None else tokens + more
+    return None if tokens is None or other_tokens is None else tokens + other_tokens
 
 
 _FIELDS = {each.name for each in fields(Completion)}

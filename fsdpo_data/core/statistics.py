@@ -18,12 +18,12 @@ class RankingAuc:
     ci95: tuple[float, float] | None  #: 95 % interval over problems; None for fewer than two.
 
 
-def auc(scores: Sequence[float], right: Sequence[bool]) -> float | None:
+def auc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
     """Return the chance that a right item scores above a wrong one; a tie counts half.
 
     This is the Mann-Whitney statistic. None if all items are of one kind.
     """
-    above, below = _sides(scores, right)
+    above, below = _sides(scores, labels)
     if not above or not below:
         return None
     wins = sum(bisect_left(below, each) + bisect_right(below, each) for each in above)
@@ -37,7 +37,7 @@ def _sides(scores: Sequence[float], right: Sequence[bool]) -> tuple[list[float],
 
 
 def auc_interval(
-    problems: Sequence[Hashable], scores: Sequence[float], right: Sequence[bool]
+    problems: Sequence[Hashable], scores: Sequence[float], labels: Sequence[bool]
 ) -> tuple[float, float] | None:
     """Return a 95 % interval of :func:`auc`; problems are the independent units.
 
@@ -45,54 +45,54 @@ def auc_interval(
     sample size that it stands for, as :func:`mean_interval`'s. None for fewer than two problems, or
     where all items are of one kind.
     """
-    area = auc(scores, right)
+    area = auc(scores, labels)
     if area is None or len(set(problems)) < 2:
         return None
-    above, below = _sides(scores, right)
+    above, below = _sides(scores, labels)
     parts: dict[Hashable, float] = defaultdict(float)
-    for problem, score, good in zip(problems, scores, right, strict=True):
+    for problem, score, good in zip(problems, scores, labels, strict=True):
         others = below if good else above
         under = (bisect_left(others, score) + bisect_right(others, score)) / (2 * len(others))
         won = under if good else 1 - under
         parts[problem] += (won - area) / (len(above) if good else len(below))
     groups = [(area + len(parts) * part, 1.0) for part in parts.values()]
-    size = effective_sample_size(groups, area * (1 - area), len(right))
+    size = effective_sample_size(groups, area * (1 - area), len(labels))
     low, high = wilson_interval(size * area, size) or (0.0, 1.0)
     return low, high
 
 
 def ranking_auc(
-    problems: Sequence[Hashable], scores: Sequence[float], right: Sequence[bool]
+    problems: Sequence[Hashable], scores: Sequence[float], labels: Sequence[bool]
 ) -> RankingAuc:
     """Return the mean over problems of :func:`auc` among the items of each.
 
     Scores need to rank within a problem only; how hard problems are does not come in.
     """
-    return mean_auc(problem_aucs(problems, scores, right))
+    return mean_auc(problem_aucs(problems, scores, labels))
 
 
 def problem_aucs(
-    problems: Sequence[Hashable], scores: Sequence[float], right: Sequence[bool]
+    problems: Sequence[Hashable], scores: Sequence[float], labels: Sequence[bool]
 ) -> list[tuple[float, int]]:
     """Return (:func:`auc`, items) of each problem that has right and wrong items."""
     items: dict[Hashable, list[int]] = defaultdict(list)
     for i, problem in enumerate(problems):
         items[problem].append(i)
     found = (
-        (auc([scores[i] for i in group], [right[i] for i in group]), len(group))
+        (auc([scores[i] for i in group], [labels[i] for i in group]), len(group))
         for group in items.values()
     )
     return [(area, size) for area, size in found if area is not None]
 
 
-def mean_auc(known: Sequence[tuple[float, int]]) -> RankingAuc:
+def mean_auc(areas: Sequence[tuple[float, int]]) -> RankingAuc:
     """Return the mean of :func:`problem_aucs`, which may be those of several calls."""
-    if not known:
+    if not areas:
         return RankingAuc(None, 0, None)
     # An area tells no more than the items that it is over.
-    size = sum(size for _, size in known) / len(known)
-    interval = mean_interval([(area, 1) for area, _ in known], size) if len(known) > 1 else None
-    return RankingAuc(math.fsum(area for area, _ in known) / len(known), len(known), interval)
+    size = sum(size for _, size in areas) / len(areas)
+    interval = mean_interval([(area, 1) for area, _ in areas], size) if len(areas) > 1 else None
+    return RankingAuc(math.fsum(area for area, _ in areas) / len(areas), len(areas), interval)
 
 
 def mean_interval(
@@ -117,7 +117,7 @@ def mean_interval(
 
 
 def effective_sample_size(
-    groups: Sequence[tuple[float, float]], variance: float, most: float
+    groups: Sequence[tuple[float, float]], variance: float, max_size: float
 ) -> float:
     """Return the number of independent values that tell as much as values in groups.
 
@@ -133,8 +133,8 @@ def effective_sample_size(
     mean = math.fsum(total for total, _ in groups) / n
     residuals = math.fsum((total - mean * count) ** 2 for total, count in groups)
     between = len(groups) / (len(groups) - 1) * residuals / n**2
-    size = variance / between if between > 0 else most
-    return float(min(size, most) * (Z95 / stdtrit(len(groups) - 1, 0.975)) ** 2)
+    size = variance / between if between > 0 else max_size
+    return float(min(size, max_size) * (Z95 / stdtrit(len(groups) - 1, 0.975)) ** 2)
 
 
 def wilson_interval(successes: float, n: float, z: float = Z95) -> list[float] | None:

@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
 
 #: Spawned, not forked: the parent may hold a model, a GPU and running threads.
-SPAWN = get_context("spawn")
+SPAWN_CONTEXT = get_context("spawn")
 
 
 def exit_with_parent() -> None:
@@ -33,7 +33,7 @@ def _start() -> None:
 @contextlib.contextmanager
 def worker_processes(count: int) -> Iterator[ProcessPoolExecutor]:
     """Give so many workers; what they have not begun when the block is left is dropped."""
-    with ProcessPoolExecutor(count, mp_context=SPAWN, initializer=_start) as pool:
+    with ProcessPoolExecutor(count, mp_context=SPAWN_CONTEXT, initializer=_start) as pool:
         try:
             yield pool
         finally:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError, field_validator
 from fsdpo_data import __version__
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import digest
-from fsdpo_data.core.row_files import list_some
+from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.dataset import manifest_sections
 from fsdpo_data.dataset.manifest_sections import FileEntry
@@ -162,5 +162,5 @@ def _parse_manifest(root: Path, kind: type[T]) -> T:
             f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()
         ]
         raise SchemaError(
-            f"{file} is not a manifest: {list_some(wrong, '; ')}. Fetch or build it again."
+            f"{file} is not a manifest: {summarize_list(wrong, '; ')}. Fetch or build it again."
         ) from None

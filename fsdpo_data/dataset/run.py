@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fsdpo_data.core.errors import RunMismatchError, StoreError
-from fsdpo_data.core.files import LOCK, lock_directory, write_atomic
+from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_atomic
 from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.jsonl_log import JsonlLog, encode_line, read_spans
 from fsdpo_data.core.sampling import UNKNOWN, Completion, is_completion
@@ -34,7 +34,7 @@ class RunDir:
         self.completions = lines.path  #: The raw completions, one problem a line.
         self.spans = lines.line_spans  #: Where the complete records so far are, by problem id.
         self.torn = (
-            lines.torn_lines
+            lines.incomplete_lines
         )  #: Records found broken on opening; their problems are owed again.
 
     @classmethod
@@ -110,7 +110,7 @@ def _check_config(path: Path, config: Mapping[str, Any], *, resume: bool) -> Non
     file = path / CONFIG_FILE
     new = {"config_digest": digest(config), **to_json_values(config)}
     if not file.exists():
-        strangers = {entry.name for entry in path.iterdir()} - {LOCK, f"{CONFIG_FILE}.tmp"}
+        strangers = {entry.name for entry in path.iterdir()} - {LOCK_FILE, f"{CONFIG_FILE}.tmp"}
         if strangers:
             raise RunMismatchError(
                 f"{path} holds other files ({', '.join(sorted(strangers)[:3])}) and no run. "

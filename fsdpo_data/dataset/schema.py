@@ -52,7 +52,7 @@ def with_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
 
 def problems_table(problems: Iterable[Problem]) -> pa.Table:
     """Return problems as a table."""
-    rows = [each.row() for each in problems]
+    rows = [each.to_row() for each in problems]
     return pa.Table.from_pylist(rows, schema=arrow_schema("problems"))
 
 

@@ -250,7 +250,7 @@ def seal(root: Path, manifest: Manifest, *, saved: int = 0) -> None:
         StoreError: if the disk fails.
     """
     check_invariants(root, manifest)
-    with store_errors(root, saved=saved):
+    with store_errors(root, saved_problems=saved):
         write_atomic(root / "README.md", dataset_card(root, manifest).encode())
         write_atomic(root / MANIFEST_FILE, manifest.to_json().encode())
 

@@ -11,7 +11,7 @@ from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.lazy import pa, pl, pq
-from fsdpo_data.core.row_files import find_duplicates, list_some, scan_parquet
+from fsdpo_data.core.row_files import find_duplicates, scan_parquet, summarize_list
 from fsdpo_data.dataset import schema
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import FileEntry
@@ -129,11 +129,11 @@ def _ids(problem_rows: pl.LazyFrame, solution_rows: pl.LazyFrame) -> Iterator[st
     for rows, column in ((problem_rows, "problem_id"), (solution_rows, "solution_id")):
         ids = find_duplicates(rows, [column], column)
         if ids:
-            yield f"{len(ids)} {column}s occur more than once: {list_some(ids)}"
+            yield f"{len(ids)} {column}s occur more than once: {summarize_list(ids)}"
     orphans = solution_rows.join(problem_rows, on="problem_id", how="anti").select("solution_id")
     ids = orphans.collect(engine="streaming")["solution_id"].to_list()
     if ids:
-        yield f"{len(ids)} solutions belong to no problem: {list_some(ids)}"
+        yield f"{len(ids)} solutions belong to no problem: {summarize_list(ids)}"
 
 
 def _rows(solutions: pl.LazyFrame, probabilities: bool) -> Iterator[str]:
@@ -178,7 +178,7 @@ def _rows(solutions: pl.LazyFrame, probabilities: bool) -> Iterator[str]:
     for rule, count in counts.collect(engine="streaming").row(0, named=True).items():
         if count:
             ids = solutions.filter(rules[rule]).select("solution_id").collect(engine="streaming")
-            yield f"{count} solutions {rule}: {list_some(ids['solution_id'].to_list())}"
+            yield f"{count} solutions {rule}: {summarize_list(ids['solution_id'].to_list())}"
 
 
 def _counts(root: Path, manifest: Manifest) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.toml_tables import TomlTable, fill_placeholders
-from fsdpo_data.pairs.statistics import first_difference
+from fsdpo_data.pairs.statistics import find_first_difference
 
 Row = dict[str, Any]
 
@@ -113,7 +113,7 @@ def step_dpo(row: Row) -> Row:
     As published, the shared text ends with the marker of the step that differs, and the full texts
     go on from there.
     """
-    shared, chosen, rejected = first_difference(row)
+    shared, chosen, rejected = find_first_difference(row)
     if not chosen or not rejected:
         raise NotExportableError("one side is the beginning of the other, so no step differs")
     found = _MARKER.match(chosen)  # the "Step k:" that both begin with

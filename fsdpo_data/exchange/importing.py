@@ -108,7 +108,7 @@ def _solutions(record: SourceRow, name: str, found: ImportResult) -> list[Labell
             reason = str(error)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             reason = f"not of the form {name} ({type(error).__name__}: {error})"
-    found.set_aside.append({"row": record.row, "reason": reason, "raw": record.text})
+    found.set_aside.append({"row": record.row_number, "reason": reason, "raw": record.text})
     return []
 
 

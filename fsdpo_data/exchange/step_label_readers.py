@@ -7,7 +7,7 @@ from typing import Any
 
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.exchange.formats import MATH_SHEPHERD_TAG
-from fsdpo_data.steps.segment import auto
+from fsdpo_data.steps.segment import split_auto
 
 _FIRST_STEP = re.compile(r"\s*Step 1:")
 _VERDICT = re.compile(r"\\boxed\{(Yes|No)\}")
@@ -126,7 +126,7 @@ def from_step_dpo(fields: Mapping[str, Any]) -> Iterator[LabelledSolution]:
     Its authors had the rejected step judged to be the first wrong one, and the chosen one sampled
     in its place. What comes after in the full texts nobody judged, so it is left out.
     """
-    shared = auto(fields["initial_reason_steps"])
+    shared = split_auto(fields["initial_reason_steps"])
     # As published, the shared text ends with the marker of the step that differs.
     begun = shared.pop() if _LAST_MARKER.search(fields["initial_reason_steps"]) else ""
     for side, right in (("chosen", True), ("rejected", False)):

@@ -16,7 +16,7 @@ from fsdpo_data.core.lazy import hf, hf_constants, hf_errors
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT = 8.0  #: Seconds to wait for the Hub before saying that it cannot be reached.
+HUB_TIMEOUT_SECONDS = 8.0  #: Seconds to wait for the Hub before saying that it cannot be reached.
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 # A small file that nearly every repository of the kind has.
@@ -102,7 +102,7 @@ def resolve_commit(repo: HubRepo) -> str:
 def _ask_commit(repo: HubRepo) -> str:
     info = hf.HfApi().model_info if repo.kind == "model" else hf.HfApi().dataset_info
     try:
-        commit = info(repo.name, revision=repo.revision, timeout=TIMEOUT).sha
+        commit = info(repo.name, revision=repo.revision, timeout=HUB_TIMEOUT_SECONDS).sha
     except (json.JSONDecodeError, TypeError, KeyError):
         commit = None
     if commit is None:
@@ -115,7 +115,7 @@ def _ask_commit(repo: HubRepo) -> str:
             _PROBES[repo.kind],
             repo_type=repo.kind,
             revision=repo.revision,
-            etag_timeout=TIMEOUT,
+            etag_timeout=HUB_TIMEOUT_SECONDS,
         )
     except hf_errors.RemoteEntryNotFoundError:
         if repo.kind == "model":

@@ -12,10 +12,10 @@ from typing import Any
 from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError
 from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.models.resolve import ResolvedWeights
-from fsdpo_data.models.untrusted import load_error, read_tokenizer
+from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
 
 #: Tokens that a CPU computes at a time: more are slower, leave its caches and are padded more.
-CPU_TOKENS = 1024
+MAX_CPU_BATCH_TOKENS = 1024
 
 
 def load_checkpoint(
@@ -26,7 +26,7 @@ def load_checkpoint(
     expected: str,
     field: str = "model",
     configure: Callable[[Any], None] | None = None,
-    **how: Any,
+    **load_arguments: Any,
 ) -> tuple[Any, Any]:
     """Load a tokenizer and a model; weights come from safetensors only.
 
@@ -59,7 +59,7 @@ def load_checkpoint(
                 use_safetensors=True,
                 trust_remote_code=False,
                 output_loading_info=True,
-                **how,
+                **load_arguments,
             )
     except FsdpoError:
         raise
@@ -138,7 +138,9 @@ def context_length(config: Any) -> int:
 
 def _unloadable(weights: ResolvedWeights, error: Exception, expected: str) -> FsdpoError:
     return UnavailableError(
-        f"it cannot be loaded: {load_error(error)} {expected}", field="model", value=weights.path
+        f"it cannot be loaded: {describe_load_error(error)} {expected}",
+        field="model",
+        value=weights.path,
     )
 
 

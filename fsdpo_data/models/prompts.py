@@ -17,7 +17,7 @@ from fsdpo_data.core.errors import InputError, UnavailableError, install_command
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.hub.client import HubRepo, to_fsdpo_error
-from fsdpo_data.models.untrusted import limit_steps, load_error, read_tokenizer
+from fsdpo_data.models.untrusted import describe_load_error, limit_execution, read_tokenizer
 
 _MARK = re.compile(r"\{(question|first_line|rest)\}")
 
@@ -66,7 +66,7 @@ class ChatFormat:
 
     def render(self, user: str) -> str:
         """Return the conversation up to the point where the assistant starts to write."""
-        with limit_steps("the chat template"):
+        with limit_execution("the chat template"):
             text: str = self.tokenizer.apply_chat_template(
                 [{"role": "user", "content": user}],
                 tokenize=False,
@@ -155,6 +155,6 @@ def load_tokenizer(path: str, revision: str | None = None) -> Any:
         if revision and (explained := to_fsdpo_error(error, HubRepo(path, "model", revision))):
             raise explained from None
         raise InputError(
-            f"{path} has no tokenizer that can be loaded ({load_error(error)}). Put its tokenizer "
+            f"{path} has no tokenizer that can be loaded ({describe_load_error(error)}). Put its tokenizer "
             "files beside the weights, or choose a template other than chat."
         ) from None

@@ -13,7 +13,7 @@ from fsdpo_data.hub.client import HubRepo, is_path, resolve_commit
 from fsdpo_data.models.prompts import TEMPLATES, Template, get_template, versioned_name
 from fsdpo_data.problems.embedded import CHECKPOINT
 
-SERVED = "served"  #: The revision of a model that a server runs.
+SERVED_REVISION = "served"  #: The revision of a model that a server runs.
 #: Files that decide what a local model says. Optimizer state, logs and READMEs do not.
 _MODEL_FILES = (
     *("config.json", "generation_config.json", "*token*.json", "*token*.model", "chat_template*"),
@@ -79,7 +79,7 @@ def served_weights(name: str) -> ResolvedWeights:
     """Name a model that a server runs: which weights those are, only the server knows."""
     # Folders are that machine's business.
     return ResolvedWeights(
-        ModelRef(name.rpartition("/")[2] if name[:1] == "/" else name, SERVED), name
+        ModelRef(name.rpartition("/")[2] if name[:1] == "/" else name, SERVED_REVISION), name
     )
 
 

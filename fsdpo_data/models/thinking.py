@@ -15,7 +15,7 @@ class ThinkingSpan:
     end: int  #: Characters of it, marks and the white space behind them included; 0 for none.
     closed: bool | None  #: Whether it ended; None where there is none.
     start: int = 0  #: Those before it: of an opening mark.
-    marks: ThinkingMarkers | None = None  #: None where the text has none.
+    markers: ThinkingMarkers | None = None  #: None where the text has none.
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,16 @@ class ThinkingMarkers:
     name: str
     start: str  #: Written by the model, or by the chat template at the end of the prompt.
     end: str
-    answers: str = ""  #: What may stand between the thinking and the answer.
-    ending: str = ""  #: What ends a thought that is cut short; if empty, the mark on a line.
+    answer_prefix: str = ""  #: What may stand between the thinking and the answer.
+    closing_text: str = ""  #: What ends a thought that is cut short; if empty, the mark on a line.
     tokens: tuple[str, ...] = ()  #: Special tokens that the marks are made of.
-    both: bool = False  #: Whether one mark says nothing without the other.
+    requires_both: bool = False  #: Whether one mark says nothing without the other.
 
     def find(self, before: str, begin: str, text: str) -> ThinkingSpan | None:
         """Find thinking that ``before``, the end of the prompt, or ``begin``, the text's, opens."""
         begun, closed = begin.startswith(self.start), self.end in text
         opened = begun or before.endswith(self.start)
-        if not (opened and closed if self.both else opened or closed):
+        if not (opened and closed if self.requires_both else opened or closed):
             return None
         start = text.find(self.start) + len(self.start) if begun else 0
         answer = self._answer(text) if closed else None
@@ -50,7 +50,7 @@ class ThinkingMarkers:
         while at >= 0 and not text[at + len(self.end) : until].strip():
             at, until = text.rfind(self.end, 0, at), at
         at = at if at >= 0 else text.rfind(self.end)
-        answer = text[at + len(self.end) :].lstrip().removeprefix(self.answers).lstrip()
+        answer = text[at + len(self.end) :].lstrip().removeprefix(self.answer_prefix).lstrip()
         return None if self.start in answer else answer
 
 
@@ -61,7 +61,7 @@ THINKING_MARKERS = TomlTable(
 _MARK = 40  #: Characters that no mark is longer than.
 
 
-def find_thinking(prompt: str, text: str, *, apart: bool = False) -> ThinkingSpan:
+def find_thinking(prompt: str, text: str, *, has_separate_reasoning: bool = False) -> ThinkingSpan:
     """Find the thinking of a solution.
 
     One that never ends is the whole text. Where a server has told it ``apart``, it is not in the
@@ -71,7 +71,7 @@ def find_thinking(prompt: str, text: str, *, apart: bool = False) -> ThinkingSpa
     for marks in THINKING_MARKERS.values():
         if found := marks.find(before, begin, text):
             return found
-    return ThinkingSpan(0, bool(text.strip()) if apart else None)
+    return ThinkingSpan(0, bool(text.strip()) if has_separate_reasoning else None)
 
 
 def split_solution(prompt: str, text: str, segmenter: str) -> list[str]:

@@ -13,7 +13,7 @@ from fsdpo_data.core.lazy import transformers
 MAX_TRACED_EVENTS = 5_000_000
 
 
-def load_error(error: Exception) -> str:
+def describe_load_error(error: Exception) -> str:
     """Return in one sentence why transformers could not load something.
 
     Everything is loaded with ``trust_remote_code=False``. Left out, transformers asks at the
@@ -37,7 +37,7 @@ def read_tokenizer(path: str, revision: str | None = None) -> Any:
 
 
 @contextmanager
-def limit_steps(what: str, steps: int = MAX_TRACED_EVENTS) -> Iterator[None]:
+def limit_execution(name: str, steps: int = MAX_TRACED_EVENTS) -> Iterator[None]:
     """Stop the functions called within, named ``what``, after a number of lines, calls and returns.
 
     A thread cannot be killed, and a process for each prompt would cost more than the prompt. Not
@@ -52,7 +52,7 @@ def limit_steps(what: str, steps: int = MAX_TRACED_EVENTS) -> Iterator[None]:
         nonlocal left
         left -= 1
         if left < 0:
-            raise InputError(f"{what} does not come to an end ({steps:,} steps).")
+            raise InputError(f"{name} does not come to an end ({steps:,} steps).")
         return count
 
     before = sys.gettrace()

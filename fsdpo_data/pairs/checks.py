@@ -8,7 +8,7 @@ from typing import Any
 
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.row_files import find_duplicates, list_some, scan_parquet
+from fsdpo_data.core.row_files import find_duplicates, scan_parquet, summarize_list
 from fsdpo_data.pairs import statistics
 from fsdpo_data.pairs.first_error import StepPairSpec
 from fsdpo_data.pairs.statistics import SIDES
@@ -21,7 +21,7 @@ def find_violations(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
     spec: Mapping[str, Any],
-    told: Mapping[str, Any],
+    pair_stats: Mapping[str, Any],
 ) -> Iterator[str]:
     """Yield a line for every invariant of the pairs that is broken.
 
@@ -40,11 +40,11 @@ def find_violations(
     broken["occur more than once"] = find_duplicates(scan_parquet(pairs), key, "rejected_id")
     for rule, ids in broken.items():
         if ids:
-            yield f"{len(ids)} pairs {rule}: {list_some(ids)}"
+            yield f"{len(ids)} pairs {rule}: {summarize_list(ids)}"
     if steps:
         yield from _misplaced_errors(pairs, spec.get("threshold", 0))
     if not any(broken.values()):
-        yield from _statistics(pairs, solutions, spec, dict(told))
+        yield from _statistics(pairs, solutions, spec, dict(pair_stats))
 
 
 def _solution_rules(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
@@ -94,10 +94,10 @@ def _side_rules(side: str) -> dict[str, pl.Expr]:
 def _misplaced_errors(pairs: Sequence[Path], threshold: float) -> Iterator[str]:
     """Yield a line if the sides of pairs do not differ first at the first error."""
     ids = []
-    for row in statistics.step_rows(pairs):
+    for row in statistics.read_pair_steps(pairs):
         rewards = row["rejected_rewards"] or []
         error = next((k for k, reward in enumerate(rewards) if reward < threshold), None)
-        if statistics.first_difference(row)[0] != error:
+        if statistics.find_first_difference(row)[0] != error:
             ids.append(row["rejected_id"])
     if ids:
         where = f"elsewhere than at the first step below {threshold}"

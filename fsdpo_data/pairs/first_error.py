@@ -46,7 +46,7 @@ class FirstError:
         return self.solution.step_rewards[self.step]
 
 
-def first_errors(
+def find_first_errors(
     file: Path, spec: StepPairSpec, counts: Counter[str] | None = None
 ) -> Iterator[FirstError]:
     """Yield the different first errors in a file of solutions, problem by problem.

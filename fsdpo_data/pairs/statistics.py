@@ -15,7 +15,7 @@ from typing import Any
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.row_files import scan_parquet
-from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSpec, first_errors
+from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSpec, find_first_errors
 from fsdpo_data.steps.rewards import aggregate_expr
 
 
@@ -107,10 +107,10 @@ def step_pair_statistics(
         the sides differ.
     """
     fates = Counter[str]()
-    asked = sum(1 for file in solutions for _ in first_errors(file, spec, fates))
+    asked = sum(1 for file in solutions for _ in find_first_errors(file, spec, fates))
     used, places, chosen, rejected = set(), [], [], []
-    for row in step_rows(pairs):
-        place, right, wrong = first_difference(row)
+    for row in read_pair_steps(pairs):
+        place, right, wrong = find_first_difference(row)
         used.add(row["problem_id"])
         places.append(place + 1)
         chosen.append(len(right))
@@ -129,7 +129,7 @@ def step_pair_statistics(
     }
 
 
-def first_difference(row: Mapping[str, Any]) -> tuple[int, str, str]:
+def find_first_difference(row: Mapping[str, Any]) -> tuple[int, str, str]:
     """Return where the sides of a pair differ first, and the steps there; empty where one ends."""
     chosen, rejected = row["chosen_steps"], row["rejected_steps"]
     place = 0
@@ -139,7 +139,7 @@ def first_difference(row: Mapping[str, Any]) -> tuple[int, str, str]:
     return place, at[0], at[1]
 
 
-def step_rows(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
+def read_pair_steps(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
     """Yield of each pair the steps of both sides, and the rewards of the rejected one."""
     columns = ("problem_id", "rejected_id", "chosen_steps", "rejected_steps", "rejected_rewards")
     for file in files:

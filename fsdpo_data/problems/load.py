@@ -9,7 +9,13 @@ from pathlib import Path
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.identity import SourceRef, canonical_json, digest, file_sha256
-from fsdpo_data.core.row_files import SUFFIXES, SourceRow, data_files, read_records, split_in_path
+from fsdpo_data.core.row_files import (
+    DATA_SUFFIXES,
+    SourceRow,
+    data_files,
+    read_records,
+    split_in_path,
+)
 from fsdpo_data.hub.client import is_path
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.story import WORLD_VERSION
@@ -112,7 +118,7 @@ class _ProblemLoader:
     def _add_embedded(self) -> None:
         made = make_problems(self.split, self.limit or EMBEDDED_COUNT, self.seed)
         for row, problem in enumerate(made, start=1):
-            self._keep(problem, "embedded", SourceRow(row, problem.row()), problem.id)
+            self._keep(problem, "embedded", SourceRow(row, problem.to_row()), problem.id)
         self.found.refs.append(SourceRef("embedded", str(WORLD_VERSION), self.split))
 
     def _add_files(self, name: str) -> None:
@@ -179,13 +185,15 @@ class _ProblemLoader:
             reason = f"duplicate: {self._seen[key]}"
             self.found.quarantined.append(quarantine_row(where, record, reason))
         else:
-            self._seen[key] = f"{where} row {record.row}"
+            self._seen[key] = f"{where} row {record.row_number}"
             self.found.problems.append(problem)
 
 
 def quarantine_row(where: str, record: SourceRow, reason: str) -> QuarantinedRow:
     """Describe a row that is set aside."""
-    return QuarantinedRow(where, record.row, reason, record.text.encode(errors="replace").decode())
+    return QuarantinedRow(
+        where, record.row_number, reason, record.text.encode(errors="replace").decode()
+    )
 
 
 def problems_digest(ids: Sequence[str]) -> str:
@@ -194,7 +202,7 @@ def problems_digest(ids: Sequence[str]) -> str:
 
 
 def _is_path(name: str) -> bool:
-    known = Path(name).suffix.lower() in SUFFIXES
+    known = Path(name).suffix.lower() in DATA_SUFFIXES
     return known or is_path(name) or any(sign in name for sign in "*?[")
 
 

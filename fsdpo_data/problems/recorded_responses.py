@@ -79,7 +79,7 @@ class ResponseFormat:
             UnusableRowError: with the reason, if there are none.
         """
         try:
-            found = [replace(each, row=record.row) for each in self._read(record.fields)]
+            found = [replace(each, row=record.row_number) for each in self._read(record.fields)]
         except UnusableRowError:
             raise
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:

@@ -28,7 +28,7 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.hub.client import TIMEOUT, HubRepo, hub_errors
+from fsdpo_data.hub.client import HUB_TIMEOUT_SECONDS, HubRepo, hub_errors
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class RemoteState:
     def read(cls, api: hf.HfApi, repo: HubRepo, branch: str) -> RemoteState:
         """Look at a repository; one that does not exist is empty."""
         try:
-            info: Any = api.dataset_info(repo.name, timeout=TIMEOUT)
+            info: Any = api.dataset_info(repo.name, timeout=HUB_TIMEOUT_SECONDS)
         except hf_errors.GatedRepoError:  # a kind of RepositoryNotFoundError, but it is there
             raise
         except hf_errors.RepositoryNotFoundError:

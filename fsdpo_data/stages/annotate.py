@@ -19,7 +19,7 @@ from fsdpo_data.answers.pool import GraderPool
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Solution
 from fsdpo_data.core.errors import StoreError
-from fsdpo_data.core.jsonl_log import Span, read_spans
+from fsdpo_data.core.jsonl_log import LineSpan, read_spans
 from fsdpo_data.core.sampling import solution_id
 from fsdpo_data.core.workers import worker_processes
 from fsdpo_data.dataset.manifest_sections import FileEntry
@@ -44,7 +44,7 @@ class ShardTask:
     root: Path
     path: str  #: Parquet file to write there.
     #: (problem id, gold, span in the raw completions) in the order of the rows.
-    problems: Sequence[tuple[str, str, Span]]
+    problems: Sequence[tuple[str, str, LineSpan]]
     sampling: str  #: Result of :func:`~fsdpo_data.core.sampling.sampling_id`.
     segmenter: str
     grader: str
@@ -88,7 +88,9 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntr
     responses: list[GradingInput] = [
         (
             gold,
-            find_thinking(record["prompt"], sample["text"], apart="reasoning" in sample),
+            find_thinking(
+                record["prompt"], sample["text"], has_separate_reasoning="reasoning" in sample
+            ),
             sample["text"],
             sample["finish_reason"],
         )

@@ -193,7 +193,7 @@ def _texts(file: Path, name: str) -> Iterator[LocatedQuestion]:
         texts: Iterator[list[Any]] = ([fields.get(each) for each in some] for some in _QUESTIONS)
         asked = (some for some in texts if all(isinstance(each, str) for each in some))
         if question := " ".join(next(asked, [])):
-            yield LocatedQuestion(name, record.row, question, _answer(fields))
+            yield LocatedQuestion(name, record.row_number, question, _answer(fields))
 
 
 def _answer(fields: Mapping[str, Any]) -> str:
@@ -264,7 +264,7 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Over
             Path(options.report), json.dumps(found.report(), indent=2, ensure_ascii=False) + "\n"
         )
     if options.write_clean is not None:
-        rows = (json.dumps(each.row(), ensure_ascii=False) for each in found.clean_problems)
+        rows = (json.dumps(each.to_row(), ensure_ascii=False) for each in found.clean_problems)
         write_text(Path(options.write_clean), "".join(row + "\n" for row in rows))
     if options.out is not None:
         stages = [DecontaminateStage(found)]

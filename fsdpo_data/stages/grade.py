@@ -147,7 +147,7 @@ def regrade_table(
     responses: list[GradingInput] = []
     for each in solutions:
         text, apart = each.text, each.thinking_closed is not None
-        thought = find_thinking(each.prompt, text, apart=apart)
+        thought = find_thinking(each.prompt, text, has_separate_reasoning=apart)
         responses.append((golds[each.problem_id], thought, text, each.finish_reason))
     verdicts = judged(responses)
     both = list(zip(solutions, verdicts, strict=True))

@@ -193,7 +193,9 @@ class _OutputReader:
                     raise KeyError(name)
                 found[name] = self.replay.write({"prompt": _prompt_of(record.fields["body"])})
             except (KeyError, TypeError, AttributeError, IndexError):
-                told = f"row {record.row} is no request of a batch, or the second of its name. "
+                told = (
+                    f"row {record.row_number} is no request of a batch, or the second of its name. "
+                )
                 told += "Expected `custom_id` and `body`."
                 raise self.options.field_error("requests", told) from None
         return found

@@ -19,7 +19,7 @@ from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.jsonl_log import JsonlLog, scan_lines
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.row_files import list_some
+from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run import COMPLETIONS_FILE, CONFIG_FILE, lock_run_directory
 from fsdpo_data.dataset.stage import copy_file, derive_dataset, derive_shard
@@ -99,7 +99,7 @@ def merge(options: MergeOptions, progress: Progress) -> tuple[Path, Manifest]:
     first = shards[0]
     known = {each.name for each in fields(_KINDS[first.command])} - _PER_JOB_OPTIONS
     if other := first.options.keys() ^ known:
-        told = f"its options are not those of this release: {list_some(sorted(other))}. "
+        told = f"its options are not those of this release: {summarize_list(sorted(other))}. "
         raise _shard_error(first.path, f"{told}Merge with the release that made it.")
     with lock_run_directory(out, first.config, resume=True):
         for shard in shards:

@@ -197,7 +197,7 @@ def _save(run: RunDir, finished: list[tuple[str, str, Sequence[Completion]]]) ->
 def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
     """Write the dataset's files, check them, and write the manifest last of all."""
     root, source = run.path, job.source
-    with store_errors(root, saved=len(run.spans)):
+    with store_errors(root, saved_problems=len(run.spans)):
         for name in ("problems", "solutions"):
             shutil.rmtree(root / name, ignore_errors=True)
             (root / name).mkdir()

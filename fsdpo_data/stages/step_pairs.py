@@ -26,7 +26,7 @@ from fsdpo_data.dataset.schema import to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.pairs.best_worst import PairSpec
-from fsdpo_data.pairs.first_error import FirstError, StepPairSpec, first_errors
+from fsdpo_data.pairs.first_error import FirstError, StepPairSpec, find_first_errors
 from fsdpo_data.pairs.statistics import step_pair_statistics
 from fsdpo_data.stages.continuations import (
     ContinuationSampler,
@@ -87,7 +87,7 @@ class StepPairStage(BasePairStage):
                 "model, or pair whole solutions (`style=full`)."
             )
         counts = Counter[str]()
-        if not any(True for file in files for _ in first_errors(file, self.pair_spec, counts)):
+        if not any(True for file in files for _ in find_first_errors(file, self.pair_spec, counts)):
             raise InputError(
                 f"{source}: no step of {counts['incorrect']} incorrect solutions has a reward "
                 f"below `threshold={self.pair_spec.threshold}`. Raise it, or sample more solutions."
@@ -101,7 +101,7 @@ class StepPairStage(BasePairStage):
             with self.continuer.open_grader(draft, run, self.workers) as judged:
 
                 def table(file: Path) -> pa.Table:
-                    errors = list(first_errors(file, self.pair_spec))
+                    errors = list(find_first_errors(file, self.pair_spec))
                     asked = [(prefix_id(each.prefix), each.solution) for each in errors]
                     pairs = (
                         self._pair(key, error, some, segmenter)
@@ -121,7 +121,7 @@ class StepPairStage(BasePairStage):
 
     def _prefixes_to_continue(self, files: Sequence[Path]) -> Iterator[Prefix]:
         for file in files:
-            for error in first_errors(file, self.pair_spec):
+            for error in find_first_errors(file, self.pair_spec):
                 yield prefix_id(error.prefix), error.prefix
 
     def _pair(

@@ -26,12 +26,12 @@ def check_aggregate(name: str) -> str:
     return name
 
 
-def aggregate(rewards: Sequence[float], how: str) -> float:
+def aggregate(rewards: Sequence[float], name: str) -> float:
     """Return one number for the rewards of a solution, which has at least one step."""
-    return float(AGGREGATES[check_aggregate(how)](rewards))
+    return float(AGGREGATES[check_aggregate(name)](rewards))
 
 
-def aggregate_expr(column: str, how: str) -> pl.Expr:
+def aggregate_expr(column: str, name: str) -> pl.Expr:
     """Return the polars expression of an aggregate over a column of reward lists, in float64."""
     rewards = pl.col(column).cast(pl.List(pl.Float64))
     expressions = {
@@ -40,7 +40,7 @@ def aggregate_expr(column: str, how: str) -> pl.Expr:
         "prod": rewards.list.eval(pl.element().product()).list.first(),
         "last": rewards.list.last(),
     }
-    return expressions[check_aggregate(how)]
+    return expressions[check_aggregate(name)]
 
 
 def step_weights(rewards: Sequence[float], gamma: float, sign: int) -> list[float]:

@@ -34,40 +34,40 @@ _ITEM = re.compile(rf"^[ \t]*(?:{_MARK})", re.M)
 _GOES_ON = re.compile(rf"[ \t]{{2,}}|(?:{_MARK})")
 
 
-def step_marker(text: str) -> list[str]:
+def split_at_step_markers(text: str) -> list[str]:
     """Cut before each "Step k:" at a line start; text before the first belongs to step 1."""
     starts = [match.start() for match in _MARKER.finditer(text)]
     return _tile(text, starts[1:])
 
 
-def newline(text: str) -> list[str]:
+def split_at_newlines(text: str) -> list[str]:
     """Cut after each line that holds text."""
     return _tile(text, (match.end() for match in _LINE_END.finditer(text)))
 
 
-def blank_line(text: str) -> list[str]:
+def split_at_blank_lines(text: str) -> list[str]:
     """Cut after each run of blank lines."""
     return _tile(text, (match.end() for match in _BLANK_LINES.finditer(text)))
 
 
-def auto(text: str) -> list[str]:
+def split_auto(text: str) -> list[str]:
     """Cut by marker if there is one, else by blank line if there is one, else by line."""
-    return SEGMENTERS[segmenter_for(text)](text)
+    return SEGMENTERS[choose_segmenter(text)](text)
 
 
-def segmenter_for(text: str) -> str:
+def choose_segmenter(text: str) -> str:
     """Return the name of the segmenter that ``auto`` uses for ``text``."""
     if _MARKER.search(text):
         return "step-marker@1"
     return "blank-line@1" if _BLANK_LINES.search(text.strip()) else "newline@1"
 
 
-def no_cut(text: str) -> list[str]:
+def keep_as_one_step(text: str) -> list[str]:
     """Cut nothing."""
     return _tile(text, ())
 
 
-def paragraphs(text: str) -> list[str]:
+def split_at_paragraphs(text: str) -> list[str]:
     """Cut after blank lines outside of formulas, fences and lists.
 
     A short piece begins the next step, and the last one ends the step before it.
@@ -99,13 +99,13 @@ def _outside(text: str) -> Iterator[re.Match[str]]:
             at = end + len(closes)
 
 
-def split_steps(text: str, thought: int, segmenter: str) -> list[str]:
+def split_steps(text: str, thinking_chars: int, segmenter: str) -> list[str]:
     """Cut a solution of which the first ``thought`` characters are thinking.
 
     ``segmenter`` is a full name, e.g. ``auto@1``.
     """
-    thinking, answer = text[:thought], text[thought:]
-    steps = _OF_THINKING.get(segmenter, no_cut)(thinking)
+    thinking, answer = text[:thinking_chars], text[thinking_chars:]
+    steps = _OF_THINKING.get(segmenter, keep_as_one_step)(thinking)
     rest = SEGMENTERS[segmenter](answer)
     if rest:
         return [*steps, *rest]
@@ -130,15 +130,18 @@ def _tile(text: str, cuts: Iterable[int]) -> list[str]:
 
 
 SEGMENTERS: dict[str, Segmenter] = {
-    "auto@1": auto,
-    "step-marker@1": step_marker,
-    "newline@1": newline,
-    "blank-line@1": blank_line,
-    "thinking@1": no_cut,
-    "both@1": paragraphs,
+    "auto@1": split_auto,
+    "step-marker@1": split_at_step_markers,
+    "newline@1": split_at_newlines,
+    "blank-line@1": split_at_blank_lines,
+    "thinking@1": keep_as_one_step,
+    "both@1": split_at_paragraphs,
 }
 #: How the thinking before an answer is cut; for others it is one step.
-_OF_THINKING: dict[str, Segmenter] = {"thinking@1": paragraphs, "both@1": paragraphs}
+_OF_THINKING: dict[str, Segmenter] = {
+    "thinking@1": split_at_paragraphs,
+    "both@1": split_at_paragraphs,
+}
 
 
 def segmenter_name(name: str) -> str:
@@ -174,7 +177,7 @@ def step_stops(segmenter: str, text: str) -> tuple[str, ...]:
     if segmenter != "auto@1":
         return _STOPS[segmenter]
     # The separator at the end counts only if something follows it; something will.
-    return _STOPS[segmenter_for(text + "…")] if text.strip() else _FIRST
+    return _STOPS[choose_segmenter(text + "…")] if text.strip() else _FIRST
 
 
 def line_ends_of_stop(stop: str) -> str:

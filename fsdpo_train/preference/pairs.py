@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.pairs.statistics import first_difference
+from fsdpo_data.pairs.statistics import find_first_difference
 from fsdpo_train.config import REWARD_FREE_LOSSES
 from fsdpo_train.trainer.row_source import LocatedRow, Row, RowSource, open_source
 
@@ -70,7 +70,7 @@ def group_by_prompt(rows: Iterable[LocatedRow], loss: str) -> list[PromptPairs]:
                 "Leave the pair out."
             )
         if loss == "step-dpo":  # both end with the first step in which they differ
-            sides = [side.cut(first_difference(row)[0] + 1) for side in sides]
+            sides = [side.cut(find_first_difference(row)[0] + 1) for side in sides]
         group = groups.setdefault(row["prompt"], PromptPairs(row["prompt"]))
         known = places.setdefault(row["prompt"], {})
         for side in sides:

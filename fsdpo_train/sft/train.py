@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.engines.logprobs import head_error, patch_to_return_logprobs
-from fsdpo_data.models.untrusted import load_error, read_tokenizer
+from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.data import COLUMNS, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
@@ -107,7 +107,7 @@ def _start(config: SftConfig) -> tuple[Any, Any]:
         model = AutoModelForCausalLM.from_config(architecture, dtype=torch.float32)
     except Exception as error:  # a damaged file: tokenizers raises no narrower class
         raise UnavailableError(
-            f"{load_error(error)} Expected config.json and tokenizer files.",
+            f"{describe_load_error(error)} Expected config.json and tokenizer files.",
             field="from_config",
             value=str(source),
         ) from error

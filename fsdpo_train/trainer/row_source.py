@@ -87,7 +87,7 @@ def _shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[LocatedRo
 
 def _file_rows(file: Path) -> Iterator[LocatedRow]:
     for record in read_records(file):
-        place = f"{file}, row {record.row}"
+        place = f"{file}, row {record.row_number}"
         if record.error:
             raise InputError(f"{place}: {record.error}. Mend the row, or leave it out.")
         yield place, record.fields
@@ -96,5 +96,5 @@ def _file_rows(file: Path) -> Iterator[LocatedRow]:
 def _on_hub(source: HubSource, dataset: bool) -> RowSource:
     commit, ((label, records),) = load_hub(source, "train")
     identity = f"{source.repo.name}@{commit}"
-    placed = [(f"{label}, row {each.row}", each.fields) for each in records]
+    placed = [(f"{label}, row {each.row_number}", each.fields) for each in records]
     return RowSource(identity, lambda: iter(placed), dataset, {"dataset": identity})

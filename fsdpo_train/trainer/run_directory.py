@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, StoreError
-from fsdpo_data.core.files import LOCK, lock_directory, write_text
+from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_text
 from fsdpo_train.config import TrainConfig
 
-_OWN = {LOCK, "reference"}  #: What a start that ended before its first step may leave.
+_OWN = {LOCK_FILE, "reference"}  #: What a start that ended before its first step may leave.
 
 
 def is_main_process() -> bool:

@@ -11,7 +11,7 @@ import transformers
 from accelerate.utils import broadcast_object_list
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.models.checkpoints import CPU_TOKENS
+from fsdpo_data.models.checkpoints import MAX_CPU_BATCH_TOKENS
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.batching import group_rows, grouped_order, model_inputs, unpack_rows
 from fsdpo_train.trainer.bf16_weights import Bfloat16Weights, uses_bfloat16_weights
@@ -146,7 +146,7 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
             return [inputs]
         _, place_BT = model_inputs(inputs, self.share_prompt)
         # Products of halves gain from more tokens, and those take half the memory.
-        part_B = place_BT.amax(1) // (CPU_TOKENS * (2 if self.uses_bfloat16 else 1))
+        part_B = place_BT.amax(1) // (MAX_CPU_BATCH_TOKENS * (2 if self.uses_bfloat16 else 1))
         rows = part_B.unique_consecutive(return_counts=True)[1].tolist()
         parts = zip(*(each.split(rows) for each in inputs.values()), strict=True)
         return [dict(zip(inputs, part, strict=True)) for part in parts]

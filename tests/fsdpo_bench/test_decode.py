@@ -38,7 +38,7 @@ from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers.tokenization import cut_at_stop
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.steps.rewards import AGGREGATES
-from fsdpo_data.steps.segment import SEGMENTERS, line_ends_of_stop, newline, step_stops
+from fsdpo_data.steps.segment import SEGMENTERS, line_ends_of_stop, split_at_newlines, step_stops
 
 CASES = 2_000
 
@@ -190,7 +190,7 @@ def reference_search(
         return text + found.text, found.finish_reason == "stop"
 
     def reward(text: str) -> float:
-        rewards = judge.one(prompt, newline(text))
+        rewards = judge.one(prompt, split_at_newlines(text))
         return AGGREGATES[spec.aggregate](rewards) if rewards else -math.inf
 
     def top(count: int, new: list[Any]) -> list[Any]:
@@ -216,7 +216,7 @@ def reference_search(
         beam = top(spec.b2, new)  # lines 24, 25
         t += 1  # line 26
     text, done, _ = top(1, beam)[0]  # line 28
-    return text, tuple(newline(text)), done
+    return text, tuple(split_at_newlines(text)), done
 
 
 def random_spec(draw: random.Random) -> BeamSpec:

@@ -81,7 +81,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(
     monkeypatch.setattr(
         StageTrainer, "_prepare_inputs", lambda self, x: passes.append(x) or prepare(self, x)
     )
-    monkeypatch.setattr("fsdpo_train.trainer.trainer.CPU_TOKENS", 1)
+    monkeypatch.setattr("fsdpo_train.trainer.trainer.MAX_CPU_BATCH_TOKENS", 1)
     found = prm_gradient(PrmConfig(out=tmp_path / "parts", **same), monkeypatch)
     assert len(passes) == 5
     assert torch.allclose(found, expected, atol=1e-6 * float(expected.abs().max()))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.steps.segment import auto
+from fsdpo_data.steps.segment import split_auto
 
 DECODERS = ("greedy", "sc@2", "sc@4", "bon@4:min", "sbs@2,1")
 QWEN = Path(__file__).parents[3] / "shared/data/outputs/qwen_math_cot/math_cot_100.jsonl"
@@ -162,7 +162,7 @@ def qwen_run(out: Path, problems: int = 100) -> Path:
         verdicts = grader.grade([(row["gt"], each) for each in row["code"]])
         made = []
         for text, found, [score] in zip(row["code"], verdicts, row["pred_score"], strict=True):
-            steps = auto(text)
+            steps = split_auto(text)
             made.append(
                 {
                     "text": text,

@@ -74,15 +74,15 @@ def read_first_error_rows(file: Path) -> list[FirstErrorExample]:
         problem, steps, label = (fields.get(name) for name in ("problem", "steps", "label"))
         if not isinstance(problem, str) or not isinstance(steps, list) or not steps:
             raise InputError(
-                f"{file}, row {record.row}: {record.error or 'no problem or no steps'}. Expected "
+                f"{file}, row {record.row_number}: {record.error or 'no problem or no steps'}. Expected "
                 "problem, steps (a list) and label, as in ProcessBench."
             )
         if not isinstance(label, int) or not NO_ERROR <= label < len(steps):
             raise InputError(
-                f"{file}, row {record.row}: label {label!r} of {len(steps)} steps. Expected the "
+                f"{file}, row {record.row_number}: label {label!r} of {len(steps)} steps. Expected the "
                 "index of the first wrong step, or -1."
             )
-        key = str(fields.get("id", record.row))
+        key = str(fields.get("id", record.row_number))
         rows.append(FirstErrorExample(key, problem, tuple(map(str, steps)), label))
     return rows
 

@@ -87,7 +87,7 @@ def read_altered(files: Sequence[Path]) -> list[AlteredSolution]:
                     found.setdefault((each.way, each.key), each)
             except (KeyError, TypeError, ValueError) as error:
                 raise InputError(
-                    f"{file}, row {record.row}: {record.error or repr(error)}. Expected idx, "
+                    f"{file}, row {record.row_number}: {record.error or repr(error)}. Expected idx, "
                     "classification, modified_question, modified_process, error_steps of PRMBench."
                 ) from None
     return list(found.values())

@@ -35,7 +35,7 @@ def read_outputs(file: Path) -> list[RecordedResponse]:
     found: list[RecordedResponse] = []
     seen: set[str] = set()
     for record in read_records(file):
-        where, form = f"{file}, row {record.row}", find_format(record.fields, golds=True)
+        where, form = f"{file}, row {record.row_number}", find_format(record.fields, golds=True)
         if record.error or form is None:
             raise InputError(
                 f"{where}: {record.error or unknown_format_message(record.fields, golds=True)}."

@@ -23,7 +23,12 @@ from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, Template, get_template, load_tokenizer
-from fsdpo_data.models.resolve import SERVED, ResolvedModel, ResolvedWeights, resolve_weights
+from fsdpo_data.models.resolve import (
+    SERVED_REVISION,
+    ResolvedModel,
+    ResolvedWeights,
+    resolve_weights,
+)
 from fsdpo_data.steps.segment import segmenter_name
 
 #: Share of a GPU's memory that vLLM may take for the policy where a reward model needs some too.
@@ -197,7 +202,7 @@ def check_tokenizer(
             field="prm",
             value=str(prm.path),
         )
-    if policy is None or policy.ref.revision == SERVED:
+    if policy is None or policy.ref.revision == SERVED_REVISION:
         return  # nobody named the model that is replayed; the server has the tokenizer
     if vocabulary != load_tokenizer(policy.path, policy.commit).get_vocab():
         warn(

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.core.entities import Outcome
 from fsdpo_data.core.errors import InputError, suggest_names
-from fsdpo_data.core.jsonl_log import JsonlLog, Span, read_spans, scan_lines
+from fsdpo_data.core.jsonl_log import JsonlLog, LineSpan, read_spans, scan_lines
 from fsdpo_data.dataset.manifest_sections import (
     ArtifactRef,
     EngineRef,
@@ -209,7 +209,7 @@ def read_records(out: Path, task: str | None = None) -> Iterator[dict[str, Any]]
     if task is not None and task not in tasks:
         raise InputError(f"{out} has no records of {task!r}: expected one of {', '.join(tasks)}.")
     for name in [task] if task else tasks:
-        path, spans, start = record_file(out, name), dict[str, Span](), 0
+        path, spans, start = record_file(out, name), dict[str, LineSpan](), 0
         for key, length in scan_lines(path, record_key) if path.exists() else ():
             if key is not None:
                 spans.setdefault(key, (start, length))

@@ -10,7 +10,7 @@ from fsdpo_bench.tasks.table import RESERVED_METADATA, Fields, Task
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import SourceRef, file_sha256
-from fsdpo_data.core.row_files import SUFFIXES, SourceRow, data_files
+from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, data_files
 from fsdpo_data.hub.client import HubRepo
 from fsdpo_data.problems.embedded.story import WORLD_VERSION
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
@@ -93,7 +93,7 @@ def read_problems(task: Task, records: Iterable[SourceRow], where: str) -> list[
         except UnusableRowError as reason:
             own = 'Other columns: a TOML file with form = [{ question = ["q"], answer = "a" }].'
             told = own if task.data else f"Expected the rows of {task.title}."
-            raise InputError(f"{where}, row {record.row}: {reason}. {told}") from None
+            raise InputError(f"{where}, row {record.row_number}: {reason}. {told}") from None
     return problems
 
 
@@ -136,7 +136,7 @@ def find_file(task: Task, data: Path) -> Path:
     Raises:
         InputError: if there is none.
     """
-    folder, beside = data / task.name, [data / f"{task.name}{suffix}" for suffix in SUFFIXES]
+    folder, beside = data / task.name, [data / f"{task.name}{suffix}" for suffix in DATA_SUFFIXES]
     if folder.is_dir() and not any((data / file).is_file() for file in task.files):
         files = data_files(str(folder), "test")
         if len(files) > 1:
@@ -146,7 +146,7 @@ def find_file(task: Task, data: Path) -> Path:
     for file in (data, *(data / file for file in task.files), *beside):
         if file.is_file():
             return file
-    if data.suffix in SUFFIXES:
+    if data.suffix in DATA_SUFFIXES:
         data_files(str(data), "test")  # says what is there instead
     without = " Leave it out to download it." if task.hub or task.fetch else ""
     raise InputError(

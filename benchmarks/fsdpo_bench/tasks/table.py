@@ -12,7 +12,7 @@ from typing import Any
 from fsdpo_bench.tasks.fetch import PublicFile
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, suggest_names
-from fsdpo_data.core.row_files import SUFFIXES, SourceRow, read_records
+from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, read_records
 from fsdpo_data.problems.hub_datasets import HubDataset
 from fsdpo_data.problems.row_formats import (
     ProblemFormat,
@@ -210,7 +210,7 @@ def get_task(name: str) -> Task:
     file = Path(name)
     if file.suffix == ".toml":
         return read_task(file)
-    if file.suffix in SUFFIXES:
+    if file.suffix in DATA_SUFFIXES:
         return Task(file.stem, file.stem, formats=PLAIN_FORMATS, data=file)
     found = next((task for task in builtin_tasks().values() if is_spelling(name, task.name)), None)
     if found is None:

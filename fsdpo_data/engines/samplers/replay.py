@@ -8,7 +8,7 @@ import orjson
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import text_key
-from fsdpo_data.core.jsonl_log import Span, read_spans
+from fsdpo_data.core.jsonl_log import LineSpan, read_spans
 from fsdpo_data.core.sampling import Completion, SamplingSpec, is_completion
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
@@ -61,8 +61,8 @@ class ReplaySampler(BaseReplaySampler):
         return [Completion(**each) for each in made]
 
 
-def _index(path: Path) -> dict[bytes, list[Span]]:
-    spans: dict[bytes, list[Span]] = {}
+def _index(path: Path) -> dict[bytes, list[LineSpan]]:
+    spans: dict[bytes, list[LineSpan]] = {}
     start = 0
     try:
         with path.open("rb") as file:

@@ -36,7 +36,7 @@ class _PartialCompletion:
         # Not one pass for each number of tokens that is left: what does not end goes on.
         size = room if first else 2 ** (room.bit_length() - 1)
         self.capped = size < left
-        stop = (thought.marks.end,) if inside and thought.marks else spec.stop
+        stop = (thought.markers.end,) if inside and thought.markers else spec.stop
         return replace(spec, n=1, stop=stop, max_tokens=size, max_think_tokens=None)
 
     def add(self, new: Completion, spec: SamplingSpec) -> bool:
@@ -61,8 +61,8 @@ class _PartialCompletion:
             more = new.stop_string
         elif new.finish_reason == "length" and self.capped and new.text:
             more = ""
-            if thinks and thought.marks and most and (n_tokens is None or n_tokens >= most):
-                more = thought.marks.ending or f"\n{thought.marks.end}\n\n"
+            if thinks and thought.markers and most and (n_tokens is None or n_tokens >= most):
+                more = thought.markers.closing_text or f"\n{thought.markers.end}\n\n"
             elif n_tokens is None:
                 return True  # nobody knows how much is left
         else:

@@ -15,7 +15,7 @@ from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
 from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, encode_prompt
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import ResolvedWeights
-from fsdpo_data.models.untrusted import load_error
+from fsdpo_data.models.untrusted import describe_load_error
 
 #: Processes of an engine that have not ended by then are killed. vLLM gives them 5 by itself, too
 #: few on a busy machine, and does not wait for the killed ones to be gone.
@@ -120,7 +120,7 @@ def vllm_errors(doing: str) -> Iterator[None]:
     except Exception as error:  # a dead engine raises whatever killed it
         raise engine_error(
             "vllm",
-            f"it stopped while {doing}: {load_error(error)} What was done before is safe: resume "
+            f"it stopped while {doing}: {describe_load_error(error)} What was done before is safe: resume "
             "the run, if memory was short with a smaller batch.",
         ) from error
 
@@ -154,7 +154,7 @@ def start_engine(weights: ResolvedWeights, options: EngineOptions, **arguments: 
     except Exception as error:  # vLLM raises whatever its parts raise
         raise engine_error(
             "vllm",
-            f"it could not load {weights.path} with {every}: {load_error(error)} Check the "
+            f"it could not load {weights.path} with {every}: {describe_load_error(error)} Check the "
             "GPUs and the options, or use the engine transformers.",
         ) from error
 

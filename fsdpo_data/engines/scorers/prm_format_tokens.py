@@ -15,7 +15,7 @@ from fsdpo_data.engines.samplers.tokenization import encode_prompt, text_encoder
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PrmFormat, fill_fields
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution
-from fsdpo_data.models.untrusted import limit_steps
+from fsdpo_data.models.untrusted import limit_execution
 
 #: Stands for a turn while the chat template is rendered around it: templates trim what they get.
 _TURN = re.compile("\ue000\\d+\ue001")
@@ -129,7 +129,7 @@ class PrmFormatTokenizer:
         if convention.system is not None:
             chat.insert(0, {"role": "system", "content": convention.system})
         try:
-            with limit_steps("the chat template"):
+            with limit_execution("the chat template"):
                 # As for policies: a template that prints the date prints this one.
                 text = self._tokenizer.apply_chat_template(
                     chat, tokenize=False, date_string="26 Jul 2024"

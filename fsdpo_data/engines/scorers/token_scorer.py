@@ -12,7 +12,7 @@ from fsdpo_data.engines.scorers.prm_format_tokens import PrmFormatTokenizer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.step_tokens import EncodedSolution, StepTokenizer
 from fsdpo_data.models.checkpoints import (
-    CPU_TOKENS,
+    MAX_CPU_BATCH_TOKENS,
     context_length,
     load_checkpoint,
     pick_device,
@@ -87,7 +87,7 @@ class TransformersScorer(TokenScorer):
     def __init__(self, weights: ResolvedWeights, options: ScorerOptions) -> None:
         self._device = pick_device(options.device)
         asked = options.batch_tokens
-        self._batch_tokens = min(asked, CPU_TOKENS) if self._device == "cpu" else asked
+        self._batch_tokens = min(asked, MAX_CPU_BATCH_TOKENS) if self._device == "cpu" else asked
         tokenizer, net = load_checkpoint(
             self.auto_class, weights, dtype=options.dtype, expected=self.expected, field=self.field
         )

@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, encode_prompt
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution, StepTokenizer
-from fsdpo_data.steps.segment import auto, newline
+from fsdpo_data.steps.segment import split_at_newlines, split_auto
 
 PLAIN = "Problem: What is 2 + 2?\nSolution:\n"
 
@@ -36,9 +36,9 @@ def solutions(shared: Path) -> list[list[str]]:
     sampled = shared / "data/outputs/qwen_math_cot/math_cot_100.jsonl"
     for line in sampled.read_text().splitlines():
         for text in json.loads(line)["response"][:2]:
-            steps += [auto(text), newline(text)]
+            steps += [split_auto(text), split_at_newlines(text)]
     for row in json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())[:100]:
-        steps.append(auto("\n\n".join(row["steps"])))
+        steps.append(split_auto("\n\n".join(row["steps"])))
     return [each for each in steps if each]
 
 

@@ -27,7 +27,7 @@ logging.getLogger("httpx").disabled = True
 from fsdpo_data.hub import client as hub
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.models.resolve import resolve
-hub.TIMEOUT = {timeout}
+hub.HUB_TIMEOUT_SECONDS = {timeout}
 for name in {names!r}:
     start = time.monotonic()
     try:

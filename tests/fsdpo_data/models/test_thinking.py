@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fsdpo_data.models.thinking import THINKING_MARKERS, find_thinking
 
-ALONE = [name for name, marks in THINKING_MARKERS.items() if not marks.both]
+ALONE = [name for name, marks in THINKING_MARKERS.items() if not marks.requires_both]
 
 
 @pytest.mark.parametrize("name", THINKING_MARKERS)
@@ -20,7 +20,7 @@ def test_marks_of_every_family(name: str) -> None:
     marks = THINKING_MARKERS[name]
     text = f"\n{marks.start}\nHm, 2 + 2.\n{marks.end}\n\nIt is 4."
     thought = find_thinking("2+2?", text)
-    assert (thought.closed, thought.marks, text[thought.end :]) == (True, marks, "It is 4.")
+    assert (thought.closed, thought.markers, text[thought.end :]) == (True, marks, "It is 4.")
     assert text[thought.start : thought.start + 4] == "\nHm,"
 
 
@@ -76,9 +76,9 @@ def test_thinking(prompt: str, text: str, closed: bool | None, answer: str) -> N
 
 
 def test_thinking_that_a_server_told_apart() -> None:
-    assert find_thinking("", "It is 4.", apart=True).closed is True
-    assert find_thinking("", " ", apart=True).closed is False
-    assert find_thinking("", "<think>a", apart=True).end == 8
+    assert find_thinking("", "It is 4.", has_separate_reasoning=True).closed is True
+    assert find_thinking("", " ", has_separate_reasoning=True).closed is False
+    assert find_thinking("", "<think>a", has_separate_reasoning=True).end == 8
 
 
 @given(st.lists(st.sampled_from(["<think>", "</think>", "a", " ", "\n", "analysis"])).map("".join))

@@ -14,7 +14,7 @@ from random_model import save_random_model, save_random_prm
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.models.prompts import get_template
-from fsdpo_data.models.untrusted import limit_steps
+from fsdpo_data.models.untrusted import limit_execution
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("fsdpo_data", "fsdpo_train", "benchmarks", "cards")
@@ -103,6 +103,6 @@ def test_a_budget_leaves_tracing_as_it_was() -> None:
             pass
 
     before = sys.gettrace()
-    with pytest.raises(InputError, match="it does not come to an end"), limit_steps("it", 1000):
+    with pytest.raises(InputError, match="it does not come to an end"), limit_execution("it", 1000):
         forever()
     assert sys.gettrace() is before

@@ -86,7 +86,7 @@ def test_what_else_a_row_says_is_kept(tmp_path: Path) -> None:
 
 def test_our_own_problems_come_back_as_they_were(tmp_path: Path) -> None:
     first = load(tmp_path / "a.jsonl", lines(GSM8K)).problems
-    again = load(tmp_path / "b.jsonl", lines([problem.row() for problem in first]), split="test")
+    again = load(tmp_path / "b.jsonl", lines([problem.to_row() for problem in first]), split="test")
     assert again.problems == first  # source and split are still those of the first time
 
 

@@ -22,7 +22,7 @@ def test_gsm8k_as_published(shared: Path) -> None:
     golds = [problem.answer for problem in found.problems]
     assert sum("," in gold for gold in golds) == 79
     assert sum(gold.startswith("-") for gold in golds) == 3
-    assert sum("\u2028" in json.dumps(p.row(), ensure_ascii=False) for p in found.problems) == 1
+    assert sum("\u2028" in json.dumps(p.to_row(), ensure_ascii=False) for p in found.problems) == 1
     assert digest_of(found) == DATASETS["gsm8k"].digests["train"]
 
 

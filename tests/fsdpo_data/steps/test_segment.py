@@ -17,13 +17,13 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.steps.segment import (
     MIN_PARAGRAPH_BYTES,
     SEGMENTERS,
-    auto,
-    blank_line,
-    newline,
-    paragraphs,
     segmenter_name,
+    split_at_blank_lines,
+    split_at_newlines,
+    split_at_paragraphs,
+    split_at_step_markers,
+    split_auto,
     split_steps,
-    step_marker,
 )
 
 PIECES = [
@@ -50,29 +50,33 @@ PIECES = [
 @pytest.mark.parametrize(
     ("segment", "text", "steps"),
     [
-        (step_marker, "Step 1: a\nStep 2: b", ["Step 1: a\n", "Step 2: b"]),
+        (split_at_step_markers, "Step 1: a\nStep 2: b", ["Step 1: a\n", "Step 2: b"]),
         (
-            step_marker,
+            split_at_step_markers,
             "Let's think.\nStep 1: a\nStep 2: b",
             ["Let's think.\nStep 1: a\n", "Step 2: b"],
         ),
         (
-            step_marker,
+            split_at_step_markers,
             "Step 1: as in Step 2: no\nStep 2: b",
             ["Step 1: as in Step 2: no\n", "Step 2: b"],
         ),
-        (step_marker, "**Step 1:** a\n\n### Step 2: b\n", ["**Step 1:** a\n\n", "### Step 2: b\n"]),
-        (step_marker, "no marker\nat all", ["no marker\nat all"]),
-        (step_marker, "\nStep 1: a", ["\nStep 1: a"]),
-        (newline, "a\nb\n\nc\n", ["a\n", "b\n\n", "c\n"]),
-        (newline, "\n\na\n  b", ["\n\na\n", "  b"]),
-        (blank_line, "a\nb\n \nc\n\n\n  d", ["a\nb\n \n", "c\n\n\n", "  d"]),
-        (auto, "Step 1: a\n\nb\nStep 2: c", ["Step 1: a\n\nb\n", "Step 2: c"]),
-        (auto, "a\nb\n\nc", ["a\nb\n\n", "c"]),
-        (auto, "a\nb\n\n", ["a\n", "b\n\n"]),
-        (auto, "a\u2028b", ["a\u2028b"]),
-        (auto, "", []),
-        (auto, " \n\t", []),
+        (
+            split_at_step_markers,
+            "**Step 1:** a\n\n### Step 2: b\n",
+            ["**Step 1:** a\n\n", "### Step 2: b\n"],
+        ),
+        (split_at_step_markers, "no marker\nat all", ["no marker\nat all"]),
+        (split_at_step_markers, "\nStep 1: a", ["\nStep 1: a"]),
+        (split_at_newlines, "a\nb\n\nc\n", ["a\n", "b\n\n", "c\n"]),
+        (split_at_newlines, "\n\na\n  b", ["\n\na\n", "  b"]),
+        (split_at_blank_lines, "a\nb\n \nc\n\n\n  d", ["a\nb\n \n", "c\n\n\n", "  d"]),
+        (split_auto, "Step 1: a\n\nb\nStep 2: c", ["Step 1: a\n\nb\n", "Step 2: c"]),
+        (split_auto, "a\nb\n\nc", ["a\nb\n\n", "c"]),
+        (split_auto, "a\nb\n\n", ["a\n", "b\n\n"]),
+        (split_auto, "a\u2028b", ["a\u2028b"]),
+        (split_auto, "", []),
+        (split_auto, " \n\t", []),
     ],
 )
 def test_cuts(segment: Any, text: str, steps: list[str]) -> None:
@@ -172,7 +176,7 @@ FORMULA = "$$\na\n\n+ b\n$$"
     ],
 )
 def test_paragraphs(text: str, steps: list[str]) -> None:
-    assert paragraphs(text) == steps
+    assert split_at_paragraphs(text) == steps
 
 
 def test_the_parts_of_a_solution_that_thinks() -> None:
@@ -204,7 +208,7 @@ def test_traces_are_cut_nowhere_inside(shared: Path) -> None:
     counts = []
     for path in sorted((shared / "data/newer/traces").glob("*.jsonl")):
         for text in strings(read_any(path)):
-            steps = paragraphs(text)
+            steps = split_at_paragraphs(text)
             counts.append(len(steps))
             assert "".join(steps) == text
             assert (

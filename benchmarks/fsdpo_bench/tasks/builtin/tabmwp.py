@@ -13,7 +13,7 @@ def read(file: Path) -> Iterator[SourceRow]:
     for record in read_records(file):
         problems = list(record.fields.values())
         if problems and all(isinstance(each, dict) for each in problems):
-            yield from itertools.starmap(SourceRow, enumerate(problems, start=record.row))
+            yield from itertools.starmap(SourceRow, enumerate(problems, start=record.row_number))
         else:
             yield record
 
