@@ -13,7 +13,7 @@ from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.lexicon.numbers import numbers_agree
 from fsdpo_data.answers.lexicon.units import are_opposites
 from fsdpo_data.answers.parsing.answer import ParsedAnswer, read_answer
-from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, spelling
+from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, token_texts
 from fsdpo_data.answers.parsing.prose import UNDEFINED, normalize_words, plain_words, same_words
 from fsdpo_data.answers.parsing.read import MAX_READ, read
 from fsdpo_data.answers.tree import Num, Quantity, Relation, Value, ValueList, Words, is_node
@@ -115,7 +115,7 @@ def same_spelling(gold: str, answer: str) -> bool:
     if max(len(gold), len(answer)) > MAX_READ:
         return False
     try:
-        return spelling(gold) == spelling(answer)
+        return token_texts(gold) == token_texts(answer)
     except UnparsableAnswerError:
         return False
 

@@ -75,8 +75,8 @@ def clean(text: str) -> str:
     if "**" in text or "__" in text:
         text = _BOLD.sub(r"\2", text)
     if "$" in text:
-        text = drop_delimiters(text)
-    return strip_stop(text)
+        text = drop_dollar_signs(text)
+    return strip_punctuation(text)
 
 
 def _without_style(text: str) -> str:
@@ -115,7 +115,7 @@ _PAIRS: list[list[str]] = _CLEANING_RULES["pairs"]
 _OPENING = frozenset(left[0] for left, _ in _PAIRS)
 
 
-def strip_stop(text: str) -> str:
+def strip_punctuation(text: str) -> str:
     """Drop punctuation after the answer and marks around it."""
     while True:
         before = text
@@ -131,7 +131,7 @@ def strip_stop(text: str) -> str:
             return text
 
 
-def drop_delimiters(text: str) -> str:
+def drop_dollar_signs(text: str) -> str:
     r"""Drop the dollar signs that delimit maths; write ``\$`` for those that are money."""
     marks = [match.start() for match in _DOLLAR.finditer(text)]
     out: list[str] = []

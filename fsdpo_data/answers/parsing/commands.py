@@ -30,56 +30,56 @@ class CommandParser(NameParser):
     bars_close = False  #: Whether ``|`` closes what is being read.
     square_closes = False  #: Whether ``[`` closes what is being read, as in ``]0,1[``.
 
-    def command(self, name: str) -> Value:
+    def parse_command(self, name: str) -> Value:
         """Read on after a command."""
         if name == "frac":
-            return self.fraction()
+            return self.parse_fraction()
         if name in ("sqrt", "surd"):
-            return self.root()
+            return self.parse_root()
         if name in ("cbrt", "qdrt"):
             return tree.Call(
-                "root", (as_node(self.primary()), parse_integer("3" if name == "cbrt" else "4"))
+                "root", (as_node(self.parse_primary()), parse_integer("3" if name == "cbrt" else "4"))
             )
         if name in FUNCTIONS:
-            return self.function(FUNCTIONS[name])
+            return self.parse_function(FUNCTIONS[name])
         if name in CONSTANTS:
             return CONSTANTS[name]
         if name in UNIT_SIGNS and name != "%":
             self.currency = UNIT_SIGNS[name]
-            return self.factor()
+            return self.parse_factor()
         if name == "binom":
-            return tree.Call("binom", (self._argument(), self._argument()))
+            return tree.Call("binom", (self._parse_argument(), self._parse_argument()))
         if name in ("lfloor", "lceil"):
-            return tree.Call(name[1:], self.arguments(f"r{name[1:]}"))
+            return tree.Call(name[1:], self.parse_arguments(f"r{name[1:]}"))
         if name in ACCENTS:
             return self._parse_accent(name)
         if name == "mathbb":
-            return self._number_set(self.raw_group() * 2)
+            return self._parse_number_set(self.take_group_text() * 2)
         if name == "emptyset":
             return tree.ValueList("{}", ())
         if name in ("langle", "lset", "|"):
-            return self.bracket(name)
+            return self.parse_bracket(name)
         if name == "pm" or name == "mp":
-            return tree.PlusMinus(1 if name == "pm" else -1, as_node(self.power()))
+            return tree.PlusMinus(1 if name == "pm" else -1, as_node(self.parse_power()))
         if name in ("angle", "triangle"):
-            return self._figure(name)
+            return self._parse_figure(name)
         if name in ("sum", "prod", "int", "lim"):
-            return self._big_operator(name)
+            return self._parse_big_operator(name)
         if name in ("neg", "lnot"):
-            return tree.Call("not", (as_node(self.factor()),))
+            return tree.Call("not", (as_node(self.parse_factor()),))
         if name == "partial":
-            return self._partial()
+            return self._parse_partial_derivative()
         if name in SYMBOLS:
             symbol = tree.Sym(name)
-            return self.parse_application(symbol) if self.sign() == "(" else symbol
+            return self.parse_application(symbol) if self.peek_sign() == "(" else symbol
         raise UnparsableAnswerError(f"the command {name}")
 
-    def _number_set(self, name: str) -> Value:
+    def _parse_number_set(self, name: str) -> Value:
         r"""Read on after ``\mathbb{R}``: its positive and negative halves."""
-        if self.sign() not in ("^", "_") or self.sign(1) not in ("{", "+", "-", "*"):
+        if self.peek_sign() not in ("^", "_") or self.peek_sign(1) not in ("{", "+", "-", "*"):
             return tree.Sym(name)
-        self.at += 1
-        sign = self.raw_group()
+        self.position += 1
+        sign = self.take_group_text()
         if name in ("ZZ", "NN") and sign in ("+", "*", ">0", "ge1"):
             return tree.Sym("ZZ" if (name, sign) == ("ZZ", "*") else "NN+")
         if name != "RR":
@@ -90,66 +90,66 @@ class CommandParser(NameParser):
             return tree.ValueList("()", (tree.negate(tree.Const("inf")), tree.Num(Fraction(0))))
         raise UnparsableAnswerError("a space of several dimensions")
 
-    def _figure(self, name: str) -> Node:
+    def _parse_figure(self, name: str) -> Node:
         r"""Read ``\angle ABC``: one name, the same from either end.
 
         The corners of triangles stand in any order, except where two are said to correspond.
         """
-        if self.sign() == "{":
-            letters = _CORNER.findall(self.raw_group())
+        if self.peek_sign() == "{":
+            letters = _CORNER.findall(self.take_group_text())
         else:
             letters = []
             while self.peek().kind in ("let", "word") and self.peek().text.isupper():
                 letters += self.take().text
-                letters[-1] += f"_{self.raw_group()}" if self.accept("_") else ""
+                letters[-1] += f"_{self.take_group_text()}" if self.accept("_") else ""
         if name == "triangle":
             matched = any(token.text in ("cong", "sim") for token in self.tokens)
             return tree.Sym(f"triangle {''.join(letters if matched else sorted(letters))}")
         return tree.Sym(f"angle {''.join(min(letters, letters[::-1]))}")
 
-    def _big_operator(self, name: str) -> Node:
+    def _parse_big_operator(self, name: str) -> Node:
         r"""Read ``\sum_{k=1}^{n} k^2``; its index, a name without meaning, gets a name of ours."""
         parts: list[Node] = []
-        while self.sign() in ("_", "^"):
-            self.at += 1
-            bound = self.value() if self.accept("{") else self.primary()
-            if self.tokens[self.at - 1].text != "}" and self.sign() == "}":
-                self.at += 1
+        while self.peek_sign() in ("_", "^"):
+            self.position += 1
+            bound = self.parse_value() if self.accept("{") else self.parse_primary()
+            if self.tokens[self.position - 1].text != "}" and self.peek_sign() == "}":
+                self.position += 1
             sides = bound.parts if isinstance(bound, tree.Relation) else (bound,)
             parts.extend(as_node(side) for side in sides)
-        return bound_operator(name, parts, as_node(self.product()))
+        return build_bound_operator(name, parts, as_node(self.parse_product()))
 
-    def _partial(self) -> Node:
+    def _parse_partial_derivative(self) -> Node:
         r"""Read ``\partial f/\partial x``."""
-        top = self.raw_group()
-        if self.sign() == "/" and self.sign(1) == "partial":
-            self.at += 2
-            return tree.Sym(f"{top}'{self.raw_group()}")
+        top = self.take_group_text()
+        if self.peek_sign() == "/" and self.peek_sign(1) == "partial":
+            self.position += 2
+            return tree.Sym(f"{top}'{self.take_group_text()}")
         raise UnparsableAnswerError("a lone partial")
 
-    def _argument(self) -> Node:
+    def _parse_argument(self) -> Node:
         r"""Read the argument of a command: a braced group or one token (``\frac12``)."""
-        if self.sign() == "{":
-            return as_node(self.primary())
+        if self.peek_sign() == "{":
+            return as_node(self.parse_primary())
         token = self.peek()
         if token.kind == "num" and len(token.text) > 1 and token.text.isdigit():
             first, rest = token.text[0], token.text[1:]
-            self.tokens[self.at : self.at + 1] = [
+            self.tokens[self.position : self.position + 1] = [
                 Token("num", digits, number=parse_integer(digits)) for digits in (first, rest)
             ]
         if token.text.lower() not in FUNCTIONS:  # "√sin x"
             self.split_word()
-        return as_node(self.primary())
+        return as_node(self.parse_primary())
 
-    def fraction(self) -> Node:
+    def parse_fraction(self) -> Node:
         """Read the two arguments of a fraction, or a derivative."""
-        start = self.at
-        derivative = self._derivative()
+        start = self.position
+        derivative = self._parse_derivative()
         if derivative is not None:
             return derivative
-        self.at = start
-        top = self._argument()
-        bottom = self._argument()
+        self.position = start
+        top = self._parse_argument()
+        bottom = self._parse_argument()
         if (
             isinstance(top, tree.Num)
             and top.decimal_places is not None
@@ -158,59 +158,59 @@ class CommandParser(NameParser):
             return tree.Div(top, bottom)
         return tree.divide(top, bottom)
 
-    def _derivative(self) -> Node | None:
+    def _parse_derivative(self) -> Node | None:
         r"""Read ``\frac{d^2 x}{dt^2}``."""
-        if self.sign() != "{" or self.peek(1).text[:1] not in ("d", "p"):
+        if self.peek_sign() != "{" or self.peek(1).text[:1] not in ("d", "p"):
             return None
-        top = _DERIVATIVE_TOP.fullmatch(self.raw_group())
-        if top is None or self.sign() != "{":
+        top = _DERIVATIVE_TOP.fullmatch(self.take_group_text())
+        if top is None or self.peek_sign() != "{":
             return None
-        bottom = _DERIVATIVE_BOTTOM.fullmatch(self.raw_group())
+        bottom = _DERIVATIVE_BOTTOM.fullmatch(self.take_group_text())
         if bottom is None:
             return None
         below = bottom[1] if "partial" in bottom[0] else ""
         return tree.Sym(top[2] + "'" * int(top[1] or 1) + below)
 
-    def root(self) -> Node:
+    def parse_root(self) -> Node:
         r"""Read the degree and the argument of a root; of ``\sqrt13`` the whole number."""
         degree: Node | None = None
         if self.accept("["):
-            degree = as_node(self.value())
+            degree = as_node(self.parse_value())
             self.expect("]")
         number = self.take().number if self.peek().kind == "num" else None
-        inner = self._argument() if number is None else number
+        inner = self._parse_argument() if number is None else number
         return tree.Call("root", (inner, degree or parse_integer("2")))
 
     def _parse_accent(self, name: str) -> Value:
-        text = self.raw_group()
+        text = self.take_group_text()
         if name in ("dot", "ddot"):
             symbol = tree.Sym(text + ("'" if name == "dot" else "''"))
-            return self.parse_application(symbol) if self.sign() == "(" else symbol
+            return self.parse_application(symbol) if self.peek_sign() == "(" else symbol
         if name == "overline" and len(text) == 2 and text.isupper():
             return tree.multiply([tree.Sym(letter) for letter in text])
         if name in ("vec", "overrightarrow"):
             return tree.Sym(text if len(text) == 1 else f"vec({text})")
         return tree.Sym(f"{name}({text})")
 
-    def function(self, name: str) -> Value:
+    def parse_function(self, name: str) -> Value:
         r"""Read ``\sin^2 x``, ``\log_2 8``, ``\arctan(y/x)``."""
-        if name in ("max", "min") and self.word() == "at":
+        if name in ("max", "min") and self.peek_word() == "at":
             raise UnparsableAnswerError("a place")
         base: Node | None = None
         exponent: Node | None = None
-        while self.sign() in ("_", "^"):
+        while self.peek_sign() in ("_", "^"):
             if self.take().text == "_":
-                base = self.script()
-            elif self.marks() == "circ":
+                base = self.parse_script()
+            elif self.accept_marks() == "circ":
                 raise UnparsableAnswerError("degrees of a function")
             else:
-                exponent = self.script()
-        args = self._function_arguments()
+                exponent = self.parse_script()
+        args = self._parse_function_arguments()
         if exponent == tree.Num(Fraction(-1)) and name in TRIG_FUNCTIONS:
             name, exponent = "a" + name, None
         node: Node
         if name in ("gcd", "lcm"):
-            node = divisor_or_multiple(name, args)
+            node = gcd_or_lcm(name, args)
         elif name == "exp":
             node = tree.Pow(tree.Const("e"), args[0])
         elif name == "cis":
@@ -221,67 +221,67 @@ class CommandParser(NameParser):
             node = tree.Call(name, args if base is None else (*args, base))
         return node if exponent is None else tree.Pow(node, exponent)
 
-    def _function_arguments(self) -> tuple[Node, ...]:
+    def _parse_function_arguments(self) -> tuple[Node, ...]:
         if opener := self.accept("(", "["):
-            return self.arguments(")" if opener == "(" else "]")
-        factors = [as_node(self.factor())]
+            return self.parse_arguments(")" if opener == "(" else "]")
+        factors = [as_node(self.parse_factor())]
         while self.is_factor_next() and not (
             self.peek().kind in ("cmd", "word") and self.peek().text in FUNCTIONS
         ):
-            if self.sign() == "(" and not isinstance(factors[-1], tree.Num):
+            if self.peek_sign() == "(" and not isinstance(factors[-1], tree.Num):
                 break  # "\\sin x (y + 1)" is a product
-            factors.append(as_node(self.power()))
+            factors.append(as_node(self.parse_power()))
         argument = tree.multiply(factors)
-        if self.sign() == "/" and self.peek(1).kind == "num" and tree.Const("pi") in factors:
-            self.at += 1
-            argument = tree.divide(argument, as_node(self.power()))
+        if self.peek_sign() == "/" and self.peek(1).kind == "num" and tree.Const("pi") in factors:
+            self.position += 1
+            argument = tree.divide(argument, as_node(self.parse_power()))
         return (argument,)
 
-    def bracket(self, opener: str) -> Value:
+    def parse_bracket(self, opener: str) -> Value:
         """Read on after an opening bracket or bar."""
         if opener == "|":
-            inner = as_node(self.inside(bars_close=True))
+            inner = as_node(self.parse_inside(bars_close=True))
             self.expect("|")
             return tree.Call("abs", (inner,))
         if opener == "{":
-            if self.sign() == "}":
+            if self.peek_sign() == "}":
                 raise UnparsableAnswerError("an empty group")
-            group = self.inside(bars_close=False)
+            group = self.parse_inside(bars_close=False)
             self.expect("}")
             unbracketed = isinstance(group, tree.ValueList) and not group.brackets
             return tree.ValueList("{}", tree.list_values(group)) if unbracketed else group
         if opener == "_":
-            return self._choose()
+            return self._parse_choose()
         if opener not in _CLOSERS:
             raise UnparsableAnswerError(f"unexpected {opener}")
         before, self.square_closes = self.square_closes, opener in "[]"
-        inner_value = self.inside(bars_close=False)
+        inner_value = self.parse_inside(bars_close=False)
         self.square_closes = before
         closer = self.expect(*_CLOSERS[opener])
-        return parse_bracket(opener, inner_value, closer)
+        return build_bracketed_value(opener, inner_value, closer)
 
-    def _choose(self) -> Node:
+    def _parse_choose(self) -> Node:
         """Read ``_{10}C_3``."""
-        top = self.script()
+        top = self.parse_script()
         self.currency = None
-        if self.word() != "c" or self.sign(1) != "_":
+        if self.peek_word() != "c" or self.peek_sign(1) != "_":
             raise UnparsableAnswerError("a subscript of nothing")
-        self.at += 2
-        return tree.Call("binom", (top, self.script()))
+        self.position += 2
+        return tree.Call("binom", (top, self.parse_script()))
 
-    def inside(self, bars_close: bool) -> Value:
+    def parse_inside(self, bars_close: bool) -> Value:
         """Read what stands in brackets in which ``|`` closes, or not."""
         before, self.bars_close = self.bars_close, bars_close
-        value = self.value()
+        value = self.parse_value()
         self.bars_close = before
         return value
 
 
 #: What the name of a bound variable begins with; no letter of an answer does.
-BOUND = "#"
+BOUND_PREFIX = "#"
 
 
-def bound_operator(name: str, parts: list[Node], body: Node) -> Node:
+def build_bound_operator(name: str, parts: list[Node], body: Node) -> Node:
     """Return a sum, product, limit or integral, with its variable under a name of ours."""
     variable = parts[0] if parts and name != "int" else None
     if name == "int":
@@ -296,15 +296,15 @@ def bound_operator(name: str, parts: list[Node], body: Node) -> Node:
         return tree.Call(name, (*parts, body))
     if name == "int" and len(parts) == 1:
         return tree.Call(name, (body, variable))  # an antiderivative is a function of its variable
-    inner = tree.Sym(f"{BOUND}{_bound_depth(body)}")
+    inner = tree.Sym(f"{BOUND_PREFIX}{_bound_variable_depth(body)}")
     return tree.Call(name, (inner, *parts[1:], _rename_variable(body, variable, inner.name)))
 
 
-def _bound_depth(node: Node) -> int:
+def _bound_variable_depth(node: Node) -> int:
     """Return how many bound variables ``node`` nests."""
-    inside = max(map(_bound_depth, tree.children(node)), default=0)
+    inside = max(map(_bound_variable_depth, tree.children(node)), default=0)
     return inside + (
-        isinstance(node, tree.Call) and node.args[:1] == (tree.Sym(f"{BOUND}{inside}"),)
+        isinstance(node, tree.Call) and node.args[:1] == (tree.Sym(f"{BOUND_PREFIX}{inside}"),)
     )
 
 
@@ -317,7 +317,7 @@ def _rename_variable(node: Node, old: tree.Sym | tree.Const, new: str) -> Node:
     return tree.map_children(node, lambda child: _rename_variable(child, old, new))
 
 
-def divisor_or_multiple(name: str, args: tuple[Node, ...]) -> Node:
+def gcd_or_lcm(name: str, args: tuple[Node, ...]) -> Node:
     """Return the greatest common divisor or the least common multiple, in any order."""
     numbers = [
         int(arg.value) for arg in args if isinstance(arg, tree.Num) and arg.value.denominator == 1
@@ -327,7 +327,7 @@ def divisor_or_multiple(name: str, args: tuple[Node, ...]) -> Node:
     return tree.Num(Fraction(gcd(*numbers) if name == "gcd" else lcm(*numbers)))
 
 
-def parse_bracket(opener: str, inner: Value, closer: str) -> Value:
+def build_bracketed_value(opener: str, inner: Value, closer: str) -> Value:
     """Return what a bracket holds: a group, a tuple, an interval."""
     left = {"(": "(", "langle": "(", "[": "[", "]": "("}[opener]
     right = {")": ")", "rangle": ")", "]": "]", "[": ")"}[closer]

@@ -9,7 +9,7 @@ from fsdpo_data.answers.tree import Node, Value
 MAX_DEPTH = 40  #: Deepest nesting that is read; every level may cost seventeen stack frames.
 _COMPARES = frozenset(("<", ">", "le", "ge", "=", "ne", "in"))
 _ENDS = frozenset(("+", ",", ";", ")", "=", "}", "<", ">", "le", "ge"))
-MAX_NODES = 2_000  #: Most operands of one answer.
+MAX_OPERANDS = 2_000  #: Most operands of one answer.
 
 
 class Cursor:
@@ -18,46 +18,46 @@ class Cursor:
     def __init__(self, tokens: list[Token], letter_units: bool = False) -> None:
         self.tokens = tokens
         self.letter_units = letter_units
-        self.at = 0
+        self.position = 0
         self.depth = 0
-        self.nodes = 0
+        self.operand_count = 0
 
     if TYPE_CHECKING:  # a grammar goes round in circles: what the classes below this one read
-        value: Callable[[], Value]
-        product: Callable[[], Value]
-        factor: Callable[[], Value]
-        power: Callable[[], Value]
-        primary: Callable[[], Value]
-        postfix: Callable[[Value], Value]
-        script: Callable[[], Node]
-        fraction: Callable[[], Node]
-        root: Callable[[], Node]
-        function: Callable[[str], Value]
-        marks: Callable[[], str]
+        parse_value: Callable[[], Value]
+        parse_product: Callable[[], Value]
+        parse_factor: Callable[[], Value]
+        parse_power: Callable[[], Value]
+        parse_primary: Callable[[], Value]
+        parse_postfix: Callable[[Value], Value]
+        parse_script: Callable[[], Node]
+        parse_fraction: Callable[[], Node]
+        parse_root: Callable[[], Node]
+        parse_function: Callable[[str], Value]
+        accept_marks: Callable[[], str]
         is_factor_next: Callable[[], bool]
 
     def peek(self, ahead: int = 0) -> Token:
         """Return the token ``ahead`` of the position."""
-        index = self.at + ahead
+        index = self.position + ahead
         return self.tokens[index] if 0 <= index < len(self.tokens) else EOF
 
     def take(self) -> Token:
         """Return the next token and step over it."""
         token = self.peek()
-        self.at += 1
+        self.position += 1
         return token
 
-    def sign(self, ahead: int = 0) -> str:
+    def peek_sign(self, ahead: int = 0) -> str:
         """Return the next sign or command, or "" if the next token is neither."""
-        index = self.at + ahead  # asked most of all: without a call of peek
+        index = self.position + ahead  # asked most of all: without a call of peek
         return self.tokens[index].sign if 0 <= index < len(self.tokens) else ""
 
     def accept(self, *signs: str) -> str:
         """Step over the next token if it is one of ``signs``; return it or ""."""
-        found = self.tokens[self.at].sign if self.at < len(self.tokens) else ""
+        found = self.tokens[self.position].sign if self.position < len(self.tokens) else ""
         if found not in signs:
             return ""
-        self.at += 1
+        self.position += 1
         return found
 
     def expect(self, *signs: str) -> str:
@@ -67,47 +67,47 @@ class Cursor:
             raise UnparsableAnswerError(f"expected {signs[0]}")
         return found
 
-    def word(self, ahead: int = 0) -> str:
+    def peek_word(self, ahead: int = 0) -> str:
         """Return the next word or letter, lower-case, or ""."""
         token = self.peek(ahead)
         return token.text.lower() if token.kind in ("word", "let") else ""
 
     def accept_word(self, *words: str) -> str:
         """Step over the next token if it is one of ``words``; return it or ""."""
-        found = self.word()
+        found = self.peek_word()
         if found not in words:
             return ""
-        self.at += 1
+        self.position += 1
         return found
 
-    def at_end(self) -> bool:
+    def is_at_end(self) -> bool:
         """Whether all tokens are read."""
-        return self.at >= len(self.tokens)
+        return self.position >= len(self.tokens)
 
-    def ends(self) -> bool:
+    def is_product_end(self) -> bool:
         """Whether a sign follows that ends a product with its unit, or nothing at all."""
-        return self.at_end() or self.sign() in _ENDS
+        return self.is_at_end() or self.peek_sign() in _ENDS
 
-    def condition_ahead(self) -> bool:
+    def is_condition_next(self) -> bool:
         """Whether "otherwise" follows, or "if" with a comparison."""
-        word = self.word()
+        word = self.peek_word()
         return word in ("otherwise", "else") or (
             word in ("if", "for", "when", "where")
-            and any(self.sign(ahead) in _COMPARES for ahead in range(2, 5))
+            and any(self.peek_sign(ahead) in _COMPARES for ahead in range(2, 5))
         )
 
-    def count(self) -> None:
+    def count_operand(self) -> None:
         """Count one operand; with too many it is Unreadable."""
-        self.nodes += 1
-        if self.nodes > MAX_NODES:
+        self.operand_count += 1
+        if self.operand_count > MAX_OPERANDS:
             raise UnparsableAnswerError("too long")
 
-    def enter(self) -> None:
+    def enter_level(self) -> None:
         """Go one level of nesting down; too deep, it is Unreadable."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise UnparsableAnswerError("nested too deep")
 
-    def leave(self) -> None:
+    def leave_level(self) -> None:
         """Come back up."""
         self.depth -= 1

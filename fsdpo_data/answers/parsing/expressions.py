@@ -33,26 +33,26 @@ MAX_POSTFIX = 20  #: Most exponents, factorials and primes behind one operand.
 class ExpressionParser(CommandParser):
     """Reads expressions; brackets are read by ``value``, which a subclass widens."""
 
-    def value(self) -> Value:
+    def parse_value(self) -> Value:
         """Read what stands in brackets."""
-        return self.sum()
+        return self.parse_sum()
 
-    def sum(self) -> Value:
+    def parse_sum(self) -> Value:
         """Read ``a + b - c``; a value that is no expression is returned as it is."""
-        first = self._term(self.accept("+", "-", "pm", "mp"))
-        if not tree.is_node(first) or is_number_set(first) or self.at_end():
+        first = self._parse_term(self.accept("+", "-", "pm", "mp"))
+        if not tree.is_node(first) or is_number_set(first) or self.is_at_end():
             return first
         terms = [as_node(first)]
         while sign := self.accept("+", "-", "pm", "mp"):
-            terms.append(as_node(self._term(sign)))
+            terms.append(as_node(self._parse_term(sign)))
         stacked = self.accept("over", "choose")
         if not stacked:
             return tree.add(terms)
-        parts = tree.add(terms), as_node(self.sum())
+        parts = tree.add(terms), as_node(self.parse_sum())
         return tree.divide(*parts) if stacked == "over" else tree.Call("binom", parts)
 
-    def _term(self, sign: str) -> Value:
-        value = self.product()
+    def _parse_term(self, sign: str) -> Value:
+        value = self.parse_product()
         if sign in ("", "+"):
             return value
         node = as_node(value)
@@ -60,31 +60,31 @@ class ExpressionParser(CommandParser):
             return tree.negate(node)
         return tree.PlusMinus(1 if sign == "pm" else -1, node)
 
-    def product(self) -> Value:
+    def parse_product(self) -> Value:
         """Read ``a * b / c`` and juxtaposition."""
-        first = self.factor()
+        first = self.parse_factor()
         if not tree.is_node(first):
             return first
         factors = [as_node(first)]
         divisors: list[Node] = []
-        while not self.ends():
-            sign = self.sign()
+        while not self.is_product_end():
+            sign = self.peek_sign()
             if sign == "times" and any(each.text in _VECTORS for each in self.tokens):
-                self.at += 1
-                factors = [tree.Call("cross", (tree.multiply(factors), as_node(self.factor())))]
+                self.position += 1
+                factors = [tree.Call("cross", (tree.multiply(factors), as_node(self.parse_factor())))]
             elif self.accept("*", "times", "cdot") or (not sign and self._accept_cross()):
-                factors.append(as_node(self.factor()))
-            elif sign in ("/", "div") and self.word(1) not in ("", "x") and self.unit_ahead(1):
+                factors.append(as_node(self.parse_factor()))
+            elif sign in ("/", "div") and self.peek_word(1) not in ("", "x") and self.is_unit_ahead(1):
                 break
-            elif self.accept("/", "div") or (self.word(1) == "of" and self.accept_word("out")):
+            elif self.accept("/", "div") or (self.peek_word(1) == "of" and self.accept_word("out")):
                 self.accept_word("of")
-                divisors.append(as_node(self.factor()))
+                divisors.append(as_node(self.parse_factor()))
             elif sign in ("", "bmod") and self._accept_mod():
-                factors = [remainder(tree.multiply(factors), as_node(self.factor()))]
+                factors = [remainder(tree.multiply(factors), as_node(self.parse_factor()))]
             elif self.peek(int(sign in ("(", "["))).kind == "begin":
-                return scale_matrix(tree.multiply(factors), self.primary())
+                return scale_matrix(tree.multiply(factors), self.parse_primary())
             elif self.is_factor_next():
-                factors.append(as_node(self.power()))
+                factors.append(as_node(self.parse_power()))
             else:
                 break
         product = tree.multiply(factors)
@@ -92,10 +92,10 @@ class ExpressionParser(CommandParser):
 
     def _accept_mod(self) -> bool:
         """Step over the word of "5 mod 3", a remainder; in a congruence it names the modulus."""
-        if self.sign() != "bmod" and (self.word() != "mod" or self.peek(1).kind != "num"):
+        if self.peek_sign() != "bmod" and (self.peek_word() != "mod" or self.peek(1).kind != "num"):
             return False
         congruence = any(token.text in ("equiv", "cong") for token in self.tokens)
-        self.at += not congruence
+        self.position += not congruence
         return not congruence
 
     def _accept_cross(self) -> bool:
@@ -107,18 +107,18 @@ class ExpressionParser(CommandParser):
         """Whether the next token begins a further factor."""
         token = self.peek()
         if token.kind == "num":
-            before = self.tokens[self.at - 1]
+            before = self.tokens[self.position - 1]
             if before.kind == "num":  # "2^6 3^5"
-                return token.space > 0 and self.at > 1 and self.tokens[self.at - 2].text == "^"
-            return before.kind != "word" and not (self._degrees_before() and token.space < 2)
+                return token.space > 0 and self.position > 1 and self.tokens[self.position - 2].text == "^"
+            return before.kind != "word" and not (self._is_after_degrees() and token.space < 2)
         if token.kind == "let":
-            if token.text in ("C", "F") and self._degrees_before():
+            if token.text in ("C", "F") and self._is_after_degrees():
                 return False
-            return not self.letter_is_unit(token)
+            return not self.is_letter_unit(token)
         if token.kind == "word":
-            if token.text in ("min", "max") and self.sign(1) not in ("(", "{"):
+            if token.text in ("min", "max") and self.peek_sign(1) not in ("(", "{"):
                 return False
-            if self.condition_ahead():
+            if self.is_condition_next():
                 return False
             if token.upright and token.text.lower() in FUNCTIONS:
                 return True
@@ -130,26 +130,26 @@ class ExpressionParser(CommandParser):
             return not named and not is_language_word(token.text)
         if token.kind == "op":
             if token.text == "(":
-                if self.word(1) == "mod" or self.sign(1) in ("mod", "bmod"):
+                if self.peek_word(1) == "mod" or self.peek_sign(1) in ("mod", "bmod"):
                     return False
-                return not self.unit_in_brackets()
+                return not self.is_bracketed_unit_next()
             if token.text == "[":
                 return not self.square_closes
             return token.text == "{" or (token.text == "|" and not self.bars_close)
-        if token.text == "frac" and self.sign(1) == "{" and self.unit_ahead(2):
+        if token.text == "frac" and self.peek_sign(1) == "{" and self.is_unit_ahead(2):
             return False
-        if token.text in ("mu", "micro", "Omega") and self._unit_letter(token.text):
+        if token.text in ("mu", "micro", "Omega") and self._is_unit_letter(token.text):
             return False
         if token.text == "|":
             return not self.bars_close
         begins = (SYMBOLS, FUNCTIONS, CONSTANTS, ACCENTS, _OPENERS)
         return token.kind == "cmd" and any(token.text in known for known in begins)
 
-    def _degrees_before(self) -> bool:
-        before = [token.text for token in self.tokens[max(self.at - 2, 0) : self.at]]
+    def _is_after_degrees(self) -> bool:
+        before = [token.text for token in self.tokens[max(self.position - 2, 0) : self.position]]
         return before[-1:] == ["circ"] or before in (["circ", "}"], ["o", "}"])
 
-    def _unit_letter(self, name: str) -> bool:
+    def _is_unit_letter(self, name: str) -> bool:
         r"""Whether a Greek letter belongs to a unit: ``\mu\mathrm{m}``, an ``\Omega`` of ohms."""
         following = self.peek(1)
         if name == "Omega":
@@ -157,181 +157,181 @@ class ExpressionParser(CommandParser):
         unit = following.text == "Omega" or find_unit(following.text) is not None
         return unit and (name == "micro" or following.upright or self.letter_units)
 
-    def letter_is_unit(self, token: Token) -> bool:
+    def is_letter_unit(self, token: Token) -> bool:
         """Whether a letter after a number is a unit, not a variable."""
         if token.text not in LETTER_UNITS:
             return False
-        if self.sign(1) == "^" and token.text != "m":
-            inverse = "-" in (self.sign(2), self.sign(3))
+        if self.peek_sign(1) == "^" and token.text != "m":
+            inverse = "-" in (self.peek_sign(2), self.peek_sign(3))
             return token.upright or (self.letter_units and inverse)  # "3s^2" is no time
         if self.letter_units or token.upright:
             return True
         if token.space == 2:
             return self.peek(1).kind == "eof" or (
-                self.sign(1) == "^" and self.at + 5 >= len(self.tokens)
+                self.peek_sign(1) == "^" and self.position + 5 >= len(self.tokens)
             )
         # "5 m": a number and a letter in plain text.
         return token.space == 1 and len(self.tokens) == 2 and self.tokens[0].kind == "num"
 
-    def unit_in_brackets(self) -> bool:
+    def is_bracketed_unit_next(self) -> bool:
         """Whether "(apples)" follows: words in brackets at the end, after a number."""
         ahead = 1
         words = 0
-        while self.peek(ahead).kind in ("word", "let") or self.sign(ahead) in ("-", ".", "'"):
+        while self.peek(ahead).kind in ("word", "let") or self.peek_sign(ahead) in ("-", ".", "'"):
             words += self.peek(ahead).kind == "word"
             ahead += 1
-        closed = self.sign(ahead) == ")" and (
-            self.peek(ahead + 1).kind == "eof" or self.sign(ahead + 1) in (",", ";")
+        closed = self.peek_sign(ahead) == ")" and (
+            self.peek(ahead + 1).kind == "eof" or self.peek_sign(ahead + 1) in (",", ";")
         )
         if not closed or ahead == 1:
             return False
         if words == 0:
             return ahead == 2 and len(self.tokens) == 4 and self.peek().space > 0
-        return self.at == 1 or any(
-            is_language_word(self.peek(k).text) or self.unit_ahead(k) for k in range(1, ahead)
+        return self.position == 1 or any(
+            is_language_word(self.peek(k).text) or self.is_unit_ahead(k) for k in range(1, ahead)
         )
 
-    def factor(self) -> Value:
+    def parse_factor(self) -> Value:
         """Read a power with signs before it."""
         sign = self.accept("-", "+")
         if not sign:
-            return self.power()
-        self.enter()
-        value = self.factor()
-        self.leave()
+            return self.parse_power()
+        self.enter_level()
+        value = self.parse_factor()
+        self.leave_level()
         return tree.negate(as_node(value)) if sign == "-" else value
 
-    def power(self) -> Value:
+    def parse_power(self) -> Value:
         """Read a primary with its exponents, subscripts, factorials and primes."""
-        self.count()
-        value = self.primary()
-        return self.postfix(value) if tree.is_node(value) else self._skip_transpose(value)
+        self.count_operand()
+        value = self.parse_primary()
+        return self.parse_postfix(value) if tree.is_node(value) else self._skip_transpose(value)
 
     def _skip_transpose(self, value: Value) -> Value:
         r"""Step over the ``^T`` of a vector or a matrix."""
-        braced = int(self.sign(1) == "{")
-        if self.sign() != "^" or self.peek(1 + braced).text not in ("T", "top", "intercal"):
+        braced = int(self.peek_sign(1) == "{")
+        if self.peek_sign() != "^" or self.peek(1 + braced).text not in ("T", "top", "intercal"):
             return value
         rows = value.rows if isinstance(value, tree.Matrix) else None
         if isinstance(value, tree.ValueList) and value.brackets in ("()", "[]"):
             rows = (value.items,)
-        if rows is None or (braced and self.sign(3) != "}"):
+        if rows is None or (braced and self.peek_sign(3) != "}"):
             raise UnparsableAnswerError("the transpose of no matrix")
-        self.at += 2 + 2 * braced
+        self.position += 2 + 2 * braced
         return tree.Matrix(tuple(zip(*rows, strict=True)))
 
-    def postfix(self, value: Value) -> Value:
+    def parse_postfix(self, value: Value) -> Value:
         """Read exponents, subscripts, factorials and primes behind ``value``."""
         for _ in range(MAX_POSTFIX):
-            sign = self.sign()
+            sign = self.peek_sign()
             if sign == "^":
-                self.at += 1
-                raised = self._parse_power(as_node(value))
-                value = self._inverse(value, raised)
+                self.position += 1
+                raised = self._parse_exponent(as_node(value))
+                value = self._parse_inverse(value, raised)
             elif sign == "_" and isinstance(value, tree.Sym):
-                self.at += 1
+                self.position += 1
                 value = self.parse_subscript(value)
             elif sign == "!":
-                self.at += 1
+                self.position += 1
                 double = self.accept("!")
                 value = tree.Call("factorial2" if double else "factorial", (as_node(value),))
             elif sign == "'" and isinstance(value, tree.Sym):
-                self.at += 1
+                self.position += 1
                 value = tree.Sym(value.name + "'")
-                if self.sign() == "(":
+                if self.peek_sign() == "(":
                     value = self.parse_application(value)
             else:
                 return value
         raise UnparsableAnswerError("too many marks")
 
-    def _inverse(self, function: Value, raised: Node) -> Value:
+    def _parse_inverse(self, function: Value, raised: Node) -> Value:
         """Read ``f^{-1}(2)`` as a value of the inverse of f."""
         is_function = isinstance(function, tree.Sym) and function.name in FUNCTION_LETTERS
-        if not is_function or self.sign() != "(" or not isinstance(raised, tree.Pow):
+        if not is_function or self.peek_sign() != "(" or not isinstance(raised, tree.Pow):
             return raised
-        self.at += 1
+        self.position += 1
         return tree.Call(
-            f"{format_value(function)}^{format_value(raised.exponent)}", self.arguments(")")
+            f"{format_value(function)}^{format_value(raised.exponent)}", self.parse_arguments(")")
         )
 
-    def _parse_power(self, base: Node) -> Node:
+    def _parse_exponent(self, base: Node) -> Node:
         """Read what follows ``^``."""
-        primes = self.marks()
+        primes = self.accept_marks()
         if primes == "circ":
             return tree.Call("deg", (base,))
         if primes:
             if not isinstance(base, tree.Sym):
                 raise UnparsableAnswerError("prime of an expression")
             return tree.Sym(base.name + "'" * primes.count("'"))
-        if isinstance(base, tree.Num) and self._ordinal_mark():
+        if isinstance(base, tree.Num) and self._accept_ordinal_mark():
             return tree.Call("ordinal", (base,))
-        return tree.Pow(base, self.script())
+        return tree.Pow(base, self.parse_script())
 
-    def _ordinal_mark(self) -> bool:
+    def _accept_ordinal_mark(self) -> bool:
         """Step over the th of ``6^{th}``."""
-        braced = int(self.sign() == "{")
-        if self.word(braced) not in ORDINAL_MARKS:
+        braced = int(self.peek_sign() == "{")
+        if self.peek_word(braced) not in ORDINAL_MARKS:
             return False
-        self.at += 1 + braced
+        self.position += 1 + braced
         if braced:
             self.expect("}")
         return True
 
-    def marks(self) -> str:
+    def accept_marks(self) -> str:
         r"""Step over ``\circ``, ``{\circ}``, ``\prime``, ``{\prime\prime}``."""
-        braced = self.sign() == "{"
+        braced = self.peek_sign() == "{"
         ahead = int(braced)
         degrees = self.peek(ahead).text == "o" and self.peek(-2).kind == "num"
-        if self.sign(ahead) == "circ" or degrees:
+        if self.peek_sign(ahead) == "circ" or degrees:
             marks, ahead = "circ", ahead + 1
         else:
             start = ahead
-            while self.sign(ahead) in ("prime", "'"):
+            while self.peek_sign(ahead) in ("prime", "'"):
                 ahead += 1
             marks = "'" * (ahead - start)
-        if not marks or (braced and self.sign(ahead) != "}"):
+        if not marks or (braced and self.peek_sign(ahead) != "}"):
             return ""
-        self.at += ahead + int(braced)
+        self.position += ahead + int(braced)
         return marks
 
-    def script(self) -> Node:
+    def parse_script(self) -> Node:
         """Read an exponent: a braced group or one signed primary."""
-        self.enter()
-        self.count()
+        self.enter_level()
+        self.count_operand()
         if self.accept("-"):
-            node = tree.negate(self.script())
+            node = tree.negate(self.parse_script())
         else:
             self.accept("+")
-            if self.peek().kind == "word" and self.sign(1) == "^":
+            if self.peek().kind == "word" and self.peek_sign(1) == "^":
                 self.split_word()  # "e^xe^y" is a product
             bare = self.take().number if self.peek().kind == "num" else None
-            node = as_node(self.primary()) if bare is None else bare
+            node = as_node(self.parse_primary()) if bare is None else bare
             if self.accept("^"):
-                node = self._parse_power(node)
-            elif self.sign() == "!":
-                node = as_node(self.postfix(node))
-        self.leave()
+                node = self._parse_exponent(node)
+            elif self.peek_sign() == "!":
+                node = as_node(self.parse_postfix(node))
+        self.leave_level()
         return node
 
-    def primary(self) -> Value:
+    def parse_primary(self) -> Value:
         """Read a number, a letter, a word, a command or a bracket."""
-        self.enter()
-        value = self._begin(self.take())
-        self.leave()
+        self.enter_level()
+        value = self._parse_token(self.take())
+        self.leave_level()
         return value
 
-    def _begin(self, token: Token) -> Value:
+    def _parse_token(self, token: Token) -> Value:
         """Read on after the first token of a primary."""
         if token.kind == "num" and token.number is not None:
-            return self.number(token.number)
+            return self.parse_number(token.number)
         if token.kind == "let":
-            return self.letter(token)
+            return self.parse_letter(token)
         if token.kind == "word":
             return self.parse_word(token)
         if token.kind == "cmd":
-            return self.command(token.text)
+            return self.parse_command(token.text)
         if token.kind == "op":
-            return self.bracket(token.text)
+            return self.parse_bracket(token.text)
         raise UnparsableAnswerError(f"unexpected {token.text or 'end'}")
 
 

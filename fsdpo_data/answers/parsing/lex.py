@@ -76,7 +76,7 @@ def tokenize(text: str) -> list[Token]:
     return _Lexer(text).run()
 
 
-def spelling(text: str) -> tuple[str, ...]:
+def token_texts(text: str) -> tuple[str, ...]:
     """Return the tokens of ``text`` as written, without spaces and braces around single tokens.
 
     Raises:

@@ -66,7 +66,7 @@ _BY_WORDS = {
 }
 
 
-def phrase(words: tuple[str, ...]) -> Value | None:
+def phrase_value(words: tuple[str, ...]) -> Value | None:
     """Return the value of a set phrase such as "no solution" or "n is odd"."""
     if words[:1] and words[0] in _SUBJECTS:
         words = words[1:] if words[1:] in _BY_WORDS else words

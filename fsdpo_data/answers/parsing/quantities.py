@@ -33,11 +33,11 @@ _NO_NOUN = (KEYWORDS - {"in", "of", "per", "from", "over", "by"}) | NON_NOUNS
 class QuantityParser(ExpressionParser):
     """Reads an expression and the unit that may follow it."""
 
-    def quantity(self) -> Value:
+    def parse_quantity(self) -> Value:
         """Read a sum with its currency or unit."""
         before, self.currency = self.currency, None
-        value = self.sum()
-        currency = self._currency_since(before)
+        value = self.parse_sum()
+        currency = self._replace_currency(before)
         if not tree.is_node(value):
             return value
         node = as_node(value)
@@ -46,217 +46,217 @@ class QuantityParser(ExpressionParser):
         size = node.factors[-1] if isinstance(node, tree.Mul) and below else node
         if isinstance(size, tree.Call) and size.name == "deg" and self.peek().text in ("C", "F"):
             return tree.Quantity(
-                tree.negate(size.args[0]) if below else size.args[0], self._degrees()
+                tree.negate(size.args[0]) if below else size.args[0], self._parse_degree_unit()
             )
-        unit = self._unit(node)
+        unit = self._parse_unit(node)
         if currency is not None and unit is not None:
             unit = qualify_unit(currency, unit.words)
         measured = _make_quantity(node, unit or currency)
         if not isinstance(measured, tree.Quantity) or not measured.unit.dims:
             return measured
         if measured.unit is DEGREE and self.peek().kind == "num":
-            return self._arc(measured)
-        return self._compound(measured)
+            return self._parse_arc(measured)
+        return self._parse_compound(measured)
 
-    def _currency_since(self, before: tree.Unit | None) -> tree.Unit | None:
+    def _replace_currency(self, before: tree.Unit | None) -> tree.Unit | None:
         found, self.currency = self.currency, before
         return found
 
-    def _arc(self, whole: tree.Quantity) -> tree.Quantity:
+    def _parse_arc(self, whole: tree.Quantity) -> tree.Quantity:
         r"""Read on: ``25^\circ 30' 36''``."""
         parts: list[Node] = [whole.node]
         for size in (60, 3600):
-            start, number = self.at, self.peek().number
+            start, number = self.position, self.peek().number
             if number is None:
                 break
-            self.at += 1
-            marks = self.marks() if self.accept("^") else self.accept("'") + self.accept("'")
+            self.position += 1
+            marks = self.accept_marks() if self.accept("^") else self.accept("'") + self.accept("'")
             if marks != "'" * len(parts):
-                self.at = start
+                self.position = start
                 break
             parts.append(tree.multiply([number, tree.Num(Fraction(1, size))]))
         return tree.Quantity(tree.add(parts), DEGREE)
 
-    def _compound(self, first: tree.Quantity) -> tree.Quantity:
+    def _parse_compound(self, first: tree.Quantity) -> tree.Quantity:
         """Read on: "5 feet 6 inches", "2 hours and 30 minutes"."""
-        start, depth = self.at, self.depth
+        start, depth = self.position, self.depth
         self.accept_word("and")
         if self.peek().kind == "num":
-            self.enter()
+            self.enter_level()
             try:
-                second = self.quantity()
+                second = self.parse_quantity()
             except UnparsableAnswerError:
                 second = first.node
             self.depth = depth
-            whole = compound((first, second))
+            whole = combine_quantities((first, second))
             if whole is not None:
                 return whole
-        self.at = start
+        self.position = start
         return first
 
-    def _unit(self, node: Node) -> tree.Unit | None:
+    def _parse_unit(self, node: Node) -> tree.Unit | None:
         """Read a unit, or the name of what was counted; None if there is none."""
-        if self.ends():
+        if self.is_product_end():
             return None
-        start = self.at
-        modulus = self._modulus()
+        start = self.position
+        modulus = self._parse_modulus()
         if modulus is not None:
             return modulus
-        if self.sign() == "(" and self.unit_in_brackets():
-            self.at += 1
-            unit = self._named_unit()
+        if self.peek_sign() == "(" and self.is_bracketed_unit_next():
+            self.position += 1
+            unit = self._parse_named_unit()
             self.expect(")")
             return unit
         if self.accept("-") and self.peek().kind != "word":
-            self.at = start
-        unit = self._named_unit()
+            self.position = start
+        unit = self._parse_named_unit()
         if unit is None:
-            self.at = start
+            self.position = start
         return unit
 
-    def _named_unit(self) -> tree.Unit | None:
-        unit = self._unit_product()
+    def _parse_named_unit(self) -> tree.Unit | None:
+        unit = self._parse_unit_product()
         if unit is not None:
-            return qualify_unit(unit, self._trailing_words())
-        size = find_denominator(self.word()) if self.word().endswith("s") else None
+            return qualify_unit(unit, self._take_trailing_words())
+        size = find_denominator(self.peek_word()) if self.peek_word().endswith("s") else None
         if size is None or not self.peek().space or self.peek(1).kind != "eof":
             return self._parse_counted_noun()
         return tree.Unit(self.take().text.lower(), PART_DIMS, Fraction(1, size))  # "5 thirds"
 
-    def _unit_product(self) -> tree.Unit | None:
+    def _parse_unit_product(self) -> tree.Unit | None:
         """Read ``km/h``, ``N m``, ``square feet per hour``."""
-        percent = self.word() == "per" and self.word(1) == "cent"
+        percent = self.peek_word() == "per" and self.peek_word(1) == "cent"
         over = not percent and bool(self.accept("/") or self.accept_word("per"))
-        unit = self._unit_atom()
+        unit = self._parse_unit_factor()
         if unit is None:
             return None
         unit = unit_power(unit, -1) if over else unit
         while True:
-            start = self.at
+            start = self.position
             if self.accept("/") or self.accept_word("per", "an", "a", "each"):
-                below = self._unit_atom()
+                below = self._parse_unit_factor()
                 if below is None:
                     return unit
                 unit = multiply_units(unit, unit_power(below, -1))
                 continue
             self.accept("*", "cdot", "times") or self.accept("-")
-            more = self._unit_atom()
+            more = self._parse_unit_factor()
             if more is None:
-                self.at = start
+                self.position = start
                 return unit
             unit = multiply_units(unit, more)
 
-    def _unit_atom(self) -> tree.Unit | None:
-        start = self.at
+    def _parse_unit_factor(self) -> tree.Unit | None:
+        start = self.position
         power = 1
-        if self.word() in ("square", "sq", "cubic", "cu"):
+        if self.peek_word() in ("square", "sq", "cubic", "cu"):
             power = _SQUARES[self.take().text.lower()]
             self.accept(".")
-        unit = self._unit_word()
+        unit = self._parse_unit_word()
         if unit is None:
-            self.at = start
+            self.position = start
             return None
-        if self.sign() == "^":
-            at = self.at
-            self.at += 1
-            exponent = self.script()
+        if self.peek_sign() == "^":
+            at = self.position
+            self.position += 1
+            exponent = self.parse_script()
             if not isinstance(exponent, tree.Num) or exponent.value.denominator != 1:
-                self.at = at
+                self.position = at
                 return unit
             power = int(exponent.value)
-        elif self.word() in ("squared", "cubed"):
-            power = _SQUARES[self.word()]
-            self.at += 1
+        elif self.peek_word() in ("squared", "cubed"):
+            power = _SQUARES[self.peek_word()]
+            self.position += 1
         self.accept(".")
         if power < 0 and unit == UNITS["ms"]:  # "5 ms^{-2}", metres per second squared
             return multiply_units(UNITS["m"], unit_power(UNITS["s"], power))
         return unit_power(unit, power) if power != 1 else unit
 
-    def _unit_word(self) -> tree.Unit | None:
+    def _parse_unit_word(self) -> tree.Unit | None:
         token = self.peek()
         if token.kind in ("op", "cmd"):
-            return self._unit_sign(token.text)
+            return self._parse_unit_sign(token.text)
         if token.kind not in ("word", "let"):
             return None
-        if token.text == "per" and self.word(1) == "cent":
-            self.at += 2
+        if token.text == "per" and self.peek_word(1) == "cent":
+            self.position += 2
             return UNIT_SIGNS["%"]
-        pair = f"{token.text.lower()} {self.word(1).rstrip('s')}"
+        pair = f"{token.text.lower()} {self.peek_word(1).rstrip('s')}"
         if pair in UNITS:
-            self.at += 2
+            self.position += 2
             return UNITS[pair]
         if token.text == "in":
             following = self.peek(1)
             alone = following.kind == "eof" or following.text in ("^", ".", ",", ")", "*", "/")
-            if alone and (self.at or self.sign(1) != "^"):
-                self.at += 1
+            if alone and (self.position or self.peek_sign(1) != "^"):
+                self.position += 1
                 return UNITS["inch"]
             return None
-        if token.kind == "let" and not self._letter_unit_here(token.text):
+        if token.kind == "let" and not self._is_letter_unit_next(token.text):
             return None
         unit = find_unit(token.text)
         if unit is not None:
-            self.at += 1
-            if unit.dims == DEGREE.dims and self.word() in ("celsius", "fahrenheit", "c", "f"):
-                word = self.word()
-                self.at += 1
+            self.position += 1
+            if unit.dims == DEGREE.dims and self.peek_word() in ("celsius", "fahrenheit", "c", "f"):
+                word = self.peek_word()
+                self.position += 1
                 return UNITS["celsius" if word[0] == "c" else "fahrenheit"]
         return unit
 
-    def _letter_unit_here(self, letter: str) -> bool:
+    def _is_letter_unit_next(self, letter: str) -> bool:
         token = self.peek()
-        before = self.tokens[self.at - 1] if self.at else token
+        before = self.tokens[self.position - 1] if self.position else token
         in_unit = before.text in ("/", "per", "{", "mu", "micro") or (
             before.kind == "word" and find_unit(before.text) is not None
         )
-        named = in_unit or before.text == "(" or self.letter_is_unit(token)
+        named = in_unit or before.text == "(" or self.is_letter_unit(token)
         return letter in LETTER_UNITS and named
 
-    def _unit_sign(self, sign: str) -> tree.Unit | None:
+    def _parse_unit_sign(self, sign: str) -> tree.Unit | None:
         if sign == "circ":
-            self.at += 1
-            return self._degrees()
+            self.position += 1
+            return self._parse_degree_unit()
         if sign in UNIT_MARKS:
-            self.at += 1
+            self.position += 1
             return UNIT_MARKS[sign]
         if sign == "frac":
-            return self._unit_fraction()
+            return self._parse_unit_fraction()
         if sign in ("mu", "micro"):
-            self.at += 1
-            inner = self._unit_word()
+            self.position += 1
+            inner = self._parse_unit_word()
             return inner and tree.Unit("µ" + inner.label, inner.dims, inner.factor / 10**6)
         return None
 
-    def _unit_fraction(self) -> tree.Unit | None:
+    def _parse_unit_fraction(self) -> tree.Unit | None:
         r"""Read ``\frac{km}{h}``."""
-        self.at += 1
+        self.position += 1
         sides: list[tree.Unit] = []
         for power in (1, -1):
             self.expect("{")
-            unit = self._unit_atom()
+            unit = self._parse_unit_factor()
             if unit is None:
                 return None
             sides.append(unit_power(unit, power))
             self.expect("}")
         return multiply_units(*sides)
 
-    def _degrees(self) -> tree.Unit:
+    def _parse_degree_unit(self) -> tree.Unit:
         if self.peek().kind == "let" and self.peek().text in "CF":
             return UNITS["celsius" if self.take().text == "C" else "fahrenheit"]
         return DEGREE
 
-    def _modulus(self) -> tree.Unit | None:
+    def _parse_modulus(self) -> tree.Unit | None:
         r"""Read ``\pmod 7`` or ``(mod 7)``."""
-        start = self.at
+        start = self.position
         bracket = self.accept("(")
         if self.accept("pmod", "mod", "bmod") or self.accept_word("mod"):
-            modulus = self.script()
+            modulus = self.parse_script()
             if bracket:
                 self.expect(")")
             if isinstance(modulus, tree.Num):
                 label = f"mod {modulus.value}"
                 return tree.Unit(label, ((label, 1),))
-        self.at = start
+        self.position = start
         return None
 
     def _parse_counted_noun(self) -> tree.Unit | None:
@@ -275,10 +275,10 @@ class QuantityParser(ExpressionParser):
         return counted_unit(" ".join(words))
 
     def _take_noun_word(self, words: list[str]) -> bool:
-        if self.condition_ahead():
+        if self.is_condition_next():
             return False
         token = self.peek()
-        hyphenated = self.sign(1) == "-" and self.peek(2).kind == "word"
+        hyphenated = self.peek_sign(1) == "-" and self.peek(2).kind == "word"
         if token.kind == "word" or (token.kind == "let" and (words or hyphenated)):
             to_do = words and token.text == "to" and self.peek(1).kind == "word"
             if not to_do and (
@@ -290,10 +290,10 @@ class QuantityParser(ExpressionParser):
             words.append(token.text)
         elif not words or token.text not in ("-", "'", ".", "/"):
             return False
-        self.at += 1
+        self.position += 1
         return True
 
-    def _trailing_words(self) -> tuple[str, ...]:
+    def _take_trailing_words(self) -> tuple[str, ...]:
         """Read what says more about a unit: "of paint", "tall", "per hour"."""
         taken: list[str] = ["unit"]
         while len(taken) <= MAX_WORDS and self._take_noun_word(taken):
@@ -301,7 +301,7 @@ class QuantityParser(ExpressionParser):
         return tuple(taken[1:])
 
 
-def compound(parts: tuple[Value, ...]) -> tree.Quantity | None:
+def combine_quantities(parts: tuple[Value, ...]) -> tree.Quantity | None:
     """Return "2 hours, 30 minutes" as one quantity; None if the units do not go down."""
     whole, last = parts[0], parts[0]
     for part in parts[1:]:

@@ -9,14 +9,14 @@ from fsdpo_data.answers.parsing.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, tokenize
 from fsdpo_data.answers.parsing.prose import (
     UNDETERMINED,
-    phrase,
+    phrase_value,
     plain_text,
     plain_words,
     reals_except,
     spell_relations,
 )
-from fsdpo_data.answers.parsing.quantities import compound
-from fsdpo_data.answers.parsing.statements import AnswerParser, components
+from fsdpo_data.answers.parsing.quantities import combine_quantities
+from fsdpo_data.answers.parsing.statements import AnswerParser, vector_components
 from fsdpo_data.answers.tree import Num, NumberInBase, Ratio, Relation, Value, ValueList, Words
 from fsdpo_data.core.toml_tables import compile_patterns, read_toml
 
@@ -61,17 +61,17 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
 def _parse(text: str, letter_units: bool) -> Value | None:
     """Return what the grammar reads; None for an empty text and where it does not fit."""
     try:
-        value = AnswerParser(tokenize(spell_relations(text)), letter_units).answer()
+        value = AnswerParser(tokenize(spell_relations(text)), letter_units).parse_answer()
     except UnparsableAnswerError:
         return None
-    return components(value) if "\\basis" in text else value
+    return vector_components(value) if "\\basis" in text else value
 
 
 def _read_special(text: str) -> Value | None:
     """Read what has a grammar of its own: times, dates, number bases, set phrases."""
     if len(text) > MAX_SPECIAL:
         return None
-    known = phrase(plain_words(text)) if _PATTERNS["has_word"].search(text) else None
+    known = phrase_value(plain_words(text)) if _PATTERNS["has_word"].search(text) else None
     if known is not None:
         return known
     if any(map(str.isalpha, text)) and contains_any(text, DATE_OR_TIME_MARKERS):
@@ -122,7 +122,7 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
         numbers = (Num(Fraction(int(part))) for part in re.findall(r"\d+", cleaned))
         return (value, ValueList("", tuple(numbers)))
     if isinstance(value, ValueList) and value.brackets == "":
-        whole = compound(value.items)
+        whole = combine_quantities(value.items)
         return (value,) if whole is None else (value, whole)
     return (value, *_without_surroundings(cleaned))
 
