@@ -38,7 +38,8 @@ class CommandParser(NameParser):
             return self.parse_root()
         if name in ("cbrt", "qdrt"):
             return tree.Call(
-                "root", (as_node(self.parse_primary()), parse_integer("3" if name == "cbrt" else "4"))
+                "root",
+                (as_node(self.parse_primary()), parse_integer("3" if name == "cbrt" else "4")),
             )
         if name in FUNCTIONS:
             return self.parse_function(FUNCTIONS[name])

@@ -71,10 +71,16 @@ class ExpressionParser(CommandParser):
             sign = self.peek_sign()
             if sign == "times" and any(each.text in _VECTORS for each in self.tokens):
                 self.position += 1
-                factors = [tree.Call("cross", (tree.multiply(factors), as_node(self.parse_factor())))]
+                factors = [
+                    tree.Call("cross", (tree.multiply(factors), as_node(self.parse_factor())))
+                ]
             elif self.accept("*", "times", "cdot") or (not sign and self._accept_cross()):
                 factors.append(as_node(self.parse_factor()))
-            elif sign in ("/", "div") and self.peek_word(1) not in ("", "x") and self.is_unit_ahead(1):
+            elif (
+                sign in ("/", "div")
+                and self.peek_word(1) not in ("", "x")
+                and self.is_unit_ahead(1)
+            ):
                 break
             elif self.accept("/", "div") or (self.peek_word(1) == "of" and self.accept_word("out")):
                 self.accept_word("of")
@@ -109,7 +115,11 @@ class ExpressionParser(CommandParser):
         if token.kind == "num":
             before = self.tokens[self.position - 1]
             if before.kind == "num":  # "2^6 3^5"
-                return token.space > 0 and self.position > 1 and self.tokens[self.position - 2].text == "^"
+                return (
+                    token.space > 0
+                    and self.position > 1
+                    and self.tokens[self.position - 2].text == "^"
+                )
             return before.kind != "word" and not (self._is_after_degrees() and token.space < 2)
         if token.kind == "let":
             if token.text in ("C", "F") and self._is_after_degrees():

@@ -140,7 +140,9 @@ class NameParser(Cursor):
         if token.text in ("e", "i") and self.peek_sign() != "_":
             return CONSTANTS[token.text]
         symbol = tree.Sym(token.text)
-        if token.text in ("a", "A") and (self.peek_word() in SCALES or self.peek_word() in PART_WORDS):
+        if token.text in ("a", "A") and (
+            self.peek_word() in SCALES or self.peek_word() in PART_WORDS
+        ):
             return self._parse_number_words()
         if token.text == "P" and self.peek_sign() == "(":
             event = self._parse_event()
@@ -161,7 +163,9 @@ class NameParser(Cursor):
         while depth and self.peek(ahead).kind != "eof":
             depth += (self.peek_sign(ahead) == "(") - (self.peek_sign(ahead) == ")")
             ahead += 1
-        inside = [token.text for token in self.tokens[self.position + 1 : self.position + ahead - 1]]
+        inside = [
+            token.text for token in self.tokens[self.position + 1 : self.position + ahead - 1]
+        ]
         if depth or not _EVENT & set(inside):
             return None
         self.position += ahead
@@ -217,7 +221,11 @@ class NameParser(Cursor):
             return self._parse_number_words()
         if lower in ("negative", "minus"):
             return tree.negate(as_node(self.parse_power()))
-        if re.fullmatch("d[a-z]", word) and self.peek_sign() == "/" and self.peek_word(1)[:1] == "d":
+        if (
+            re.fullmatch("d[a-z]", word)
+            and self.peek_sign() == "/"
+            and self.peek_word(1)[:1] == "d"
+        ):
             self.position += 2
             return tree.Sym(word[1:] + "'")
         if lower in FIGURE_WORDS and self.peek().text.isupper():
@@ -255,7 +263,10 @@ class NameParser(Cursor):
     def _is_segment_product(self) -> bool:
         r"""Whether the word just read is a segment times another: ``AB \cdot CD``."""
         signs = ("cdot", "times", "*")
-        before, after = self.tokens[max(self.position - 3, 0) : self.position - 1], self.tokens[self.position :][:2]
+        before, after = (
+            self.tokens[max(self.position - 3, 0) : self.position - 1],
+            self.tokens[self.position :][:2],
+        )
         return any(
             len(pair) == 2
             and pair[sign].text in signs
@@ -298,7 +309,11 @@ class NameParser(Cursor):
             return tree.Call("ordinal", (tree.Num(number),))
         if self.peek_word() == "point":
             return self._parse_decimal_words(int(number))
-        if self.peek_sign() == "(" and self.peek(1).number == tree.Num(number) and self.peek_sign(2) == ")":
+        if (
+            self.peek_sign() == "("
+            and self.peek(1).number == tree.Num(number)
+            and self.peek_sign(2) == ")"
+        ):
             self.position += 3  # "three (3)"
         return tree.Num(number)
 

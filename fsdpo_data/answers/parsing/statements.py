@@ -94,10 +94,18 @@ class AnswerParser(QuantityParser):
             return tree.Relation(tuple(parts), tuple(ops))
         if self.is_at_end():
             return parts[0]
-        spelled = self.peek_word() == "in" and self.peek_sign(1) in ("(", "[", "lset", "mathbb", "]")
+        spelled = self.peek_word() == "in" and self.peek_sign(1) in (
+            "(",
+            "[",
+            "lset",
+            "mathbb",
+            "]",
+        )
         sign = self.accept_word("in") if spelled else self.accept("in", "notin")
         return (
-            tree.SetMembership(parts[0], self._parse_set_operand(), sign == "notin") if sign else parts[0]
+            tree.SetMembership(parts[0], self._parse_set_operand(), sign == "notin")
+            if sign
+            else parts[0]
         )
 
     def _parse_set_operand(self) -> Value:
@@ -123,7 +131,11 @@ class AnswerParser(QuantityParser):
 
     def _peek_set_operation(self, value: Value) -> str | None:
         """Return the operation on sets that follows ``value``, None if none does."""
-        if self.peek_word() == "u" and self.peek_sign(1) in ("(", "[", "lset") and not tree.is_node(value):
+        if (
+            self.peek_word() == "u"
+            and self.peek_sign(1) in ("(", "[", "lset")
+            and not tree.is_node(value)
+        ):
             return "union"
         if self.peek_sign() == "-":
             sets = tree.ValueList | tree.SetBuilder | tree.Connective
