@@ -35,9 +35,9 @@ from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.exchange.export import ExportResult, export
 from fsdpo_data.models.thinking import split_solution
-from fsdpo_data.publish.pull import pull as fetch
+from fsdpo_data.publish.pull import pull_dataset as fetch
 from fsdpo_data.publish.push import plan_push
-from fsdpo_data.publish.push import push as carry_out
+from fsdpo_data.publish.push import push_dataset as carry_out
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, OverlapReport, run_decontaminate
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions
@@ -134,7 +134,7 @@ class Dataset:
         return self._rows("pairs")
 
     def _rows(self, config: str) -> pl.LazyFrame:
-        files = self.manifest.paths(self.path, config)
+        files = self.manifest.config_paths(self.path, config)
         if not files:
             raise InputError(f"{self.path} has no {config}.")
         return scan_parquet(files)

@@ -129,7 +129,9 @@ def through_build(batch: int, sampler: Any, spec: BuildSpec, source: ProblemSet)
         job = BuildJob(spec, source, lambda: sampler, batch)
         sample_problems(run, job, source.problems, LineProgress())
         seconds = time.perf_counter() - started
-        sampled = (each for record in run.records(run.spans) for each in record["completions"])
+        sampled = (
+            each for record in run.read_records(run.line_spans) for each in record["completions"]
+        )
         return sum(each["n_tokens"] for each in sampled) / seconds
 
 

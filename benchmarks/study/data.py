@@ -138,7 +138,7 @@ def agreement(place: StudyDirectory, arm: Arm) -> float:
 
 def _pairs(place: StudyDirectory) -> list[dict[str, object]]:
     sealed = place.out / "pairs"
-    return pl.read_parquet(read_manifest(sealed).paths(sealed, "pairs")).to_dicts()
+    return pl.read_parquet(read_manifest(sealed).config_paths(sealed, "pairs")).to_dicts()
 
 
 def _by_prm(pairs: Sequence[dict[str, object]]) -> Rewards:

@@ -21,7 +21,7 @@ from fsdpo_data.exchange.importing import import_rows, quarantine
 from fsdpo_data.exchange.step_label_readers import STEP_LABEL_READERS
 from fsdpo_data.problems.recorded_responses import RESPONSE_FORMATS as OUTPUT_FORMS
 from fsdpo_data.publish.push import PushPlan, RemoteState, plan_push
-from fsdpo_data.publish.push import push as carry_out
+from fsdpo_data.publish.push import push_dataset as carry_out
 from fsdpo_data.stages.import_outputs import ImportOutputsOptions, run_import
 
 
@@ -51,8 +51,8 @@ def push(options: PushOptions) -> None:
     _quiet_bars()
     plan = _plan_push(options)
     _print_plan(plan, public=options.public)
-    opens = options.public and plan.remote.private
-    if options.dry_run or (plan.up_to_date and not opens):
+    opens = options.public and plan.remote.is_private
+    if options.dry_run or (plan.is_up_to_date and not opens):
         return
     with progress() as shown:
         commit = carry_out(plan, public=options.public, progress=shown)
@@ -73,19 +73,19 @@ def _plan_push(options: PushOptions) -> PushPlan:
 
 def _print_plan(plan: PushPlan, *, public: bool) -> None:
     """Print what a push will do."""
-    if plan.up_to_date:
+    if plan.is_up_to_date:
         typer.echo(f"{plan.repo.url} has it already: {plan.tag} at {plan.remote.head}")
         return
-    if plan.remote.private is None:
+    if plan.remote.is_private is None:
         typer.echo(f"new {'public' if public else 'private'} dataset {plan.repo.url}")
     else:
         typer.echo(f"{plan.repo.url}, branch {plan.branch} at {plan.remote.head}")
     for content in plan.uploads:
-        change = "change" if content.path in plan.remote.files else "add"
+        change = "change" if content.path in plan.remote.file_ids else "add"
         typer.echo(f"  {change:<7}{_size(content.size):>9}  {content.path}")
     for path in plan.deletions:
         typer.echo(f"  remove {'':>9}  {path}")
-    kept = len(plan.contents) - len(plan.uploads)
+    kept = len(plan.files) - len(plan.uploads)
     size = _size(sum(content.size for content in plan.uploads))
     typer.echo(f"{len(plan.uploads)} files, {size}, as {plan.tag}; {kept} are there already")
 

@@ -16,8 +16,8 @@ from fsdpo_data.cli.printing import print_problem, print_summary
 from fsdpo_data.core.entities import Outcome
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.options import Option, Options
-from fsdpo_data.dataset.diff import changed_specs
-from fsdpo_data.dataset.migrate import migrate as to_this_schema
+from fsdpo_data.dataset.diff import spec_changes
+from fsdpo_data.dataset.migrate import migrate_dataset as to_this_schema
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.engines.options import Seed
 from fsdpo_data.models.prompts import TEMPLATES, versioned_name
@@ -120,7 +120,7 @@ class DiffOptions(DatasetOptions):
 def diff(options: DiffOptions) -> None:
     """Print what differs, a line for each config."""
     found = api.open_dataset(options.data).diff(api.open_dataset(options.other))
-    specs = changed_specs(options.data, options.other)
+    specs = spec_changes(options.data, options.other)
     if options.json:
         counts = {config: asdict(difference) for config, difference in found.items()}
         typer.echo(json.dumps({"specs": specs, **counts}, indent=2, ensure_ascii=False))

@@ -13,7 +13,7 @@ from fsdpo_cards.render import tokens
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import RegradeStats
-from fsdpo_data.dataset.summary import summary_rows, warnings
+from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
 
@@ -35,7 +35,7 @@ def print_summary(manifest: Manifest, title: str) -> None:
     for name, value in summary_rows(manifest):
         table.add_row(name, escape_for_terminal(value))
     Console().print(table)
-    for warning in warnings(manifest):
+    for warning in dataset_warnings(manifest):
         Console().print(f"[yellow]warning:[/] {warning}", highlight=False)
 
 
@@ -46,8 +46,8 @@ def print_changes(regraded: RegradeStats) -> None:
 
     counts = {(was, now): count for was, now, count in regraded.outcomes}
     outcomes = [each for each in OUTCOMES if any(each in pair for pair in counts)]
-    title = f"\n{regraded.changed:,} outcomes changed from {regraded.was}"
-    title += f" (rows) to {regraded.to} (columns)"
+    title = f"\n{regraded.changed:,} outcomes changed from {regraded.old_grader}"
+    title += f" (rows) to {regraded.new_grader} (columns)"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     for now in outcomes:

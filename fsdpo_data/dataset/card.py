@@ -14,7 +14,7 @@ from fsdpo_data.core.lazy import pa, pl, pq
 from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import CONFIGS
-from fsdpo_data.dataset.summary import summary_rows, warnings
+from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.steps.rewards import aggregate_expr
 
 _SHOWN = 400  #: Characters of one text shown in an example.
@@ -25,29 +25,29 @@ def dataset_card(
 ) -> str:
     """Return the README of the dataset in ``root``; see :func:`fsdpo_cards.dataset_card`."""
     facts = DatasetCardData(
-        manifest=manifest.plain(),
+        manifest=manifest.to_dict(),
         table=summary_rows(manifest),
-        warnings=warnings(manifest),
-        configs=configs_of(manifest),
-        examples=examples(root, manifest),
+        warnings=dataset_warnings(manifest),
+        configs=ordered_configs(manifest),
+        examples=example_rows(root, manifest),
         plots={title: bars(counts) for title, counts in distributions(root, manifest).items()},
         info=dataset_info(root, manifest),
     )
     return fsdpo_cards.dataset_card(facts, name=name, revision=revision)
 
 
-def configs_of(manifest: Manifest) -> list[str]:
+def ordered_configs(manifest: Manifest) -> list[str]:
     """Return the configs that the dataset has, the one to show first in front."""
     first = "pairs" if manifest.rows.pairs else "solutions"
     there = [name for name in CONFIGS if getattr(manifest.rows, name) or name != "pairs"]
     return [first, *(name for name in there if name != first)]
 
 
-def examples(root: Path, manifest: Manifest) -> dict[str, str]:
+def example_rows(root: Path, manifest: Manifest) -> dict[str, str]:
     """Return one real row of each config as JSON, long texts shortened."""
     found = {}
-    for config in configs_of(manifest):
-        row = scan_parquet(manifest.paths(root, config)).head(1).collect().to_dicts()
+    for config in ordered_configs(manifest):
+        row = scan_parquet(manifest.config_paths(root, config)).head(1).collect().to_dicts()
         if row:
             found[config] = json.dumps(_shorten(row[0]), indent=2, ensure_ascii=False)
     return found
@@ -68,8 +68,8 @@ def _shorten(value: Any) -> Any:
 def dataset_info(root: Path, manifest: Manifest) -> list[dict[str, Any]]:
     """Return what the Hub's viewer and ``datasets`` want to know of each config beforehand."""
     listed = []
-    for config in configs_of(manifest):
-        entries = manifest.of_config(config)
+    for config in ordered_configs(manifest):
+        entries = manifest.config_files(config)
         metadata = [pq.read_metadata(root / entry.path) for entry in entries]
         groups = [file.row_group(i) for file in metadata for i in range(file.num_row_groups)]
         size = sum(group.total_byte_size for group in groups)
@@ -99,7 +99,7 @@ def _feature(kind: pa.DataType) -> dict[str, Any]:
 
 def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, int]]]:
     """Return the distributions that the dataset has, by title: (label, count) in order."""
-    solutions = scan_parquet(manifest.paths(root, "solutions"))
+    solutions = scan_parquet(manifest.config_paths(root, "solutions"))
     labels, steps = manifest.labels, pl.col("completions").list.len()
     kinds = [kind for kind in ("positive", "negative", "unlabelled") if kind in labels]
     found: dict[str, list[tuple[str, int]]] = {
@@ -124,7 +124,7 @@ def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, i
         how = manifest.spec.pair.aggregate
         margin = aggregate_expr("chosen_rewards", how) - aggregate_expr("rejected_rewards", how)
         title = f"Pairs by margin ({how} reward of chosen less rejected)"
-        found[title] = _tenths(scan_parquet(manifest.paths(root, "pairs")), margin)
+        found[title] = _tenths(scan_parquet(manifest.config_paths(root, "pairs")), margin)
     return found
 
 

@@ -36,7 +36,9 @@ def diff_datasets(first: Path, second: Path) -> dict[str, ConfigDiff]:
     for root, manifest in both:
         check_files(root, manifest.files)
     return {
-        config: _difference(config, *(manifest.paths(root, config) for root, manifest in both))
+        config: _difference(
+            config, *(manifest.config_paths(root, config) for root, manifest in both)
+        )
         for config in CONFIGS
     }
 
@@ -58,7 +60,7 @@ def _hash_rows(files: Sequence[Path], parts: Mapping[str, Sequence[str]]) -> pl.
     return pl.concat([empty, *(scan_parquet([file]).select(**hashes).collect() for file in files)])
 
 
-def changed_specs(first: Path, second: Path) -> list[tuple[str, Any, Any]]:
+def spec_changes(first: Path, second: Path) -> list[tuple[str, Any, Any]]:
     """Return (key, first, second) wherever the datasets were made otherwise, digests aside."""
     old, new = (read_manifest(root).spec.without_digest() for root in (first, second))
     return differing_keys(old, new)

@@ -11,7 +11,7 @@ from fsdpo_cards.render import tokens
 
 from fsdpo_data.dataset.card import distributions
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.summary import summary_rows, warnings
+from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
 
@@ -27,10 +27,10 @@ _GROUPS = ("subject", "type", "level")  #: What sources call the groups of their
 
 
 def dataset_page(
-    root: Path, manifest: Manifest, rows: Iterable[Row], gamma: float, budget: int
+    root: Path, manifest: Manifest, rows: Iterable[Row], gamma: float, budget_bytes: int
 ) -> str:
     """Render the page; ``rows`` are problems with ``solutions`` and ``pairs``."""
-    shown = ProblemList(_MARKS, manifest.rows.problems, budget)
+    shown = ProblemList(_MARKS, manifest.rows.problems, budget_bytes)
     for row in rows:
         _add(shown, row, gamma)
     return render_page(
@@ -39,7 +39,7 @@ def dataset_page(
         title=f"{manifest.spec.model.name} · {root.name}",
         name=root.name,
         table=summary_rows(manifest),
-        warnings=warnings(manifest),
+        warnings=dataset_warnings(manifest),
         distributions=distributions(root, manifest),
         shown=shown,
     )

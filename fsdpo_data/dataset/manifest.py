@@ -54,17 +54,17 @@ class Manifest(manifest_sections.SparseSection):
             raise ValueError("names a file twice")
         return files
 
-    def of_config(self, config: str) -> list[FileEntry]:
+    def config_files(self, config: str) -> list[FileEntry]:
         """Return the files of a config."""
         return [entry for entry in self.files if entry.path.startswith(f"{config}/")]
 
-    def paths(self, root: Path, config: str) -> list[Path]:
+    def config_paths(self, root: Path, config: str) -> list[Path]:
         """Return where the files of a config are, for the dataset in ``root``."""
-        return [root / entry.path for entry in self.of_config(config)]
+        return [root / entry.path for entry in self.config_files(config)]
 
     def to_json(self) -> str:
         """Return the manifest as its file has it, with a digest of all that it says."""
-        said = self.plain()
+        said = self.to_dict()
         said.pop("manifest_digest", None)
         sealed = {**said, "manifest_digest": digest(said)}
         return json.dumps(sealed, indent=2, ensure_ascii=False) + "\n"
@@ -84,11 +84,11 @@ def make_manifest(
             problems=files[0].rows, solutions=tally.solutions, pairs=0
         ),
         quarantined=dict(sorted(quarantined.items())),
-        **tally.counts(),
+        **tally.manifest_counts(),
         statistics=tally.statistics(),
         thinking=tally.thinking_stats(),
         cost=manifest_sections.CostStats(
-            tokens=UNKNOWN if tally.uncounted else tally.tokens,
+            tokens=UNKNOWN if tally.solutions_without_token_count else tally.tokens,
             prm_calls=0,
             seconds=round(tally.seconds, 3),
         ),
@@ -115,7 +115,7 @@ class _VersionOnly(BaseModel):
     schema_version: int
 
 
-def schema_version(root: Path) -> int:
+def read_schema_version(root: Path) -> int:
     """Return the schema version of a dataset; SchemaError if no manifest tells."""
     return _parse_manifest(root, _VersionOnly).schema_version
 
@@ -127,7 +127,7 @@ def read_manifest(root: Path) -> Manifest:
         SchemaError: if there is none, it is not one or was changed since it was sealed, or its
             schema is of another major version.
     """
-    version = schema_version(root)
+    version = read_schema_version(root)
     if version == SCHEMA_VERSION:
         manifest = _parse_manifest(root, Manifest)
         said = json.loads((root / MANIFEST_FILE).read_bytes())

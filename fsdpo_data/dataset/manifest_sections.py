@@ -31,7 +31,7 @@ class ManifestSection(pydantic.BaseModel):
             object.__setattr__(made, "__dict__", {name: fields[name] for name in names})
         return made
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the part as JSON values; what was never said is left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
@@ -134,7 +134,7 @@ class SpecSection(SparseSection):
 
     def without_digest(self) -> dict[str, Any]:
         """Return the spec without its digest."""
-        return {name: value for name, value in self.plain().items() if name != "digest"}
+        return {name: value for name, value in self.to_dict().items() if name != "digest"}
 
 
 class RowCounts(ManifestSection):
@@ -208,7 +208,7 @@ class FileEntry(ManifestSection):
         return path
 
     @classmethod
-    def describe(cls, root: Path, path: str, rows: int, text_sha256: str | None = None) -> Self:
+    def from_file(cls, root: Path, path: str, rows: int, text_sha256: str | None = None) -> Self:
         """Describe a finished file of the dataset in ``root``."""
         file = root / path
         texts = {"text_sha256": text_sha256} if text_sha256 is not None else {}
@@ -291,7 +291,7 @@ class ContaminationStats(ManifestSection):
 class RegradeStats(ManifestSection):
     """How many solutions went from which outcome to which, under another grader."""
 
-    was: str = pydantic.Field(alias="from")
-    to: str
+    old_grader: str = pydantic.Field(alias="from")
+    new_grader: str = pydantic.Field(alias="to")
     changed: int
     outcomes: list[list[str | int]]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.files import store_errors
-from fsdpo_data.dataset.manifest import schema_version
+from fsdpo_data.dataset.manifest import read_schema_version
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.dataset.stage import copy_file
 from fsdpo_data.dataset.validate import validate
@@ -16,7 +16,7 @@ from fsdpo_data.dataset.validate import validate
 MIGRATIONS: Mapping[int, Callable[[Path], None]] = {}
 
 
-def migrate(
+def migrate_dataset(
     root: Path, out: Path, *, migrations: Mapping[int, Callable[[Path], None]] = MIGRATIONS
 ) -> int:
     """Write the dataset in ``root`` to ``out`` in this release's schema; return what it was of.
@@ -25,7 +25,7 @@ def migrate(
         InputError: if it is of that version already, or ``out`` is taken.
         SchemaError: if it is no dataset, of a newer version, or not valid after all.
     """
-    version = schema_version(root)
+    version = read_schema_version(root)
     if version == SCHEMA_VERSION:
         raise InputError(f"{root} is of schema {version} already: there is nothing to migrate.")
     missing = [step for step in range(version, SCHEMA_VERSION) if step not in migrations]

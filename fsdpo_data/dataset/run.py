@@ -31,9 +31,9 @@ class RunDir:
 
     def __init__(self, path: Path, lines: JsonlLog) -> None:
         self.path, self._lines = path, lines
-        self.completions = lines.path  #: The raw completions, one problem a line.
-        self.spans = lines.line_spans  #: Where the complete records so far are, by problem id.
-        self.torn = (
+        self.completions_path = lines.path  #: The raw completions, one problem a line.
+        self.line_spans = lines.line_spans  #: Where the complete records so far are, by problem id.
+        self.incomplete_lines = (
             lines.incomplete_lines
         )  #: Records found broken on opening; their problems are owed again.
 
@@ -59,9 +59,9 @@ class RunDir:
         ):
             yield cls(path, lines)
 
-    def records(self, keys: Iterable[str]) -> Iterator[dict[str, Any]]:
+    def read_records(self, keys: Iterable[str]) -> Iterator[dict[str, Any]]:
         """Yield the record of each problem: ``prompt`` and ``completions``."""
-        return read_spans(self.completions, (self.spans[key] for key in keys))
+        return read_spans(self.completions_path, (self.line_spans[key] for key in keys))
 
     def append(self, records: Sequence[tuple[str, str, Sequence[Completion]]]) -> None:
         """Write (problem id, prompt, completions) records whole, and wait until they are on disk.

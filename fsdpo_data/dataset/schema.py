@@ -39,7 +39,7 @@ def _arrow_type(told: Any) -> pa.DataType:
     return pa.type_for_alias(told)
 
 
-def with_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
+def replace_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
     """Return a table of solutions with other values in a column, and those that it may lack."""
     schema = arrow_schema("solutions")
     index = schema.get_field_index(name)

@@ -54,7 +54,7 @@ class DatasetDraft:
         self,
         config: str,
         phase: str,
-        change: Callable[[pa.Table], pa.Table],
+        transform: Callable[[pa.Table], pa.Table],
         *,
         advance: bool = True,
         shard: JobShard = UNSHARDED,
@@ -72,7 +72,7 @@ class DatasetDraft:
         total = sum(rows.values())
         self.progress.phase(phase, total, done=total - sum(rows[file] for file in owed))
         for file in owed:
-            table = change(pq.read_table(file))
+            table = transform(pq.read_table(file))
             write_parquet(table, self.root / file.relative_to(self.parent_root))
             if advance:
                 self.progress.advance(rows[file])
@@ -83,7 +83,7 @@ class DatasetDraft:
         self.manifest.rows.pairs = 0
         self.manifest.pairs = self.manifest.spec.pair = None
 
-    def add_pairs(self, make: Callable[[Path], pa.Table]) -> None:
+    def add_pairs(self, make_pairs: Callable[[Path], pa.Table]) -> None:
         """Write in place of the parent's pairs those that ``make`` finds in each file."""
         files = self.current_files("solutions")
         self.drop_pairs()
@@ -92,10 +92,10 @@ class DatasetDraft:
             path = f"pairs/train-{i:05d}-of-{len(files):05d}.parquet"
             self.paths.append(path)
             if self._rewritten(path) is None:
-                write_parquet(make(file), self.root / path)
+                write_parquet(make_pairs(file), self.root / path)
             self.progress.advance(1)
 
-    def describe_pairs(self, counts: PairStats) -> None:
+    def set_pair_stats(self, counts: PairStats) -> None:
         """Say in the manifest what the added pairs are like."""
         self.manifest.pairs, self.manifest.rows.pairs = counts, counts.pairs
 
@@ -229,18 +229,18 @@ def _seal_draft(draft: DatasetDraft, parent: Manifest, specs: Mapping[str, Any])
         if not (root / path).exists():
             copy_file(draft.parent_root / path, root / path)
         rows = pq.read_metadata(root / path).num_rows
-        files.append(FileEntry.describe(root, path, rows, texts.get(path)))
+        files.append(FileEntry.from_file(root, path, rows, texts.get(path)))
     if (draft.parent_root / QUARANTINE_FILE).exists():
         copy_file(draft.parent_root / QUARANTINE_FILE, root / QUARANTINE_FILE)
     spec = manifest.spec.without_digest() | dict(specs)
     manifest.spec = SpecSection.model_validate({"digest": digest(spec), **spec})
     manifest.digest, manifest.parent, manifest.files = files_digest(files), parent.digest, files
     draft.progress.phase("validate", 1)
-    seal(root, manifest)
+    seal_dataset(root, manifest)
     draft.progress.advance(1)
 
 
-def seal(root: Path, manifest: Manifest, *, saved: int = 0) -> None:
+def seal_dataset(root: Path, manifest: Manifest, *, saved: int = 0) -> None:
     """Check the finished files in ``root``, write the card, and the manifest last of all.
 
     Of ``saved`` problems the samples are safe there whatever happens, which errors say.

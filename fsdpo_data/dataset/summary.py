@@ -123,7 +123,7 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
 
 
-def warnings(manifest: Manifest) -> list[str]:
+def dataset_warnings(manifest: Manifest) -> list[str]:
     """Return what looks wrong with a dataset, a sentence each."""
     rows, statistics, labels = manifest.rows, manifest.statistics, manifest.labels
     positive = labels.get("positive", 0)

@@ -24,19 +24,21 @@ class Tally:
     """Counts over solutions; tallies of shards add up."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
-    rules: Counter[str] = field(default_factory=Counter)  #: Solutions by the rule that decided.
+    grader_rules: Counter[str] = field(
+        default_factory=Counter
+    )  #: Solutions by the rule that decided.
     #: Steps by label (``positive``, ``negative``, ``unlabelled``).
     labels: Counter[str] = field(default_factory=Counter)
     solutions: int = 0
     tokens: int = 0
-    uncounted: int = 0  #: Solutions whose tokens nobody has counted.
+    solutions_without_token_count: int = 0  #: Solutions whose tokens nobody has counted.
     seconds: float = 0.0
     #: Solutions that thought, by whether the thinking ended; its tokens, and solutions without.
     thinking: Counter[str] = field(default_factory=Counter)
     truncated: int = 0  #: Solutions cut at ``max_tokens``.
     unique_texts: int = 0  #: Different texts, counted within each problem.
     #: (correct, graded) of each problem.
-    accuracies: list[tuple[int, int]] = field(default_factory=list)
+    graded_counts: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, other: Self) -> None:
         """Add the counts of another shard."""
@@ -47,7 +49,7 @@ class Tally:
         """Add what sampling the solutions of one problem took."""
         counts = [sample["n_tokens"] for sample in samples]
         self.tokens += sum(count for count in counts if count is not None)
-        self.uncounted += counts.count(None)
+        self.solutions_without_token_count += counts.count(None)
         self.seconds += sum(sample["seconds"] for sample in samples)
         self.truncated += sum(sample["finish_reason"] == "length" for sample in samples)
         self.unique_texts += len({sample["text"] for sample in samples})
@@ -64,19 +66,19 @@ class Tally:
         """Add the verdicts on the samples of one problem, which have so many steps each."""
         outcomes = Counter(verdict.status for verdict in verdicts)
         self.outcomes.update(outcomes)
-        self.rules.update(verdict.rule for verdict in verdicts)
+        self.grader_rules.update(verdict.rule for verdict in verdicts)
         for verdict, count in zip(verdicts, steps, strict=True):
             self.labels[_LABELS.get(verdict.status, "unlabelled")] += count
         graded = sum(outcomes[each] for each in GRADED_OUTCOMES)
         self.solutions += len(verdicts)
-        self.accuracies.append((outcomes["correct"], graded))
+        self.graded_counts.append((outcomes["correct"], graded))
 
-    def counts(self) -> dict[str, Any]:
+    def manifest_counts(self) -> dict[str, Any]:
         """Return the manifest's counts by outcome, by label and by rule."""
         return {
             "outcomes": dict(sorted(self.outcomes.items())),
             "labels": {"steps": self.labels.total(), **dict(sorted(self.labels.items()))},
-            "grader_rules": dict(sorted(self.rules.items())),
+            "grader_rules": dict(sorted(self.grader_rules.items())),
         }
 
     def outcome_statistics(self) -> dict[str, Any]:
@@ -85,7 +87,7 @@ class Tally:
         Accuracy is the mean over graded solutions. The samples of one problem are alike, so its
         95 % interval is clustered by problem; pass@M counts problems, so its interval is Wilson's.
         """
-        with_gold = [(right, n) for right, n in self.accuracies if n]
+        with_gold = [(right, n) for right, n in self.graded_counts if n]
         correct, graded = (sum(counts) for counts in zip((0, 0), *with_gold, strict=True))
         solved, n = sum(right > 0 for right, _ in with_gold), len(with_gold)
         return {

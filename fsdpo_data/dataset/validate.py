@@ -56,14 +56,14 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
     """
     broken = list(_files(root, manifest))
     if not broken:  # with other columns the row checks would only say so again
-        solutions = scan_parquet(manifest.paths(root, "solutions"))
-        broken = list(_ids(scan_parquet(manifest.paths(root, "problems")), solutions))
+        solutions = scan_parquet(manifest.config_paths(root, "solutions"))
+        broken = list(_ids(scan_parquet(manifest.config_paths(root, "problems")), solutions))
         broken += _rows(solutions, manifest.spec.rewards_are_probabilities)
         broken += _counts(root, manifest)
     if not broken and manifest.spec.pair and manifest.pairs:
-        pairs, rows = (manifest.paths(root, config) for config in ("pairs", "solutions"))
+        pairs, rows = (manifest.config_paths(root, config) for config in ("pairs", "solutions"))
         broken = list(
-            find_violations(pairs, rows, manifest.spec.pair.plain(), manifest.pairs.plain())
+            find_violations(pairs, rows, manifest.spec.pair.to_dict(), manifest.pairs.to_dict())
         )
     if broken:
         raise _failure(root, broken)
@@ -81,7 +81,7 @@ def _files(root: Path, manifest: Manifest) -> Iterator[str]:
     """Columns, types and version of every file, from its footer; and its texts."""
     for config in CONFIGS:
         expected: pa.Schema | None = None
-        for entry in manifest.of_config(config):
+        for entry in manifest.config_files(config):
             try:
                 found = pq.read_schema(root / entry.path)
                 version = (found.metadata or {}).get(schema.VERSION_KEY.encode(), b"none").decode()
@@ -184,11 +184,13 @@ def _rows(solutions: pl.LazyFrame, probabilities: bool) -> Iterator[str]:
 def _counts(root: Path, manifest: Manifest) -> Iterator[str]:
     """The manifest's counts are those of the rows."""
     for config in CONFIGS:
-        files, told = manifest.paths(root, config), getattr(manifest.rows, config)
+        files, told = manifest.config_paths(root, config), getattr(manifest.rows, config)
         rows = scan_parquet(files).select(pl.len()).collect().item() if files else 0
         if rows != told:
             yield f"{config} has {rows} rows, the manifest says {told}"
-    counted = scan_parquet(manifest.paths(root, "solutions")).group_by("outcome").len().collect()
+    counted = (
+        scan_parquet(manifest.config_paths(root, "solutions")).group_by("outcome").len().collect()
+    )
     outcomes = dict(zip(counted["outcome"], counted["len"], strict=True))
     if outcomes != manifest.outcomes:
         yield f"outcomes are {outcomes}, the manifest says {manifest.outcomes}"

@@ -92,10 +92,12 @@ def _rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any
     """Yield rows with their problem's texts and the model's name, one file in memory at a time."""
     columns = {"question": "question", "source": "source", "gold": "answer"}
     problems = (
-        scan_parquet(manifest.paths(root, "problems")).select("problem_id", **columns).collect()
+        scan_parquet(manifest.config_paths(root, "problems"))
+        .select("problem_id", **columns)
+        .collect()
     )
     model = pl.lit(manifest.spec.model.name).alias("model")
-    for file in manifest.paths(root, config):
+    for file in manifest.config_paths(root, config):
         frame = scan_parquet([file]).collect().with_columns(model)
         joined = frame.join(problems, on="problem_id", how="left", maintain_order="left")
         yield from joined.iter_rows(named=True)

@@ -14,7 +14,7 @@ from fsdpo_data.dataset.validate import validate
 from fsdpo_data.hub.client import HubRepo, hub_errors, resolve_commit
 
 
-def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
+def pull_dataset(repo_name: str, out: Path, *, progress: Progress) -> Manifest:
     """Fetch ``org/name[@revision]`` into ``out`` and validate it; return its manifest.
 
     What has arrived of an interrupted pull is kept beside ``out`` and not fetched again.
@@ -25,9 +25,11 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
         SchemaError: if what arrives is not what its manifest says.
         Unavailable: if the Hub cannot be reached, or refuses.
     """
-    repo = HubRepo.parse(text, "dataset")
+    repo = HubRepo.parse(repo_name, "dataset")
     if repo is None:
-        raise InputError(f"{text!r} is no dataset on the Hub: expected org/name or org/name@tag.")
+        raise InputError(
+            f"{repo_name!r} is no dataset on the Hub: expected org/name or org/name@tag."
+        )
     commit = resolve_commit(repo)
     partial = out.parent / f".{out.name}.partial"  # `.` has no name to replace
     with store_errors(out):
@@ -42,7 +44,7 @@ def pull(text: str, out: Path, *, progress: Progress) -> Manifest:
     manifest = read_manifest(partial)
     if out.exists():
         if not (out / MANIFEST_FILE).is_file() or read_manifest(out) != manifest:
-            raise InputError(f"{out} holds something else than {text}. Choose a new `out`.")
+            raise InputError(f"{out} holds something else than {repo_name}. Choose a new `out`.")
         shutil.rmtree(partial)
         return validate(out)
     progress.phase("download", len(manifest.files))

@@ -47,10 +47,10 @@ class PublishedFile:
     path: str  #: Its path in the repository.
     source: Path | bytes  #: Where it is, or its bytes.
     size: int  #: In bytes.
-    ids: frozenset[str]  #: The Hub's names for it: SHA-256 if it is large, git's id if small.
+    hub_ids: frozenset[str]  #: The Hub's names for it: SHA-256 if it is large, git's id if small.
 
     @classmethod
-    def of(cls, path: str, source: Path | bytes) -> PublishedFile:
+    def from_source(cls, path: str, source: Path | bytes) -> PublishedFile:
         """Describe a file that is on disk, or only in memory."""
         size = source.stat().st_size if isinstance(source, Path) else len(source)
         large, small = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
@@ -65,10 +65,12 @@ class PublishedFile:
 class RemoteState:
     """A dataset repository at one moment."""
 
-    private: bool | None = None  #: Whether strangers may not read it; None if it does not exist.
+    is_private: bool | None = None  #: Whether strangers may not read it; None if it does not exist.
     head: str | None = None  #: Commit of the branch; that of ``main``, where it starts, if new.
-    new_branch: bool = False  #: Whether the branch is still to be made.
-    files: Mapping[str, str] = field(default_factory=dict)  #: The Hub's ids of files at ``head``.
+    is_new_branch: bool = False  #: Whether the branch is still to be made.
+    file_ids: Mapping[str, str] = field(
+        default_factory=dict
+    )  #: The Hub's ids of files at ``head``.
     tags: Mapping[str, str] = field(default_factory=dict)  #: Commits by tag.
 
     @classmethod
@@ -79,7 +81,7 @@ class RemoteState:
         except hf_errors.GatedRepoError:  # a kind of RepositoryNotFoundError, but it is there
             raise
         except hf_errors.RepositoryNotFoundError:
-            return cls(new_branch=branch != "main")
+            return cls(is_new_branch=branch != "main")
         refs = api.list_repo_refs(repo.name, repo_type="dataset")
         branches = {each.name: each.target_commit for each in refs.branches}
         head = branches.get(branch, branches.get("main"))
@@ -101,12 +103,12 @@ class RemoteState:
 
     def changed_files(self, contents: Sequence[PublishedFile]) -> tuple[PublishedFile, ...]:
         """Return those of ``contents`` that the head lacks, or has otherwise."""
-        return tuple(each for each in contents if self.files.get(each.path) not in each.ids)
+        return tuple(each for each in contents if self.file_ids.get(each.path) not in each.hub_ids)
 
     def obsolete_files(self, contents: Sequence[PublishedFile]) -> tuple[str, ...]:
         """Return the data files of the head that are not among ``contents``."""
         wanted = {each.path for each in contents}
-        return tuple(sorted(p for p in self.files if _OURS.fullmatch(p) and p not in wanted))
+        return tuple(sorted(p for p in self.file_ids if _OURS.fullmatch(p) and p not in wanted))
 
 
 def _number(tag: str) -> int:
@@ -130,20 +132,20 @@ class PushPlan:
     repo: HubRepo  #: Where to.
     branch: str  #: Branch that gets the commit.
     tag: str  #: Name of the new version; that of the head if there is nothing to commit.
-    contents: tuple[PublishedFile, ...]  #: Every file of the version.
+    files: tuple[PublishedFile, ...]  #: Every file of the version.
     uploads: tuple[PublishedFile, ...]  #: Those that the head lacks, or has otherwise.
     deletions: tuple[str, ...]  #: Data files of the head that are no longer part of the dataset.
     remote: RemoteState  #: What the plan was made for.
 
     @property
-    def commits(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether anything is to be committed."""
         return bool(self.uploads or self.deletions)
 
     @property
-    def up_to_date(self) -> bool:
+    def is_up_to_date(self) -> bool:
         """Whether the Hub has this version already, tag and all."""
-        return not (self.commits or self.remote.new_branch) and self.tag in self.remote.tags
+        return not (self.has_changes or self.remote.is_new_branch) and self.tag in self.remote.tags
 
 
 def plan_push(
@@ -167,11 +169,11 @@ def plan_push(
     _refuse_secrets(root, manifest)
     with hub_errors(repo):
         if remote is None:
-            remote = call_with_retries(RemoteState.read, hub_api(), repo, branch)
+            remote = call_with_retries(RemoteState.read, authenticated_hub_api(), repo, branch)
         return _plan(repo, branch, root, manifest, remote)
 
 
-def hub_api() -> hf.HfApi:
+def authenticated_hub_api() -> hf.HfApi:
     """Return the Hub's client of somebody who has a token; Unavailable without one."""
     if hf.get_token() is None:
         raise UnavailableError(
@@ -201,7 +203,7 @@ def _plan(
     repo: HubRepo, branch: str, root: Path, manifest: Manifest, remote: RemoteState
 ) -> PushPlan:
     paths = [*(entry.path for entry in manifest.files), MANIFEST_FILE]
-    files = [PublishedFile.of(path, root / path) for path in paths]
+    files = [PublishedFile.from_source(path, root / path) for path in paths]
     tag = remote.head_tag or remote.next_tag
     contents = (*files, _card(root, manifest, repo, tag))
     if tag in remote.tags and (remote.changed_files(contents) or remote.obsolete_files(contents)):
@@ -213,10 +215,10 @@ def _plan(
 
 def _card(root: Path, manifest: Manifest, repo: HubRepo, tag: str) -> PublishedFile:
     card = dataset_card(root, manifest, name=repo.name, revision=tag)
-    return PublishedFile.of("README.md", card.encode())
+    return PublishedFile.from_source("README.md", card.encode())
 
 
-def push(plan: PushPlan, *, public: bool = False, progress: Progress) -> str:
+def push_dataset(plan: PushPlan, *, public: bool = False, progress: Progress) -> str:
     """Carry out a plan; return the commit that the tag names.
 
     A new repository is private unless ``public``; one that exists stays as it is unless so.
@@ -227,25 +229,25 @@ def push(plan: PushPlan, *, public: bool = False, progress: Progress) -> str:
         SchemaError: if what is read back is not what was sent.
     """
     with hub_errors(plan.repo):
-        api = hub_api()
+        api = authenticated_hub_api()
         name, remote = plan.repo.name, plan.remote
-        if remote.private is None:
+        if remote.is_private is None:
             call_with_retries(api.create_repo, name, private=not public, exist_ok=True, **_DATASET)
-        if remote.new_branch:
+        if remote.is_new_branch:
             call_with_retries(
                 api.create_branch, name, branch=plan.branch, exist_ok=True, **_DATASET
             )
         progress.phase("upload", max(1, len(plan.uploads)))
-        commit = _commit(api, plan) if plan.commits else str(remote.head)
+        commit = _commit(api, plan) if plan.has_changes else str(remote.head)
         progress.advance(max(1, len(plan.uploads)))
         progress.phase("tag", 1)
         _tag(api, plan, commit)
-        if public and remote.private:
+        if public and remote.is_private:
             call_with_retries(api.update_repo_settings, name, private=False, **_DATASET)
         progress.advance(1)
-        progress.phase("read back", len(plan.contents))
+        progress.phase("read back", len(plan.files))
         _read_back(api, plan)
-        progress.advance(len(plan.contents))
+        progress.advance(len(plan.files))
     return commit
 
 
@@ -267,7 +269,7 @@ def _commit(api: hf.HfApi, plan: PushPlan) -> str:
             raise
     now = call_with_retries(RemoteState.read, api, plan.repo, plan.branch)
     # If the Hub's answer was lost, our own commit looks like somebody else's.
-    if now.head and not now.changed_files(plan.contents) and not now.obsolete_files(plan.contents):
+    if now.head and not now.changed_files(plan.files) and not now.obsolete_files(plan.files):
         return now.head
     raise UnavailableError(
         f"{name}: somebody else has pushed since this push began (branch {plan.branch} "
@@ -293,9 +295,9 @@ def _tag(api: hf.HfApi, plan: PushPlan, commit: str) -> None:
 
 def _read_back(api: hf.HfApi, plan: PushPlan) -> None:
     """Compare what the Hub has under the tag with what was sent, digest by digest."""
-    there = RemoteState(files=call_with_retries(remote_file_ids, api, plan.repo, plan.tag))
-    wrong = [each.path for each in there.changed_files(plan.contents)]
-    wrong += there.obsolete_files(plan.contents)
+    there = RemoteState(file_ids=call_with_retries(remote_file_ids, api, plan.repo, plan.tag))
+    wrong = [each.path for each in there.changed_files(plan.files)]
+    wrong += there.obsolete_files(plan.files)
     if wrong:
         raise SchemaError(
             f"{plan.repo.name}@{plan.tag} is not what was sent; these files differ: "

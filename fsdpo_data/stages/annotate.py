@@ -132,5 +132,5 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntr
         tally.add_thinking(own)
         tally.add_sampling_cost(samples)
     write_parquet(to_table("solutions", solutions), task.root / task.path)
-    entry = FileEntry.describe(task.root, task.path, len(solutions), texts.hexdigest())
+    entry = FileEntry.from_file(task.root, task.path, len(solutions), texts.hexdigest())
     return entry, tally

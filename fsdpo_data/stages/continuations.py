@@ -97,7 +97,7 @@ class ContinuationSampler:
         # The draft's directory is claimed: whatever is in the folder is of the same spec.
         with RunDir.open(draft.root / folder, config, resume=True) as run:
             keys = shard.select(list(dict.fromkeys(key for key, _ in wanted())))
-            owed = _first_of(set(keys) - run.spans.keys(), wanted())
+            owed = _first_of(set(keys) - run.line_spans.keys(), wanted())
             how = (self.sampling, self.make_sampler, self.batch)
             sample_missing(run, keys, owed, *how, phase=self.phase, progress=draft.progress)
             yield run
@@ -108,7 +108,7 @@ class ContinuationSampler:
     ) -> Iterator[ContinuationGrader]:
         """Give what grades the continuations of a run, as the solutions of the dataset were."""
         spec, golds = draft.manifest.spec, gold_answers(draft.current_files("problems"))
-        count = len(run.spans) * self.sampling.n
+        count = len(run.line_spans) * self.sampling.n
         with open_grader(partial(get_grader, spec.grader), count, workers) as grader:
             yield partial(_grade_continuations, run, golds, grader, spec.thinking == WITH_THINKING)
 
@@ -116,14 +116,14 @@ class ContinuationSampler:
         """Return what the continuations cost, and add it to what the dataset has cost."""
         tokens: int | None = 0
         seconds = 0.0
-        for record in run.records(run.spans):
+        for record in run.read_records(run.line_spans):
             for each in record["completions"]:
                 tokens = add_tokens(tokens, each["n_tokens"])
                 seconds += each["seconds"]
         spent = ContinuationStats(
             n=self.sampling.n,
-            prefixes=len(run.spans),
-            continuations=len(run.spans) * self.sampling.n,
+            prefixes=len(run.line_spans),
+            continuations=len(run.line_spans) * self.sampling.n,
             tokens=UNKNOWN if tokens is None else tokens,
             seconds=round(seconds, 3),
         )
@@ -155,20 +155,20 @@ def _grade_continuations(
     """
     keys = [key for key, _ in asked]
     responses: list[GradingInput] = []
-    for (_, solution), record in zip(asked, run.records(keys), strict=True):
+    for (_, solution), record in zip(asked, run.read_records(keys), strict=True):
         before = record["prompt"][len(solution.prompt) :]
         for each in record["completions"]:
             text = before + each["text"]
             thought = find_thinking(solution.prompt, text)
             responses.append((golds[solution.problem_id], thought, text, each["finish_reason"]))
     verdicts = iter(grade_responses(grader, responses, whole=whole))
-    for record in run.records(keys):  # again, so that they need not be held
+    for record in run.read_records(keys):  # again, so that they need not be held
         yield [(each, next(verdicts).status) for each in record["completions"]]
 
 
 def continuation_sampling(manifest: Manifest, n: int, **changes: Any) -> SamplingSpec:
     """Return how ``n`` continuations are sampled: as the solutions, but for changes."""
-    sampled = manifest.spec.sampling.plain() | {"n": n}
+    sampled = manifest.spec.sampling.to_dict() | {"n": n}
     known = {key: value for key, value in sampled.items() if value != UNKNOWN}
     return SamplingSpec(**{**known, "stop": tuple(known["stop"]), **changes})
 

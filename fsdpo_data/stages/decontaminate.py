@@ -128,8 +128,8 @@ def sealed_problems(root: Path) -> list[Problem]:
         SchemaError: if there is none in ``root``, or its problems are not what was sealed.
     """
     manifest = read_manifest(root)
-    check_files(root, manifest.of_config("problems"))
-    problems = scan_parquet(manifest.paths(root, "problems"))
+    check_files(root, manifest.config_files("problems"))
+    problems = scan_parquet(manifest.config_paths(root, "problems"))
     rows = problems.select("question", "answer", "source", "split").collect()
     return [Problem(*row) for row in rows.iter_rows()]
 

@@ -93,7 +93,7 @@ class GradeStage(Stage):
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse Monte-Carlo labels: the texts that the old grader judged for them are gone."""
-        rollouts = scan_parquet(manifest.paths(source, "solutions")).select("rollouts")
+        rollouts = scan_parquet(manifest.config_paths(source, "solutions")).select("rollouts")
         if rollouts.select(pl.col("rollouts").is_not_null().any()).collect().item():
             raise InputError(
                 f"{source} has Monte-Carlo labels, which were counted by {manifest.spec.grader}. "
@@ -117,7 +117,7 @@ class GradeStage(Stage):
         draft.drop_pairs()
         manifest.spec.grader = self.grader
         manifest.spec.thinking = UNFINISHED_THINKING_GRADED if self.grade_thinking else None
-        for name, value in tally.counts().items():
+        for name, value in tally.manifest_counts().items():
             setattr(manifest, name, value)
         for name, value in tally.outcome_statistics().items():
             setattr(manifest.statistics, name, value)

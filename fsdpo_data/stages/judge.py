@@ -18,7 +18,7 @@ from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa, pq
 from fsdpo_data.dataset.manifest_sections import JudgeStats
 from fsdpo_data.dataset.run import RunDir
-from fsdpo_data.dataset.schema import with_column
+from fsdpo_data.dataset.schema import replace_column
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import (
@@ -66,17 +66,17 @@ class JudgeStage(Stage):
         with self.continuer.run(draft, FOLDER, partial(self._prefixes_to_judge, draft)) as run:
             draft.rewrite_config("solutions", "count", partial(self._count_steps, draft, run))
             # Of what was written before an interruption, too.
-            for file in manifest.paths(draft.parent_root, "solutions"):
+            for file in manifest.config_paths(draft.parent_root, "solutions"):
                 for row, votes in self._read_votes(draft, run, pq.read_table(file)):
                     tally.update({} if votes is None else self._manifest_counts(row, votes))
             manifest.judge = JudgeStats.model_validate(
-                self.continuer.record_cost(run, manifest).plain() | tally
+                self.continuer.record_cost(run, manifest).to_dict() | tally
             )
             manifest.rollouts = None
 
     def _prefixes_to_judge(self, draft: DatasetDraft) -> Iterator[Prefix]:
         # As they were: those written already have lost what is agreed with.
-        for file in draft.manifest.paths(draft.parent_root, "solutions"):
+        for file in draft.manifest.config_paths(draft.parent_root, "solutions"):
             for _, prompt in self._prompts(draft, pq.read_table(file)):
                 if prompt:
                     yield prefix_id(prompt), prompt
@@ -97,7 +97,7 @@ class JudgeStage(Stage):
     ) -> Iterator[tuple[dict[str, Any], list[int] | None]]:
         """Yield a file's solutions, each with its votes; None if it was not asked."""
         asked = list(self._prompts(draft, table))
-        records = run.records(prefix_id(prompt) for _, prompt in asked if prompt)
+        records = run.read_records(prefix_id(prompt) for _, prompt in asked if prompt)
         for row, prompt in asked:
             critiques = next(records)["completions"] if prompt else []
             told = ((each["text"], each["finish_reason"]) for each in critiques)
@@ -107,7 +107,7 @@ class JudgeStage(Stage):
     def _count_steps(self, draft: DatasetDraft, run: RunDir, table: pa.Table) -> pa.Table:
         """Return a file's solutions with the counts of their steps."""
         counts = [self._counts(row, votes) for row, votes in self._read_votes(draft, run, table)]
-        return with_column(table, "rollouts", counts)
+        return replace_column(table, "rollouts", counts)
 
     def _counts(self, row: Mapping[str, Any], votes: list[int] | None) -> StepCounts | None:
         if votes and self.consensus is not None:

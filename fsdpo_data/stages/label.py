@@ -59,7 +59,7 @@ class LabelStage(Stage):
         """Refuse a dataset of an older grader, or without labelled solutions of two steps."""
         get_grader(manifest.spec.grader)
         steps = pl.col("completions").list.len()
-        solutions = scan_parquet(manifest.paths(source, "solutions"))
+        solutions = scan_parquet(manifest.config_paths(source, "solutions"))
         worth = solutions.filter(pl.col("labels").is_not_null() & (steps > 1))
         if not worth.select(pl.len()).collect().item():
             raise InputError(
@@ -86,7 +86,7 @@ class LabelStage(Stage):
             before = manifest.cost.tokens
             manifest.judge = None
             manifest.rollouts = RolloutStats(
-                **self.continuer.record_cost(run, manifest).plain(),
+                **self.continuer.record_cost(run, manifest).to_dict(),
                 **_agreement(draft.current_files("solutions")),
                 sampling_tokens=before,
             )
@@ -238,4 +238,4 @@ class LabelOptions(ContinuationOptions):
         if manifest.rollouts is None or manifest.spec.label is None:
             told = f"{self.data} has no Monte-Carlo labels. Make them first: `rollouts=8`."
             raise self.field_error("consensus", told)
-        return manifest.spec.label.plain()
+        return manifest.spec.label.to_dict()

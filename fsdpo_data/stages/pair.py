@@ -35,7 +35,7 @@ class PairStage(BasePairStage):
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards or gives no pair."""
         super().check(source, manifest)
-        files = manifest.paths(source, "solutions")
+        files = manifest.config_paths(source, "solutions")
         chosen = (
             choose_pairs(scan_parquet([file]), self.pair_spec).select(pl.len()) for file in files
         )
@@ -49,7 +49,7 @@ class PairStage(BasePairStage):
         counts = pair_statistics(draft.current_files("pairs"), files, self.pair_spec.aggregate)
         if not counts["pairs"]:
             raise InputError(_why_none(scan_parquet(files), draft.parent_root, self.pair_spec))
-        draft.describe_pairs(PairStats.model_validate(counts))
+        draft.set_pair_stats(PairStats.model_validate(counts))
 
 
 def _why_none(solutions: pl.LazyFrame, name: Path, spec: PairSpec) -> str:

@@ -20,7 +20,7 @@ from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import FileEntry
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, RunDir, lock_run_directory
 from fsdpo_data.dataset.schema import problems_table, write_parquet
-from fsdpo_data.dataset.stage import Stage, run_stages, seal, stage_specs
+from fsdpo_data.dataset.stage import Stage, run_stages, seal_dataset, stage_specs
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.samplers import Sampler, close_engine, stream
 from fsdpo_data.models.prompts import Template
@@ -144,7 +144,9 @@ def sample_problems(
 ) -> None:
     """Sample whatever the run still owes of some problems."""
     prompt_of = job.prompt_of or (lambda problem: job.spec.template.render(problem.question))
-    owed = ((problem.id, prompt_of(problem)) for problem in problems if problem.id not in run.spans)
+    owed = (
+        (problem.id, prompt_of(problem)) for problem in problems if problem.id not in run.line_spans
+    )
     how = (job.spec.sampling, job.make_sampler, job.batch)
     sample_missing(
         run, [each.id for each in problems], owed, *how, phase="sample", progress=progress
@@ -167,7 +169,7 @@ def sample_missing(
     Of all ``keys`` that it is to hold in the end, ``owed`` yields those that it does not hold yet,
     with their prompts. The sampler is only made if there are any.
     """
-    there = sum(key in run.spans for key in keys)
+    there = sum(key in run.line_spans for key in keys)
     if there == len(keys):
         return
     progress.phase("load", 1)
@@ -197,7 +199,7 @@ def _save(run: RunDir, finished: list[tuple[str, str, Sequence[Completion]]]) ->
 def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
     """Write the dataset's files, check them, and write the manifest last of all."""
     root, source = run.path, job.source
-    with store_errors(root, saved_problems=len(run.spans)):
+    with store_errors(root, saved_problems=len(run.line_spans)):
         for name in ("problems", "solutions"):
             shutil.rmtree(root / name, ignore_errors=True)
             (root / name).mkdir()
@@ -205,7 +207,7 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
         write_atomic(root / QUARANTINE_FILE, rows.encode())
     path = "problems/train-00000-of-00001.parquet"
     write_parquet(problems_table(source.problems), root / path)
-    files, tally = [FileEntry.describe(root, path, len(source.problems))], Tally()
+    files, tally = [FileEntry.from_file(root, path, len(source.problems))], Tally()
     tasks = _shard_tasks(run, job)
     progress.phase("annotate", len(tasks))
     for file, counts in annotate(tasks, job.workers):
@@ -215,7 +217,7 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
     reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined)
     manifest = make_manifest(job.config, files, tally, reasons)
     progress.phase("validate", 1)
-    seal(root, manifest, saved=len(run.spans))
+    seal_dataset(root, manifest, saved=len(run.line_spans))
     progress.advance(1)
 
 
@@ -228,7 +230,7 @@ def _shard_tasks(run: RunDir, job: BuildJob) -> list[ShardTask]:
             root=run.path,
             path=f"solutions/train-{index:05d}-of-{count:05d}.parquet",
             problems=[
-                (problem.id, problem.answer, run.spans[problem.id])
+                (problem.id, problem.answer, run.line_spans[problem.id])
                 for problem in problems[index * size : (index + 1) * size]
             ],
             sampling=sampling_id(spec.model, spec.template.digest, spec.sampling),

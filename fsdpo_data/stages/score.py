@@ -17,7 +17,7 @@ from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.row_files import scan_parquet
 from fsdpo_data.core.statistics import RankingAuc, mean_auc, problem_aucs
 from fsdpo_data.dataset.manifest_sections import RankingStats, RewardStats
-from fsdpo_data.dataset.schema import with_column
+from fsdpo_data.dataset.schema import replace_column
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.engines.load import EngineSelection, resolve_prm
 from fsdpo_data.engines.options import ScorerOptions, Shard
@@ -87,7 +87,7 @@ class ScoreStage(Stage):
             ]
             rewards += self._scorer.score(items)
             draft.progress.advance(len(rows))
-        return with_column(table, "step_rewards", rewards)
+        return replace_column(table, "step_rewards", rewards)
 
 
 def questions_of(files: list[Path], problems: pa.ChunkedArray) -> dict[str, str]:

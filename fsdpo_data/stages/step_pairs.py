@@ -59,7 +59,7 @@ class BasePairStage(Stage):
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards."""
-        rewards = scan_parquet(manifest.paths(source, "solutions")).select("step_rewards")
+        rewards = scan_parquet(manifest.config_paths(source, "solutions")).select("step_rewards")
         if not rewards.select(pl.col("step_rewards").is_not_null().any()).collect().item():
             raise InputError(
                 f"{source} has no step rewards. Score it first, with `fsdpo-data score {source}`, "
@@ -79,7 +79,7 @@ class StepPairStage(BasePairStage):
         """Refuse a dataset of an older grader, without rewards, or in which no error is found."""
         get_grader(manifest.spec.grader)
         super().check(source, manifest)
-        files = manifest.paths(source, "solutions")
+        files = manifest.config_paths(source, "solutions")
         if not manifest.spec.rewards_are_probabilities:
             raise InputError(
                 f"the rewards of {source} are not probabilities, which `threshold` is about, but "
@@ -112,7 +112,7 @@ class StepPairStage(BasePairStage):
                 draft.add_pairs(table)
             spent = self.continuer.record_cost(run, draft.manifest)
         counts = step_pair_statistics(draft.current_files("pairs"), files, self.pair_spec)
-        draft.describe_pairs(PairStats.model_validate({**counts, "resampled": spent}))
+        draft.set_pair_stats(PairStats.model_validate({**counts, "resampled": spent}))
         if not counts["pairs"]:
             raise InputError(
                 f"{draft.parent_root}: none of {spent.continuations} continuations of "

@@ -60,7 +60,7 @@ def open_source(
 
 def _open_sealed(root: Path, config: str, columns: Sequence[str]) -> RowSource:
     manifest = read_manifest(root)
-    files = manifest.of_config(config)
+    files = manifest.config_files(config)
     if not files:
         raise InputError(
             f"has no {config}. Score and pair it first: fsdpo-data score {root} --prm PATH --out "
@@ -74,7 +74,7 @@ def _open_sealed(root: Path, config: str, columns: Sequence[str]) -> RowSource:
     if manifest.spec.score:
         prm = manifest.spec.score.prm
         said["prm"] = f"{prm.name}@{prm.revision}"
-    shards = manifest.paths(root, config)
+    shards = manifest.config_paths(root, config)
     return RowSource(manifest.digest, lambda: _shards(shards, columns), provenance=said)
 
 

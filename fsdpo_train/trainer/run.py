@@ -93,7 +93,7 @@ def _write_card(config: TrainConfig, identity: Mapping[str, str], report: Traini
         report=vars(report),
         options={**_nameless(identity), "fsdpo": fsdpo_data.__version__, **versions},
         changed=_nameless(changed),
-        manifest=read_manifest(config.data).plain() if sealed else None,
+        manifest=read_manifest(config.data).to_dict() if sealed else None,
         processes=(world, local),
     )
     write_text(config.out / "README.md", model_card(run))

@@ -426,7 +426,7 @@ from fsdpo_data.core.jsonl_log import JsonlLog
 append, most = JsonlLog.append, int(sys.argv.pop(1))
 def held(self, lines):
     append(self, lines)
-    if len(self.spans) >= most:
+    if len(self.line_spans) >= most:
         time.sleep(600)
 JsonlLog.append = held
 from fsdpo_bench.cli.app import main

@@ -71,14 +71,14 @@ def small_build(
     resume = options.pop("resume", False)
     make = make_sampler or (lambda: fixed_sampler(source))
     job = BuildJob(spec or build_spec(), source, make, **options)
-    return build(job, out, resume=resume, progress=LineProgress()).plain()
+    return build(job, out, resume=resume, progress=LineProgress()).to_dict()
 
 
 def derived(source: Path, out: Path, stage: Stage, **options: Any) -> dict[str, Any]:
     """Run a stage; return the manifest that it seals, of a dataset that is valid."""
     made = derive_dataset(source, out, [stage], progress=LineProgress(), **options)
     assert validate(out) == made
-    return made.plain()
+    return made.to_dict()
 
 
 def rollouts(out: Path) -> list[Any]:

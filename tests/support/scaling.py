@@ -90,7 +90,7 @@ def repeat(source: Path, out: Path, times: int) -> None:
     manifest = read_manifest(source)
     files = []
     for config in ("problems", "solutions"):
-        entries = manifest.of_config(config)
+        entries = manifest.config_files(config)
         (out / config).mkdir(parents=True)
         for part in range(times * len(entries)):
             turn, place = divmod(part, len(entries))
@@ -103,7 +103,7 @@ def repeat(source: Path, out: Path, times: int) -> None:
                 table = table.set_column(index, table.schema.field(index), ids)
             write_parquet(table, out / path)
             text_sha256 = entries[place].text_sha256
-            files.append(FileEntry.describe(out, path, table.num_rows, text_sha256))
+            files.append(FileEntry.from_file(out, path, table.num_rows, text_sha256))
     for counts in (manifest.outcomes, manifest.labels, manifest.grader_rules):
         counts.update({name: times * count for name, count in counts.items()})
     manifest.rows.problems *= times

@@ -255,14 +255,14 @@ def _bench_run(inputs: Inputs) -> list[str]:
 _MIGRATE = """
 import sys
 from pathlib import Path
-from fsdpo_data.dataset.migrate import migrate
+from fsdpo_data.dataset.migrate import migrate_dataset
 from fsdpo_data.cli.console import run_app
 
 def newer(root):
     file = root / "manifest.json"
     file.write_text(file.read_text().replace('"schema_version": 0', '"schema_version": 1'))
 
-run_app(lambda: migrate(Path(sys.argv[1]), Path(sys.argv[2]), migrations={0: newer}))
+run_app(lambda: migrate_dataset(Path(sys.argv[1]), Path(sys.argv[2]), migrations={0: newer}))
 """
 
 

@@ -70,15 +70,17 @@ def load_graded(root: Path) -> list[ScoredSolution]:
         SchemaError: if it is no sealed dataset, or what is read of it was changed since.
     """
     manifest = read_manifest(root)
-    check_files(root, [*manifest.of_config("problems"), *manifest.of_config("solutions")])
+    check_files(root, [*manifest.config_files("problems"), *manifest.config_files("solutions")])
     truth, questions = {}, {}
-    for row in scan_parquet(manifest.paths(root, "problems")).collect().iter_rows(named=True):
+    for row in (
+        scan_parquet(manifest.config_paths(root, "problems")).collect().iter_rows(named=True)
+    ):
         key, metadata = row.pop("problem_id"), json.loads(row.pop("metadata"))
         questions[key] = row["question"]
         if "nodes" in metadata and "world" in metadata:
             truth[key] = Problem(**row, metadata=metadata)
     rows = (
-        scan_parquet(manifest.paths(root, "solutions"))
+        scan_parquet(manifest.config_paths(root, "solutions"))
         .filter((pl.col("completions").list.len() > 0) & pl.col("outcome").is_in(GRADED_OUTCOMES))
         .select("problem_id", "prompt", "completions", "step_rewards", "outcome")
         .collect()

@@ -21,7 +21,7 @@ from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import hf, hf_constants, hf_errors
 from fsdpo_data.hub.client import HubRepo, hub_errors
-from fsdpo_data.publish.push import call_with_retries, hub_api
+from fsdpo_data.publish.push import authenticated_hub_api, call_with_retries
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def push(plan: ResultsPushPlan, *, pull_request: bool = False) -> str:
     """
     name = plan.repo.name
     with hub_errors(plan.repo):
-        api = hub_api()
+        api = authenticated_hub_api()
         head = call_with_retries(api.model_info, name).sha
         files = {**plan.files, "README.md": _card(name, plan.results)}
         operations = [hf.CommitOperationAdd(path, text.encode()) for path, text in files.items()]

@@ -14,7 +14,7 @@ from fsdpo_data.cli.printing import print_summary
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import TemplateRef
-from fsdpo_data.dataset.summary import summary_rows, warnings
+from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.models.prompts import TEMPLATES
 
 CUT = "over a fifth of the solutions ran into the token limit"
@@ -70,7 +70,7 @@ def made(dataset: Path, changes: dict[str, Any], ranked: list[float] | None) -> 
 def test_each_warning_on_both_sides_of_its_limit(
     dataset: Path, changes: dict[str, Any], ranked: list[float] | None, shown: list[str]
 ) -> None:
-    assert warnings(made(dataset, changes, ranked)) == shown
+    assert dataset_warnings(made(dataset, changes, ranked)) == shown
 
 
 def test_summary_and_card_warn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +88,9 @@ def test_a_card_without_warnings_has_no_block(dataset: Path) -> None:
 
 
 def test_a_warning_is_no_markup_on_the_card(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsdpo_data.dataset.card.warnings", lambda _: ["<b>*much*</b>\n# of it"])
+    monkeypatch.setattr(
+        "fsdpo_data.dataset.card.dataset_warnings", lambda _: ["<b>*much*</b>\n# of it"]
+    )
     card = dataset_card(dataset, read_manifest(dataset))
     assert "\n- &lt;b\\>\\*much\\*&lt;/b\\> \\# of it\n" in card
 

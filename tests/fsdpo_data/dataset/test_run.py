@@ -27,14 +27,14 @@ def started(path: Path, *ids: str) -> Path:
 
 def known(path: Path) -> tuple[list[str], int]:
     with RunDir.open(path, CONFIG, resume=True) as run:
-        return list(run.spans), run.torn
+        return list(run.line_spans), run.incomplete_lines
 
 
 def test_records_are_found_again(tmp_path: Path) -> None:
     run_dir = started(tmp_path / "run", "p1", "p2")
     with RunDir.open(run_dir, CONFIG, resume=True) as run:
-        start, length = run.spans["p2"]
-        line = run.completions.read_bytes()[start : start + length]
+        start, length = run.line_spans["p2"]
+        line = run.completions_path.read_bytes()[start : start + length]
     assert json.loads(line)["prompt"] == "prompt of p2"
     assert line.endswith(b"\n")
 
@@ -127,7 +127,7 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
 def test_lone_surrogates_are_stored_as_replacement_characters(tmp_path: Path) -> None:
     with RunDir.open(tmp_path / "run", CONFIG, resume=False) as run:
         run.append([record("p1", "a\ud800b\x00😀")])
-        raw = json.loads(run.completions.read_bytes())
+        raw = json.loads(run.completions_path.read_bytes())
     assert raw["completions"][0]["text"] == "a\ufffdb\x00😀"
 
 

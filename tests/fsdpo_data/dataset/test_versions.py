@@ -20,15 +20,15 @@ from fsdpo_data.core.errors import InputError, SchemaError, StoreError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.card import dataset_card
-from fsdpo_data.dataset.diff import ConfigDiff, changed_specs, diff_datasets
+from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets, spec_changes
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.migrate import migrate
+from fsdpo_data.dataset.migrate import migrate_dataset
 from fsdpo_data.dataset.schema import OPTIONAL_COLUMNS, SCHEMA_VERSION
 from fsdpo_data.dataset.stage import Stage, derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.pairs.best_worst import PairSpec
-from fsdpo_data.publish.pull import pull
+from fsdpo_data.publish.pull import pull_dataset
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.score import ScoreStage
@@ -55,9 +55,9 @@ def test_every_version_has_a_frozen_dataset() -> None:
 def test_frozen_datasets_are_read(version: int, tmp_path: Path) -> None:
     frozen = DATA / f"schema-{version}"
     if version < SCHEMA_VERSION:
-        migrate(frozen, tmp_path / "new")
+        migrate_dataset(frozen, tmp_path / "new")
         frozen = tmp_path / "new"
-    manifest = validate(frozen).plain()
+    manifest = validate(frozen).to_dict()
     assert manifest["digest"] == FROZEN[version]
     assert manifest["rows"] == {"problems": 2, "solutions": 8, "pairs": 8}
     pairs = pl.read_parquet(frozen / "pairs/*.parquet")
@@ -104,12 +104,12 @@ def test_other_versions_are_refused_with_advice(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="Install a newer release of fsdpo"):
         read_manifest(newer)
     with pytest.raises(SchemaError, match=r"cannot bring to 1\. Install the newest release"):
-        migrate(newer, tmp_path / "out")
+        migrate_dataset(newer, tmp_path / "out")
     older = of_version(0, tmp_path / "older")
     with pytest.raises(SchemaError, match=f"`fsdpo-data migrate {older}`"):
         read_manifest(older)
     with pytest.raises(InputError, match="is of schema 1 already"):
-        migrate(DATA / "schema-1", tmp_path / "out")
+        migrate_dataset(DATA / "schema-1", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -125,13 +125,13 @@ def test_a_migration_is_whole_and_leaves_the_old_one(tmp_path: Path) -> None:
 
     older, out = of_version(0, tmp_path / "older"), tmp_path / "out"
     with pytest.raises(SchemaError, match="is missing"):
-        migrate(older, out, migrations={0: broken})
+        migrate_dataset(older, out, migrations={0: broken})
     assert not out.exists()
-    assert migrate(older, out, migrations={0: to_1}) == 0
+    assert migrate_dataset(older, out, migrations={0: to_1}) == 0
     assert validate(out).digest == FROZEN[1]
     assert json.loads((older / "manifest.json").read_text())["schema_version"] == 0
     with pytest.raises(InputError, match="exists already"):
-        migrate(older, out, migrations={0: to_1})
+        migrate_dataset(older, out, migrations={0: to_1})
 
 
 def unchanged(kept: int, *changes: str) -> ConfigDiff:
@@ -148,7 +148,7 @@ def test_equal_datasets_do_not_differ(tmp_path: Path) -> None:
         "solutions": unchanged(12, *SOLUTION_CHANGES),
         "pairs": unchanged(12, "rewritten", "rescored"),
     }
-    assert not any(diff_datasets(dataset, dataset).values()) and not changed_specs(dataset, dataset)
+    assert not any(diff_datasets(dataset, dataset).values()) and not spec_changes(dataset, dataset)
 
 
 def test_other_rewards_and_other_problems(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_other_rewards_and_other_problems(tmp_path: Path) -> None:
     assert found["pairs"] == ConfigDiff(4, 0, 12, {"rewritten": 0, "rescored": 12})
     back = diff_datasets(second, first)
     assert (back["problems"].added, back["problems"].removed) == (0, 1)
-    keys = [key for key, _, _ in changed_specs(first, second)]
+    keys = [key for key, _, _ in spec_changes(first, second)]
     assert keys == ["problems.count", "problems.digest", "score.prm.revision"]
 
 
@@ -209,7 +209,7 @@ def test_migrating_onto_a_full_disk_says_so(
     monkeypatch.setattr("shutil.copyfileobj", full)
     monkeypatch.setattr("shutil.copy2", full)
     with pytest.raises(StoreError, match=r"Cannot write to \S+: the disk is full; free some space"):
-        migrate(older, tmp_path / "out", migrations={0: lambda folder: None})
+        migrate_dataset(older, tmp_path / "out", migrations={0: lambda folder: None})
     assert not (tmp_path / "out").exists()
 
 
@@ -222,4 +222,4 @@ def test_pulling_onto_a_read_only_disk_says_so(
     monkeypatch.setattr("huggingface_hub.hf_hub_download", read_only)
     monkeypatch.setattr("fsdpo_data.publish.pull.resolve_commit", lambda repo: "0" * 40)
     with pytest.raises(StoreError, match="the file system is read-only; choose another `out`"):
-        pull("org/name", tmp_path / "out", progress=LineProgress())
+        pull_dataset("org/name", tmp_path / "out", progress=LineProgress())

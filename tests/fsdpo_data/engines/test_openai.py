@@ -192,8 +192,8 @@ def test_a_server_that_dies_costs_nothing_that_was_received(
     assert len(script.requests) == 3
     manifest = validate(out)
     engine = {"api": "completions", "dtype": "auto", "name": "openai", "seeds": "not guaranteed"}
-    assert manifest.spec.engine.plain() == engine
-    assert manifest.spec.model.plain() == {"name": "tiny", "revision": "served"}
+    assert manifest.spec.engine.to_dict() == engine
+    assert manifest.spec.model.to_dict() == {"name": "tiny", "revision": "served"}
     written = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
     assert KEY.encode() not in written and url.encode() not in written
 

@@ -183,7 +183,7 @@ def test_a_build_with_a_limit(policy: Path, tmp_path: Path) -> None:
             BuildOptions(out=tmp_path / str(size), batch_size=size, **how), NO_PROGRESS
         )
         manifest = validate(out)
-        assert manifest.spec.sampling.plain()["max_think_tokens"] == 15
+        assert manifest.spec.sampling.to_dict()["max_think_tokens"] == 15
         assert "--max-think-tokens 15" in (out / "README.md").read_text()
         found.append(pl.read_parquet(out / "solutions/*.parquet").drop("solution_id"))
         assert manifest.thinking is not None and manifest.thinking.closed > 5

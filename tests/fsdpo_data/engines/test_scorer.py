@@ -220,7 +220,7 @@ def scored(source: Path, out: Path, scorer: Any = TABLE, **options: Any) -> dict
     stage = ScoreStage(scorer.model, {"name": "table", "dtype": "auto"}, lambda: scorer)
     manifest = derive_dataset(source, out, [stage], progress=LineProgress(), **options)
     assert validate(out) == manifest
-    return manifest.plain()
+    return manifest.to_dict()
 
 
 def test_a_scored_dataset(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_the_quarantine_is_kept_and_counted(tmp_path: Path) -> None:
     assert manifest["quarantined"] == {"no answer": 1}
     kept = json.loads((tmp_path / "run/quarantine.jsonl").read_text())
     assert kept["row"] == 3 and kept["raw"] == '{"question": "?"}'
-    assert validate(tmp_path / "run").plain() == manifest
+    assert validate(tmp_path / "run").to_dict() == manifest
 
 
 def test_no_problem_left_is_an_error(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_replay_says_where_its_completions_come_from(
     line = replayed(tmp_path, "--model-name", "Another 7B", "--temperature", "0.6")
     code, out, err = run(capsys, *line)
     assert code == 0, err
-    manifest = validate(tmp_path / "out").plain()
+    manifest = validate(tmp_path / "out").to_dict()
     assert manifest["spec"]["model"] == {
         "name": "Another 7B",
         "revision": f"sha256:{file_sha256(tmp_path / 'said.jsonl')}",
@@ -240,7 +240,7 @@ def test_pairs_of_a_replay_are_measured_in_characters(
     rewards = {RIGHT: [0.9] * 2, WRONG: [0.1] * 2}
     stages = [Rewards(rewards), PairStage(PairSpec())]
     derive_dataset(tmp_path / "out", tmp_path / "pairs", stages, progress=LineProgress())
-    length = validate(tmp_path / "pairs").plain()["pairs"]["length"]
+    length = validate(tmp_path / "pairs").to_dict()["pairs"]["length"]
     assert (length["chosen_characters"], length["rejected_characters"]) == (len(RIGHT), len(WRONG))
     assert "chosen_tokens" not in length
     code, out, err = run(capsys, "inspect", str(tmp_path / "pairs"))
@@ -270,7 +270,7 @@ def test_a_replay_of_nobody_is_of_nobody(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(capsys, *replayed(tmp_path))[0] == 0
-    spec = validate(tmp_path / "out").plain()["spec"]
+    spec = validate(tmp_path / "out").to_dict()["spec"]
     assert spec["model"]["name"] == spec["sampling"]["temperature"] == "unknown"
     code, _, err = run(capsys, "build", "--model-name", "me", "--out", str(tmp_path / "none"))
     assert code == 1 and "--model-name me" in err and "--replay FILE" in err

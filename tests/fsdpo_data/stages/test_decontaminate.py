@@ -227,7 +227,7 @@ def test_the_result_is_written_into_manifest_and_card(
     assert command(monkeypatch, dataset, *arguments, "--out", out) == 1  # which of the two?
     assert command(monkeypatch, *arguments, "--out", out) == 0
 
-    manifest = validate(out).plain()
+    manifest = validate(out).to_dict()
     found = manifest["contamination"]
     assert (found["problems"], found["contaminated"], found["n"]) == (3, 1, 8)
     assert [each["name"] for each in found["benchmarks"]] == ["near", "far away"]
@@ -269,7 +269,7 @@ def test_the_result_stays_with_what_is_made_of_the_dataset(tmp_path: Path) -> No
     derive_dataset(dataset, checked, [DecontaminateStage(found)], progress=LineProgress())
     derive_dataset(checked, paired, [PairStage(PairSpec(top=1))], progress=LineProgress())
     assert validate(paired).contamination == validate(checked).contamination
-    assert validate(paired).plain()["contamination"]["contaminated"] == 0
+    assert validate(paired).to_dict()["contamination"]["contaminated"] == 0
 
 
 def test_what_a_benchmark_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def grade(source: Path, out: Path, **options: Any) -> dict[str, Any]:
     stage = GradeStage(get_grader().version, workers=options.pop("workers", 1))
-    return derive_dataset(source, out, [stage], progress=LineProgress(), **options).plain()
+    return derive_dataset(source, out, [stage], progress=LineProgress(), **options).to_dict()
 
 
 def rows(root: Path) -> pl.DataFrame:
@@ -98,7 +98,7 @@ def test_the_manifest_counts_anew_and_names_its_parent(built: Path, tmp_path: Pa
     assert parent["spec"]["grader"] == "math@0"
     assert manifest["spec"]["grader"] == manifest["spec"]["grade"]["grader"]
     assert manifest["spec"]["grader"] == get_grader().version
-    assert validate(tmp_path / "new").plain() == manifest
+    assert validate(tmp_path / "new").to_dict() == manifest
 
 
 def test_what_changed_is_counted_by_old_and_new_outcome(built: Path, tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_the_answer_is_looked_for_behind_the_thinking(
     assert "2 closed, 2 never ended" in told
     rows = pl.read_parquet(tmp_path / "b" / FILE)
     assert rows["outcome"].to_list() == ["correct", "correct", "correct", no, "correct"]
-    manifest = validate(tmp_path / "b").plain()
+    manifest = validate(tmp_path / "b").to_dict()
     assert manifest["grader_rules"] == {"boxed/number": 4, "cut-off": 1}
     assert (manifest["spec"]["thinking"], manifest["thinking"]["unclosed"]) == ("graded", 2)
     # and back
@@ -337,7 +337,7 @@ def test_thinking_that_the_prompt_opens_and_nothing_closes(
     assert steps == [["20 + 22 is\n\n42"], ["It is 42.\n</think>\n\n", "42"]]
     more = ("--grade-thinking", "--segmenter", "both", "--out", tmp_path / "b")
     command(capsys, "import", file, "--from", "outputs", *more)
-    manifest = validate(tmp_path / "b").plain()
+    manifest = validate(tmp_path / "b").to_dict()
     assert manifest["spec"]["thinking"] == "graded" and manifest["spec"]["segmenter"] == "both@1"
 
 

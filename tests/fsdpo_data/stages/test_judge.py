@@ -147,7 +147,7 @@ def test_consensus_keeps_what_both_say(tmp_path: Path) -> None:
     assert [first_failed_step(each) for each in before[:3]] == [-1, 1, 0]
     agreed = read_manifest(tmp_path / "mc").spec.label
     assert agreed is not None
-    spec = agreed.plain()
+    spec = agreed.to_dict()
     manifest = judged(tmp_path / "mc", tmp_path / "out", consensus=spec)
     right, wrong, silent, empty = rollouts(tmp_path / "out")[:4]
     assert right == [{"n": 1, "n_correct": 1}] * 2

@@ -71,7 +71,7 @@ def paired(source: Path, out: str = "pairs", **spec: Any) -> tuple[dict[str, Any
     assert validate(target) == manifest
     rows = pl.read_parquet(target / "pairs/*.parquet")
     rows = rows.filter(pl.col("problem_id") == rows["problem_id"][0])
-    return manifest.plain(), list(zip(rows["chosen"], rows["rejected"], strict=True))
+    return manifest.to_dict(), list(zip(rows["chosen"], rows["rejected"], strict=True))
 
 
 REWARDS: dict[str, Sequence[float] | None] = {
@@ -281,7 +281,7 @@ def test_another_spec_in_the_same_directory_is_refused(scored: Scored) -> None:
     again = derive_dataset(
         source, out, [PairStage(PairSpec())], resume=True, progress=LineProgress()
     )
-    assert again.plain() == first
+    assert again.to_dict() == first
 
 
 def test_stopped_before_the_seal_it_ends_in_the_same_bytes(scored: Scored) -> None:
@@ -293,7 +293,7 @@ def test_stopped_before_the_seal_it_ends_in_the_same_bytes(scored: Scored) -> No
     again = derive_dataset(
         source, out, [PairStage(PairSpec())], resume=True, progress=LineProgress()
     )
-    assert again == validate(out) and again.plain() == first
+    assert again == validate(out) and again.to_dict() == first
 
 
 def test_a_changed_parent_is_refused(scored: Scored) -> None:
@@ -360,7 +360,7 @@ def test_the_command_shows_lengths_beside_each_other(
     assert not caught.value.code
     assert "6 of 2 problems (0 too easy, 0 too hard)" in shown
     assert "tokens in 2.0 steps against" in shown and "chosen longer" in shown
-    assert validate(out).plain()["spec"]["pair"]["max_pairs"] == 3
+    assert validate(out).to_dict()["spec"]["pair"]["max_pairs"] == 3
 
 
 def test_solutions_are_found_in_whatever_file_they_are(scored: Scored, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def paired(
     target = source.parent / out
     made = derive_dataset(source, target, [stage], progress=LineProgress(), resume=resume)
     assert validate(target) == made
-    return made.plain(), pl.read_parquet(target / "pairs/*.parquet").to_dicts()
+    return made.to_dict(), pl.read_parquet(target / "pairs/*.parquet").to_dicts()
 
 
 def test_the_first_error_meets_a_step_that_ends_correct(scored: Callable[..., Path]) -> None:

@@ -31,20 +31,20 @@ def run(out: Path, made: list[Any] | None = None, **options: Any) -> dict[str, A
     source = problem_set()
     make = options.pop("make_sampler", lambda: fixed_sampler(source))
     job = BuildJob(build_spec(), source, make)
-    return build(job, out, made or stages(), progress=LineProgress(), **options).plain()
+    return build(job, out, made or stages(), progress=LineProgress(), **options).to_dict()
 
 
 def test_one_run_is_the_stages_one_by_one(tmp_path: Path) -> None:
     manifest = run(tmp_path / "all")
-    assert validate(tmp_path / "all").plain() == manifest
+    assert validate(tmp_path / "all").to_dict() == manifest
     small_build(tmp_path / "a")
     derive_dataset(tmp_path / "a", tmp_path / "b", stages()[:1], progress=LineProgress())
     apart = derive_dataset(
         tmp_path / "b", tmp_path / "c", stages()[1:], progress=LineProgress()
-    ).plain()
+    ).to_dict()
     assert manifest["digest"] == apart["digest"] and manifest["pairs"] == apart["pairs"]
     assert manifest["rows"] == {"problems": 3, "solutions": 12, "pairs": 6}
-    built = validate(tmp_path / "all/build").plain()
+    built = validate(tmp_path / "all/build").to_dict()
     assert manifest["parent"] == built["digest"]
     assert (tmp_path / "all/build/completions.jsonl").exists()
 
@@ -100,7 +100,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert code == 0, err
     shown = " ".join(out.split())
     assert "step rewards" in shown and "of 3 problems (0 too easy, 0 too hard)" in shown
-    assert validate(tmp_path / "out").plain()["spec"]["score"]["prm"]["name"] == "prm"
+    assert validate(tmp_path / "out").to_dict()["spec"]["score"]["prm"]["name"] == "prm"
     code, _, err = command(capsys, "build", "--prm", str(tmp_path / "policy"))
     assert code == 1 and "Expected …ForTokenClassification" in err
     code, _, err = command(capsys, "build", "--top", "2", "--out", str(tmp_path / "unpaired"))
