@@ -1,16 +1,19 @@
-"""What policies are trained on: made by commands, and the same pairs with rewards of each source.
+"""The training data of the study: one set of pairs, with step rewards from several sources.
 
-A source of rewards is data. ``prm`` is what the pairs were chosen by; ``truth`` is 1 before the
-first wrong step and 0 from it on; ``shuffled`` is either in another order within each solution;
-``rollouts`` is the share of continuations of a step that end correct; ``likelihood`` is the
-probability that the policy gives a step.
+The sources of rewards, by the name in ``plan.toml``:
+
+- ``prm``: the rewards of the process reward model that selected the pairs.
+- ``truth``: 1 for each step before the first wrong step, and 0 from that step on.
+- ``shuffled``, ``truth-shuffled``: the same rewards in random order within each solution.
+- ``rollouts``: the fraction of continuations of a step that end correct.
+- ``likelihood``: the probability of a step under the SFT policy.
 """
 
 import random
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
 
@@ -30,74 +33,101 @@ from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_step, write_solution
 
-MAX_TOKENS, TEMPERATURE = 240, 0.8  #: The longest right solutions have some 210 tokens.
-#: Seeds of problems: no stage meets those of another one. Those of tests follow the last.
-DEMONSTRATIONS, PAIRS, VALIDATION, TEST = range(1, 5)
-ROLLOUTS = 2  #: Continuations of each step.
+MAX_TOKENS = 240  #: Tokens per solution. The longest correct solutions have about 210.
+TEMPERATURE = 0.8
+#: Seeds of the generated problems, different for each stage, so that no problem is used twice.
+#: The test problems of training seed `s` have the seed ``TEST_SEED + s``.
+DEMONSTRATION_SEED = 1
+PAIR_SEED = 2
+VALIDATION_SEED = 3
+TEST_SEED = 4
+CONTINUATIONS_PER_STEP = 2
 SIDES = ("chosen", "rejected")
 
-#: Rewards by prompt and steps.
+#: Step rewards by solution: (prompt, steps).
 Rewards = dict[tuple[str, tuple[str, ...]], list[float]]
 
 
 @dataclass(frozen=True)
 class StudyDirectory:
-    """A directory in which a study of a size is made."""
+    """The directory of a study of one size."""
 
-    out: Path
-    size: Size
+    out: Path  #: Path of the directory.
+    size: Size  #: Number of problems, samples, training steps and seeds.
 
     def problems(self) -> list[Problem]:
-        """Return the problems that pairs are made of."""
-        return make_problems("train", self.size.problems, PAIRS, KINDS["solve"])
+        """Return the problems of the preference pairs."""
+        return make_problems("train", self.size.problems, PAIR_SEED, KINDS["solve"])
 
     def sft(self) -> Path:
-        """Return the SFT policy."""
-        return (self.out.parent / self.size.policy if self.size.policy else self.out) / "sft"
+        """Return the directory of the SFT policy, which another size may have trained."""
+        if self.size.policy:
+            return self.out.parent / self.size.policy / "sft"
+        return self.out / "sft"
 
     def run_command(self, name: str) -> Path:
-        """Return what a command of the plan makes; it goes on where it was."""
-        place = {"out": self.out, "sft": self.sft(), **asdict(self.size)}
-        out, told = self.out / name, COMMANDS[name].format(**place)
-        done = "README.md" if told.split()[0] == "fsdpo-train" else "manifest.json"
-        stage = RecipeStage(name, "", f"{told} --out {out}", str(out / done), 0, Workload("none"))
+        """Run a command of the plan, unless it is finished, and return its output directory."""
+        fields = {"out": self.out, "sft": self.sft(), **asdict(self.size)}
+        out = self.out / name
+        command = COMMANDS[name].format_map(fields)
+        last_file = "README.md" if command.split()[0] == "fsdpo-train" else "manifest.json"
+        stage = RecipeStage(
+            name=name,
+            purpose="",
+            command=f"{command} --out {out}",
+            done_file=str(out / last_file),
+            gpus=0,
+            work=Workload("none"),
+        )
         if pending_command(stage):
             run_stages([stage], print)
         return out
 
 
-def make_data(place: StudyDirectory) -> None:
-    """Make the SFT policy, its samples, a PRM trained on their outcomes, and the pairs."""
-    place.out.mkdir(parents=True, exist_ok=True)
-    if not (place.sft() / "README.md").exists():
-        make_policy(StudyDirectory(place.sft().parent, SIZES.get(place.size.policy, place.size)))
-    asked = [{"question": each.question, "answer": each.answer} for each in place.problems()]
-    pl.DataFrame(asked).write_ndjson(place.out / "problems.jsonl")
+def make_data(directory: StudyDirectory) -> None:
+    """Train the SFT policy, sample from it, train a PRM on the outcomes, and build the pairs."""
+    directory.out.mkdir(parents=True, exist_ok=True)
+    if not (directory.sft() / "README.md").exists():
+        policy_size = SIZES.get(directory.size.policy, directory.size)
+        make_policy(StudyDirectory(directory.sft().parent, policy_size))
+    rows = [
+        {"question": problem.question, "answer": problem.answer} for problem in directory.problems()
+    ]
+    pl.DataFrame(rows).write_ndjson(directory.out / "problems.jsonl")
     for name in ("sampled", "prm", "scored", "pairs"):
-        place.run_command(name)
+        directory.run_command(name)
 
 
-def make_policy(place: StudyDirectory) -> None:
-    """Teach the SFT policy, which starts from the embedded model."""
-    rng, solve, counts = random.Random(0), KINDS["solve"], place.size.demonstrations
-    deepen(place.out / "start", place.size.copies)
-    demonstrated = iter(make_problems("train", sum(counts.values()), DEMONSTRATIONS, solve))
-    for name, stage in STAGES.items():
-        shown = [
-            {"prompt": prompt_of(each), "completion": "".join(write_solution(each, rng, **stage))}
-            for each in islice(demonstrated, counts[name])
+def make_policy(directory: StudyDirectory) -> None:
+    """Train the SFT policy on generated solutions, starting from the embedded model."""
+    rng = random.Random(0)
+    counts = directory.size.demonstrations
+    write_deeper_model(directory.out / "start", directory.size.layer_copies)
+    problems = make_problems("train", sum(counts.values()), DEMONSTRATION_SEED, KINDS["solve"])
+    unused_problems = iter(problems)
+    for name, error_options in STAGES.items():
+        demonstrations = [
+            {
+                "prompt": format_prompt(problem),
+                "completion": "".join(write_solution(problem, rng, **error_options)),
+            }
+            for problem in islice(unused_problems, counts[name])
         ]
-        pl.DataFrame(shown).write_ndjson(place.out / f"{name}.jsonl")
-        place.run_command(name)
+        pl.DataFrame(demonstrations).write_ndjson(directory.out / f"{name}.jsonl")
+        directory.run_command(name)
 
 
-def deepen(out: Path, copies: int) -> None:
-    """Write the embedded model with copies behind each layer, which say nothing until trained."""
+def write_deeper_model(out: Path, layer_copies: int) -> None:
+    """Write the embedded model with each layer repeated ``layer_copies`` times.
+
+    The output projections of the added layers are zero, so the model computes the same as before
+    until it is trained.
+    """
     model = transformers.AutoModelForCausalLM.from_pretrained(CHECKPOINT, trust_remote_code=False)
-    layers = [deepcopy(layer) for layer in model.model.layers for _ in range(copies)]
-    for at, layer in enumerate(layers):
-        layer.self_attn.layer_idx = at
-        if at % copies:
+    layers = [deepcopy(layer) for layer in model.model.layers for _ in range(layer_copies)]
+    for index, layer in enumerate(layers):
+        layer.self_attn.layer_idx = index
+        if index % layer_copies:
             layer.self_attn.o_proj.weight.data.zero_()
             layer.mlp.down_proj.weight.data.zero_()
     model.model.layers = torch.nn.ModuleList(layers)
@@ -107,41 +137,43 @@ def deepen(out: Path, copies: int) -> None:
     tokenizer.save_pretrained(out)
 
 
-def prompt_of(problem: Problem) -> str:
-    """Return how policies are asked."""
+def format_prompt(problem: Problem) -> str:
+    """Return the prompt of a problem, the same for all policies."""
     return PROMPT.format(question=problem.question)
 
 
-def pairs_of(place: StudyDirectory, arm: Arm) -> Path:
-    """Return what an arm is trained on; it is made if it is not there."""
+def arm_pairs(directory: StudyDirectory, arm: Arm) -> Path:
+    """Return the file or dataset of pairs that an arm is trained on; make it if it is missing."""
     if arm.loss == "step-dpo":
-        return place.run_command("steps")
-    file = place.out / "rewards" / f"{arm.rewards}.jsonl"
+        return directory.run_command("steps")
+    file = directory.out / "rewards" / f"{arm.rewards}.jsonl"
     if not file.exists():
-        pairs = _pairs(place)
-        found = SOURCES[arm.rewards](place, _by_prm(pairs))
+        pairs = _pairs(directory)
+        rewards = SOURCES[arm.rewards](directory, _rewards_by_solution(pairs))
         for pair in pairs:
             for side in SIDES:
-                key = pair["prompt"], tuple(pair[f"{side}_steps"])
-                pair[f"{side}_rewards"] = found[key]
+                solution = (pair["prompt"], tuple(pair[f"{side}_steps"]))
+                pair[f"{side}_rewards"] = rewards[solution]
         file.parent.mkdir(exist_ok=True)
         pl.DataFrame(pairs).write_ndjson(file)
     return file
 
 
-def agreement(place: StudyDirectory, arm: Arm) -> float:
-    """Return the chance that rewards rank a right step above one from the first error on."""
-    rewards = _by_prm(pl.read_ndjson(pairs_of(place, arm)).to_dicts())
-    right = [each == 1 for truth in _true(place, rewards).values() for each in truth]
-    return auc([each for some in rewards.values() for each in some], right) or 0.5
+def reward_auc(directory: StudyDirectory, arm: Arm) -> float:
+    """Return the AUC of an arm's rewards, for steps before the first error against later steps."""
+    rewards = _rewards_by_solution(pl.read_ndjson(arm_pairs(directory, arm)).to_dicts())
+    labels = _true_labels(directory, rewards)
+    step_labels = [label == 1 for label in chain.from_iterable(labels.values())]
+    step_rewards = list(chain.from_iterable(rewards.values()))
+    return auc(step_rewards, step_labels) or 0.5
 
 
-def _pairs(place: StudyDirectory) -> list[dict[str, object]]:
-    sealed = place.out / "pairs"
+def _pairs(directory: StudyDirectory) -> list[dict[str, object]]:
+    sealed = directory.out / "pairs"
     return pl.read_parquet(read_manifest(sealed).config_paths(sealed, "pairs")).to_dicts()
 
 
-def _by_prm(pairs: Sequence[dict[str, object]]) -> Rewards:
+def _rewards_by_solution(pairs: Sequence[dict[str, object]]) -> Rewards:
     return {
         (pair["prompt"], tuple(pair[f"{side}_steps"])): pair[f"{side}_rewards"]
         for pair in pairs
@@ -149,45 +181,69 @@ def _by_prm(pairs: Sequence[dict[str, object]]) -> Rewards:
     }
 
 
-def _shuffle_rewards(_: StudyDirectory, by_prm: Rewards) -> Rewards:
+def _shuffle_rewards(_: StudyDirectory, rewards: Rewards) -> Rewards:
     rng = random.Random(0)
-    return {key: rng.sample(rewards, len(rewards)) for key, rewards in by_prm.items()}
+    return {
+        solution: rng.sample(step_rewards, len(step_rewards))
+        for solution, step_rewards in rewards.items()
+    }
 
 
-def _true(place: StudyDirectory, by_prm: Rewards) -> Rewards:
-    problems, found = {prompt_of(each): each for each in place.problems()}, {}
-    for prompt, steps in by_prm:
-        wrong = first_wrong_step(problems[prompt], steps)
-        found[prompt, steps] = [float(wrong is None or at < wrong) for at in range(len(steps))]
-    return found
+def _true_labels(directory: StudyDirectory, rewards: Rewards) -> Rewards:
+    problems = {format_prompt(problem): problem for problem in directory.problems()}
+    labels: Rewards = {}
+    for prompt, steps in rewards:
+        first_wrong = first_wrong_step(problems[prompt], steps)
+        labels[prompt, steps] = [
+            float(first_wrong is None or index < first_wrong) for index in range(len(steps))
+        ]
+    return labels
 
 
-def _likelihood(place: StudyDirectory, by_prm: Rewards) -> Rewards:
-    scorer = load_likelihood(str(place.sft()), ScorerOptions(engine="transformers"))
-    scores = scorer.score([ScorerInput(*key) for key in by_prm])
-    return {key: score or [] for key, score in zip(by_prm, scores, strict=True)}
+def _shuffled_true_labels(directory: StudyDirectory, rewards: Rewards) -> Rewards:
+    return _shuffle_rewards(directory, _true_labels(directory, rewards))
 
 
-def _rollouts(place: StudyDirectory, by_prm: Rewards) -> Rewards:
-    """Continue every step; after the last, whose answer is there, nothing is left to say."""
-    golds = {prompt_of(each): each.answer for each in place.problems()}
-    begun = [(key, "".join(key[1][: at + 1])) for key in by_prm for at in range(len(key[1]) - 1)]
-    sampler = load_sampler(str(place.sft()), SamplerOptions(engine="transformers"))
-    spec = SamplingSpec(n=ROLLOUTS, temperature=TEMPERATURE, max_tokens=MAX_TOKENS, seed=3)
-    ends = sampler.sample([key[0] + text for key, text in begun], spec)
-    found: Rewards = {key: [] for key in by_prm}
-    for (key, text), samples in zip(begun, ends, strict=True):
-        found[key].append(fmean(final_answer(text + s.text) == golds[key[0]] for s in samples))
-    for prompt, steps in by_prm:
-        found[prompt, steps].append(float(final_answer("".join(steps)) == golds[prompt]))
-    return found
+def _likelihood(directory: StudyDirectory, rewards: Rewards) -> Rewards:
+    scorer = load_likelihood(str(directory.sft()), ScorerOptions(engine="transformers"))
+    scores = scorer.score([ScorerInput(prompt, steps) for prompt, steps in rewards])
+    return {solution: score or [] for solution, score in zip(rewards, scores, strict=True)}
 
 
+def _rollouts(directory: StudyDirectory, rewards: Rewards) -> Rewards:
+    """Return the fraction of correct continuations of each step.
+
+    The last step contains the answer, so it needs no continuation.
+    """
+    golds = {format_prompt(problem): problem.answer for problem in directory.problems()}
+    prefixes = [
+        (solution, "".join(solution[1][: index + 1]))
+        for solution in rewards
+        for index in range(len(solution[1]) - 1)
+    ]
+    sampler = load_sampler(str(directory.sft()), SamplerOptions(engine="transformers"))
+    sampling = SamplingSpec(
+        n=CONTINUATIONS_PER_STEP, temperature=TEMPERATURE, max_tokens=MAX_TOKENS, seed=3
+    )
+    prompts = [prompt + text for (prompt, _), text in prefixes]
+    fractions: Rewards = {solution: [] for solution in rewards}
+    for (solution, text), completions in zip(
+        prefixes, sampler.sample(prompts, sampling), strict=True
+    ):
+        gold = golds[solution[0]]
+        correct = [final_answer(text + completion.text) == gold for completion in completions]
+        fractions[solution].append(fmean(correct))
+    for prompt, steps in rewards:
+        fractions[prompt, steps].append(float(final_answer("".join(steps)) == golds[prompt]))
+    return fractions
+
+
+#: Functions that compute the rewards of a source, from the rewards of the PRM.
 SOURCES: dict[str, Callable[[StudyDirectory, Rewards], Rewards]] = {
-    "prm": lambda _, by_prm: by_prm,
+    "prm": lambda _, rewards: rewards,
     "shuffled": _shuffle_rewards,
-    "truth": _true,
-    "truth-shuffled": lambda place, by_prm: _shuffle_rewards(place, _true(place, by_prm)),
+    "truth": _true_labels,
+    "truth-shuffled": _shuffled_true_labels,
     "rollouts": _rollouts,
     "likelihood": _likelihood,
 }

@@ -1,6 +1,7 @@
-"""The study as pictures, one a question.
+"""The figures of the study, one per question.
 
-On white, with shapes or numbers beside colours, they read alike on any page and in print.
+They have a white background, and a shape or a number next to each colour. They therefore read the
+same on every page and in print.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,87 +13,105 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from measure import Rows
 
-RATES = "Does it tolerate larger steps?"
-SIZES = "Is it another answer with more problems, or a larger policy?"
-#: Colours that differ in lightness too (Okabe & Ito), each with a shape of its own.
+RATES_TITLE = "Does it tolerate larger steps?"
+SIZES_TITLE = "Is it another answer with more problems, or a larger policy?"
+#: Colours that also differ in lightness (Okabe & Ito), each with a marker of its own.
 COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777")
-SHAPES = "osD^vPX*"
-#: Text stays text, and the same numbers give the same file.
+MARKERS = "osD^vPX*"
+#: Text stays text, and equal numbers give equal files.
 STYLE = {"svg.fonttype": "none", "svg.hashsalt": "study", "font.size": 9, "axes.axisbelow": True}
 
 
-def write_contrasts(file: Path, title: str, arms: Sequence[str], final: Rows, found: Rows) -> None:
-    """Draw of each arm avg@k, and beside it how far it is ahead of the first one."""
+def write_contrasts(
+    file: Path, title: str, arms: Sequence[str], final: Rows, contrasts: Rows
+) -> None:
+    """Draw the avg@k of each arm, and its difference from the first arm."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 1.3 + 0.36 * len(arms)), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
-        level = [r for r in final if (r["problems"], r["measure"]) == ("solve", "sampled")]
-        for place, rows, name in ((left, level, "value"), (right, found, "ahead")):
+        levels = [r for r in final if (r["problems"], r["measure"]) == ("solve", "sampled")]
+        for axes, rows, column in ((left, levels, "value"), (right, contrasts, "ahead")):
             for row in rows:
                 if row["arm"] in arms:
-                    at = arms.index(str(row["arm"]))
-                    _interval(place, row, name, at, at)
+                    index = arms.index(str(row["arm"]))
+                    _draw_interval(axes, row, column, y=index, style=index)
         left.set_yticks(range(len(arms)), arms)
-        left.axvline(float(str(level[0]["value"])), color="#555555", linewidth=1, linestyle=":")
+        left.axvline(float(str(levels[0]["value"])), color="#555555", linewidth=1, linestyle=":")
         left.set(xlabel="avg@k, test problems (%); dotted: SFT", xlim=(0, None))
         left.set_ylim(len(arms) - 0.5, -0.5)
         right.axvline(0, color="#555555", linewidth=1, linestyle="--")
         right.set(xlabel=f"ahead of {arms[0]} (points)")
         figure.suptitle(title, fontweight="bold")
-        for place in (left, right):
-            place.grid(axis="x", color="#dddddd")
+        for axes in (left, right):
+            axes.grid(axis="x", color="#dddddd")
         figure.savefig(file, metadata={"Date": None})
 
 
 def write_sizes(file: Path, by_size: Mapping[str, Rows]) -> None:
-    """Draw how far arms are ahead of others, where a comparison was made at every size."""
-    pairs = [[(row["arm"], row["against"]) for row in rows] for rows in by_size.values()]
-    shown = [each for each in dict.fromkeys(pairs[0]) if all(each in some for some in pairs)]
+    """Draw the differences between arms for the comparisons that every size has."""
+    compared = [[(row["arm"], row["against"]) for row in rows] for rows in by_size.values()]
+    pairs = [pair for pair in dict.fromkeys(compared[0]) if all(pair in arms for arms in compared)]
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8, 1.3 + 0.26 * len(by_size) * len(shown)), layout="constrained")
-        place = figure.subplots()
-        for nth, (size, rows) in enumerate(by_size.items()):
+        figure = Figure(figsize=(8, 1.3 + 0.26 * len(by_size) * len(pairs)), layout="constrained")
+        axes = figure.subplots()
+        for size_index, (size, rows) in enumerate(by_size.items()):
+            offset = (size_index + 0.5) / (len(by_size) + 0.5) - 0.5
             for row in rows:
-                if (each := (row["arm"], row["against"])) in shown:
-                    at = shown.index(each) + (nth + 0.5) / (len(by_size) + 0.5) - 0.5
-                    _interval(place, row, "ahead", at, nth, size if each == shown[0] else None)
-        place.set_yticks(range(len(shown)), [f"{arm}\nagainst {other}" for arm, other in shown])
-        place.set_ylim(len(shown) - 0.5, -0.5)
-        place.axvline(0, color="#555555", linewidth=1, linestyle="--")
-        place.set_xlabel("ahead in avg@k, test problems (points)")
-        place.grid(axis="x", color="#dddddd")
+                pair = (row["arm"], row["against"])
+                if pair in pairs:
+                    label = size if pair == pairs[0] else None
+                    y = pairs.index(pair) + offset
+                    _draw_interval(axes, row, "ahead", y=y, style=size_index, label=label)
+        axes.set_yticks(range(len(pairs)), [f"{arm}\nagainst {base}" for arm, base in pairs])
+        axes.set_ylim(len(pairs) - 0.5, -0.5)
+        axes.axvline(0, color="#555555", linewidth=1, linestyle="--")
+        axes.set_xlabel("ahead in avg@k, test problems (points)")
+        axes.grid(axis="x", color="#dddddd")
         figure.legend(loc="outside lower center", ncols=len(by_size))
-        figure.suptitle(SIZES, fontweight="bold")
+        figure.suptitle(SIZES_TITLE, fontweight="bold")
         figure.savefig(file, metadata={"Date": None})
 
 
-def _interval(
-    place: Axes, row: dict[str, object], name: str, at: float, style: int, label: str | None = None
+def _draw_interval(
+    axes: Axes,
+    row: dict[str, object],
+    column: str,
+    *,
+    y: float,
+    style: int,
+    label: str | None = None,
 ) -> None:
-    value, low, high = (float(str(row[f"{name}{end}"])) for end in ("", " low", " high"))
-    ends = [[value - low], [high - value]]
-    colour, shape = COLOURS[style % len(COLOURS)], SHAPES[style % len(SHAPES)]
-    place.errorbar(value, at, xerr=ends, fmt=shape, color=colour, capsize=3, label=label)
-    place.annotate(f"{value:.1f}", (value, at), (0, 5), textcoords="offset points", ha="center")
+    """Draw one value with its interval; ``style`` selects colour and marker."""
+    value, low, high = (float(str(row[f"{column}{end}"])) for end in ("", " low", " high"))
+    axes.errorbar(
+        value,
+        y,
+        xerr=[[value - low], [high - value]],
+        fmt=MARKERS[style % len(MARKERS)],
+        color=COLOURS[style % len(COLOURS)],
+        capsize=3,
+        label=label,
+    )
+    axes.annotate(f"{value:.1f}", (value, y), (0, 5), textcoords="offset points", ha="center")
 
 
 def write_rates(file: Path, arms: Sequence[str], swept: Rows) -> None:
-    """Tell what every setting made of every arm; a cross is beside those that collapsed."""
-    rows = swept[1:]  # the first is the SFT policy
+    """Draw the result of every setting of every arm; a cross marks those that collapsed."""
+    rows = swept[1:]  # The first row is the SFT policy.
     settings = list(dict.fromkeys(f"{row['lr']}\nβ {row['beta']}" for row in rows))
     value_AS = np.array([float(str(row["value"])) for row in rows]).reshape(len(arms), -1)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(8, 1.5 + 0.3 * len(arms)), layout="constrained")
-        place = figure.subplots()
-        image = place.imshow(value_AS, cmap="Greys", vmin=0, vmax=100, aspect="auto")
-        for at, row in enumerate(rows):
-            y, x = divmod(at, len(settings))
-            told = f"{value_AS[y, x]:.0f}{' ×' if row['collapsed'] else ''}"
+        axes = figure.subplots()
+        image = axes.imshow(value_AS, cmap="Greys", vmin=0, vmax=100, aspect="auto")
+        for index, row in enumerate(rows):
+            y, x = divmod(index, len(settings))
+            text = f"{value_AS[y, x]:.0f}{' ×' if row['collapsed'] else ''}"
             colour = "white" if value_AS[y, x] > 55 else "black"
-            place.annotate(told, (x, y), color=colour, ha="center", va="center")
-        place.set_xticks(range(len(settings)), settings)
-        place.set_yticks(range(len(arms)), arms)
-        place.set_xlabel("peak learning rate and β (×: below the SFT policy)")
+            axes.annotate(text, (x, y), color=colour, ha="center", va="center")
+        axes.set_xticks(range(len(settings)), settings)
+        axes.set_yticks(range(len(arms)), arms)
+        axes.set_xlabel("peak learning rate and β (×: below the SFT policy)")
         figure.colorbar(image, label="avg@k, validation problems (%)")
-        figure.suptitle(RATES, fontweight="bold")
+        figure.suptitle(RATES_TITLE, fontweight="bold")
         figure.savefig(file, metadata={"Date": None})

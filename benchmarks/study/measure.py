@@ -1,4 +1,4 @@
-"""What was measured, with intervals: of policies, and of what separates them problem by problem."""
+"""The tables of the study: means with intervals, and paired comparisons of arms."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,109 +8,143 @@ from plan import Policy, StudyQuestion
 from policies import Measurements
 
 RESAMPLES = 10_000
-#: By arm: what its runs found, a run for each seed.
+#: Measurements by arm, one entry per training seed.
 Results = Mapping[str, Sequence[Measurements]]
 Rows = list[dict[str, object]]
 
 
 @dataclass(frozen=True)
 class MeanEstimate:
-    """A mean with its 95 % interval, and the chance of a mean as far from 0 were there nothing."""
+    """A mean with its 95 % interval and a two-sided p-value against a mean of 0."""
 
-    value: float
-    low: float
-    high: float
-    p: float
+    value: float  #: The mean.
+    low: float  #: Lower end of the interval.
+    high: float  #: Upper end of the interval.
+    p: float  #: Bootstrap p-value.
 
 
 def estimate(value_SP: np.ndarray, seed: int = 0) -> MeanEstimate:
     """Return the mean over training seeds and problems with a bootstrap interval.
 
-    Seeds are drawn anew and, within each, its problems; that is on the wide side, as the problems
-    make a part of what separates seeds.
+    The bootstrap draws seeds, and then problems within each seed. The interval is rather too wide
+    than too narrow, because the problems explain a part of the variance between seeds.
 
-    ``value_SP`` has a value for each seed and problem; ``seed`` is that of the draws.
+    Args:
+        value_SP: One value per seed and problem.
+        seed: Random seed of the bootstrap.
     """
     rng = np.random.default_rng(seed)
     seeds, problems = value_SP.shape
-    drawn_RSP = rng.integers(problems, size=(RESAMPLES, seeds, problems))
-    means_RS = np.take_along_axis(value_SP[None], drawn_RSP, axis=2).mean(-1)
-    drawn_RS = rng.integers(seeds, size=(RESAMPLES, seeds))
-    means_R = np.take_along_axis(means_RS, drawn_RS, axis=1).mean(-1)
+    problem_RSP = rng.integers(problems, size=(RESAMPLES, seeds, problems))
+    means_RS = np.take_along_axis(value_SP[None], problem_RSP, axis=2).mean(-1)
+    seed_RS = rng.integers(seeds, size=(RESAMPLES, seeds))
+    means_R = np.take_along_axis(means_RS, seed_RS, axis=1).mean(-1)
     low, high = np.quantile(means_R, (0.025, 0.975))
     tail = min((means_R <= 0).mean(), (means_R >= 0).mean())
     p = min(1.0, 2 * max(float(tail), 1 / RESAMPLES))
-    return MeanEstimate(float(value_SP.mean()), float(low), float(high), p)
+    return MeanEstimate(value=float(value_SP.mean()), low=float(low), high=float(high), p=p)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Return p-values corrected for how many there are (Holm 1979), in their order."""
-    corrected, most = [0.0] * len(ps), 0.0
-    for rank, at in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        most = max(most, min(1.0, (len(ps) - rank) * ps[at]))
-        corrected[at] = most
+    """Return p-values corrected for multiple comparisons (Holm 1979), in the given order."""
+    corrected = [0.0] * len(ps)
+    largest = 0.0
+    for rank, index in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        largest = max(largest, min(1.0, (len(ps) - rank) * ps[index]))
+        corrected[index] = largest
     return corrected
 
 
-def stack_values(runs: Sequence[Measurements], kind: str, what: str) -> np.ndarray:
-    """Return a value for each run and problem: shares in percent, ``kl`` in nats."""
-    scale = 1 if what == "kl" else 100
-    return scale * np.array([run[kind][what] for run in runs])
+def stack_values(runs: Sequence[Measurements], kind: str, metric: str) -> np.ndarray:
+    """Return the values of a metric by run and problem: percent, or nats for ``kl``."""
+    scale = 1 if metric == "kl" else 100
+    return scale * np.array([run[kind][metric] for run in runs])
 
 
 def final_rows(results: Results, chosen: Mapping[str, Policy]) -> Rows:
-    """Return a row for each arm and measure, with its distance from the SFT policy."""
+    """Return one row per arm, kind of problem and metric, with the gain over the SFT policy."""
     rows: Rows = []
-    base = results["SFT"]
+    base_runs = results["SFT"]
     for arm, runs in results.items():
-        for kind, found in runs[0].items():
-            for what in found:
-                value, before = (stack_values(each, kind, what) for each in (runs, base))
-                row = {"arm": arm, **_setting(chosen[arm]), "problems": kind}
-                told = _columns(estimate(value)) | _columns(estimate(value - before), "gain")
-                rows.append({**row, "measure": what, "seeds": len(runs), **told})
+        for kind, metrics in runs[0].items():
+            for metric in metrics:
+                values = stack_values(runs, kind, metric)
+                base_values = stack_values(base_runs, kind, metric)
+                rows.append(
+                    {
+                        "arm": arm,
+                        **_setting_columns(chosen[arm]),
+                        "problems": kind,
+                        "measure": metric,
+                        "seeds": len(runs),
+                        **_estimate_columns(estimate(values)),
+                        **_estimate_columns(estimate(values - base_values), "gain"),
+                    }
+                )
     return rows
 
 
 def contrast_rows(results: Results, questions: Sequence[StudyQuestion]) -> Rows:
-    """Return by how many points of avg@k arms are ahead of the first arm of each question.
+    """Return how many points of avg@k each arm is ahead of the first arm of its question.
 
-    Their p-values are corrected for all comparisons of all questions.
+    The p-values are corrected for all comparisons of all questions.
     """
     rows: Rows = []
     ps: list[float] = []
     for question in questions:
-        first, *others = question.arms
-        for arm in others if first in results else ():
-            if arm in results:
-                values = (stack_values(results[name], "solve", "sampled") for name in (arm, first))
-                found = estimate(np.subtract(*values))
-                row = {"question": question.name, "arm": arm, "against": first}
-                rows.append({**row, **_columns(found, "ahead"), "p": f"{found.p:.4f}"})
-                ps.append(found.p)
+        baseline, *compared_arms = question.arms
+        if baseline not in results:
+            continue
+        baseline_values = stack_values(results[baseline], "solve", "sampled")
+        for arm in compared_arms:
+            if arm not in results:
+                continue
+            values = stack_values(results[arm], "solve", "sampled")
+            difference = estimate(values - baseline_values)
+            rows.append(
+                {
+                    "question": question.name,
+                    "arm": arm,
+                    "against": baseline,
+                    **_estimate_columns(difference, "ahead"),
+                    "p": f"{difference.p:.4f}",
+                }
+            )
+            ps.append(difference.p)
     for row, p in zip(rows, holm(ps), strict=True):
         row["p (Holm)"] = f"{p:.4f}"
     return rows
 
 
 def sweep_rows(swept: Mapping[Policy, Measurements], chosen: Mapping[str, Policy]) -> Rows:
-    """Return a row for each setting; it collapsed if it ended below the first one, SFT's."""
-    values = {policy: stack_values([found], "solve", "sampled") for policy, found in swept.items()}
-    level = next(iter(values.values())).mean()
+    """Return one row per setting.
+
+    A setting collapsed if it ended below the first one, the SFT policy.
+    """
+    values = {
+        policy: stack_values([measurements], "solve", "sampled")
+        for policy, measurements in swept.items()
+    }
+    sft_mean = next(iter(values.values())).mean()
     return [
         {
-            **{"arm": policy.arm.name, **_setting(policy), **_columns(estimate(value))},
-            "collapsed": "yes" if value.mean() < level else "",
+            "arm": policy.arm.name,
+            **_setting_columns(policy),
+            **_estimate_columns(estimate(value)),
+            "collapsed": "yes" if value.mean() < sft_mean else "",
             "chosen": "yes" if policy in chosen.values() else "",
         }
         for policy, value in values.items()
     ]
 
 
-def _setting(policy: Policy) -> dict[str, object]:
+def _setting_columns(policy: Policy) -> dict[str, object]:
     return {"lr": f"{policy.lr:g}", "beta": f"{policy.beta:g}"}
 
 
-def _columns(found: MeanEstimate, name: str = "value") -> dict[str, object]:
-    ends = (("", found.value), (" low", found.low), (" high", found.high))
-    return {f"{name}{end}": f"{number:.2f}" for end, number in ends}
+def _estimate_columns(mean: MeanEstimate, name: str = "value") -> dict[str, object]:
+    return {
+        name: f"{mean.value:.2f}",
+        f"{name} low": f"{mean.low:.2f}",
+        f"{name} high": f"{mean.high:.2f}",
+    }

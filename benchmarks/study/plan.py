@@ -1,4 +1,4 @@
-"""What the study trains and asks, from the table beside this module."""
+"""The plan of the study: arms, training runs, questions and sizes, read from ``plan.toml``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,30 +10,30 @@ from fsdpo_data.problems.embedded.generator import ProblemKind
 
 @dataclass(frozen=True)
 class Arm:
-    """A way to give credit."""
+    """One arm of the experiment: a preference loss with a source of step rewards."""
 
-    name: str  #: What tables and figures call it.
-    loss: str
-    gamma: float = 0.0  #: Temperature of step rewards.
-    rewards: str = "prm"  #: Where step rewards come from; see :mod:`data`.
+    name: str  #: Name in tables and figures.
+    loss: str  #: Name of the loss, as in ``fsdpo-train dpo --loss``.
+    gamma: float = 0.0  #: Inverse temperature of the step weights.
+    rewards: str = "prm"  #: Source of the step rewards; see :mod:`data`.
 
 
-#: No credit at all: the policy that all others start from.
+#: The arm without preference training: the policy that all other arms start from.
 SFT = Arm("SFT", "sft")
 
 
 @dataclass(frozen=True)
 class Policy:
-    """One training run."""
+    """One training run of an arm."""
 
-    arm: Arm
-    lr: float
-    beta: float
-    seed: int
+    arm: Arm  #: Loss and rewards.
+    lr: float  #: Peak learning rate.
+    beta: float  #: Strength of the pull towards the reference policy.
+    seed: int  #: Training seed; test problems depend on it too.
 
     @property
     def name(self) -> str:
-        """The name of its directory."""
+        """Name of the directory of the run."""
         arm = self.arm
         credit = f"{arm.loss}-gamma{arm.gamma:g}-{arm.rewards}"
         return f"{credit}-lr{self.lr:g}-beta{self.beta:g}-seed{self.seed}"
@@ -41,46 +41,54 @@ class Policy:
 
 @dataclass(frozen=True)
 class StudyQuestion:
-    """What is asked of the results: how arms compare with the first one."""
+    """A question about the results: how arms compare with the first arm."""
 
-    name: str
-    asks: str
-    arms: Sequence[str]
+    name: str  #: Name of the question in tables and file names.
+    title: str  #: The question, as the title of its figure.
+    arms: Sequence[str]  #: Names of the arms; the first is the baseline.
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large a study is."""
+    """The size of a study: problems, samples, training steps and seeds."""
 
-    demonstrations: Mapping[str, int]  #: Solutions that the SFT policy learns from, by stage.
-    problems: int  #: Problems that pairs are made of.
-    samples: int  #: Solutions sampled of each.
-    prm_epochs: float  #: Passes over them of the process reward model.
+    demonstrations: Mapping[str, int]  #: Number of solutions for SFT training, by stage.
+    problems: int  #: Number of problems with preference pairs.
+    samples: int  #: Number of solutions sampled per problem.
+    prm_epochs: float  #: Epochs of the PRM training.
     steps: int  #: Optimizer steps of every policy.
-    settings: Sequence[Mapping[str, float]]  #: Tried for every arm alike, with the first seed.
-    #: Of each kind: problems, and solutions sampled of each, that settings are chosen on.
+    #: Learning rates and β values; every arm is trained with each of them and the first seed.
+    settings: Sequence[Mapping[str, float]]
+    #: By kind of problem: (number of problems, samples per problem) for choosing a setting.
     validation: Mapping[str, Sequence[int]]
-    test: Mapping[str, Sequence[int]]  #: What is reported; every seed has problems of its own.
-    seeds: Sequence[int]
-    arms: Sequence[str] = ()  #: Only these.
-    copies: int = 1  #: How often each layer of the embedded model stands in the policy.
-    policy: str = ""  #: The size whose SFT policy is trained, if not one of its own.
-    like: str = ""  #: The size that says what this one leaves out.
+    #: By kind of problem: (number of problems, samples per problem) of the reported results.
+    test: Mapping[str, Sequence[int]]
+    seeds: Sequence[int]  #: Training seeds; each has test problems of its own.
+    arms: Sequence[str] = ()  #: Names of the arms; empty for all.
+    layer_copies: int = (
+        1  #: Number of times that the policy repeats each layer of the embedded model.
+    )
+    policy: str = ""  #: The size whose SFT policy this size uses; empty to train its own.
+    based_on: str = ""  #: The size that provides the fields that this size leaves out.
 
 
 _TABLE = read_toml(__file__)
-KINDS = {
-    name: ProblemKind(
-        **{**told, "lengths": {int(k): often for k, often in told["lengths"].items()}}
-    )
-    for name, told in _TABLE["kinds"].items()
-}
-ARMS = [Arm(**told) for told in _TABLE["arms"]]
+
+
+def _read_kind(row: Mapping[str, Any]) -> ProblemKind:
+    weights = {int(length): weight for length, weight in row["lengths"].items()}
+    return ProblemKind(**{**row, "lengths": weights})
+
+
+def _read_size(row: Mapping[str, Any]) -> Size:
+    base = _TABLE["sizes"].get(row.get("based_on"), {})
+    return Size(**{**base, **row})
+
+
+KINDS = {name: _read_kind(row) for name, row in _TABLE["kinds"].items()}
+ARMS = [Arm(**row) for row in _TABLE["arms"]]
 STAGES: Mapping[str, Any] = _TABLE["stages"]
 COMMANDS: Mapping[str, str] = _TABLE["commands"]
 TRAINING: Mapping[str, Any] = _TABLE["training"]
-QUESTIONS = [StudyQuestion(**told) for told in _TABLE["questions"]]
-SIZES = {
-    name: Size(**{**_TABLE["sizes"].get(told.get("like"), {}), **told})
-    for name, told in _TABLE["sizes"].items()
-}
+QUESTIONS = [StudyQuestion(**row) for row in _TABLE["questions"]]
+SIZES = {name: _read_size(row) for name, row in _TABLE["sizes"].items()}

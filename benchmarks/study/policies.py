@@ -1,4 +1,4 @@
-"""One policy: trained, then measured by its samples and its greedy solutions."""
+"""One policy of the study: train it, then measure its sampled and its greedy solutions."""
 
 import json
 import math
@@ -7,7 +7,15 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-from data import MAX_TOKENS, TEMPERATURE, TEST, VALIDATION, StudyDirectory, pairs_of, prompt_of
+from data import (
+    MAX_TOKENS,
+    TEMPERATURE,
+    TEST_SEED,
+    VALIDATION_SEED,
+    StudyDirectory,
+    arm_pairs,
+    format_prompt,
+)
 from plan import KINDS, SFT, TRAINING, Policy
 
 from fsdpo_data.core.entities import Problem
@@ -22,29 +30,36 @@ from fsdpo_data.problems.embedded.solutions import final_answer, first_wrong_ste
 from fsdpo_data.steps.segment import split_at_step_markers
 from fsdpo_train import DpoConfig, train_dpo
 
-#: What was measured: of each kind of problems a list for each number, one value a problem; and
-#: ``kl``, the nats per solution by which the policy is more confident in its samples than before.
+#: Values by kind of problem and metric, one value per problem. The metric ``kl`` is
+#: log π − log π_SFT of a sampled solution, in nats; the other metrics are fractions.
 Measurements = Mapping[str, Mapping[str, list[float]]]
+MIN_PROBABILITY = 1e-30  #: Keeps the logarithm of a step probability finite.
 
 
-def train_policy(place: StudyDirectory, policy: Policy) -> Path:
-    """Train a policy; all arms have the same reference, optimizer steps and prompts a step."""
-    out, arm = place.out / "policies" / policy.name, policy.arm
-    if arm == SFT or (out / "README.md").exists():
-        return place.sft() if arm == SFT else out
-    data = pairs_of(place, arm)
+def train_policy(directory: StudyDirectory, policy: Policy) -> Path:
+    """Train a policy, unless it is finished, and return its directory.
+
+    All arms have the same reference policy, optimizer steps and prompts per step.
+    """
+    arm = policy.arm
+    if arm == SFT:
+        return directory.sft()
+    out = directory.out / "policies" / policy.name
+    if (out / "README.md").exists():
+        return out
+    data = arm_pairs(directory, arm)
     train_dpo(
         DpoConfig(
             data=data,
             out=out,
-            model=str(place.sft()),
+            model=str(directory.sft()),
             loss=arm.loss,
             gamma=arm.gamma,
             lr=policy.lr,
             beta=policy.beta,
             seed=policy.seed,
-            max_steps=place.size.steps,
-            reference_cache=place.out / f"reference-{data.stem}",
+            max_steps=directory.size.steps,
+            reference_cache=directory.out / f"reference-{data.stem}",
             resume=out.exists(),
             **TRAINING,
         )
@@ -52,68 +67,80 @@ def train_policy(place: StudyDirectory, policy: Policy) -> Path:
     return out
 
 
-def measure_policy(place: StudyDirectory, split: str, policy: Policy) -> Measurements:
-    """Measure a policy on the problems of a split, in tests those of its seed; or read it again."""
-    file = place.out / split / f"{policy.name}.json"
+def measure_policy(directory: StudyDirectory, split: str, policy: Policy) -> Measurements:
+    """Measure a policy on the problems of a split, or read its measurements if they exist.
+
+    The test problems depend on the training seed; the validation problems are the same for all.
+    """
+    file = directory.out / split / f"{policy.name}.json"
     if not file.exists():
-        write_text(
-            file, json.dumps(_measure(train_policy(place, policy), place, split, policy.seed))
-        )
-    found: Measurements = json.loads(file.read_text())
-    return found
+        model = train_policy(directory, policy)
+        write_text(file, json.dumps(_measure_problems(model, directory, split, policy.seed)))
+    measurements: Measurements = json.loads(file.read_text())
+    return measurements
 
 
-def _measure(model: Path, place: StudyDirectory, split: str, seed: int) -> Measurements:
-    test = split == "test"
-    asked, first = (place.size.test, TEST) if test else (place.size.validation, VALIDATION)
+def _measure_problems(
+    model: Path, directory: StudyDirectory, split: str, seed: int
+) -> Measurements:
+    is_test = split == "test"
+    counts = directory.size.test if is_test else directory.size.validation
+    first_seed = TEST_SEED if is_test else VALIDATION_SEED
     sampler = load_sampler(str(model), SamplerOptions(engine="transformers"))
-    found: dict[str, Mapping[str, list[float]]] = {}
-    for kind, (count, n) in asked.items():
-        problems = make_problems(split, count, first + seed, KINDS[kind])
-        texts = _solutions(sampler, problems, n, TEMPERATURE)
-        each = list(zip(problems, texts, strict=True))
-        found[kind] = {
-            "sampled": [fmean(_correct(problem, some)) for problem, some in each],
-            "progress": [fmean(_progress(problem, some)) for problem, some in each],
+    measurements: dict[str, Mapping[str, list[float]]] = {}
+    for kind, (count, n) in counts.items():
+        problems = make_problems(split, count, first_seed + seed, KINDS[kind])
+        texts = _sample_texts(sampler, problems, n, TEMPERATURE)
+        samples = list(zip(problems, texts, strict=True))
+        measurements[kind] = {
+            "sampled": [fmean(_is_correct(problem, texts)) for problem, texts in samples],
+            "progress": [fmean(_progress(problem, texts)) for problem, texts in samples],
         }
-        if test and kind == "solve":
-            greedy = _solutions(sampler, problems, 1, 0)
-            found[kind] |= {
-                "greedy": [_correct(*one)[0] for one in zip(problems, greedy, strict=True)],
-                "kl": _log_ratios(model, place.sft(), each),
+        if is_test and kind == "solve":
+            greedy_texts = _sample_texts(sampler, problems, 1, 0)
+            greedy = zip(problems, greedy_texts, strict=True)
+            measurements[kind] |= {
+                "greedy": [_is_correct(problem, texts)[0] for problem, texts in greedy],
+                "kl": _log_ratios(model, directory.sft(), samples),
             }
-    return found
+    return measurements
 
 
-def _solutions(
+def _sample_texts(
     sampler: Sampler, problems: Sequence[Problem], n: int, temperature: float
 ) -> list[list[str]]:
-    # Every policy draws with the same random numbers, so that what separates two is the policies.
-    spec = SamplingSpec(n=n, temperature=temperature, max_tokens=MAX_TOKENS, seed=1)
-    prompts = [prompt_of(each) for each in problems]
-    return [[sample.text for sample in some] for some in sampler.sample(prompts, spec)]
+    """Return ``n`` solutions per problem; every policy samples with the same random numbers."""
+    sampling = SamplingSpec(n=n, temperature=temperature, max_tokens=MAX_TOKENS, seed=1)
+    prompts = [format_prompt(problem) for problem in problems]
+    results = sampler.sample(prompts, sampling)
+    return [[completion.text for completion in completions] for completions in results]
 
 
-def _correct(problem: Problem, texts: Sequence[str]) -> list[float]:
+def _is_correct(problem: Problem, texts: Sequence[str]) -> list[float]:
     return [float(final_answer(text) == problem.answer) for text in texts]
 
 
 def _progress(problem: Problem, texts: Sequence[str]) -> list[float]:
-    """Return the share of a problem's steps that each solution has right before its first error."""
-    needed = len(problem.metadata["nodes"])
-    wrong = (first_wrong_step(problem, split_at_step_markers(text)) for text in texts)
-    return [1.0 if at is None else min(1.0, at / needed) for at in wrong]
+    """Return the fraction of the needed steps before the first error of each solution."""
+    needed_steps = len(problem.metadata["nodes"])
+    first_errors = (first_wrong_step(problem, split_at_step_markers(text)) for text in texts)
+    return [1.0 if error is None else min(1.0, error / needed_steps) for error in first_errors]
 
 
-def _log_ratios(model: Path, sft: Path, each: Sequence[tuple[Problem, list[str]]]) -> list[float]:
-    """Return log π − log π_SFT of a sample of each problem."""
+def _log_ratios(
+    model: Path, sft: Path, samples: Sequence[tuple[Problem, list[str]]]
+) -> list[float]:
+    """Return log π − log π_SFT of the first sample of each problem, in nats."""
     items = [
-        ScorerInput(prompt_of(problem), split_at_step_markers(some[0])) for problem, some in each
+        ScorerInput(format_prompt(problem), split_at_step_markers(texts[0])) for problem, texts in samples
     ]
-    spent: list[float] = np.subtract(_logprobs(model, items), _logprobs(sft, items)).tolist()
-    return spent
+    ratios: list[float] = np.subtract(_logprobs(model, items), _logprobs(sft, items)).tolist()
+    return ratios
 
 
 def _logprobs(policy: Path, items: Sequence[ScorerInput]) -> list[float]:
-    scores = load_likelihood(str(policy), ScorerOptions(engine="transformers")).score(items)
-    return [sum(math.log(max(each, 1e-30)) for each in score or ()) for score in scores]
+    scorer = load_likelihood(str(policy), ScorerOptions(engine="transformers"))
+    return [
+        sum(math.log(max(probability, MIN_PROBABILITY)) for probability in probabilities or ())
+        for probabilities in scorer.score(items)
+    ]

@@ -1,17 +1,22 @@
-"""The credit study: what step rewards buy, arm by arm, on long problems of the embedded world.
+"""The credit study: how step rewards change preference training on long embedded problems.
 
-    python benchmarks/study/study.py --out runs/study              # what `make study` runs
-    python benchmarks/study/study.py --out runs/small --sizes demo  # it in small
+    python benchmarks/study/study.py --out runs/study              # the command of `make study`
+    python benchmarks/study/study.py --out runs/small --sizes demo  # a small version
 
-One policy, one set of samples and pairs, as many optimizer steps, the same learning rates and βs
-for every arm, of which the best on validation problems are taken; then training runs from several
-seeds, each measured on test problems of its own. Arms, commands, sizes and questions are data:
-`plan.toml`. What is in `--out` is not made again, so a stopped study goes on; what is told is of
-the arms that are whole.
+All arms share one policy, one set of samples and pairs, and the number of optimizer steps. Each arm
+is trained with the same learning rates and βs, and the validation problems select the best setting.
+That setting is then trained from several seeds; each seed has its own test problems. The arms,
+commands, sizes and questions are in `plan.toml`. Finished parts in `--out` are not computed again,
+so a stopped study continues. The tables contain the arms that are complete.
 
-Written to `--out`, a folder a size: `sweep.csv` (every setting tried), `final.csv` (every measure),
-`contrasts.csv` (the questions), `sources.csv` (how right rewards are) and figures, which
-`--publish DIR` copies; and `sizes.svg`, what separates arms at every size.
+Each size has a folder in `--out` with figures and tables, which `--publish DIR` copies:
+
+- `sweep.csv`: every setting;
+- `final.csv`: every metric;
+- `contrasts.csv`: the comparisons of arms;
+- `sources.csv`: the accuracy of each source of rewards.
+
+`sizes.svg` shows the comparisons at every size.
 """
 
 import argparse
@@ -20,103 +25,119 @@ import shutil
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 
 import polars as pl
-from data import StudyDirectory, agreement, make_data, pairs_of
+from data import StudyDirectory, arm_pairs, make_data, reward_auc
 from figure import write_contrasts, write_rates, write_sizes
-from measure import contrast_rows, final_rows, sweep_rows
+from measure import Rows, contrast_rows, final_rows, sweep_rows
 from plan import ARMS, QUESTIONS, SFT, SIZES, Arm, Policy
 from policies import Measurements, measure_policy
 
 
 class Study:
-    """The arms that are whole, and what they found."""
+    """The finished arms of one size, with their measurements."""
 
-    def __init__(self, place: StudyDirectory, jobs: int) -> None:
-        self.place = place
+    def __init__(self, directory: StudyDirectory, jobs: int) -> None:
+        self.directory = directory
         self.swept: dict[Policy, Measurements] = {}
         self.chosen: dict[str, Policy] = {}
         self.results: dict[str, list[Measurements]] = {}
         self._pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
-        self._choose([Policy(SFT, 0, 0, place.size.seeds[0])])
+        self._measure_arm([Policy(SFT, lr=0, beta=0, seed=directory.size.seeds[0])])
 
     def add(self, arm: Arm) -> None:
-        """Choose the learning rate and β of an arm; train it from every seed, and measure that."""
-        size = self.place.size
-        pairs_of(self.place, arm)  # made once, before runs ask for them at the same time
-        self._choose([Policy(arm, **setting, seed=size.seeds[0]) for setting in size.settings])
+        """Choose the learning rate and β of an arm, then train and measure it with every seed."""
+        size = self.directory.size
+        arm_pairs(self.directory, arm)  # Create the file before parallel runs need it.
+        first_seed = size.seeds[0]
+        self._measure_arm([Policy(arm, **setting, seed=first_seed) for setting in size.settings])
 
     def write_results(self) -> list[Path]:
-        """Write the tables and the figures of what is there; return their files."""
-        out, arms = self.place.out, list(self.results)
+        """Write the tables and figures of the finished arms; return their files."""
+        out = self.directory.out
+        arms = list(self.results)
         final = final_rows(self.results, self.chosen)
         contrasts = contrast_rows(self.results, QUESTIONS)
-        sources = {each.arm.rewards: each.arm for each in self.chosen.values() if each.arm.gamma}
-        right = {name: agreement(self.place, arm) for name, arm in sources.items()}
-        tables = {"final": final, "contrasts": contrasts}
-        tables["sources"] = [{"rewards": name, "AUC": f"{auc:.3f}"} for name, auc in right.items()]
+        tables = {"final": final, "contrasts": contrasts, "sources": self._source_rows()}
         if self.swept:
             tables["sweep"] = sweep_rows(self.swept, self.chosen)
             write_rates(out / "rates.svg", arms[1:], tables["sweep"])
         for name, rows in tables.items():
             pl.DataFrame(rows).write_csv(out / f"{name}.csv")
         for question in QUESTIONS:
-            shown = [arm for arm in question.arms if arm in arms]
-            asked = [row for row in contrasts if row["question"] == question.name]
-            if asked:
-                write_contrasts(out / f"{question.name}.svg", question.asks, shown, final, asked)
+            visible_arms = [arm for arm in question.arms if arm in arms]
+            rows = [row for row in contrasts if row["question"] == question.name]
+            if rows:
+                file = out / f"{question.name}.svg"
+                write_contrasts(
+                    file, question.title, arms=visible_arms, final=final, contrasts=rows
+                )
         return sorted([*out.glob("*.csv"), *out.glob("*.svg")])
 
-    def _choose(self, tried: list[Policy]) -> None:
-        if self.place.size.validation:
-            found = self._pool.map(partial(measure_policy, self.place, "validation"), tried)
-            self.swept |= zip(tried, found, strict=True)
-            tried.sort(key=lambda policy: -sum(self.swept[policy]["solve"]["sampled"]))
-        best, seeds = tried[0], self.place.size.seeds
-        runs = [replace(best, seed=seed) for seed in seeds]
+    def _source_rows(self) -> Rows:
+        """Return the AUC of the step rewards of each source against the true step labels."""
+        arms = {
+            policy.arm.rewards: policy.arm for policy in self.chosen.values() if policy.arm.gamma
+        }
+        aucs = {source: reward_auc(self.directory, arm) for source, arm in arms.items()}
+        return [{"rewards": source, "AUC": f"{auc:.3f}"} for source, auc in aucs.items()]
+
+    def _measure_arm(self, policies: list[Policy]) -> None:
+        """Measure the best of some settings of one arm with every seed."""
+        if self.directory.size.validation:
+            measure = partial(measure_policy, self.directory, "validation")
+            self.swept |= zip(policies, self._pool.map(measure, policies), strict=True)
+            policies.sort(key=lambda policy: -sum(self.swept[policy]["solve"]["sampled"]))
+        best = policies[0]
+        runs = [replace(best, seed=seed) for seed in self.directory.size.seeds]
         self.chosen[best.arm.name] = best
-        self.results[best.arm.name] = [
-            *self._pool.map(partial(measure_policy, self.place, "test"), runs)
-        ]
+        test = partial(measure_policy, self.directory, "test")
+        self.results[best.arm.name] = list(self._pool.map(test, runs))
 
 
 def main() -> None:
-    """Run the study, or the part of it that is owed."""
+    """Run the study; finished parts are not computed again."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
-    few = [size for size in SIZES if size != "demo"]
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=few)
-    parser.add_argument("--publish", type=Path, help="folder to copy tables and figures to")
-    parser.add_argument("--jobs", type=int, default=2, help="policies at a time")
+    full_sizes = [size for size in SIZES if size != "demo"]
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=full_sizes)
+    parser.add_argument("--publish", type=Path, help="folder that receives tables and figures")
+    parser.add_argument("--jobs", type=int, default=2, help="number of parallel policies")
     options = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = "1"  # of every command and policy; `--jobs` is what uses cores
+    # Each command and policy uses one thread; `--jobs` determines the number of busy cores.
+    os.environ["OMP_NUM_THREADS"] = "1"
     for size in options.sizes:
-        run(StudyDirectory(options.out / size, SIZES[size]), options.jobs)
-    files = {size: options.out / size / "contrasts.csv" for size in SIZES}  # of earlier runs, too
+        run_size(StudyDirectory(options.out / size, SIZES[size]), options.jobs)
+    files = {size: options.out / size / "contrasts.csv" for size in SIZES}
     rows = {size: pl.read_csv(file).to_dicts() for size, file in files.items() if file.exists()}
     write_sizes(options.out / "sizes.svg", rows)
-    told = [options.out.glob(names) for names in ("*.svg", "*/*.csv", f"{few[0]}/*.svg")]
-    for file in chain(*told) if options.publish else ():
-        goal = options.publish / file.relative_to(options.out)
-        goal.parent.mkdir(exist_ok=True)
-        shutil.copy(file, goal)
+    if options.publish:
+        publish(options.out, options.publish, full_sizes[0])
 
 
-def run(place: StudyDirectory, jobs: int) -> None:
-    """Run a size, and tell of every arm when it is whole."""
-    make_data(place)
-    study = Study(place, jobs)
+def publish(out: Path, folder: Path, first_size: str) -> None:
+    """Copy all tables, the figures of the first size and the figure of all sizes."""
+    for pattern in ("*.svg", "*/*.csv", f"{first_size}/*.svg"):
+        for file in out.glob(pattern):
+            target = folder / file.relative_to(out)
+            target.parent.mkdir(exist_ok=True)
+            shutil.copy(file, target)
+
+
+def run_size(directory: StudyDirectory, jobs: int) -> None:
+    """Run the study at one size, and write the results each time an arm is complete."""
+    make_data(directory)
+    study = Study(directory, jobs)
     for arm in ARMS:
-        if not place.size.arms or arm.name in place.size.arms:
+        if not directory.size.arms or arm.name in directory.size.arms:
             study.add(arm)
-            written = study.write_results()
+            files = study.write_results()
             print(f"{arm.name}: {study.chosen[arm.name].name}", flush=True)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_hide_column_data_types=True):
-        print(pl.read_csv(place.out / "final.csv").filter(problems="solve").drop("problems"))
-    print(f"written: {', '.join(map(str, written))}")
+        print(pl.read_csv(directory.out / "final.csv").filter(problems="solve").drop("problems"))
+    print(f"written: {', '.join(map(str, files))}")
 
 
 if __name__ == "__main__":

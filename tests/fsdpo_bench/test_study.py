@@ -134,12 +134,12 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 def test_the_truth_is_one_before_the_first_wrong_step(run: Any) -> None:
     (problem,) = run.problems()
-    for row in read(data.pairs_of(run, source("truth"))):
+    for row in read(data.arm_pairs(run, source("truth"))):
         assert row["chosen_rewards"] == [1.0] * len(row["chosen_steps"])
         told = data.first_wrong_step(problem, row["rejected_steps"])
         assert row["rejected_rewards"].count(1.0) == told
         assert sorted(row["rejected_rewards"], reverse=True) == row["rejected_rewards"]
-    assert data.agreement(run, source("truth")) == 1.0
+    assert data.reward_auc(run, source("truth")) == 1.0
 
 
 @pytest.mark.parametrize(("name", "mixed"), [("prm", "shuffled"), ("truth", "truth-shuffled")])
@@ -148,14 +148,14 @@ def test_shuffling_keeps_the_rewards_of_a_solution_and_not_their_order(
 ) -> None:
     told, after = (
         [row[f"{side}_rewards"] for row in rows for side in ("chosen", "rejected")]
-        for rows in (read(data.pairs_of(run, source(each))) for each in (name, mixed))
+        for rows in (read(data.arm_pairs(run, source(each))) for each in (name, mixed))
     )
     assert [sorted(each) for each in after] == [sorted(each) for each in told]
     assert after != told
 
 
 def test_a_deeper_policy_starts_as_the_embedded_model(tmp_path: Path) -> None:
-    data.deepen(tmp_path, 2)
+    data.write_deeper_model(tmp_path, 2)
     deep, plain = (AutoModelForCausalLM.from_pretrained(at) for at in (tmp_path, CHECKPOINT))
     ids = torch.arange(5, 90)[None]
     assert torch.equal(deep(ids).logits, plain(ids).logits)
@@ -173,9 +173,9 @@ def test_sizes_share_a_policy_where_they_say_so() -> None:
 
 
 def test_rewards_are_made_once(run: Any) -> None:
-    first = data.pairs_of(run, source("truth"))
+    first = data.arm_pairs(run, source("truth"))
     first.write_text(first.read_text() + "\n")
-    assert data.pairs_of(run, source("truth")).read_text().endswith("\n\n")
+    assert data.arm_pairs(run, source("truth")).read_text().endswith("\n\n")
 
 
 def test_progress_is_the_share_of_steps_before_the_first_error() -> None:
