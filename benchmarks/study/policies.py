@@ -132,7 +132,8 @@ def _log_ratios(
 ) -> list[float]:
     """Return log π − log π_SFT of the first sample of each problem, in nats."""
     items = [
-        ScorerInput(format_prompt(problem), split_at_step_markers(texts[0])) for problem, texts in samples
+        ScorerInput(format_prompt(problem), split_at_step_markers(texts[0]))
+        for problem, texts in samples
     ]
     ratios: list[float] = np.subtract(_logprobs(model, items), _logprobs(sft, items)).tolist()
     return ratios
