@@ -1,1 +1,1 @@
-"""What makes a sealed dataset: each stage is one file with its spec, its run and its command."""
+"""The stages that make and change sealed datasets, each with its spec, options and command."""

@@ -1,20 +1,21 @@
-"""Raw completions to annotated rows, one shard at a time: segment, grade, label, write.
+"""Annotate raw completions: split them into steps, grade, label and write them, shard by shard.
 
-A shard is a fixed run of problems in the order of the source, so its bytes do not depend on how
-often the run was interrupted or on how many workers wrote it. Workers are processes; each holds
-one shard in memory.
+A shard is a fixed range of problems in the order of the source. Its bytes therefore do not depend
+on interruptions or on the number of workers. Workers are processes, and each has one shard in
+memory.
 """
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from fsdpo_data.answers import Grader
+from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.answers.pool import GraderPool
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Solution
@@ -31,39 +32,48 @@ from fsdpo_data.stages.grade import GradingInput, grade_responses
 from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_data.steps.segment import segmenter_name, split_steps
 
-#: Solutions in a shard, about: 10 MB of compressed parquet, 200 MB in a worker.
+#: Approximate solutions per shard: 10 MB of compressed parquet, 200 MB of memory in a worker.
 SHARD_SOLUTIONS = 20_000
-#: Less raw text than this (bytes) is annotated in this process: starting workers takes longer.
+#: Below this size of raw text, starting workers takes longer than annotating in this process.
 MIN_BYTES_FOR_POOL = 8_000_000
+
+
+class ShardProblem(NamedTuple):
+    """A problem of a shard, and the location of its samples."""
+
+    problem_id: str  #: Content id of the problem.
+    gold: str  #: The gold answer.
+    span: LineSpan  #: Position of the problem's record in the file of raw completions.
 
 
 @dataclass(frozen=True, slots=True)
 class ShardTask:
-    """What a worker needs to write one shard."""
+    """Everything that a worker needs to write one shard."""
 
-    root: Path
-    path: str  #: Parquet file to write there.
-    #: (problem id, gold, span in the raw completions) in the order of the rows.
-    problems: Sequence[tuple[str, str, LineSpan]]
-    sampling: str  #: Result of :func:`~fsdpo_data.core.sampling.sampling_id`.
-    segmenter: str
-    grader: str
-    grade_thinking: bool = False  #: Whether thinking that never ends may hold the answer.
+    root: Path  #: Directory of the dataset.
+    path: str  #: Parquet file to write, relative to ``root``.
+    problems: Sequence[ShardProblem]  #: The problems, in the order of the rows.
+    sampling_id: str  #: Result of :func:`~fsdpo_data.core.sampling.sampling_id`.
+    segmenter: str  #: Full name of the segmenter.
+    grader: str  #: Full name of the grader.
+    #: Whether a solution without text after its thinking may have its answer in the thinking.
+    grade_thinking: bool = False
 
 
 def annotate(
     tasks: Sequence[ShardTask], workers: int | None = None
 ) -> Iterator[tuple[FileEntry, Tally]]:
-    """Write the shards, in order; yield each file and its counts.
+    """Write the shards in order; yield each file and its counts.
 
-    Small jobs run in this process, whatever ``workers``; those are the cores at hand if None.
+    Small jobs run in this process. ``workers`` is the number of processes; None means one per
+    available core.
 
     Raises:
-        StoreError: if the disk fails or a worker is killed (most often for want of memory).
+        StoreError: if the disk fails or a worker is killed, usually because memory ran out.
     """
-    raw = sum(span[1] for task in tasks for _, _, span in task.problems)
+    raw_bytes = sum(problem.span[1] for task in tasks for problem in task.problems)
     workers = workers or len(os.sched_getaffinity(0))
-    if workers == 1 or raw < MIN_BYTES_FOR_POOL:
+    if workers == 1 or raw_bytes < MIN_BYTES_FOR_POOL:
         yield from map(write_shard, tasks)
     elif len(tasks) < workers:
         # Grading is most of the work, so the cores share each shard.
@@ -75,62 +85,84 @@ def annotate(
                 yield from processes.map(write_shard, tasks)
             except BrokenProcessPool as error:
                 raise StoreError(
-                    "A worker that was writing the dataset died, most likely for want of memory. "
-                    "Nothing sealed is lost: run again with `resume=True` and fewer `workers`."
+                    "A worker process died while it wrote the dataset, most likely because memory "
+                    "ran out. Sealed files and samples are intact: run again with `resume=True` "
+                    "and fewer `workers`."
                 ) from error
 
 
 def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntry, Tally]:
-    """Segment, grade and label the samples of some problems, and write them as one file."""
-    segmenter = segmenter_name(task.segmenter)
-    spans = [span for _, _, span in task.problems]
+    """Segment, grade and label the samples of a shard, and write them as one file."""
+    spans = [problem.span for problem in task.problems]
     records = list(read_spans(task.root / COMPLETIONS_FILE, spans))
-    responses: list[GradingInput] = [
-        (
-            gold,
-            find_thinking(
-                record["prompt"], sample["text"], has_separate_reasoning="reasoning" in sample
-            ),
-            sample["text"],
-            sample["finish_reason"],
-        )
-        for (_, gold, _), record in zip(task.problems, records, strict=True)
-        for sample in record["completions"]
-    ]
-    verdicts = grade_responses(
-        grader or get_grader(task.grader), responses, whole=task.grade_thinking
-    )
-    judged = zip(responses, verdicts, strict=True)
+    responses = _grading_inputs(task.problems, records)
+    grader = grader or get_grader(task.grader)
+    verdicts = grade_responses(grader, responses, grade_thinking=task.grade_thinking)
+    graded_responses = zip(responses, verdicts, strict=True)
     solutions: list[Solution] = []
-    tally, texts = Tally(), hashlib.sha256()
-    for (problem_id, _, _), record in zip(task.problems, records, strict=True):
+    tally = Tally()
+    text_digest = hashlib.sha256()
+    for problem, record in zip(task.problems, records, strict=True):
         samples = record["completions"]
-        found = list(islice(judged, len(samples)))
-        for index, (sample, ((_, thought, text, ended), verdict)) in enumerate(
-            zip(samples, found, strict=True)
-        ):
-            steps = split_steps(text, thought.end, segmenter)
-            solutions.append(
-                Solution(
-                    solution_id(problem_id, task.sampling, index),
-                    problem_id,
-                    index,
-                    record["prompt"],
-                    steps,
-                    ended,
-                    sample["n_tokens"],
-                    verdict.answer,
-                    verdict.status,
-                    outcome_labels(verdict.status, len(steps)),
-                    thinking_closed=thought.closed,
-                    thinking_tokens=sample.get("thinking_tokens"),
-                )
-            )
-            texts.update(digest_bytes(text))
-        own = solutions[-len(samples) :]
-        tally.add_verdicts([verdict for _, verdict in found], [len(s.completions) for s in own])
-        tally.add_thinking(own)
+        problem_responses = list(islice(graded_responses, len(samples)))
+        problem_solutions = _make_solutions(task, problem.problem_id, record, problem_responses)
+        solutions += problem_solutions
+        for response, _ in problem_responses:
+            text_digest.update(digest_bytes(response.text))
+        tally.add_verdicts(
+            [verdict for _, verdict in problem_responses],
+            [len(solution.completions) for solution in problem_solutions],
+        )
+        tally.add_thinking(problem_solutions)
         tally.add_sampling_cost(samples)
     write_parquet(to_table("solutions", solutions), task.root / task.path)
-    entry = FileEntry.from_file(task.root, task.path, len(solutions), texts.hexdigest())
+    entry = FileEntry.from_file(task.root, task.path, len(solutions), text_digest.hexdigest())
     return entry, tally
+
+
+def _grading_inputs(
+    problems: Sequence[ShardProblem], records: Sequence[Mapping[str, Any]]
+) -> list[GradingInput]:
+    """Return the grader's input for every sample, problem by problem."""
+    return [
+        GradingInput(
+            gold=problem.gold,
+            thinking=find_thinking(
+                record["prompt"], sample["text"], has_separate_reasoning="reasoning" in sample
+            ),
+            text=sample["text"],
+            finish_reason=sample["finish_reason"],
+        )
+        for problem, record in zip(problems, records, strict=True)
+        for sample in record["completions"]
+    ]
+
+
+def _make_solutions(
+    task: ShardTask,
+    problem_id: str,
+    record: Mapping[str, Any],
+    graded_responses: Sequence[tuple[GradingInput, Verdict]],
+) -> list[Solution]:
+    """Return the solutions of one problem, from its record and the graded samples."""
+    segmenter = segmenter_name(task.segmenter)
+    solutions = []
+    for index, (response, verdict) in enumerate(graded_responses):
+        sample = record["completions"][index]
+        steps = split_steps(response.text, response.thinking.end, segmenter)
+        solution = Solution(
+            solution_id=solution_id(problem_id, task.sampling_id, index),
+            problem_id=problem_id,
+            sample_index=index,
+            prompt=record["prompt"],
+            completions=steps,
+            finish_reason=response.finish_reason,
+            n_tokens=sample["n_tokens"],
+            answer=verdict.answer,
+            outcome=verdict.status,
+            labels=outcome_labels(verdict.status, len(steps)),
+            thinking_closed=response.thinking.closed,
+            thinking_tokens=sample.get("thinking_tokens"),
+        )
+        solutions.append(solution)
+    return solutions

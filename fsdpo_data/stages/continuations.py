@@ -1,7 +1,8 @@
-"""Continuations of unfinished solutions: sampled in batches, each beginning once.
+"""Sample continuations of solution prefixes, and grade them.
 
-The unit that survives a stop is a beginning with its N continuations, one line of a
-:class:`~fsdpo_data.dataset.run.RunDir` inside the directory of the dataset they are for.
+One line of a :class:`~fsdpo_data.dataset.run.RunDir` holds a prefix with its N continuations, and
+survives an interruption. The run is a folder in the directory of the new dataset. A prefix that
+several solutions share is continued once.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from fsdpo_data.answers import Grader
 from fsdpo_data.answers.pool import open_grader
@@ -30,45 +31,70 @@ from fsdpo_data.engines.options import DeclaredSampling, SamplerOptions
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights, served_weights
 from fsdpo_data.models.thinking import find_thinking
-from fsdpo_data.stages.grade import UNFINISHED_THINKING_GRADED as WITH_THINKING
-from fsdpo_data.stages.grade import GradingInput, gold_answers, grade_responses
+from fsdpo_data.stages.grade import (
+    UNFINISHED_THINKING_GRADED,
+    GradingInput,
+    gold_answers,
+    grade_responses,
+)
 from fsdpo_data.stages.sample import sample_missing
 
 log = logging.getLogger(__name__)
 
-Prefix = tuple[str, str]  #: Id and text of what is to be continued.
-GradedContinuations = list[
-    tuple[dict[str, Any], Outcome]
-]  #: Continuations, and what became of them.
-#: Takes ids of beginnings, each with a solution that begins so; yields the continuations of each.
-ContinuationGrader = Callable[[Sequence[tuple[str, Solution]]], Iterator[GradedContinuations]]
+
+class Prefix(NamedTuple):
+    """A text to continue: a prompt and the first steps of a solution."""
+
+    id: str  #: Result of :func:`prefix_id`.
+    text: str  #: The prompt and the steps, joined.
+
+
+class SolutionPrefix(NamedTuple):
+    """A prefix, and a solution that starts with it."""
+
+    prefix_id: str  #: Id of the prefix.
+    solution: Solution  #: The solution, which gives the problem and the prompt.
+
+
+class GradedContinuation(NamedTuple):
+    """A continuation with the outcome of the solution that it completes."""
+
+    sample: dict[str, Any]  #: The recorded completion.
+    outcome: Outcome  #: Outcome of the prefix and the continuation together.
+
+
+GradedContinuations: TypeAlias = list[GradedContinuation]  #: The graded continuations of a prefix.
+#: Yields the graded continuations of each prefix, in order.
+ContinuationGrader: TypeAlias = Callable[[Sequence[SolutionPrefix]], Iterator[GradedContinuations]]
 
 
 def prefix_id(text: str) -> str:
-    """Return the id of a prompt with the first steps of a solution behind it."""
+    """Return the id of a prefix, the text of a prompt and the first steps of a solution."""
     return digest("beginning", ID_VERSION, text)
 
 
-def step_prefixes(text: str, steps: Sequence[str]) -> Iterator[Prefix]:
-    """Yield (id, text to continue) behind every step but the last of what follows a prompt."""
+def step_prefixes(prompt: str, steps: Sequence[str]) -> Iterator[Prefix]:
+    """Yield the prefix that ends after each step of a solution, except the last step."""
+    text = prompt
     for step in steps[:-1]:
         text += step
-        yield prefix_id(text), text
+        yield Prefix(prefix_id(text), text)
 
 
 @dataclass(frozen=True)
 class ContinuationSampler:
-    """Who continues, and how."""
+    """A model and its sampling parameters, ready to continue prefixes."""
 
-    model: ModelRef
-    sampling: SamplingSpec  #: How; ``n`` is the number of continuations.
-    engine: Mapping[str, str]  #: What runs it, and in which precision; part of the dataset's spec.
-    make_sampler: Callable[[], Sampler]  #: Called only if some are owed: loading a model is slow.
-    batch: int = 256
-    phase: str = "continue"  #: What it does, for whoever watches.
+    model: ModelRef  #: The model that continues.
+    sampling: SamplingSpec  #: Sampling parameters; ``n`` is the number of continuations.
+    engine: Mapping[str, str]  #: Name of the engine and precision of the weights, for the spec.
+    #: Loads the sampler. Called only if samples are missing, because loading a model is slow.
+    make_sampler: Callable[[], Sampler]
+    batch_size: int = 256  #: Prefixes per call of the sampler.
+    phase: str = "continue"  #: Name of the work in the progress display.
 
     def spec(self) -> dict[str, Any]:
-        """Return what decides the continuations, as plain values."""
+        """Return everything that decides the continuations, as plain values."""
         return {
             "model": asdict(self.model),
             "sampling": self.sampling.to_json_values(),
@@ -77,50 +103,75 @@ class ContinuationSampler:
 
     @property
     def id(self) -> str:
-        """Digest of who continues and how; continuation 3 of 4 is continuation 3 of 8."""
-        how = {key: value for key, value in self.sampling.to_json_values().items() if key != "n"}
-        return digest("continuing", ID_VERSION, self.model, how)
+        """Digest of the model and its sampling parameters.
+
+        ``n`` is left out: continuation 3 of 4 and continuation 3 of 8 are the same text.
+        """
+        sampling = self.sampling.to_json_values()
+        del sampling["n"]
+        return digest("continuing", ID_VERSION, self.model, sampling)
 
     @contextlib.contextmanager
-    def run(
+    def sample_continuations(
         self,
         draft: DatasetDraft,
         folder: str,
-        wanted: Callable[[], Iterable[Prefix]],
+        list_prefixes: Callable[[], Iterable[Prefix]],
         shard: JobShard = UNSHARDED,
     ) -> Iterator[RunDir]:
-        """Open the continuations in a folder of a new dataset, and sample what is owed of them.
+        """Sample the missing continuations of prefixes, and open the run that contains them.
 
-        ``wanted`` yields the beginnings; it is called twice, so that they need not be held.
+        Args:
+            draft: The new dataset.
+            folder: Folder of the run inside the new dataset's directory.
+            list_prefixes: Yields the prefixes. Called twice, so that memory need not hold the texts.
+            shard: Part of the prefixes to continue.
         """
         config = {"sampling": self.sampling.to_json_values(), "model": asdict(self.model)}
-        # The draft's directory is claimed: whatever is in the folder is of the same spec.
+        # The config of the draft's directory covers this folder, so its run has the same spec.
         with RunDir.open(draft.root / folder, config, resume=True) as run:
-            keys = shard.select(list(dict.fromkeys(key for key, _ in wanted())))
-            owed = _first_of(set(keys) - run.line_spans.keys(), wanted())
-            how = (self.sampling, self.make_sampler, self.batch)
-            sample_missing(run, keys, owed, *how, phase=self.phase, progress=draft.progress)
+            unique_ids = list(dict.fromkeys(prefix.id for prefix in list_prefixes()))
+            prefix_ids = shard.select(unique_ids)
+            missing_ids = set(prefix_ids) - run.line_spans.keys()
+            sample_missing(
+                run,
+                prefix_ids,
+                _select_prefixes(missing_ids, list_prefixes()),
+                sampling=self.sampling,
+                make_sampler=self.make_sampler,
+                batch_size=self.batch_size,
+                phase=self.phase,
+                progress=draft.progress,
+            )
             yield run
 
     @contextlib.contextmanager
     def open_grader(
         self, draft: DatasetDraft, run: RunDir, workers: int | None
     ) -> Iterator[ContinuationGrader]:
-        """Give what grades the continuations of a run, as the solutions of the dataset were."""
-        spec, golds = draft.manifest.spec, gold_answers(draft.current_files("problems"))
-        count = len(run.line_spans) * self.sampling.n
-        with open_grader(partial(get_grader, spec.grader), count, workers) as grader:
-            yield partial(_grade_continuations, run, golds, grader, spec.thinking == WITH_THINKING)
+        """Open a grader of the continuations in ``run``, with the options of the dataset's grader."""
+        spec = draft.manifest.spec
+        golds = gold_answers(draft.current_files("problems"))
+        n_continuations = len(run.line_spans) * self.sampling.n
+        make_grader = partial(get_grader, spec.grader)
+        with open_grader(make_grader, n_continuations, workers) as grader:
+            yield partial(
+                _grade_continuations,
+                run,
+                golds,
+                grader,
+                grade_thinking=spec.thinking == UNFINISHED_THINKING_GRADED,
+            )
 
     def record_cost(self, run: RunDir, manifest: Manifest) -> ContinuationStats:
-        """Return what the continuations cost, and add it to what the dataset has cost."""
+        """Return the cost of the continuations, and add it to the cost in the manifest."""
         tokens: int | None = 0
         seconds = 0.0
         for record in run.read_records(run.line_spans):
-            for each in record["completions"]:
-                tokens = add_tokens(tokens, each["n_tokens"])
-                seconds += each["seconds"]
-        spent = ContinuationStats(
+            for sample in record["completions"]:
+                tokens = add_tokens(tokens, sample["n_tokens"])
+                seconds += sample["seconds"]
+        stats = ContinuationStats(
             n=self.sampling.n,
             prefixes=len(run.line_spans),
             continuations=len(run.line_spans) * self.sampling.n,
@@ -130,115 +181,132 @@ class ContinuationSampler:
         cost = manifest.cost
         if cost.tokens != UNKNOWN:
             cost.tokens = UNKNOWN if tokens is None else cost.tokens + tokens
-        cost.seconds = round(cost.seconds + spent.seconds, 3)
-        return spent
+        cost.seconds = round(cost.seconds + stats.seconds, 3)
+        return stats
 
 
-def _first_of(keys: set[str], found: Iterable[Prefix]) -> Iterator[Prefix]:
-    """Yield the first beginning of each key."""
-    for key, text in found:
-        if key in keys:
-            keys.remove(key)
-            yield key, text
+def _select_prefixes(missing_ids: set[str], prefixes: Iterable[Prefix]) -> Iterator[Prefix]:
+    """Yield the first prefix with each of the missing ids, and remove its id from the set."""
+    for prefix in prefixes:
+        if prefix.id in missing_ids:
+            missing_ids.remove(prefix.id)
+            yield prefix
 
 
 def _grade_continuations(
     run: RunDir,
     golds: Mapping[str, str],
     grader: Grader,
-    whole: bool,
-    asked: Sequence[tuple[str, Solution]],
+    prefixes: Sequence[SolutionPrefix],
+    *,
+    grade_thinking: bool,
 ) -> Iterator[GradedContinuations]:
-    """Grade the continuations of beginnings, each joined with what it continues.
+    """Grade the continuations of prefixes; the grader reads prefix and continuation together.
 
-    ``golds`` are answers by problem id; ``whole`` is that of :func:`~.grade.grade_responses`.
+    ``golds`` are the gold answers by problem id.
     """
-    keys = [key for key, _ in asked]
-    responses: list[GradingInput] = []
-    for (_, solution), record in zip(asked, run.read_records(keys), strict=True):
-        before = record["prompt"][len(solution.prompt) :]
-        for each in record["completions"]:
-            text = before + each["text"]
-            thought = find_thinking(solution.prompt, text)
-            responses.append((golds[solution.problem_id], thought, text, each["finish_reason"]))
-    verdicts = iter(grade_responses(grader, responses, whole=whole))
-    for record in run.read_records(keys):  # again, so that they need not be held
-        yield [(each, next(verdicts).status) for each in record["completions"]]
+    prefix_ids = [prefix.prefix_id for prefix in prefixes]
+    responses = []
+    for prefix, record in zip(prefixes, run.read_records(prefix_ids), strict=True):
+        solution = prefix.solution
+        first_steps = record["prompt"][len(solution.prompt) :]
+        for sample in record["completions"]:
+            text = first_steps + sample["text"]
+            responses.append(
+                GradingInput(
+                    gold=golds[solution.problem_id],
+                    thinking=find_thinking(solution.prompt, text),
+                    text=text,
+                    finish_reason=sample["finish_reason"],
+                )
+            )
+    verdicts = iter(grade_responses(grader, responses, grade_thinking=grade_thinking))
+    for record in run.read_records(
+        prefix_ids
+    ):  # read again, so that memory need not hold the records
+        yield [
+            GradedContinuation(sample, outcome=next(verdicts).status)
+            for sample in record["completions"]
+        ]
 
 
-def continuation_sampling(manifest: Manifest, n: int, **changes: Any) -> SamplingSpec:
-    """Return how ``n`` continuations are sampled: as the solutions, but for changes."""
-    sampled = manifest.spec.sampling.to_dict() | {"n": n}
-    known = {key: value for key, value in sampled.items() if value != UNKNOWN}
-    return SamplingSpec(**{**known, "stop": tuple(known["stop"]), **changes})
+def continuation_sampling(manifest: Manifest, n: int, **overrides: Any) -> SamplingSpec:
+    """Return the sampling parameters of the dataset's solutions, with ``n`` and ``overrides``."""
+    recorded = manifest.spec.sampling.to_dict() | {"n": n}
+    parameters = {name: value for name, value in recorded.items() if value != UNKNOWN}
+    parameters["stop"] = tuple(parameters["stop"])
+    return SamplingSpec(**(parameters | overrides))
 
 
-_AS_SAMPLED = Option(panel="Asking", default_text="as the solutions were sampled")
+_AS_SAMPLED = Option(panel="Sampling", default_text="as the solutions were sampled")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuationOptions(DeclaredSampling, StageOptions, SamplerOptions):
-    """The options of stages that continue solutions.
+    """Options of stages that continue solutions.
 
     Attributes:
-        model: Who continues.
-        temperature: 0 is greedy.
-        top_p: Nucleus mass.
-        max_tokens: Tokens per continuation.
+        model: Model that samples the continuations.
+        temperature: Sampling temperature; 0 is greedy decoding.
+        top_p: Probability mass of nucleus sampling.
+        max_tokens: Maximum number of tokens per continuation.
     """
 
-    model: Annotated[str | None, Option(default_text="the model that sampled")] = None
+    model: Annotated[str | None, Option(default_text="the model of the solutions")] = None
     temperature: Annotated[float | None, _AS_SAMPLED] = None
     top_p: Annotated[float | None, _AS_SAMPLED] = None
     max_tokens: Annotated[int | None, _AS_SAMPLED] = None
 
     def continuation_sampler(self, n: int) -> ContinuationSampler:
-        """Resolve the model that gives ``n`` continuations; its weights are loaded when needed.
+        """Resolve the model that samples ``n`` continuations per prefix.
+
+        The weights are loaded when they are needed.
 
         Raises:
-            InputError: if the model is not the one that sampled.
-            Unavailable: if the engine is not installed, or there is no such model.
+            InputError: if the default model differs from the one that sampled the solutions.
+            UnavailableError: if the engine is not installed, or the model does not exist.
         """
         if self.engine == "openai" and self.api == "chat":
             raise self.field_error(
-                "api", "a conversation cannot go on in the middle of a text. Use completions."
+                "api", "chat servers cannot continue a text. Use `api=completions`."
             )
         manifest = read_manifest(Path(self.data))
-        how = continuation_sampling(manifest, n, **self.sampling_overrides)
-        return self.sampler_for(self._who_continues(manifest), how)
+        sampling = continuation_sampling(manifest, n, **self.sampling_overrides)
+        return self.make_continuation_sampler(self._resolve_model(manifest), sampling)
 
     @property
     def sampling_overrides(self) -> dict[str, Any]:
-        """How to sample, as far as the options say."""
+        """The sampling parameters that the options set; the others come from the dataset."""
         return self.declared_sampling | {"seed": self.seed}
 
-    def sampler_for(
+    def make_continuation_sampler(
         self, model: ResolvedWeights, sampling: SamplingSpec, phase: str = "continue"
     ) -> ContinuationSampler:
-        """Return what asks a model; its weights are loaded when they are needed."""
-        host = EngineSelection.select(self)
+        """Return the sampler of a resolved model; the weights are loaded when they are needed."""
+        engine = EngineSelection.select(self)
         return ContinuationSampler(
-            model.ref,
-            sampling,
-            host.spec_entry,
-            lambda: host.load("sampler", model),
-            batch=self.batch_size or host.batch_size,
+            model=model.ref,
+            sampling=sampling,
+            engine=engine.spec_entry,
+            make_sampler=lambda: engine.load("sampler", model),
+            batch_size=self.batch_size or engine.batch_size,
             phase=phase,
         )
 
-    def _who_continues(self, manifest: Manifest) -> ResolvedWeights:
-        """Resolve the model; unless it is named, it must be the one that sampled the solutions."""
-        sampled = manifest.spec.model
+    def _resolve_model(self, manifest: Manifest) -> ResolvedWeights:
+        """Resolve the model; without ``model`` it must be the one that sampled the solutions."""
+        solution_model = manifest.spec.model
         if self.replay is not None and self.model is None:
-            return ResolvedWeights(ModelRef(sampled.name, sampled.revision), "")
-        name = self.model or sampled.name
+            return ResolvedWeights(ModelRef(solution_model.name, solution_model.revision), "")
+        name = self.model or solution_model.name
         model = served_weights(name) if self.engine == "openai" else resolve_weights(name)
-        if model.ref.revision != sampled.revision:
-            found = f"{model.ref.name} at {model.ref.revision}"
+        if model.ref.revision != solution_model.revision:
+            resolved = f"{model.ref.name} at {model.ref.revision}"
             if self.model is None:
                 raise InputError(
-                    f"{self.data} was sampled from {sampled.name} at {sampled.revision}; "
-                    f"that name is now {found}. Name the model that continues: `model`."
+                    f"the solutions of {self.data} come from {solution_model.name} at "
+                    f"{solution_model.revision}, but this name now means {resolved}. Choose the "
+                    "model that continues with `model`."
                 )
-            log.warning("the solutions are not of %s, which continues them", found)
+            log.warning("%s continues solutions that another model sampled", resolved)
         return model

@@ -37,7 +37,7 @@ class BenchmarkQuestions:
 
     name: str
     revision: str  #: ``sha256:…`` of its files.
-    texts: Sequence[LocatedQuestion]
+    questions: Sequence[LocatedQuestion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class OverlapReport:
                 "exact_questions": len({row["row"] for row in rows if row["same"]}),
                 "same_answer": len({row["row"] for row in rows if row["same_answer"]}),
             }
-            what = {"name": each.name, "revision": each.revision, "questions": len(each.texts)}
+            what = {"name": each.name, "revision": each.revision, "questions": len(each.questions)}
             told.append(what | counts)
         return told
 
@@ -81,12 +81,12 @@ class OverlapReport:
             "benchmarks": self.counts(),
         }
 
-    def report(self) -> dict[str, Any]:
+    def to_json_values(self) -> dict[str, Any]:
         """Return the summary, then every pair with both questions, as JSON values."""
         return {**self.summary(), "pairs": list(self._rows())}
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        texts = [text for each in self.benchmarks for text in each.texts]
+        texts = [text for each in self.benchmarks for text in each.questions]
         for pair in self.pairs.iter_rows(named=True):
             problem, text = self.problems[pair["training"]], texts[pair["benchmark"]]
             yield {
@@ -107,21 +107,23 @@ class DecontaminateStage(Stage):
 
     spec_key = "decontaminate"
 
-    found: OverlapReport
+    report: OverlapReport
 
     def spec(self) -> Mapping[str, Any]:
         """Return what the problems were held against, and how."""
-        against = [{"name": each.name, "revision": each.revision} for each in self.found.benchmarks]
-        return {"ngram": self.found.ngram, "overlap": self.found.overlap, "benchmarks": against}
+        against = [
+            {"name": each.name, "revision": each.revision} for each in self.report.benchmarks
+        ]
+        return {"ngram": self.report.ngram, "overlap": self.report.overlap, "benchmarks": against}
 
     def run(self, draft: DatasetDraft) -> None:
         """Record the result; no row changes."""
         draft.manifest.contamination = manifest_sections.ContaminationStats.model_validate(
-            self.found.summary()
+            self.report.summary()
         )
 
 
-def sealed_problems(root: Path) -> list[Problem]:
+def read_sealed_problems(root: Path) -> list[Problem]:
     """Return the problems of a sealed dataset.
 
     Raises:
@@ -136,7 +138,7 @@ def sealed_problems(root: Path) -> list[Problem]:
 
 def find_overlaps(
     problems: Sequence[Problem],
-    names: Sequence[str],
+    against: Sequence[str],
     *,
     ngram: int = NGRAM_SIZE,
     overlap: float = MIN_OVERLAP,
@@ -152,13 +154,13 @@ def find_overlaps(
     """
     if ngram < 2 or not 0 < overlap <= 1:
         raise InputError(f"n = {ngram}, share = {overlap}: expected 2 or more, and at most 1.")
-    benchmarks = [read_benchmark(name) for name in names]
+    benchmarks = [read_benchmark(name) for name in against]
     taken = [each.name for each in benchmarks]
     twice = next((name for name in taken if taken.count(name) > 1), None)
     if twice is not None:
         raise InputError("two benchmarks have that name.", field="against", value=twice)
     training = [LocatedQuestion(each.source, 0, each.question, each.answer) for each in problems]
-    texts = [text for each in benchmarks for text in each.texts]
+    texts = [text for each in benchmarks for text in each.questions]
     found = overlaps(training, texts, ngram=ngram, min_overlap=overlap)
     return OverlapReport(problems, benchmarks, found, ngram, overlap)
 
@@ -254,14 +256,15 @@ def run_decontaminate(options: DecontaminateOptions, progress: Progress) -> Over
         for warning in (*loaded.warnings, *left_out):
             logging.getLogger(__name__).warning(warning)
     elif len(options.problems) == 1:
-        training = sealed_problems(Path(options.problems[0]))
+        training = read_sealed_problems(Path(options.problems[0]))
     else:
         told = f"one sealed dataset is written there, got {len(options.problems)} sources."
         raise options.field_error("out", told)
     found = find_overlaps(training, options.against, ngram=options.ngram, overlap=options.overlap)
     if options.report is not None:
         write_text(
-            Path(options.report), json.dumps(found.report(), indent=2, ensure_ascii=False) + "\n"
+            Path(options.report),
+            json.dumps(found.to_json_values(), indent=2, ensure_ascii=False) + "\n",
         )
     if options.write_clean is not None:
         rows = (json.dumps(each.to_row(), ensure_ascii=False) for each in found.clean_problems)

@@ -1,8 +1,8 @@
-"""Grade the solutions of a dataset again, without sampling: what happened stays, its verdict not.
+"""Grade the solutions of a dataset again, without sampling.
 
-The text of a solution is its steps joined, to the character, so a sealed dataset holds all that
-grading needs. Step rewards stay as they are; outcome labels follow the new verdicts; pairs, which
-rest on the old ones, are left out.
+A sealed dataset contains everything that grading needs, because the steps of a solution joined give
+its exact text. Step rewards stay unchanged. Outcome labels follow the new verdicts. Preference pairs
+depend on the old verdicts and are removed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fsdpo_data.answers import Grader, GraderInput, Verdict
 from fsdpo_data.answers.pool import open_grader
@@ -33,45 +33,60 @@ from fsdpo_data.engines.options import Workers
 from fsdpo_data.models.thinking import ThinkingSpan, find_thinking
 from fsdpo_data.steps.rewards import outcome_labels
 
-#: A gold answer, the thinking of a response, its text with the thinking, and why it ended.
-GradingInput = tuple[str, ThinkingSpan, str, str]
-UNCLOSED_THINKING_RULE = (
-    "unclosed-thinking"  #: The rule by which a thought that never ends has no answer.
-)
-UNFINISHED_THINKING_GRADED = "graded"  #: What a spec says where such a thought may hold the answer.
+#: Rule of verdicts on solutions whose thinking does not end, and that therefore have no answer.
+UNCLOSED_THINKING_RULE = "unclosed-thinking"
+#: Value of ``thinking`` in specs with ``grade_thinking``.
+UNFINISHED_THINKING_GRADED = "graded"
+
+
+class GradingInput(NamedTuple):
+    """One response to grade, with its gold answer."""
+
+    gold: str  #: The gold answer.
+    thinking: ThinkingSpan  #: Position of the thinking in the text.
+    text: str  #: The complete response, thinking included.
+    finish_reason: str  #: ``stop``, or ``length`` for a response that was truncated.
 
 
 def grade_responses(
-    grader: Grader, responses: Sequence[GradingInput], *, whole: bool
+    grader: Grader, responses: Sequence[GradingInput], *, grade_thinking: bool
 ) -> list[Verdict]:
-    """Grade responses by what stands behind their thinking.
+    """Grade the part of each response after its thinking.
 
-    Thinking that nothing follows holds no answer; with ``whole`` it holds those that it marks.
+    A response without text after its thinking has no answer. With ``grade_thinking``, its answer is
+    the one that the thinking marks.
     """
-    verdicts = grader.grade([_answer_part(*each, whole=whole) for each in responses])
+    items = [_answer_item(response, grade_thinking=grade_thinking) for response in responses]
+    verdicts = grader.grade(items)
+    if grade_thinking:
+        return verdicts
     return [
         verdict._replace(rule=UNCLOSED_THINKING_RULE)
-        if thought.closed is False and not whole and verdict.status == "no_answer"
+        if response.thinking.closed is False and verdict.status == "no_answer"
         else verdict
-        for (_, thought, *_), verdict in zip(responses, verdicts, strict=True)
+        for response, verdict in zip(responses, verdicts, strict=True)
     ]
 
 
 def grade_in_pool(
-    make: Callable[[], Grader], responses: Sequence[GradingInput], workers: int | None = None
+    make_grader: Callable[[], Grader],
+    responses: Sequence[GradingInput],
+    workers: int | None = None,
 ) -> list[Verdict]:
-    """Grade responses by what stands behind their thinking; on all cores if they are many."""
-    with open_grader(make, len(responses), workers) as grader:
-        return grade_responses(grader, responses, whole=False)
+    """Grade the part of each response after its thinking; large inputs use all cores."""
+    with open_grader(make_grader, len(responses), workers) as grader:
+        return grade_responses(grader, responses, grade_thinking=False)
 
 
-def _answer_part(
-    gold: str, thought: ThinkingSpan, text: str, ended: str, *, whole: bool
-) -> GraderInput:
-    if whole and thought.end and not text[thought.end :].strip():
-        # Whatever it ended by, what stands last in it is not what it would have concluded.
-        return gold, text[thought.start :], "length"
-    return gold, text[thought.end :], ended
+def _answer_item(response: GradingInput, *, grade_thinking: bool) -> GraderInput:
+    """Return the grader's item for the part of a response that may contain the answer."""
+    gold, thinking, text, finish_reason = response
+    has_only_thinking = thinking.end > 0 and not text[thinking.end :].strip()
+    if grade_thinking and has_only_thinking:
+        # The last number in unfinished thinking is not a conclusion. With "length" the grader
+        # accepts only marked answers.
+        return gold, text[thinking.start :], "length"
+    return gold, text[thinking.end :], finish_reason
 
 
 @dataclass(frozen=True)
@@ -80,40 +95,43 @@ class GradeStage(Stage):
 
     spec_key = "grade"
 
-    grader: str  #: Full name.
-    workers: int | None = None
-    grade_thinking: bool = False  #: Whether thinking that never ends may hold the answer.
+    grader: str  #: Full name of the grader.
+    workers: int | None = None  #: Processes that grade; None for one per available core.
+    #: Whether a solution without text after its thinking may have its answer in the thinking.
+    grade_thinking: bool = False
 
     def spec(self) -> Mapping[str, Any]:
-        """Return the grader's version, and where it looks for answers."""
-        return {
-            "grader": self.grader,
-            **({"thinking": UNFINISHED_THINKING_GRADED} if self.grade_thinking else {}),
-        }
+        """Return the version of the grader, and whether it reads thinking."""
+        spec = {"grader": self.grader}
+        if self.grade_thinking:
+            spec["thinking"] = UNFINISHED_THINKING_GRADED
+        return spec
 
     def check(self, source: Path, manifest: Manifest) -> None:
-        """Refuse Monte-Carlo labels: the texts that the old grader judged for them are gone."""
+        """Refuse Monte-Carlo labels, because the dataset lacks the continuations behind them."""
         rollouts = scan_parquet(manifest.config_paths(source, "solutions")).select("rollouts")
         if rollouts.select(pl.col("rollouts").is_not_null().any()).collect().item():
             raise InputError(
-                f"{source} has Monte-Carlo labels, which were counted by {manifest.spec.grader}. "
-                "Grade the dataset they were made from, then label the result again."
+                f"{source} has Monte-Carlo labels, which {manifest.spec.grader} graded. Their "
+                "continuations are not in the dataset. Grade the dataset that was labelled, then "
+                "label the result again."
             )
 
     def run(self, draft: DatasetDraft) -> None:
-        """Rewrite the solutions, and every count in the manifest that rests on verdicts."""
-        manifest, old = draft.manifest, draft.manifest.spec.grader
+        """Rewrite the solutions, and the statistics in the manifest that depend on verdicts."""
+        manifest = draft.manifest
+        old_grader = manifest.spec.grader
         golds = gold_answers(draft.current_files("problems"))
-        # Rules are counted while grading and kept nowhere else, so an interrupted run, which is
-        # a matter of seconds, begins again.
+        # Rules are counted during grading and are not stored. An interrupted run takes seconds, so
+        # it starts again from the beginning.
         shutil.rmtree(draft.root / "solutions", ignore_errors=True)
-        tally, changes = Tally(), Counter[tuple[str, str]]()
-        make = partial(get_grader, self.grader)
-        with open_grader(make, manifest.rows.solutions, self.workers) as grader:
-            judged = partial(grade_responses, grader, whole=self.grade_thinking)
-            draft.rewrite_config(
-                "solutions", "grade", partial(regrade_table, golds, judged, tally, changes)
-            )
+        tally = Tally()
+        outcome_changes = Counter[tuple[str, str]]()
+        make_grader = partial(get_grader, self.grader)
+        with open_grader(make_grader, manifest.rows.solutions, self.workers) as grader:
+            grade = partial(grade_responses, grader, grade_thinking=self.grade_thinking)
+            regrade = partial(regrade_table, golds, grade, tally, outcome_changes)
+            draft.rewrite_config("solutions", "grade", regrade)
         draft.drop_pairs()
         manifest.spec.grader = self.grader
         manifest.spec.thinking = UNFINISHED_THINKING_GRADED if self.grade_thinking else None
@@ -121,10 +139,17 @@ class GradeStage(Stage):
             setattr(manifest, name, value)
         for name, value in tally.outcome_statistics().items():
             setattr(manifest.statistics, name, value)
-        changed = sum(n for (was, now), n in changes.items() if was != now)
-        counts = [[was, now, n] for (was, now), n in sorted(changes.items())]
-        told = {"from": old, "to": self.grader, "changed": changed, "outcomes": counts}
-        manifest.regraded = RegradeStats.model_validate(told)
+        manifest.regraded = _regrade_stats(old_grader, self.grader, outcome_changes)
+
+
+def _regrade_stats(
+    old_grader: str, new_grader: str, outcome_changes: Mapping[tuple[str, str], int]
+) -> RegradeStats:
+    """Return the manifest's section on the changes of outcomes."""
+    changed = sum(count for (old, new), count in outcome_changes.items() if old != new)
+    outcomes = [[old, new, count] for (old, new), count in sorted(outcome_changes.items())]
+    section = {"from": old_grader, "to": new_grader, "changed": changed, "outcomes": outcomes}
+    return RegradeStats.model_validate(section)
 
 
 def gold_answers(files: list[Path]) -> dict[str, str]:
@@ -134,52 +159,73 @@ def gold_answers(files: list[Path]) -> dict[str, str]:
 
 def regrade_table(
     golds: Mapping[str, str],
-    judged: Callable[[Sequence[GradingInput]], list[Verdict]],
+    grade: Callable[[Sequence[GradingInput]], list[Verdict]],
     tally: Tally,
-    changes: Counter[tuple[str, str]],
+    outcome_changes: Counter[tuple[str, str]],
     table: pa.Table,
 ) -> pa.Table:
-    """Return a file's solutions with new verdicts and labels.
+    """Return the solutions of a file with new verdicts and labels.
 
-    Its counts are added to ``tally``, and its (old outcome, new outcome) to ``changes``.
+    Adds the counts of the file to ``tally``, and its (old outcome, new outcome) pairs to
+    ``outcome_changes``.
     """
     solutions = [Solution(**row) for row in table.to_pylist()]
-    responses: list[GradingInput] = []
-    for each in solutions:
-        text, apart = each.text, each.thinking_closed is not None
-        thought = find_thinking(each.prompt, text, has_separate_reasoning=apart)
-        responses.append((golds[each.problem_id], thought, text, each.finish_reason))
-    verdicts = judged(responses)
-    both = list(zip(solutions, verdicts, strict=True))
-    changes.update((solution.outcome, verdict.status) for solution, verdict in both)
-    for _, group in groupby(both, key=lambda each: each[0].problem_id):
-        some = list(group)
-        tally.add_verdicts([v for _, v in some], [len(s.completions) for s, _ in some])
-    new = []
-    for solution, verdict in both:
-        labels = outcome_labels(verdict.status, len(solution.completions))
-        found = replace(solution, answer=verdict.answer, outcome=verdict.status, labels=labels)
-        new.append(found)
-    return to_table("solutions", new)
+    responses = []
+    for solution in solutions:
+        text = solution.text
+        has_thinking = solution.thinking_closed is not None
+        responses.append(
+            GradingInput(
+                gold=golds[solution.problem_id],
+                thinking=find_thinking(solution.prompt, text, has_separate_reasoning=has_thinking),
+                text=text,
+                finish_reason=solution.finish_reason,
+            )
+        )
+    verdicts = grade(responses)
+    graded_solutions = list(zip(solutions, verdicts, strict=True))
+    outcome_changes.update(
+        (solution.outcome, verdict.status) for solution, verdict in graded_solutions
+    )
+    for _, group in groupby(graded_solutions, key=lambda graded: graded[0].problem_id):
+        problem_solutions = list(group)
+        tally.add_verdicts(
+            [verdict for _, verdict in problem_solutions],
+            [len(solution.completions) for solution, _ in problem_solutions],
+        )
+    regraded = [
+        replace(
+            solution,
+            answer=verdict.answer,
+            outcome=verdict.status,
+            labels=outcome_labels(verdict.status, len(solution.completions)),
+        )
+        for solution, verdict in graded_solutions
+    ]
+    return to_table("solutions", regraded)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradeOptions(StageOptions):
-    """Grade the solutions of a dataset again, without sampling, and say what changed.
+    """Grade the solutions of a dataset again, without sampling, and report the changes.
 
-    Labels follow the new outcomes. Pairs rest on the old ones and are left out.
+    Labels follow the new outcomes. Preference pairs depend on the old outcomes and are removed.
 
     Attributes:
         grader: Full name of a grader.
-        grade_thinking: Thinking that never ends holds the answer that it marks; without this it
-            has none.
-        workers: Processes that grade.
+        grade_thinking: If a solution has no text after its thinking, grade the answer that the
+            thinking marks, for example in a box. By default such a solution has no answer.
+        workers: Number of processes that grade.
     """
 
-    grader: Annotated[str | None, Option(default_text="the release's")] = None
+    grader: Annotated[str | None, Option(default_text="the grader of this release")] = None
     grade_thinking: bool = False
     workers: Workers = None
 
     def stage(self) -> GradeStage:
-        """Look the grader up."""
-        return GradeStage(get_grader(self.grader).version, self.workers, self.grade_thinking)
+        """Return the stage; InputError if the grader is unknown."""
+        return GradeStage(
+            grader=get_grader(self.grader).version,
+            workers=self.workers,
+            grade_thinking=self.grade_thinking,
+        )

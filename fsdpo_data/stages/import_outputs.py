@@ -116,12 +116,16 @@ def run_import(options: ImportOutputsOptions, progress: Progress) -> tuple[Path,
             engine={"name": "outputs", "dtype": UNKNOWN},
             segmenter=segmenter,
             grader=get_grader().version,
-            unknown=options.undeclared_fields,
+            unknown_fields=options.undeclared_fields,
             grade_thinking=options.grade_thinking,
         )
         source = ProblemSet(reading.problems, list(spec.sources), reading.aside)
         job = BuildJob(
-            spec, source, lambda: reading.replay, workers=options.workers, prompt_of=reading.prompt
+            spec,
+            source,
+            lambda: reading.replay,
+            workers=options.workers,
+            render_prompt=reading.prompt,
         )
         return out, build(job, out, resume=options.resume, progress=progress)
 

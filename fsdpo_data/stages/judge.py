@@ -1,9 +1,9 @@
-"""Labels of a judge: a model reads each solution and names its first wrong step, or none.
+"""Step labels of a judge: a model reads each solution and names its first wrong step.
 
-The unit that survives a stop is what a solution is asked as, with the critiques that came back.
-Every critique that can be read is a vote, and the counts of a step are the votes that find no error
-up to it: the votes are in them, whole. With ``consensus`` only those solutions keep labels of which
-the majority names the same first wrong step as their Monte-Carlo labels (Zhang et al. 2025).
+One line of the run holds the prompt for a solution with its critiques, and survives an interruption.
+Every readable critique is a vote. The counts of a step are the number of votes and the number of
+votes without an error up to that step. With ``consensus`` a solution keeps its labels only if the
+majority names the same first wrong step as its Monte-Carlo labels (Zhang et al. 2025).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa, pq
@@ -31,106 +31,148 @@ from fsdpo_data.engines.scorers.critiques import (
 from fsdpo_data.engines.scorers.prm_formats import PrmFormat
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.stages.continuations import ContinuationSampler, Prefix, prefix_id
-from fsdpo_data.stages.score import questions_of
+from fsdpo_data.stages.score import questions_by_id
 
 FOLDER = "critiques"  #: Folder of the critiques inside the new dataset's directory.
-StepCounts = list[dict[str, int]]
+StepCounts: TypeAlias = list[dict[str, int]]  #: ``n`` and ``n_correct`` of each step.
+
+
+class _JudgePrompt(NamedTuple):
+    """A solution with the prompt for the judge."""
+
+    row: dict[str, Any]  #: Columns of the solution.
+    prompt: str  #: The prompt; empty if the judge does not read this solution.
+
+
+class _JudgedSolution(NamedTuple):
+    """A solution with the judge's votes."""
+
+    row: dict[str, Any]  #: Columns of the solution.
+    votes: list[int] | None  #: First wrong steps; None if the judge did not read the solution.
 
 
 @dataclass(frozen=True)
 class JudgeStage(Stage):
-    """Writes ``rollouts``: of each step (n, n_correct), votes and those that find no error yet."""
+    """Writes ``rollouts``: for each step the votes (n) and those without an error so far."""
 
     spec_key = "label"
 
-    continuer: ContinuationSampler  #: Who judges; ``n`` is the number of votes.
-    critique_format: PrmFormat  #: What it is asked, and how its critiques are read.
-    template: Template
-    #: What the Monte-Carlo labels to agree with are made by; None to write every judgement.
+    critique_sampler: ContinuationSampler  #: Samples critiques; ``n`` is the number of votes.
+    critique_format: PrmFormat  #: Prompt of the judge, and the format of its critiques.
+    template: Template  #: Prompt template of the judge.
+    #: Spec of the Monte-Carlo labels to agree with; None to keep every label.
     consensus: Mapping[str, Any] | None = None
 
     def spec(self) -> Mapping[str, Any]:
-        """Return who judges, and how."""
+        """Return the judge, its format and its sampling parameters."""
         judge = self.critique_format.manifest_entry() | {"template": self.template.name}
-        consensus = {"consensus": self.consensus} if self.consensus else {}
-        return {**self.continuer.spec(), "judge": judge, **consensus}
+        spec = {**self.critique_sampler.spec(), "judge": judge}
+        if self.consensus:
+            spec["consensus"] = self.consensus
+        return spec
 
     def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
-        """Ask for some of the critiques."""
-        with self.continuer.run(draft, FOLDER, partial(self._prefixes_to_judge, draft), shard):
+        """Sample the critiques of one shard of the solutions."""
+        list_prefixes = partial(self._prefixes_to_judge, draft)
+        with self.critique_sampler.sample_continuations(draft, FOLDER, list_prefixes, shard):
             pass
 
     def run(self, draft: DatasetDraft) -> None:
-        """Ask for every critique that is owed, then count and write."""
-        manifest, tally = draft.manifest, Counter[str]()
-        with self.continuer.run(draft, FOLDER, partial(self._prefixes_to_judge, draft)) as run:
+        """Sample the missing critiques, then write the counts and their statistics."""
+        manifest = draft.manifest
+        list_prefixes = partial(self._prefixes_to_judge, draft)
+        with self.critique_sampler.sample_continuations(draft, FOLDER, list_prefixes) as run:
             draft.rewrite_config("solutions", "count", partial(self._count_steps, draft, run))
-            # Of what was written before an interruption, too.
+            totals = Counter[str]()
+            # Read all files of the parent: a resumed run does not rewrite every file.
             for file in manifest.config_paths(draft.parent_root, "solutions"):
-                for row, votes in self._read_votes(draft, run, pq.read_table(file)):
-                    tally.update({} if votes is None else self._manifest_counts(row, votes))
-            manifest.judge = JudgeStats.model_validate(
-                self.continuer.record_cost(run, manifest).to_dict() | tally
-            )
+                for solution in self._read_votes(draft, run, pq.read_table(file)):
+                    if solution.votes is not None:
+                        totals.update(self._manifest_counts(solution.row, solution.votes))
+            cost = self.critique_sampler.record_cost(run, manifest)
+            manifest.judge = JudgeStats.model_validate(cost.to_dict() | totals)
             manifest.rollouts = None
 
     def _prefixes_to_judge(self, draft: DatasetDraft) -> Iterator[Prefix]:
-        # As they were: those written already have lost what is agreed with.
+        """Yield the prompts for the judge."""
+        # Read the parent: files that are already rewritten lack the Monte-Carlo labels.
         for file in draft.manifest.config_paths(draft.parent_root, "solutions"):
             for _, prompt in self._prompts(draft, pq.read_table(file)):
                 if prompt:
-                    yield prefix_id(prompt), prompt
+                    yield Prefix(prefix_id(prompt), prompt)
 
-    def _prompts(
-        self, draft: DatasetDraft, table: pa.Table
-    ) -> Iterator[tuple[dict[str, Any], str]]:
-        """Yield a file's solutions, each with what is asked of it; empty if nothing is."""
-        questions = questions_of(draft.current_files("problems"), table["problem_id"])
-        names = ["problem_id", "completions", "outcome", "rollouts"]
-        for row in table.select(names).to_pylist():
-            item = ScorerInput("", row["completions"], questions[row["problem_id"]])
-            owed = row["completions"] and (self.consensus is None or row["rollouts"] is not None)
-            yield row, critique_prompt(self.critique_format, self.template, item) if owed else ""
+    def _prompts(self, draft: DatasetDraft, table: pa.Table) -> Iterator[_JudgePrompt]:
+        """Yield the solutions of a file, each with its prompt for the judge."""
+        questions = questions_by_id(draft.current_files("problems"), table["problem_id"])
+        columns = ["problem_id", "completions", "outcome", "rollouts"]
+        for row in table.select(columns).to_pylist():
+            has_labels = self.consensus is None or row["rollouts"] is not None
+            prompt = ""
+            if row["completions"] and has_labels:
+                question = questions[row["problem_id"]]
+                item = ScorerInput(prompt="", steps=row["completions"], question=question)
+                prompt = critique_prompt(self.critique_format, self.template, item)
+            yield _JudgePrompt(row, prompt)
 
     def _read_votes(
         self, draft: DatasetDraft, run: RunDir, table: pa.Table
-    ) -> Iterator[tuple[dict[str, Any], list[int] | None]]:
-        """Yield a file's solutions, each with its votes; None if it was not asked."""
-        asked = list(self._prompts(draft, table))
-        records = run.read_records(prefix_id(prompt) for _, prompt in asked if prompt)
-        for row, prompt in asked:
-            critiques = next(records)["completions"] if prompt else []
-            told = ((each["text"], each["finish_reason"]) for each in critiques)
-            votes = read_votes(self.critique_format, told, len(row["completions"]))
-            yield row, votes if prompt else None
+    ) -> Iterator[_JudgedSolution]:
+        """Yield the solutions of a file, each with its votes."""
+        prompts = list(self._prompts(draft, table))
+        records = run.read_records(prefix_id(prompt) for _, prompt in prompts if prompt)
+        for row, prompt in prompts:
+            if not prompt:
+                yield _JudgedSolution(row, votes=None)
+                continue
+            critiques = [
+                (critique["text"], critique["finish_reason"])
+                for critique in next(records)["completions"]
+            ]
+            votes = read_votes(self.critique_format, critiques, len(row["completions"]))
+            yield _JudgedSolution(row, votes)
 
     def _count_steps(self, draft: DatasetDraft, run: RunDir, table: pa.Table) -> pa.Table:
-        """Return a file's solutions with the counts of their steps."""
-        counts = [self._counts(row, votes) for row, votes in self._read_votes(draft, run, table)]
+        """Return the solutions of a file with the counts of their steps."""
+        counts = [
+            self._step_counts(solution.row, solution.votes)
+            for solution in self._read_votes(draft, run, table)
+        ]
         return replace_column(table, "rollouts", counts)
 
-    def _counts(self, row: Mapping[str, Any], votes: list[int] | None) -> StepCounts | None:
-        if votes and self.consensus is not None:
-            agreed = majority_vote(votes) == first_failed_step(row["rollouts"])
-            votes = [majority_vote(votes)] if agreed else None
-        approved = steps_approved(votes or [], len(row["completions"]))
-        return [{"n": len(votes), "n_correct": each} for each in approved] if votes else None
+    def _step_counts(self, row: Mapping[str, Any], votes: list[int] | None) -> StepCounts | None:
+        """Return the counts of a solution's steps; None without votes or without consensus."""
+        if not votes:
+            return None
+        if self.consensus is not None:
+            majority = majority_vote(votes)
+            if majority != first_failed_step(row["rollouts"]):
+                return None
+            votes = [majority]
+        approvals = steps_approved(votes, len(row["completions"]))
+        return [{"n": len(votes), "n_correct": approved} for approved in approvals]
 
     def _manifest_counts(self, row: Mapping[str, Any], votes: list[int]) -> dict[str, int]:
-        """Return what a solution adds to the manifest's counts."""
-        first, most = majority_vote(votes) if votes else None, sorted(Counter(votes).values())
-        kept = self._counts(row, votes) is not None
-        return {
+        """Return the contribution of a solution to the counts in the manifest."""
+        majority = majority_vote(votes) if votes else None
+        has_error = majority is not None and majority != NO_ERROR
+        vote_counts = sorted(Counter(votes).values())
+        counts = {
             "solutions": 1,
-            "unreadable": self.continuer.sampling.n - len(votes),
-            "without_vote": first is None,
-            "no_error": first == NO_ERROR,
-            "correct_with_error": bool(votes) and first != NO_ERROR and row["outcome"] == "correct",
-            "ties": len(most) > 1 and most[-2] == most[-1],
-            **({} if self.consensus is None else {"kept": kept, "dropped": not kept}),
+            "unreadable": self.critique_sampler.sampling.n - len(votes),
+            "without_vote": majority is None,
+            "no_error": majority == NO_ERROR,
+            "correct_with_error": has_error and row["outcome"] == "correct",
+            "ties": len(vote_counts) > 1 and vote_counts[-2] == vote_counts[-1],
         }
+        if self.consensus is not None:
+            is_kept = self._step_counts(row, votes) is not None
+            counts |= {"kept": is_kept, "dropped": not is_kept}
+        return counts
 
 
 def first_failed_step(rollouts: Sequence[Mapping[str, int]]) -> int:
-    """Return the first step from which no continuation ended right, or ``NO_ERROR``."""
-    return next((k for k, each in enumerate(rollouts) if not each["n_correct"]), NO_ERROR)
+    """Return the first step without a correct continuation, or ``NO_ERROR``."""
+    for step, counts in enumerate(rollouts):
+        if not counts["n_correct"]:
+            return step
+    return NO_ERROR

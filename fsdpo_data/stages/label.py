@@ -1,8 +1,7 @@
-"""Monte-Carlo labels: how often the model gets the answer right, continuing from each step.
+"""Step labels: Monte-Carlo estimates from continuations of each step, or the votes of a judge.
 
-The unit that survives a stop is the beginning of a solution with its N continuations. Beginnings
-that several samples share are continued once. A finished solution needs no continuation: its
-outcome is its label, so the last step has counts of one.
+A Monte-Carlo label is the fraction of N continuations from a step that reach the gold answer. A
+finished solution needs no continuation: its outcome is the label of the last step, with N=1.
 """
 
 from __future__ import annotations
@@ -33,13 +32,16 @@ from fsdpo_data.stages.continuations import (
     ContinuationGrader,
     ContinuationOptions,
     ContinuationSampler,
+    GradedContinuations,
     Prefix,
+    SolutionPrefix,
     step_prefixes,
 )
 from fsdpo_data.stages.judge import JudgeStage
 
 FOLDER = "rollouts"  #: Folder of the continuations inside the new dataset's directory.
-_JUDGE_PANEL = "Judging"
+PREFIX_BATCH_ROWS = 2048  #: Solutions in memory while the prefixes are listed.
+_JUDGE_PANEL = "Judge"
 
 
 @dataclass(frozen=True)
@@ -48,133 +50,147 @@ class LabelStage(Stage):
 
     spec_key = "label"
 
-    continuer: ContinuationSampler  #: Who continues, and how; ``n`` is the paper's N.
-    workers: int | None = None
+    #: Samples the continuations; its ``n`` is the paper's N.
+    continuation_sampler: ContinuationSampler
+    workers: int | None = None  #: Processes that grade; None for one per available core.
 
     def spec(self) -> Mapping[str, Any]:
-        """Return who continues, and how."""
-        return self.continuer.spec()
+        """Return the model that continues and its sampling parameters."""
+        return self.continuation_sampler.spec()
 
     def check(self, source: Path, manifest: Manifest) -> None:
-        """Refuse a dataset of an older grader, or without labelled solutions of two steps."""
+        """Refuse an unknown grader, and a dataset without labelled solutions of two steps."""
         get_grader(manifest.spec.grader)
-        steps = pl.col("completions").list.len()
+        n_steps = pl.col("completions").list.len()
         solutions = scan_parquet(manifest.config_paths(source, "solutions"))
-        worth = solutions.filter(pl.col("labels").is_not_null() & (steps > 1))
-        if not worth.select(pl.len()).collect().item():
+        solutions = solutions.filter(pl.col("labels").is_not_null() & (n_steps > 1))
+        if not solutions.select(pl.len()).collect().item():
             raise InputError(
-                f"{source} has no labelled solution of two steps or more: nothing can be continued."
-                " Outcome labels are all it can have."
+                f"{source} has no labelled solution of two steps or more, so there is nothing to "
+                "continue. This dataset can only have outcome labels."
             )
 
     def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
-        """Continue some of the beginnings."""
-        with self.continuer.run(
-            draft, FOLDER, partial(_prefixes_to_continue, draft.current_files("solutions")), shard
-        ):
+        """Sample the continuations of one shard of the prefixes."""
+        list_prefixes = partial(_prefixes_to_continue, draft.current_files("solutions"))
+        with self.continuation_sampler.sample_continuations(draft, FOLDER, list_prefixes, shard):
             pass
 
     def run(self, draft: DatasetDraft) -> None:
-        """Continue every beginning that is owed, then count and write."""
-        wanted, manifest = (
-            partial(_prefixes_to_continue, draft.current_files("solutions")),
-            draft.manifest,
-        )
-        with self.continuer.run(draft, FOLDER, wanted) as run:
-            with self.continuer.open_grader(draft, run, self.workers) as judged:
-                draft.rewrite_config("solutions", "count", partial(add_rollouts, judged))
-            before = manifest.cost.tokens
+        """Sample the missing continuations, then write the counts and their statistics."""
+        manifest = draft.manifest
+        list_prefixes = partial(_prefixes_to_continue, draft.current_files("solutions"))
+        sampler = self.continuation_sampler
+        with sampler.sample_continuations(draft, FOLDER, list_prefixes) as run:
+            with sampler.open_grader(draft, run, self.workers) as grade_continuations:
+                count_steps = partial(add_rollouts, grade_continuations)
+                draft.rewrite_config("solutions", "count", count_steps)
+            sampling_tokens = manifest.cost.tokens
+            continuation_stats = sampler.record_cost(run, manifest).to_dict()
+            label_stats = _label_stats(draft.current_files("solutions"))
             manifest.judge = None
-            manifest.rollouts = RolloutStats(
-                **self.continuer.record_cost(run, manifest).to_dict(),
-                **_agreement(draft.current_files("solutions")),
-                sampling_tokens=before,
+            manifest.rollouts = RolloutStats.model_validate(
+                continuation_stats | label_stats | {"sampling_tokens": sampling_tokens}
             )
 
 
-def _agreement(files: list[Path]) -> dict[str, Any]:
-    """Return the steps counted, and on how many the rounded estimate is not the outcome label."""
+def _label_stats(files: list[Path]) -> dict[str, Any]:
+    """Count the labelled steps, and those whose rounded label differs from the outcome label."""
     solutions = scan_parquet(files).filter(pl.col("rollouts").is_not_null())
     steps = solutions.select("labels", "rollouts").explode("labels", "rollouts").drop_nulls()
     counts = pl.col("rollouts").struct
-    share = counts.field("n_correct") / counts.field("n")
-    found = steps.select(
-        steps=pl.len(), mean=share.mean(), disagree=((share >= 0.5) != pl.col("labels")).sum()
-    ).collect()
-    row = found.row(0, named=True)
-    return {**row, "mean": None if row["mean"] is None else round(row["mean"], 4)}
+    label = counts.field("n_correct") / counts.field("n")
+    stats = steps.select(
+        steps=pl.len(),
+        mean=label.mean(),
+        label_disagreements=((label >= 0.5) != pl.col("labels")).sum(),
+    )
+    row = stats.collect().row(0, named=True)
+    mean = None if row["mean"] is None else round(row["mean"], 4)
+    return {**row, "mean": mean}
 
 
 def _prefixes_to_continue(files: list[Path]) -> Iterator[Prefix]:
-    """Yield what is continued for the labelled solutions in files."""
+    """Yield the step prefixes of the labelled solutions in files."""
     columns = ["prompt", "completions", "labels"]
     for file in files:
-        for batch in pq.ParquetFile(file).iter_batches(2048, columns=columns):
+        for batch in pq.ParquetFile(file).iter_batches(PREFIX_BATCH_ROWS, columns=columns):
             for row in batch.to_pylist():
                 if row["labels"] is not None:
                     yield from step_prefixes(row["prompt"], row["completions"])
 
 
-def add_rollouts(judged: ContinuationGrader, table: pa.Table) -> pa.Table:
-    """Return a file's solutions with the counts of their steps."""
+def add_rollouts(grade_continuations: ContinuationGrader, table: pa.Table) -> pa.Table:
+    """Return the solutions of a file with the counts (n, n_correct) of their steps."""
     solutions = [Solution(**row) for row in table.to_pylist()]
-    asked = {
-        key: each
-        for each in solutions
-        if each.labels is not None
-        for key, _ in step_prefixes(each.prompt, each.completions)
+    solutions_by_prefix: dict[str, Solution] = {}
+    for solution in solutions:
+        if solution.labels is not None:
+            for prefix in step_prefixes(solution.prompt, solution.completions):
+                solutions_by_prefix[prefix.id] = solution
+    prefixes = [SolutionPrefix(key, solution) for key, solution in solutions_by_prefix.items()]
+    counts = {
+        prefix.prefix_id: _count_correct(continuations)
+        for prefix, continuations in zip(prefixes, grade_continuations(prefixes), strict=True)
     }
-    counts = {}
-    for key, tried in zip(asked, judged(list(asked.items())), strict=True):
-        outcomes = [outcome for _, outcome in tried if outcome in GRADED_OUTCOMES]
-        counts[key] = {"n": len(outcomes), "n_correct": outcomes.count("correct")}
-    return to_table("solutions", (_add_counts(each, counts) for each in solutions))
+    return to_table("solutions", (_add_counts(solution, counts) for solution in solutions))
+
+
+def _count_correct(continuations: GradedContinuations) -> dict[str, int]:
+    """Return the number of graded continuations, and how many of them are correct."""
+    outcomes = [
+        continuation.outcome
+        for continuation in continuations
+        if continuation.outcome in GRADED_OUTCOMES
+    ]
+    return {"n": len(outcomes), "n_correct": outcomes.count("correct")}
 
 
 def _add_counts(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> Solution:
-    """Return a solution with the counts of its steps, if every step has some."""
+    """Return a solution with the counts of its steps, if every step has graded continuations."""
     if solution.labels is None:
         return solution
-    steps = [counts[key] for key, _ in step_prefixes(solution.prompt, solution.completions)]
-    # Where no continuation of some step could be judged, those of the others would mislead.
-    if not all(each["n"] for each in steps):
+    prefixes = step_prefixes(solution.prompt, solution.completions)
+    step_counts = [counts[prefix.id] for prefix in prefixes]
+    # Labels of only some of the steps would mislead, so the solution gets none.
+    if not all(count["n"] for count in step_counts):
         return solution
-    last = {"n": 1, "n_correct": int(solution.outcome == "correct")}
-    return replace(solution, rollouts=[*steps, last] if solution.completions else [])
+    last_count = {"n": 1, "n_correct": int(solution.outcome == "correct")}
+    return replace(solution, rollouts=[*step_counts, last_count] if solution.completions else [])
 
 
 def format_rollout_cost(rollouts: RolloutStats) -> str:
-    """Return what the labels cost, for a person."""
-    tokens, sampled, took = rollouts.tokens, rollouts.sampling_tokens, "tokens unknown"
-    if isinstance(tokens, int):
-        took = f"{tokens:,} tokens"
-        if isinstance(sampled, int):
-            took += f", {tokens / max(1, sampled):.1f} times what sampling the solutions took"
+    """Return a sentence on the cost of Monte-Carlo labels, for the terminal."""
+    cost = "an unknown number of tokens"
+    if isinstance(rollouts.tokens, int):
+        cost = f"{rollouts.tokens:,} tokens"
+        if isinstance(rollouts.sampling_tokens, int):
+            ratio = rollouts.tokens / max(1, rollouts.sampling_tokens)
+            cost += f", {ratio:.1f} times the tokens of sampling the solutions"
     return (
         f"N={rollouts.n}: {rollouts.continuations:,} continuations of "
-        f"{rollouts.prefixes:,} beginnings, {took}; the outcome "
-        "labels of N=1 took no more"
+        f"{rollouts.prefixes:,} prefixes, {cost}; outcome labels (N=1) need no tokens"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelOptions(ContinuationOptions):
-    """Label steps: continue from each of them and count the right answers, or ask a judge.
+    """Label steps: sample continuations from each step and count correct answers, or ask a judge.
 
-    The outcome labels (N=1) are there already and cost nothing. Monte-Carlo labels take N
+    Outcome labels (N=1) are already in the dataset and cost nothing. Monte-Carlo labels sample N
     continuations of every step of every solution. A judge reads each solution and names its first
-    wrong step; where you do not say how it is sampled, its form does.
+    wrong step. Sampling options that you leave out come from the judge's format.
 
     Attributes:
-        rollouts: Continuations per step (the paper's N > 1).
-        judge: Instead: a model that names the first wrong step.
-        judge_format: What it is asked and how it is read: `processbench`, `thinkprm`, or a TOML file
-            of your own. The boxed index is read strictly; what cannot be read is counted.
-        votes: Critiques of each solution; labels are the shares of them. The majority decides,
-            a tie goes to the vote that came first.
-        consensus: Keep labels, now of right or wrong, only where the majority and the Monte-Carlo
-            labels of the dataset name the same first wrong step.
-        shard: Do one of N shares of the work; `fsdpo-data merge` puts the shards together.
+        rollouts: Continuations per step (the paper's N), at least 2.
+        judge: Model that names the first wrong step, instead of continuations.
+        judge_format: Prompt of the judge and the way its critiques are read: `processbench`,
+            `thinkprm`, or your own TOML file. Critiques that cannot be read are counted.
+        votes: Critiques per solution. A step label is the fraction of critiques without an error
+            up to that step. The majority decides; in a tie, the first of the tied votes.
+        consensus: Keep labels only where the majority and the dataset's Monte-Carlo labels name the
+            same first wrong step. The labels are then right or wrong.
+        shard: Label one of N parts of the dataset; `fsdpo-data merge` joins the parts.
     """
 
     rollouts: Annotated[int | None, Option(min=1)] = None
@@ -186,56 +202,81 @@ class LabelOptions(ContinuationOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        judged = self.judge is not None
-        one = (
-            "expected at least 2. With one, the label is the outcome, which `fsdpo-data build` "
-            "has written already."
-        )
-        for field, wrong, message in (
-            ("rollouts", judged == (self.rollouts is not None), "expected it, or a `judge`."),
-            ("rollouts", self.rollouts == 1, one),
-            ("model", judged and self.model is not None, "the `judge` is the model."),
-            ("votes", not judged and self.votes > 1, "they are those of a `judge`."),
-            ("consensus", not judged and self.consensus, "it is that of a `judge`."),
-        ):
-            if wrong:
-                raise self.field_error(field, message)
+        has_judge = self.judge is not None
+        has_rollouts = self.rollouts is not None
+        if not has_judge and not has_rollouts:
+            raise self.field_error(
+                "rollouts",
+                "a source of labels is missing. Give `rollouts` for Monte-Carlo labels, or `judge` "
+                "for labels by a judge.",
+            )
+        if has_judge and has_rollouts:
+            raise self.field_error(
+                "rollouts", "labels come from `rollouts` or from a `judge`. Remove one of them."
+            )
+        if self.rollouts == 1:
+            raise self.field_error(
+                "rollouts",
+                "expected at least 2. The labels for 1 are the outcome labels, which `fsdpo-data "
+                "build` has already written.",
+            )
+        if has_judge and self.model is not None:
+            raise self.field_error("model", "the `judge` is the only model. Remove `model`.")
+        if not has_judge and self.votes > 1:
+            raise self.field_error(
+                "votes", "votes need a `judge`. Name a judge, or remove `votes`."
+            )
+        if not has_judge and self.consensus:
+            raise self.field_error(
+                "consensus", "consensus needs a `judge`. Name a judge, or remove `consensus`."
+            )
 
     def stage(self) -> LabelStage | JudgeStage:
-        """Resolve who continues, or judges."""
+        """Resolve the model that continues, or the judge."""
         if self.judge is not None:
             return self._judge_stage(self.judge)
         assert self.rollouts is not None
         return LabelStage(self.continuation_sampler(self.rollouts), self.workers)
 
     def _judge_stage(self, judge: str) -> JudgeStage:
-        form = get_critique(self.judge_format)
-        if form.reply_prefix and self.api == "chat":
-            raise self.field_error("api", f"{form.name} begins the reply itself. Use completions.")
+        """Resolve the judge, and return its stage."""
+        critique_format = get_critique(self.judge_format)
+        if critique_format.reply_prefix and self.api == "chat":
+            raise self.field_error(
+                "api",
+                f"the format {critique_format.name} writes the start of the reply, which chat "
+                "servers do not support. Use `api=completions`.",
+            )
         try:
-            model = self._resolve_judge(judge, form.template)
+            model = self._resolve_judge(judge, critique_format.template)
         except FsdpoError as error:
             raise error.for_field("judge") from None
-        how = replace(
-            critique_sampling(form, model.template, self.votes), **self.sampling_overrides
+        sampling = replace(
+            critique_sampling(critique_format, model.template, self.votes),
+            **self.sampling_overrides,
         )
         return JudgeStage(
-            self.sampler_for(model, how, "judge"), form, model.template, self._consensus_spec()
+            critique_sampler=self.make_continuation_sampler(model, sampling, "judge"),
+            critique_format=critique_format,
+            template=model.template,
+            consensus=self._consensus_spec(),
         )
 
     def _resolve_judge(self, judge: str, template: str) -> ResolvedModel:
+        """Resolve the judge; a replay of chats is identified by its file, without a server."""
         if self.replay is None or self.api != "chat":
             return resolve_model(judge, self, template)
-        # Recorded chats are known by what was said to whoever answered.
-        recorded = ModelRef(judge, f"sha256:{file_sha256(Path(self.replay))}")
-        return replace(resolve_served(judge, template, chat=True), ref=recorded)
+        recording = ModelRef(judge, f"sha256:{file_sha256(Path(self.replay))}")
+        return replace(resolve_served(judge, template, chat=True), ref=recording)
 
     def _consensus_spec(self) -> Mapping[str, Any] | None:
-        """Return what made the Monte-Carlo labels that are to be agreed with, if any are."""
+        """Return the spec of the Monte-Carlo labels to agree with; None without ``consensus``."""
         if not self.consensus:
             return None
         manifest = read_manifest(Path(self.data))
         if manifest.rollouts is None or manifest.spec.label is None:
-            told = f"{self.data} has no Monte-Carlo labels. Make them first: `rollouts=8`."
-            raise self.field_error("consensus", told)
+            raise self.field_error(
+                "consensus",
+                f"{self.data} has no Monte-Carlo labels. Make them first with `rollouts=8`.",
+            )
         return manifest.spec.label.to_dict()

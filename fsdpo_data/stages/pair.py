@@ -1,4 +1,4 @@
-"""Preference pairs: the best correct solutions of a problem against its worst incorrect ones."""
+"""Preference pairs of the best correct and the worst incorrect solutions of a problem."""
 
 from __future__ import annotations
 
@@ -22,25 +22,27 @@ from fsdpo_data.stages.continuations import ContinuationOptions
 from fsdpo_data.stages.step_pairs import BasePairStage, StepPairStage
 from fsdpo_data.steps.rewards import AGGREGATES
 
-#: Panels of the options that belong to one style.
-_FULL, _STEPS = "Whole solutions", "Single steps"
+#: Headings in ``--help`` of the options that belong to one style.
+_FULL_PANEL = "Style full"
+_STEP_DPO_PANEL = "Style step-dpo"
+_PANEL_STYLES = {_FULL_PANEL: "full", _STEP_DPO_PANEL: "step-dpo"}
 
 
 @dataclass(frozen=True)
 class PairStage(BasePairStage):
-    """Adds the ``pairs`` config to a dataset with step rewards."""
+    """Adds the ``pairs`` config with pairs of complete solutions."""
 
-    pair_spec: PairSpec
+    pair_spec: PairSpec  #: The rule that selects the pairs.
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards or gives no pair."""
         super().check(source, manifest)
         files = manifest.config_paths(source, "solutions")
-        chosen = (
+        pair_counts = (
             choose_pairs(scan_parquet([file]), self.pair_spec).select(pl.len()) for file in files
         )
-        if not any(count.collect().item() for count in chosen):
-            raise InputError(_why_none(scan_parquet(files), source, self.pair_spec))
+        if not any(count.collect().item() for count in pair_counts):
+            raise InputError(_no_pairs_message(scan_parquet(files), source, self.pair_spec))
 
     def run(self, draft: DatasetDraft) -> None:
         """Write one file of pairs per file of solutions."""
@@ -48,26 +50,31 @@ class PairStage(BasePairStage):
         files = draft.current_files("solutions")
         counts = pair_statistics(draft.current_files("pairs"), files, self.pair_spec.aggregate)
         if not counts["pairs"]:
-            raise InputError(_why_none(scan_parquet(files), draft.parent_root, self.pair_spec))
+            raise InputError(
+                _no_pairs_message(scan_parquet(files), draft.parent_root, self.pair_spec)
+            )
         draft.set_pair_stats(PairStats.model_validate(counts))
 
 
-def _why_none(solutions: pl.LazyFrame, name: Path, spec: PairSpec) -> str:
+def _no_pairs_message(solutions: pl.LazyFrame, source: Path, spec: PairSpec) -> str:
+    """Return the error message for a dataset without any pair."""
     counts = problem_counts(solutions)
-    limit = f", or lower `min_margin={spec.min_margin}`" if spec.min_margin is not None else ""
-    alone = ", or rank by reward alone (`require_outcome=False`)"
-    other = alone if spec.require_outcome else ""
-    return (
-        f"{name}: none of {counts['problems']} problems gives a pair. {counts['too_easy']} have no "
-        f"incorrect solution, {counts['too_hard']} have no correct one. Sample more solutions, or "
-        f"problems nearer to what the model can do{limit}{other}."
+    message = (
+        f"{source}: none of {counts['problems']} problems gives a pair. {counts['too_easy']} have "
+        f"no incorrect solution, {counts['too_hard']} have no correct one. Sample more solutions, "
+        "or choose problems whose difficulty suits the model"
     )
+    if spec.min_margin is not None:
+        message += f", or lower `min_margin={spec.min_margin}`"
+    if spec.require_outcome:
+        message += ", or rank solutions by reward only (`require_outcome=False`)"
+    return f"{message}."
 
 
 def pair_table(file: Path, spec: PairSpec) -> pa.Table:
-    """Return the rows of ``pairs`` that one file of solutions gives."""
+    """Return the rows of ``pairs`` from one file of solutions."""
     solutions = scan_parquet([file])
-    told = solutions.with_row_index("row").select(
+    sides = solutions.with_row_index("row").select(
         "row",
         "problem_id",
         "prompt",
@@ -76,61 +83,70 @@ def pair_table(file: Path, spec: PairSpec) -> pa.Table:
         steps="completions",
         rewards="step_rewards",
     )
-    rows = choose_pairs(solutions, spec).rename(
-        {"chosen": "chosen_row", "rejected": "rejected_row"}
-    )
-    rows = rows.with_row_index("order")
+    pairs = choose_pairs(solutions, spec)
+    pairs = pairs.rename({"chosen": "chosen_row", "rejected": "rejected_row"})
+    pairs = pairs.with_row_index("order")
     for side in ("chosen", "rejected"):
         columns = {name: f"{side}_{name}" for name in ("id", "steps", "rewards")}
-        named = told.rename({**columns, "text": side})
-        rows = rows.join(
-            named if side == "chosen" else named.drop("problem_id", "prompt"),
-            left_on=f"{side}_row",
-            right_on="row",
-        )
+        side_columns = sides.rename({**columns, "text": side})
+        if side == "rejected":
+            side_columns = side_columns.drop("problem_id", "prompt")
+        pairs = pairs.join(side_columns, left_on=f"{side}_row", right_on="row")
     schema = arrow_schema("pairs")
-    return rows.sort("order").collect().select(schema.names).to_arrow().cast(schema)
+    return pairs.sort("order").collect().select(schema.names).to_arrow().cast(schema)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairOptions(ContinuationOptions):
-    """Join solutions, or single steps, to preference pairs by their rewards.
+    """Form preference pairs of solutions, or of single steps, by their rewards.
 
-    With `--style step-dpo` the steps before the first error of an incorrect solution are continued
-    anew, and the error meets the step of a continuation that ends correct. How it is continued is
-    as for `fsdpo-data label`.
+    With `--style step-dpo` the model continues the steps before the first error of an incorrect
+    solution. The error is then paired with the step of a correct continuation. The sampling options
+    are the same as for `fsdpo-data label`.
 
     Attributes:
-        style: Whole solutions (`full`), or the first error against a right step (`step-dpo`).
-        max_pairs: Pairs per problem: the widest margins, or the lowest rewards, first.
-        top: Solutions on each side (the paper's T).
-        aggregate: Step rewards to one reward.
-        require_outcome: Best correct against worst incorrect; else best against worst.
-        min_margin: Reward of the chosen less that of the rejected, at least.
-        threshold: A step with a lower reward is an error.
-        continuations: Continuations of what comes before an error.
+        style: `full` pairs complete solutions; `step-dpo` pairs the first error with a right step.
+        max_pairs: Maximum number of pairs per problem. `full` prefers the largest margins,
+            `step-dpo` the errors with the lowest rewards.
+        top: Best and worst solutions per problem that form pairs (the paper's T).
+        aggregate: Function that turns step rewards into the reward of a solution.
+        require_outcome: Pair the best correct with the worst incorrect solutions. Without it, pair
+            the highest with the lowest rewards, regardless of the outcome.
+        min_margin: Minimum reward of the chosen minus the rejected solution.
+        threshold: Step reward below which a step is an error.
+        continuations: Continuations of the prefix before an error.
     """
 
     style: Literal["full", "step-dpo"] = "full"
     max_pairs: Annotated[int | None, Option(min=1)] = None
-    top: Annotated[int, Option(min=1, panel=_FULL)] = 4
-    aggregate: Annotated[str, Option(panel=_FULL, choices=AGGREGATES)] = "mean"
-    require_outcome: Annotated[bool, Option(panel=_FULL)] = True
-    min_margin: Annotated[float | None, Option(min=-1, max=1, panel=_FULL)] = None
-    threshold: Annotated[float, Option(exclusive_min=0, max=1, panel=_STEPS)] = 0.5
-    continuations: Annotated[int, Option(min=1, panel=_STEPS)] = 8
+    top: Annotated[int, Option(min=1, panel=_FULL_PANEL)] = 4
+    aggregate: Annotated[str, Option(panel=_FULL_PANEL, choices=AGGREGATES)] = "mean"
+    require_outcome: Annotated[bool, Option(panel=_FULL_PANEL)] = True
+    min_margin: Annotated[float | None, Option(min=-1, max=1, panel=_FULL_PANEL)] = None
+    threshold: Annotated[float, Option(exclusive_min=0, max=1, panel=_STEP_DPO_PANEL)] = 0.5
+    continuations: Annotated[int, Option(min=1, panel=_STEP_DPO_PANEL)] = 8
 
     def stage(self) -> PairStage | StepPairStage:
-        """Return the stage of the style; options of the other one are refused."""
-        styles, declared = {_FULL: "full", _STEPS: "step-dpo"}, declared_fields(PairOptions)
-        for each in fields(self):
-            style = styles.get(declared[each.name][1].panel, self.style)
-            if style != self.style and getattr(self, each.name) != each.default:
-                raise self.field_error(each.name, f"it goes with `style={style}`.")
+        """Return the stage of the style; InputError for an option of the other style."""
+        declared = declared_fields(PairOptions)
+        for option in fields(self):
+            panel = declared[option.name][1].panel
+            style = _PANEL_STYLES.get(panel, self.style)
+            if style != self.style and getattr(self, option.name) != option.default:
+                raise self.field_error(
+                    option.name, f"the option needs `style={style}`. Remove it, or set the style."
+                )
         if self.style == "step-dpo":
-            choice = StepPairSpec(self.threshold, self.max_pairs)
             return StepPairStage(
-                choice, self.continuation_sampler(self.continuations), self.workers
+                pair_spec=StepPairSpec(threshold=self.threshold, max_pairs=self.max_pairs),
+                continuation_sampler=self.continuation_sampler(self.continuations),
+                workers=self.workers,
             )
-        chosen = {each.name: getattr(self, each.name) for each in fields(PairSpec)}
-        return PairStage(PairSpec(**chosen))
+        pair_spec = PairSpec(
+            top=self.top,
+            max_pairs=self.max_pairs,
+            aggregate=self.aggregate,
+            require_outcome=self.require_outcome,
+            min_margin=self.min_margin,
+        )
+        return PairStage(pair_spec)

@@ -171,7 +171,7 @@ def _make_job(options: BuildOptions) -> BuildJob:
         engine=host.spec_entry | options.author_kind(named=named),
         segmenter=segmenter,
         grader=get_grader().version,
-        unknown=options.unknown,
+        unknown_fields=options.unknown,
         grade_thinking=options.grade_thinking,
     )
     batch = options.batch_size or host.batch_size

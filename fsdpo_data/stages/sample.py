@@ -1,6 +1,7 @@
-"""The main job: problems in, a sealed step-annotated dataset out."""
+"""Build a dataset: sample solutions of problems, annotate them and seal the result."""
 
 import json
+import math
 import shutil
 import time
 from collections import Counter
@@ -25,49 +26,50 @@ from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.samplers import Sampler, close_engine, stream
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
+from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardProblem, ShardTask, annotate
 from fsdpo_data.stages.grade import UNFINISHED_THINKING_GRADED
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
-BUILD_FOLDER = (
-    "build"  #: Folder of the sampled dataset inside the directory of a run with further stages.
-)
-#: Seconds after which finished prompts are written, if their batch is not finished before.
+#: Folder of the sampled dataset inside the directory of a run with further stages.
+BUILD_FOLDER = "build"
+#: Finished prompts are written after this time, even if their batch is not finished.
 SAVE_INTERVAL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class BuildSpec:
-    """Everything that decides what a build contains; its digest is the run's identity.
+    """Everything that decides the content of a build; its digest is the run's identity."""
 
-    Of a replay, ``unknown`` are the fields of ``sampling`` that nobody has stated.
-    """
-
-    model: ModelRef
-    sources: tuple[SourceRef, ...]
-    template: Template
-    sampling: SamplingSpec
-    engine: Mapping[str, str]
-    segmenter: str
-    grader: str
-    labels: str = OUTCOME_LABELS
-    unknown: tuple[str, ...] = ()
-    grade_thinking: bool = False  #: Whether thinking that never ends may hold the answer.
+    model: ModelRef  #: The model that writes the solutions.
+    sources: tuple[SourceRef, ...]  #: The sources of the problems, with their revisions.
+    template: Template  #: The prompt template.
+    sampling: SamplingSpec  #: Sampling parameters; ``n`` is the number of solutions per problem.
+    engine: Mapping[str, str]  #: Name of the engine and precision of the weights.
+    segmenter: str  #: Full name of the segmenter, e.g. ``auto@1``.
+    grader: str  #: Full name of the grader.
+    labels: str = OUTCOME_LABELS  #: Name of the rule that turns outcomes into step labels.
+    #: Fields of ``sampling`` that are unknown because a replay does not state them.
+    unknown_fields: tuple[str, ...] = ()
+    #: Whether a solution without text after its thinking may have its answer in the thinking.
+    grade_thinking: bool = False
 
     def config(self, problems: Sequence[Problem]) -> dict[str, Any]:
-        """Return the spec as plain JSON, with the digest of the problems it is run on."""
+        """Return the spec as plain JSON, with the digest of the problems to solve."""
+        problem_ids = [problem.id for problem in problems]
+        sampling = self.sampling.to_json_values() | dict.fromkeys(self.unknown_fields, UNKNOWN)
         config = {
             "model": self.model,
             "sources": list(self.sources),
-            "problems": {"count": len(problems), "digest": digest([each.id for each in problems])},
+            "problems": {"count": len(problems), "digest": digest(problem_ids)},
             "template": {"name": self.template.name, "digest": self.template.digest},
-            "sampling": self.sampling.to_json_values() | dict.fromkeys(self.unknown, UNKNOWN),
+            "sampling": sampling,
             "engine": dict(self.engine),
             "segmenter": self.segmenter,
             "grader": self.grader,
             "labels": self.labels,
-            **({"thinking": UNFINISHED_THINKING_GRADED} if self.grade_thinking else {}),
         }
+        if self.grade_thinking:
+            config["thinking"] = UNFINISHED_THINKING_GRADED
         return to_json_values(config)
 
 
@@ -75,13 +77,14 @@ class BuildSpec:
 class BuildJob:
     """A build that is ready to start."""
 
-    spec: BuildSpec
-    source: ProblemSet  #: The problems, with what was quarantined on the way.
-    make_sampler: Callable[[], Sampler]  #: Called only if some are owed: loading a model is slow.
-    batch: int = 64
-    workers: int | None = None
-    #: What a problem was asked as; what the template makes of it if None.
-    prompt_of: Callable[[Problem], str] | None = None
+    spec: BuildSpec  #: The identity of the build.
+    source: ProblemSet  #: The problems, and the rows that were quarantined while reading them.
+    #: Loads the sampler. Called only if samples are missing, because loading a model is slow.
+    make_sampler: Callable[[], Sampler]
+    batch_size: int = 64  #: Prompts per call of the sampler.
+    workers: int | None = None  #: Processes that annotate; None for one per available core.
+    #: Returns the prompt of a problem; None to render the template of the spec.
+    render_prompt: Callable[[Problem], str] | None = None
 
     @property
     def config(self) -> dict[str, Any]:
@@ -97,40 +100,42 @@ def build(
     resume: bool = False,
     progress: Progress,
 ) -> Manifest:
-    """Sample, segment, grade, label and seal in ``out``; with ``stages``, seal what they make.
+    """Sample, segment, grade and label solutions, run ``stages`` on them, and seal ``out``.
 
-    The directory belongs to the whole way from the first sample on: a run that is stopped at any
-    stage goes on there, and one that asks for something else is refused before it samples.
+    The config of the directory covers the build and its stages. A run that was stopped in any stage
+    can be resumed. A run with another config is refused before it samples.
 
     Raises:
-        InputError: if there is no problem to solve, or nothing to make of the solutions.
-        RunMismatchError: if ``out`` holds another run.
-        StoreError: if the disk fails; what was written stays valid.
+        InputError: if there are no problems, or a stage cannot write anything.
+        RunMismatchError: if ``out`` contains another run.
+        StoreError: if the disk fails; the records on disk stay valid.
     """
     if not stages:
         return _build(job, out, resume=resume, progress=progress)
-    loaded: list[Sampler] = []
+    loaded_samplers: list[Sampler] = []
 
-    def make_sampler() -> Sampler:
-        loaded.append(job.make_sampler())
-        return loaded[-1]
+    def make_tracked_sampler() -> Sampler:
+        """Load the sampler, and remember it so that it can be closed."""
+        sampler = job.make_sampler()
+        loaded_samplers.append(sampler)
+        return sampler
 
-    with lock_run_directory(
-        out, {"build": job.config, "stages": stage_specs(stages)}, resume=resume
-    ):
-        # The directory is claimed: whatever is in it is of this run.
-        remembered = replace(job, make_sampler=make_sampler)
-        _build(remembered, out / BUILD_FOLDER, resume=True, progress=progress)
-        for sampler in loaded:
+    config = {"build": job.config, "stages": stage_specs(stages)}
+    with lock_run_directory(out, config, resume=resume):
+        # The lock has checked the config, so everything in the directory belongs to this run.
+        tracked_job = replace(job, make_sampler=make_tracked_sampler)
+        _build(tracked_job, out / BUILD_FOLDER, resume=True, progress=progress)
+        for sampler in loaded_samplers:
             close_engine(sampler)  # the next model may need the memory
         return run_stages(out / BUILD_FOLDER, out, stages, progress)
 
 
 def _build(job: BuildJob, out: Path, *, resume: bool, progress: Progress) -> Manifest:
+    """Sample and seal a dataset without further stages."""
     if not job.source.problems:
         raise InputError(
-            f"There is no problem to solve: {len(job.source.quarantined)} rows were read and none "
-            "can be used. Check the file, its split and its answers."
+            f"There are no problems to solve: none of {len(job.source.quarantined)} rows can be "
+            "used. Check the file, its split and its answers."
         )
     with RunDir.open(out, job.config, resume=resume) as run:
         if not (out / MANIFEST_FILE).exists():
@@ -142,101 +147,127 @@ def _build(job: BuildJob, out: Path, *, resume: bool, progress: Progress) -> Man
 def sample_problems(
     run: RunDir, job: BuildJob, problems: Sequence[Problem], progress: Progress
 ) -> None:
-    """Sample whatever the run still owes of some problems."""
-    prompt_of = job.prompt_of or (lambda problem: job.spec.template.render(problem.question))
-    owed = (
-        (problem.id, prompt_of(problem)) for problem in problems if problem.id not in run.line_spans
+    """Sample the solutions of ``problems`` that the run does not have yet."""
+    render_prompt = job.render_prompt or (
+        lambda problem: job.spec.template.render(problem.question)
     )
-    how = (job.spec.sampling, job.make_sampler, job.batch)
+    missing_prompts = (
+        (problem.id, render_prompt(problem))
+        for problem in problems
+        if problem.id not in run.line_spans
+    )
     sample_missing(
-        run, [each.id for each in problems], owed, *how, phase="sample", progress=progress
+        run,
+        [problem.id for problem in problems],
+        missing_prompts,
+        sampling=job.spec.sampling,
+        make_sampler=job.make_sampler,
+        batch_size=job.batch_size,
+        phase="sample",
+        progress=progress,
     )
 
 
 def sample_missing(
     run: RunDir,
     keys: Collection[str],
-    owed: Iterator[tuple[str, str]],
+    missing_prompts: Iterator[tuple[str, str]],
+    *,
     sampling: SamplingSpec,
     make_sampler: Callable[[], Sampler],
-    batch: int,
-    *,
+    batch_size: int,
     phase: str,
     progress: Progress,
 ) -> None:
-    """Sample what a run still owes, a batch at a time; what is finished is soon on disk.
+    """Sample the records that a run does not have yet, and write them as they finish.
 
-    Of all ``keys`` that it is to hold in the end, ``owed`` yields those that it does not hold yet,
-    with their prompts. The sampler is only made if there are any.
+    Args:
+        run: The run directory.
+        keys: The ids of all records that the run has in the end.
+        missing_prompts: Yields (id, prompt) of the records that the run does not have yet.
+        sampling: Sampling parameters of every prompt.
+        make_sampler: Loads the sampler; called only if records are missing.
+        batch_size: Prompts per call of the sampler.
+        phase: Name of the work in the progress display.
+        progress: Receives the number of finished records and tokens.
     """
-    there = sum(key in run.line_spans for key in keys)
-    if there == len(keys):
+    finished_count = sum(key in run.line_spans for key in keys)
+    if finished_count == len(keys):
         return
     progress.phase("load", 1)
     sampler = make_sampler()
-    progress.phase(phase, len(keys), done=there)
-    finished: list[tuple[str, str, Sequence[Completion]]] = []
-    while chunk := list(islice(owed, batch)):
-        saved = time.monotonic()
+    progress.phase(phase, len(keys), done=finished_count)
+    unsaved: list[tuple[str, str, Sequence[Completion]]] = []
+    while batch := list(islice(missing_prompts, batch_size)):
+        last_save = time.monotonic()
+        prompts = [prompt for _, prompt in batch]
         try:
-            for place, completions in stream(sampler, [prompt for _, prompt in chunk], sampling):
-                finished.append((*chunk[place], completions))
-                progress.advance(1, sum(each.n_tokens or 0 for each in completions))
-                if time.monotonic() - saved > SAVE_INTERVAL_SECONDS:
-                    _save(run, finished)
-                    saved = time.monotonic()
-        finally:  # what came before a Ctrl-C or a dead server, too
-            _save(run, finished)
+            for index, completions in stream(sampler, prompts, sampling):
+                key, prompt = batch[index]
+                unsaved.append((key, prompt, completions))
+                n_tokens = sum(completion.n_tokens or 0 for completion in completions)
+                progress.advance(1, n_tokens)
+                if time.monotonic() - last_save > SAVE_INTERVAL_SECONDS:
+                    _save(run, unsaved)
+                    last_save = time.monotonic()
+        finally:  # also save the records that finished before Ctrl-C or the failure of a server
+            _save(run, unsaved)
 
 
-def _save(run: RunDir, finished: list[tuple[str, str, Sequence[Completion]]]) -> None:
-    records = finished.copy()
-    finished.clear()  # first: what a Ctrl-C tears is owed again, and not written twice
+def _save(run: RunDir, unsaved: list[tuple[str, str, Sequence[Completion]]]) -> None:
+    """Write finished records to the run, and empty their list."""
+    records = unsaved.copy()
+    # Clear first: if Ctrl-C interrupts the write, the samples are drawn again, not written twice.
+    unsaved.clear()
     if records:
         run.append(records)
 
 
 def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
-    """Write the dataset's files, check them, and write the manifest last of all."""
-    root, source = run.path, job.source
+    """Write the files of the dataset, check them, and write the manifest last."""
+    root = run.path
+    source = job.source
     with store_errors(root, saved_problems=len(run.line_spans)):
         for name in ("problems", "solutions"):
             shutil.rmtree(root / name, ignore_errors=True)
             (root / name).mkdir()
         rows = "".join(json.dumps(asdict(row)) + "\n" for row in source.quarantined)
         write_atomic(root / QUARANTINE_FILE, rows.encode())
-    path = "problems/train-00000-of-00001.parquet"
-    write_parquet(problems_table(source.problems), root / path)
-    files, tally = [FileEntry.from_file(root, path, len(source.problems))], Tally()
+    problems_path = "problems/train-00000-of-00001.parquet"
+    write_parquet(problems_table(source.problems), root / problems_path)
+    files = [FileEntry.from_file(root, problems_path, len(source.problems))]
+    tally = Tally()
     tasks = _shard_tasks(run, job)
     progress.phase("annotate", len(tasks))
     for file, counts in annotate(tasks, job.workers):
         files.append(file)
         tally.add(counts)
         progress.advance(1)
-    reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined)
-    manifest = make_manifest(job.config, files, tally, reasons)
+    quarantine_reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined)
+    manifest = make_manifest(job.config, files, tally, quarantine_reasons)
     progress.phase("validate", 1)
     seal_dataset(root, manifest, saved=len(run.line_spans))
     progress.advance(1)
 
 
 def _shard_tasks(run: RunDir, job: BuildJob) -> list[ShardTask]:
-    spec, problems = job.spec, job.source.problems
-    size = max(1, SHARD_SOLUTIONS // spec.sampling.n)
-    count = -(-len(problems) // size)
+    """Split the problems into parquet shards of about ``SHARD_SOLUTIONS`` solutions."""
+    spec = job.spec
+    problems = [
+        ShardProblem(problem.id, gold=problem.answer, span=run.line_spans[problem.id])
+        for problem in job.source.problems
+    ]
+    problems_per_shard = max(1, SHARD_SOLUTIONS // spec.sampling.n)
+    shard_count = math.ceil(len(problems) / problems_per_shard)
     return [
         ShardTask(
             root=run.path,
-            path=f"solutions/train-{index:05d}-of-{count:05d}.parquet",
-            problems=[
-                (problem.id, problem.answer, run.line_spans[problem.id])
-                for problem in problems[index * size : (index + 1) * size]
-            ],
-            sampling=sampling_id(spec.model, spec.template.digest, spec.sampling),
+            path=f"solutions/train-{index:05d}-of-{shard_count:05d}.parquet",
+            problems=problems[index * problems_per_shard : (index + 1) * problems_per_shard],
+            sampling_id=sampling_id(spec.model, spec.template.digest, spec.sampling),
             segmenter=spec.segmenter,
             grader=spec.grader,
             grade_thinking=spec.grade_thinking,
         )
-        for index in range(count)
+        for index in range(shard_count)
     ]

@@ -78,7 +78,7 @@ class ScoreStage(Stage):
         self._scorer = self._scorer or self.make_scorer()
         rewards: list[list[float] | None] = []
         columns = table.select(["problem_id", "prompt", "completions"])
-        questions = questions_of(draft.current_files("problems"), table["problem_id"])
+        questions = questions_by_id(draft.current_files("problems"), table["problem_id"])
         for start in range(0, table.num_rows, SCORING_BATCH):
             rows = columns.slice(start, SCORING_BATCH).to_pylist()
             items = [
@@ -90,7 +90,7 @@ class ScoreStage(Stage):
         return replace_column(table, "step_rewards", rewards)
 
 
-def questions_of(files: list[Path], problems: pa.ChunkedArray) -> dict[str, str]:
+def questions_by_id(files: list[Path], problems: pa.ChunkedArray) -> dict[str, str]:
     """Return the questions of some problems by their ids."""
     wanted = pl.Series(problems.unique().to_pylist(), dtype=pl.String).implode()
     rows = scan_parquet(files).filter(pl.col("problem_id").is_in(wanted))

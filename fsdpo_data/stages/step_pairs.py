@@ -1,10 +1,10 @@
-"""Pairs of single steps, as Step-DPO has them: the first error against a right step in its place.
+"""Step-DPO pairs: the first error of a solution against a right step after the same prefix.
 
-The first step of an incorrect solution whose reward falls below a threshold is its first error.
-The steps before it are continued anew, and of the continuations that end correct the first one
-gives the step that is preferred. Both sides are kept whole, shared steps first, so the pairs have
-the columns of any others; the loss ``step-dpo`` learns from the step in which the
-sides differ, and the export ``step-dpo-10k`` writes just that.
+The first error of an incorrect solution is its first step with a reward below a threshold. The model
+continues the steps before it. The first continuation with a correct outcome gives the chosen side.
+Both sides are complete solutions that start with the shared steps, so the pairs have the usual
+columns. The loss ``step-dpo`` trains on the first step that differs, and the export
+``step-dpo-10k`` writes only this step.
 """
 
 from collections import Counter
@@ -29,9 +29,11 @@ from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.pairs.first_error import FirstError, StepPairSpec, find_first_errors
 from fsdpo_data.pairs.statistics import step_pair_statistics
 from fsdpo_data.stages.continuations import (
+    ContinuationGrader,
     ContinuationSampler,
     GradedContinuations,
     Prefix,
+    SolutionPrefix,
     prefix_id,
 )
 from fsdpo_data.steps.segment import segmenter_name
@@ -41,103 +43,118 @@ FOLDER = "resampled"  #: Folder of the continuations inside the new dataset's di
 
 @dataclass(frozen=True)
 class BasePairStage(Stage):
-    """Adds the ``pairs`` config to a dataset with step rewards: what both styles have in common."""
+    """Base of the stages that add the ``pairs`` config to a dataset with step rewards."""
 
     spec_key = "pair"
 
-    pair_spec: PairSpec | StepPairSpec
-    continuer: ContinuationSampler | None = (
-        None  #: Who continues what comes before first errors, and how.
-    )
+    pair_spec: PairSpec | StepPairSpec  #: The rule that selects the pairs.
+    #: Continues the prefixes before first errors; None for pairs of complete solutions.
+    continuation_sampler: ContinuationSampler | None = None
 
     def spec(self) -> Mapping[str, Any]:
-        """Return what decides the pairs, as plain values: whole solutions must be finished."""
-        chosen = asdict(self.pair_spec)
-        if self.continuer is None:
-            return {**chosen, "finished": True}
-        return {"style": "step-dpo", **chosen, **self.continuer.spec()}
+        """Return everything that decides the pairs, as plain values."""
+        pair_spec = asdict(self.pair_spec)
+        if self.continuation_sampler is None:
+            # Truncated solutions form no pairs.
+            return {**pair_spec, "finished": True}
+        return {"style": "step-dpo", **pair_spec, **self.continuation_sampler.spec()}
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards."""
         rewards = scan_parquet(manifest.config_paths(source, "solutions")).select("step_rewards")
         if not rewards.select(pl.col("step_rewards").is_not_null().any()).collect().item():
             raise InputError(
-                f"{source} has no step rewards. Score it first, with `fsdpo-data score {source}`, "
-                "and pair what that makes."
+                f"{source} has no step rewards. Score it first with `fsdpo-data score {source} "
+                "--prm PRM --out SCORED`, then run `fsdpo-data pair SCORED`."
             )
 
 
 @dataclass(frozen=True)
 class StepPairStage(BasePairStage):
-    """Adds the ``pairs`` config, one pair for each different first error that can be put right."""
+    """Adds the ``pairs`` config with one pair for each distinct first error that is corrected."""
 
-    pair_spec: StepPairSpec
-    continuer: ContinuationSampler
-    workers: int | None = None
+    pair_spec: StepPairSpec  #: The threshold of an error, and the limit on pairs.
+    continuation_sampler: ContinuationSampler  #: Continues the prefixes before first errors.
+    workers: int | None = None  #: Processes that grade; None for one per available core.
 
     def check(self, source: Path, manifest: Manifest) -> None:
-        """Refuse a dataset of an older grader, without rewards, or in which no error is found."""
+        """Refuse an unknown grader, and a dataset without rewards or without errors."""
         get_grader(manifest.spec.grader)
         super().check(source, manifest)
         files = manifest.config_paths(source, "solutions")
         if not manifest.spec.rewards_are_probabilities:
             raise InputError(
-                f"the rewards of {source} are not probabilities, which `threshold` is about, but "
-                f"each a {manifest.spec.reward_meaning}. Score with another reward "
-                "model, or pair whole solutions (`style=full`)."
+                f"the rewards of {source} are not probabilities, which `threshold` needs. Each is "
+                f"a {manifest.spec.reward_meaning}. Score with another reward model, or pair "
+                "complete solutions (`style=full`)."
             )
         counts = Counter[str]()
-        if not any(True for file in files for _ in find_first_errors(file, self.pair_spec, counts)):
+        errors = (
+            error for file in files for error in find_first_errors(file, self.pair_spec, counts)
+        )
+        if next(errors, None) is None:
             raise InputError(
                 f"{source}: no step of {counts['incorrect']} incorrect solutions has a reward "
-                f"below `threshold={self.pair_spec.threshold}`. Raise it, or sample more solutions."
+                f"below `threshold={self.pair_spec.threshold}`. Raise the threshold, or sample "
+                "more solutions."
             )
 
     def run(self, draft: DatasetDraft) -> None:
-        """Continue what is owed, then write one file of pairs per file of solutions."""
+        """Sample the missing continuations, then write one file of pairs per file of solutions."""
         files = draft.current_files("solutions")
         segmenter = segmenter_name(draft.manifest.spec.segmenter)
-        with self.continuer.run(draft, FOLDER, partial(self._prefixes_to_continue, files)) as run:
-            with self.continuer.open_grader(draft, run, self.workers) as judged:
-
-                def table(file: Path) -> pa.Table:
-                    errors = list(find_first_errors(file, self.pair_spec))
-                    asked = [(prefix_id(each.prefix), each.solution) for each in errors]
-                    pairs = (
-                        self._pair(key, error, some, segmenter)
-                        for (key, _), error, some in zip(asked, errors, judged(asked), strict=True)
-                    )
-                    return to_table("pairs", filter(None, pairs))
-
-                draft.add_pairs(table)
-            spent = self.continuer.record_cost(run, draft.manifest)
+        sampler = self.continuation_sampler
+        list_prefixes = partial(self._prefixes_to_continue, files)
+        with sampler.sample_continuations(draft, FOLDER, list_prefixes) as run:
+            with sampler.open_grader(draft, run, self.workers) as grade_continuations:
+                draft.add_pairs(partial(self._pair_table, grade_continuations, segmenter))
+            cost = sampler.record_cost(run, draft.manifest)
         counts = step_pair_statistics(draft.current_files("pairs"), files, self.pair_spec)
-        draft.set_pair_stats(PairStats.model_validate({**counts, "resampled": spent}))
+        draft.set_pair_stats(PairStats.model_validate({**counts, "resampled": cost}))
         if not counts["pairs"]:
             raise InputError(
-                f"{draft.parent_root}: none of {spent.continuations} continuations of "
-                f"{spent.prefixes} beginnings ends correct. Take more: `continuations`."
+                f"{draft.parent_root}: none of {cost.continuations} continuations of "
+                f"{cost.prefixes} prefixes is correct. Sample more with `continuations`."
             )
 
     def _prefixes_to_continue(self, files: Sequence[Path]) -> Iterator[Prefix]:
+        """Yield the prefix before each first error."""
         for file in files:
             for error in find_first_errors(file, self.pair_spec):
-                yield prefix_id(error.prefix), error.prefix
+                yield Prefix(prefix_id(error.prefix), error.prefix)
 
-    def _pair(
-        self, beginning: str, error: FirstError, tried: GradedContinuations, segmenter: str
+    def _pair_table(
+        self, grade_continuations: ContinuationGrader, segmenter: str, file: Path
+    ) -> pa.Table:
+        """Return the rows of ``pairs`` from one file of solutions."""
+        errors = list(find_first_errors(file, self.pair_spec))
+        prefixes = [SolutionPrefix(prefix_id(error.prefix), error.solution) for error in errors]
+        graded_prefixes = zip(prefixes, errors, grade_continuations(prefixes), strict=True)
+        pairs = (
+            self._make_pair(prefix.prefix_id, error, continuations, segmenter)
+            for prefix, error, continuations in graded_prefixes
+        )
+        return to_table("pairs", (pair for pair in pairs if pair is not None))
+
+    def _make_pair(
+        self,
+        error_prefix_id: str,
+        error: FirstError,
+        continuations: GradedContinuations,
+        segmenter: str,
     ) -> Pair | None:
-        """Return the pair of an error and the first continuation that puts it right."""
+        """Return the pair of an error and the first continuation that corrects it, if any does."""
         solution = error.solution
-        before = "".join(solution.completions[: error.step])
-        for index, (sample, outcome) in enumerate(tried):
-            steps = split_solution(solution.prompt, before + sample["text"], segmenter)
-            right = outcome == "correct" and sample["finish_reason"] == "stop"
-            if right and _is_another_step(error, steps):
+        first_steps = "".join(solution.completions[: error.step])
+        for index, (sample, outcome) in enumerate(continuations):
+            steps = split_solution(solution.prompt, first_steps + sample["text"], segmenter)
+            is_correct = outcome == "correct" and sample["finish_reason"] == "stop"
+            if is_correct and _differs_at_error(error, steps):
+                sampler_id = self.continuation_sampler.id
                 return Pair(
                     problem_id=solution.problem_id,
                     chosen_id=digest(
-                        "continuation", ID_VERSION, beginning, self.continuer.id, index
+                        "continuation", ID_VERSION, error_prefix_id, sampler_id, index
                     ),
                     rejected_id=solution.solution_id,
                     prompt=solution.prompt,
@@ -151,12 +168,13 @@ class StepPairStage(BasePairStage):
         return None
 
 
-def _is_another_step(error: FirstError, steps: Sequence[str]) -> bool:
-    """Whether a solution has the same steps before the error, and then another one."""
-    wrong, at = error.solution.completions, error.step
-    # A step's last space is that of what follows it: alone it makes no other step.
+def _differs_at_error(error: FirstError, steps: Sequence[str]) -> bool:
+    """Whether ``steps`` has the same steps before the error, and another step in its place."""
+    wrong_steps = error.solution.completions
+    index = error.step
+    # The white space at the end of a step depends on the next step, so it does not count.
     return (
-        list(steps[:at]) == list(wrong[:at])
-        and len(steps) > at
-        and steps[at].strip() != wrong[at].strip()
+        list(steps[:index]) == list(wrong_steps[:index])
+        and len(steps) > index
+        and steps[index].strip() != wrong_steps[index].strip()
     )

@@ -20,7 +20,7 @@ from fsdpo_data.problems.recorded_responses import (
     unknown_format_message,
 )
 from fsdpo_data.problems.row_formats import UnusableRowError
-from fsdpo_data.stages.grade import grade_in_pool
+from fsdpo_data.stages.grade import GradingInput, grade_in_pool
 
 
 def read_outputs(file: Path) -> list[RecordedResponse]:
@@ -86,7 +86,12 @@ def score(
 ) -> list[GradedResponse]:
     """Grade recorded responses, in order; ``timed_out`` counts as wrong."""
     pairs = [
-        (each.gold, find_thinking("", each.response), each.response, each.finish_reason)
+        GradingInput(
+            gold=each.gold,
+            thinking=find_thinking("", each.response),
+            text=each.response,
+            finish_reason=each.finish_reason,
+        )
         for each in recorded
     ]
     exact = grade_in_pool(MathGrader, pairs, workers)

@@ -45,7 +45,9 @@ def _responses(
     """Return a response with the problem's gold, and with what also counts."""
     thought = find_thinking(prompt, text)
     golds = (problem.answer, *problem.metadata.get("alternative_golds", ()))
-    return [(gold, thought, text, ended) for gold in golds]
+    return [
+        GradingInput(gold=gold, thinking=thought, text=text, finish_reason=ended) for gold in golds
+    ]
 
 
 def _grade(

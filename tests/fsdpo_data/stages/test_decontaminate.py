@@ -25,7 +25,7 @@ from fsdpo_data.stages.decontaminate import (
     OverlapReport,
     find_overlaps,
     read_benchmark,
-    sealed_problems,
+    read_sealed_problems,
 )
 from fsdpo_data.stages.pair import PairStage
 
@@ -127,18 +127,18 @@ def test_gsm8k_and_math_train(data: Path) -> None:
     assert (
         two_steps["matched_questions"] + more_steps["matched_questions"] > 1800
     )  # of 2,000 questions
-    parabola = [row for row in found.report()["pairs"] if row["same"]][-2:]
+    parabola = [row for row in found.to_json_values()["pairs"] if row["same"]][-2:]
     assert any("parabola with equation" in row["question"] for row in parabola)
 
 
 def test_processbench_is_on_test_splits(data: Path) -> None:
     for name, benchmark in (("gsm8k", "gsm8k"), ("math", "math")):
         file = data / f"stepwise/processbench/{name}.json"
-        texts = read_benchmark(str(file)).texts
+        texts = read_benchmark(str(file)).questions
         problems = [Problem(each.question, "?", "processbench", "train") for each in texts]
         found = find_overlaps(problems, [str(data / f"benchmarks/{benchmark}/test.jsonl")])
         assert found.clean_problems == []
-        exact = {row["problem_id"] for row in found.report()["pairs"] if row["same"]}
+        exact = {row["problem_id"] for row in found.to_json_values()["pairs"] if row["same"]}
         assert len(exact) > 0.95 * len({problem.id for problem in problems})
 
 
@@ -265,7 +265,7 @@ def test_the_result_stays_with_what_is_made_of_the_dataset(tmp_path: Path) -> No
     dataset, checked, paired = paired_dataset(tmp_path), tmp_path / "checked", tmp_path / "again"
     bench = tmp_path / "bench.jsonl"
     bench.write_text(json.dumps({"question": LONG}) + "\n")
-    found = find_overlaps(sealed_problems(dataset), [str(bench)])
+    found = find_overlaps(read_sealed_problems(dataset), [str(bench)])
     derive_dataset(dataset, checked, [DecontaminateStage(found)], progress=LineProgress())
     derive_dataset(checked, paired, [PairStage(PairSpec(top=1))], progress=LineProgress())
     assert validate(paired).contamination == validate(checked).contamination
@@ -293,7 +293,7 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no file '~nobody-of-that-name/x"):
         read_benchmark("~nobody-of-that-name/x.jsonl")
     with pytest.raises(SchemaError, match="holds no dataset"):
-        sealed_problems(tmp_path)
+        read_sealed_problems(tmp_path)
     for options in ({"n": 1}, {"share": 0.0}, {"share": 1.5}):
         with pytest.raises(InputError, match="expected 2 or more"):
             find_overlaps([], [], **options)
@@ -304,4 +304,4 @@ def test_a_file_changed_since_the_seal_is_refused(tmp_path: Path) -> None:
     (file,) = (dataset / "problems").iterdir()
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(SchemaError, match="was changed since it was sealed"):
-        sealed_problems(dataset)
+        read_sealed_problems(dataset)

@@ -70,7 +70,7 @@ def judged(
     engine = {"name": "replay", "dtype": "auto"}
     agreed = options.pop("consensus", None)
     batch = options.pop("batch", 2)
-    asking = ContinuationSampler(chosen.model, sampling, engine, lambda: chosen, batch=batch)
+    asking = ContinuationSampler(chosen.model, sampling, engine, lambda: chosen, batch_size=batch)
     stage = JudgeStage(asking, FORM, RECORDED_TEMPLATE, agreed)
     return derived(source, out, stage, **options)
 
@@ -267,10 +267,10 @@ def test_a_judge_of_the_machines_own_labels(
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({}, r"LabelOptions\.rollouts = None: expected it, or a `judge`"),
-        ({"judge": "j", "rollouts": 4}, "expected it, or a `judge`"),
-        ({"judge": "j", "model": "m"}, r"model = 'm': the `judge` is the model"),
-        ({"rollouts": 4, "consensus": True}, "it is that of a `judge`"),
+        ({}, r"LabelOptions\.rollouts = None: a source of labels is missing\. Give `rollouts`"),
+        ({"judge": "j", "rollouts": 4}, "labels come from `rollouts` or from a `judge`"),
+        ({"judge": "j", "model": "m"}, r"model = 'm': the `judge` is the only model"),
+        ({"rollouts": 4, "consensus": True}, "consensus needs a `judge`"),
         ({"judge": "j", "judge_format": "qwen"}, "expected processbench, thinkprm, or a .toml"),
         ({"judge": "j", "judge_format": "genprm"}, "runs Python that the model writes"),
         ({"judge": "nowhere/at/all"}, r"judge = 'nowhere/at/all'"),

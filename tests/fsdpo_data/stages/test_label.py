@@ -62,7 +62,7 @@ def labelled(
         continuation_sampling(manifest, n, seed=1),
         {"name": "replay", "dtype": "auto"},
         lambda: chosen,
-        batch=options.pop("batch", 2),
+        batch_size=options.pop("batch", 2),
     )
     stage = LabelStage(continuer)
     return derived(source, out, stage, **options)
@@ -179,7 +179,7 @@ def test_the_command_line_with_the_embedded_model(
     engine = ["--engine", "transformers", "--device", "cpu"]
     code, out, err = run(capsys, "label", base, "--rollouts", "3", "--out", mc, *engine)
     assert code == 0, err
-    assert "N=3:" in out and "continuations of" in out and "times what sampling" in out
+    assert "N=3:" in out and "continuations of" in out and "times the tokens of sampling" in out
     assert all(each["n"] == 3 for row in rollouts(Path(mc)) for each in row[:-1])
     # Two of the three recorded continuations, replayed, are the labels of N = 2.
     recorded = str(Path(mc) / "rollouts/completions.jsonl")

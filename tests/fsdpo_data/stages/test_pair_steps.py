@@ -113,7 +113,7 @@ def paired(
     manifest = read_manifest(source)
     sampling = continuation_sampling(manifest, 4, seed=2)
     engine = {"name": "replay", "dtype": "auto"}
-    continuer = ContinuationSampler(chosen.model, sampling, engine, lambda: chosen, batch=1)
+    continuer = ContinuationSampler(chosen.model, sampling, engine, lambda: chosen, batch_size=1)
     stage = StepPairStage(StepPairSpec(**spec), continuer)
     target = source.parent / out
     made = derive_dataset(source, target, [stage], progress=LineProgress(), resume=resume)
@@ -176,7 +176,7 @@ def test_an_error_that_nothing_puts_right_is_counted(scored: Callable[..., Path]
     assert [row["rejected"] for row in rows] == [LATE]
     assert manifest["pairs"]["solutions"]["not_corrected"] == 1
     nothing = {end: [stopped("Step 2: The answer is: 7")] * 4 for end in TEXTS}
-    with pytest.raises(InputError, match="none of 8 continuations of 2 beginnings ends correct"):
+    with pytest.raises(InputError, match="none of 8 continuations of 2 prefixes is correct"):
         paired(source, "none", sampler=Table(nothing))
 
 
