@@ -304,7 +304,7 @@ class ContinuationOptions(DeclaredSampling, StageOptions, SamplerOptions):
             resolved = f"{model.ref.name} at {model.ref.revision}"
             if self.model is None:
                 raise InputError(
-                    f"the solutions of {self.data} come from {solution_model.name} at "
+                    f"{self.data} was sampled from {solution_model.name} at "
                     f"{solution_model.revision}, but this name now means {resolved}. Choose the "
                     "model that continues with `model`."
                 )

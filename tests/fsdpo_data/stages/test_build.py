@@ -61,15 +61,15 @@ def test_sample_ids_do_not_depend_on_how_many_are_drawn(tmp_path: Path) -> None:
 
 
 def test_resumed_after_any_record_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
-    small_build(tmp_path / "whole", batch=1)
+    small_build(tmp_path / "whole", batch_size=1)
     whole = (tmp_path / "whole" / COMPLETIONS_FILE).read_bytes()
     for cut in (0, 1, len(whole) // 2, len(whole) - 1):
         run = tmp_path / f"cut{cut}"
-        small_build(run, batch=1)
+        small_build(run, batch_size=1)
         (run / MANIFEST_FILE).unlink()
         (run / COMPLETIONS_FILE).write_bytes(whole[:cut])
         (run / "solutions" / "train-00000-of-00001.parquet.tmp").write_bytes(b"half")
-        small_build(run, batch=2, resume=True)
+        small_build(run, batch_size=2, resume=True)
         assert hashes(run) == hashes(tmp_path / "whole")
 
 

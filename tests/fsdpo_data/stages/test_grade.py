@@ -201,7 +201,7 @@ def test_rewards_stay_and_pairs_go(built: Path, tmp_path: Path) -> None:
 def test_monte_carlo_labels_are_refused(built: Path, tmp_path: Path) -> None:
     stage = Scores("rollouts", {"n": 2, "n_correct": 1})
     derive_dataset(built, tmp_path / "rolled", [stage], progress=LineProgress())
-    with pytest.raises(InputError, match=r"Monte-Carlo labels, which were counted by math@0"):
+    with pytest.raises(InputError, match=r"Monte-Carlo labels, which math@0 graded"):
         grade(tmp_path / "rolled", tmp_path / "new")
 
 
