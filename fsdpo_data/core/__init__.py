@@ -1,1 +1,1 @@
-"""What everything stands on: errors, identity, the nouns, files, logs, rows, statistics."""
+"""Shared foundations: errors, ids, entities, files, logs, row readers and statistics."""

@@ -1,4 +1,4 @@
-"""The nouns: what a problem, a solution and a pair are, and what can become of a solution."""
+"""The entities of a dataset: problems, solutions, their outcomes, and preference pairs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,11 @@ class Problem:
     """One problem with its gold answer.
 
     Attributes:
-        question: The problem text, as it goes into the prompt.
+        question: The problem text, exactly as the prompt template receives it.
         answer: The gold answer, as the source writes it (``1,000`` keeps its comma).
-        source: Where it came from, e.g. ``openai/gsm8k`` or a file name.
-        metadata: Whatever else the source says (level, subject, reference solution …).
+        source: The origin of the problem, e.g. ``openai/gsm8k`` or a file name.
+        split: The split of the source that contains the problem.
+        metadata: All other fields of the source (level, subject, reference solution …).
     """
 
     question: str
@@ -27,7 +28,7 @@ class Problem:
 
     @property
     def id(self) -> str:
-        """Content id: the same question with the same gold is the same problem anywhere."""
+        """Content id: equal questions with equal gold answers are the same problem anywhere."""
         return digest("problem", ID_VERSION, self.question, self.answer)
 
     def to_row(self) -> dict[str, str]:
@@ -42,16 +43,14 @@ class Problem:
         }
 
 
+#: The class of a graded solution.
 Outcome = Literal["correct", "incorrect", "no_answer", "gold_unparsed", "timed_out"]
 
-
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-#: The outcomes that are the model's own doing: wrong answers, and nothing else.
+#: The outcomes that count as wrong answers. All other failures belong to the grader or the gold.
 MODEL_FAILURES: tuple[Outcome, ...] = ("incorrect", "no_answer")
-GRADED_OUTCOMES: tuple[Outcome, ...] = (
-    "correct",
-    *MODEL_FAILURES,
-)  #: The outcomes that say how good the model is.
+#: The outcomes that measure the model; accuracy counts only these.
+GRADED_OUTCOMES: tuple[Outcome, ...] = ("correct", *MODEL_FAILURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +58,21 @@ class Solution:
     """One sampled solution of a problem, in steps.
 
     Attributes:
-        solution_id: What was asked of whom, and which sample it is.
-        sample_index: Position among the samples of the problem.
-        prompt: What the model was given, template applied.
-        completions: The steps; joined they are the text, to the character.
-        finish_reason: ``stop``, or ``length`` for one that was cut.
-        n_tokens: Tokens generated, end-of-sequence included; None where nobody has counted.
-        labels: One per step; None where the failure was not the model's.
-        rollouts: Of each step ``n`` continuations and the ``n_correct`` among them; None where
-            there were none.
-        step_rewards: One per step, from 0 to 1 if they are probabilities; None where it has not
-            been scored.
-        thinking_closed: Whether the thinking before the answer ended; None where there is none.
-        thinking_tokens: Those of ``n_tokens`` that are thinking; None where nobody has counted.
+        solution_id: Content id of the problem, the sampling settings and the sample index.
+        problem_id: Id of the problem.
+        sample_index: Position among the samples of the problem, from 0.
+        prompt: The prompt that the model received, with the template applied.
+        completions: The steps; joined, they give the sampled text exactly.
+        finish_reason: ``stop``, or ``length`` for a truncated solution.
+        n_tokens: Number of generated tokens, including end-of-sequence; None if unknown.
+        answer: The final answer that the grader extracted; None if it found no answer.
+        outcome: The result of grading.
+        labels: One label per step; None if a failure was not the model's.
+        rollouts: One entry per step: the number ``n`` of continuations and the number
+            ``n_correct`` of correct ones. None without rollouts.
+        step_rewards: One reward per step, from 0 to 1 for probabilities; None if not scored.
+        thinking_closed: Whether the thinking before the answer ended; None without thinking.
+        thinking_tokens: The number of thinking tokens among ``n_tokens``; None if unknown.
     """
 
     solution_id: str
@@ -91,16 +92,25 @@ class Solution:
 
     @property
     def text(self) -> str:
-        """What the model wrote."""
+        """The full text that the model generated."""
         return "".join(self.completions)
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A solution that is preferred to another one of the same problem.
+    """A preference pair: a chosen and a rejected solution of one problem.
 
     Attributes:
-        chosen_rewards: One per step; None for a continuation, which has not been scored.
+        problem_id: Id of the problem.
+        chosen_id: Id of the chosen solution; for a continuation, an id of its own.
+        rejected_id: Id of the rejected solution.
+        prompt: The prompt of both solutions.
+        chosen: Text of the chosen solution.
+        rejected: Text of the rejected solution.
+        chosen_steps: Steps of the chosen solution.
+        rejected_steps: Steps of the rejected solution.
+        chosen_rewards: One reward per chosen step; None for a continuation without scores.
+        rejected_rewards: One reward per rejected step; None if not scored.
     """
 
     problem_id: str

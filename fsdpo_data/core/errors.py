@@ -1,4 +1,4 @@
-"""The errors a user can cause, each with a way out in its message."""
+"""Errors that a user can cause; each message names the next step."""
 
 import copy
 import difflib
@@ -8,36 +8,42 @@ from typing import Self
 
 
 class FsdpoError(Exception):
-    """A mistake or a missing thing outside the program; printed without a traceback.
+    """An error outside the program, such as a wrong option; printed without a traceback.
 
-    Every message names the value, what was expected and the next move. A field that the next move
-    is to set stands in backquotes, with its value if there is one, as in `` `resume=True` ``: the
-    command line writes its flag instead.
+    Every message names the value, the expectation and the next step. If the next step sets a
+    field, the message puts the field in backquotes, as in `` `resume=True` ``. The command line
+    replaces such a field by its flag.
 
     Args:
-        message: What was expected, and the next move; the value too, if there is no ``field``.
-        field: The field or parameter that holds what cannot be used, e.g. ``SamplingSpec.n``.
-        value: What it holds.
+        message: The expectation and the next step. Without ``field``, also the value.
+        field: The field or parameter with the unusable value, e.g. ``SamplingSpec.n``.
+        value: The unusable value.
     """
 
     def __init__(self, message: str, *, field: str = "", value: object = None) -> None:
         super().__init__(f"{field} = {value!r}: {message}" if field else message)
-        self.message, self.field, self.value = message, field, value
+        self.message = message
+        self.field = field
+        self.value = value
 
     def for_field(self, field: str) -> Self:
-        """Return the same error of another field: who resolves a model knows not what for."""
-        other = copy.copy(self)
-        other.field = field
-        other.args = (f"{field} = {self.value!r}: {self.message}",) if self.field else self.args
-        return other
+        """Return a copy of the error for another field.
+
+        The code that resolves a model does not know which option named the model.
+        """
+        error = copy.copy(self)
+        error.field = field
+        if self.field:
+            error.args = (f"{field} = {self.value!r}: {self.message}",)
+        return error
 
 
 class InputError(FsdpoError, ValueError):
-    """An option or an input file holds something that cannot be used."""
+    """An option or an input file has an unusable value."""
 
 
 class RunMismatchError(FsdpoError):
-    """A run directory was started under another config."""
+    """A run directory belongs to a run with other options."""
 
 
 class StoreError(FsdpoError, OSError):
@@ -45,11 +51,11 @@ class StoreError(FsdpoError, OSError):
 
 
 class SchemaError(FsdpoError, ValueError):
-    """A dataset breaks an invariant of the schema, or is of an unknown version."""
+    """A dataset breaks an invariant of the schema, or has an unknown schema version."""
 
 
 class UnavailableError(FsdpoError):
-    """Something needed is not here: a package, a GPU, the Hub, a file."""
+    """A required resource is missing: a package, a GPU, the Hub or a file."""
 
 
 def suggest_names(
@@ -60,23 +66,32 @@ def suggest_names(
     limit: int = 3,
     cutoff: float = 0.4,
 ) -> str:
-    """Return a sentence with the known names that are most like one; empty if none is.
+    """Return a sentence with the known names most similar to ``name``.
 
-    ``said`` begins it; ``cutoff``, from 0 to 1, is how alike they have to be.
+    The sentence starts with a space, to follow another one. It is empty without similar names.
+
+    Args:
+        name: The name that the user gave.
+        known_names: The names to choose from.
+        lead_in: The words before the colon.
+        limit: Maximum number of names in the sentence.
+        cutoff: Minimum similarity ratio of :mod:`difflib`, from 0 to 1.
     """
-    near = difflib.get_close_matches(name, list(known_names), n=limit, cutoff=cutoff)
-    return f" {lead_in}: {', '.join(near)}." if near else ""
+    similar_names = difflib.get_close_matches(name, list(known_names), n=limit, cutoff=cutoff)
+    return f" {lead_in}: {', '.join(similar_names)}." if similar_names else ""
 
 
 def unknown_name_error(field: str, value: object, known_names: Iterable[object]) -> InputError:
-    """Return the error of a field that holds none of the known names, with the nearest of them."""
+    """Return the error for a field whose value is not a known name; it lists similar names."""
     names = list(map(str, known_names))
-    told = f"expected one of {', '.join(names)}.{suggest_names(str(value), names)}"
-    return InputError(told, field=field, value=value)
+    message = f"expected one of {', '.join(names)}.{suggest_names(str(value), names)}"
+    return InputError(message, field=field, value=value)
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra where this release came from: here, or an index."""
+    """Return the command that installs an extra, from this checkout or from the package index."""
     checkout = Path(__file__).resolve().parents[2]
-    here = (checkout / "pyproject.toml").is_file()
-    return f"pip install -e '{checkout}[{extra}]'" if here else f"pip install 'fsdpo[{extra}]'"
+    is_checkout = (checkout / "pyproject.toml").is_file()
+    if is_checkout:
+        return f"pip install -e '{checkout}[{extra}]'"
+    return f"pip install 'fsdpo[{extra}]'"

@@ -1,4 +1,4 @@
-"""Writing to disks: whole files or none, and errors that say what to do."""
+"""Atomic file writes, directory locks, and readable errors for failed writes."""
 
 import contextlib
 import errno
@@ -9,42 +9,58 @@ from typing import BinaryIO
 
 from fsdpo_data.core.errors import StoreError
 
-LOCK_FILE = ".lock"  #: The file in the folder of a run that the process holds which works there.
+LOCK_FILE = ".lock"  #: Name of the file that locks a run directory for one process.
 
+#: Reason and next step by ``errno``.
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space",
     errno.EDQUOT: "the disk quota is used up; free some space",
     errno.EROFS: "the file system is read-only; choose another `out`",
-    **dict.fromkeys((errno.EACCES, errno.EPERM), "permission denied; choose another `out`"),
-    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "a file is in the way; choose another `out`"),
+    errno.EACCES: "permission denied; choose another `out`",
+    errno.EPERM: "permission denied; choose another `out`",
+    errno.ENOTDIR: "a file is in the way; choose another `out`",
+    errno.EEXIST: "a file is in the way; choose another `out`",
 }
 
 
 @contextlib.contextmanager
 def store_errors(path: Path, *, saved_problems: int = 0) -> Iterator[None]:
-    """Turn an operating-system error under ``path`` into a message with a way out."""
+    """Turn an OSError under ``path`` into a StoreError with the reason and the next step.
+
+    Args:
+        path: The path to report if the error has no file name.
+        saved_problems: Number of problems that are already on disk, for the message.
+
+    Raises:
+        StoreError: for any OSError inside the block.
+    """
     try:
         yield
     except StoreError:
         raise
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
-        safe = f" {saved_problems} problems are safe there; then run again with `resume=True`."
-        kept = safe if saved_problems else "."
-        raise StoreError(f"Cannot write to {error.filename or path}: {reason}{kept}") from error
+        message = f"Cannot write to {error.filename or path}: {reason}."
+        if saved_problems:
+            message += (
+                f" {saved_problems} problems are already saved; run again with `resume=True`."
+            )
+        raise StoreError(message) from error
 
 
 @contextlib.contextmanager
 def lock_directory(
     folder: Path, purpose: str = "writing to this run", *, exclusive: bool = True
 ) -> Iterator[None]:
-    """Make a folder if it is missing, and keep other processes out of it meanwhile.
+    """Create a folder if it is missing, and lock it against other processes.
 
-    ``doing`` is what another process is told; ``alone`` is off for helpers of the one that holds
-    it.
+    Args:
+        folder: The folder to lock.
+        purpose: The work of the lock owner; other processes see it in their error.
+        exclusive: False for helper processes of the lock owner, which take no lock.
 
     Raises:
-        StoreError: if it cannot be written, or another process holds it.
+        StoreError: if the folder is not writable, or another process has the lock.
     """
     from filelock import FileLock, Timeout
 
@@ -65,10 +81,10 @@ def lock_directory(
 
 @contextlib.contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
-    """Give a file to write that gets its name once it is written and synced: whole or not at all.
+    """Open a temporary file that replaces ``path`` after it is complete and synced.
 
     Raises:
-        OSError: naming ``path`` if it cannot be written; nothing is left of it then.
+        OSError: with ``path`` as its file name if the write fails; no partial file remains.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
@@ -86,16 +102,16 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file completely or not at all."""
     with open_atomic(path) as file:
         file.write(data)
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, its folder too.
+    """Write a file completely or not at all, and create its folder.
 
     Raises:
-        StoreError: if it cannot be written.
+        StoreError: if the write fails.
     """
     with store_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,12 +119,12 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text as :func:`write_file` does; a lone surrogate is no reason to fail."""
+    """Write a text with :func:`write_file`; lone surrogates become backslash escapes."""
     write_file(path, text.encode("utf-8", "backslashreplace"))
 
 
 def rename_durably(temporary: Path, path: Path) -> None:
-    """Rename a finished, synced file into place and sync the directory."""
+    """Rename a complete, synced file to ``path``, and sync the directory."""
     temporary.rename(path)
     directory = os.open(path.parent, os.O_RDONLY)
     try:

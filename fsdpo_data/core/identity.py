@@ -1,4 +1,7 @@
-"""Identity is content, never position: digests of canonical JSON, and the refs built on them."""
+"""Content ids: digests of canonical JSON, and references to models and problem sources.
+
+An id depends on content only, never on a position.
+"""
 
 import dataclasses
 import hashlib
@@ -8,28 +11,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ID_VERSION = 1  #: Part of every id; raised when the meaning of an id changes.
+ID_VERSION = 1  #: Part of every id; it increases when the meaning of an id changes.
 
-#: Hex digits kept of a SHA-256: 80 bits, so a billion rows collide with odds below 1e-6.
+#: Length of an id in hex digits of SHA-256. 20 digits are 80 bits: among a billion rows, the
+#: probability of a collision is below 1e-6.
 ID_LENGTH = 20
 
 
 def canonical_json(value: Any) -> str:
-    """Serialise dataclasses, dicts, lists and scalars to one spelling, whatever their key order.
+    """Serialise dataclasses, dicts, lists and scalars to JSON with sorted keys.
 
     Raises:
-        TypeError: if ``value`` holds anything else.
+        TypeError: if ``value`` contains another type.
     """
     return _CANONICAL.encode(value)
 
 
 def to_json_values(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a config as the plain JSON values that :func:`canonical_json` makes of it."""
-    made: dict[str, Any] = json.loads(canonical_json(value))
-    return made
+    """Convert a config to plain JSON values, through :func:`canonical_json`."""
+    plain_values: dict[str, Any] = json.loads(canonical_json(value))
+    return plain_values
 
 
-def _as_plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     raise TypeError(f"{type(value).__name__} has no canonical form: {value!r}")
@@ -38,19 +42,19 @@ def _as_plain(value: Any) -> Any:
 _CANONICAL = json.JSONEncoder(
     sort_keys=True,
     separators=(",", ":"),
-    ensure_ascii=True,  # lone surrogates in hostile text still get an id
+    ensure_ascii=True,  # text with lone surrogates gets an id too
     allow_nan=False,
-    default=_as_plain,
+    default=_to_plain,
 )
 
 
 def digest(*parts: Any) -> str:
-    """Hash ``parts`` to the short hex id used for every row and spec."""
+    """Hash ``parts`` to a short hex id, for rows and specs."""
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:ID_LENGTH]
 
 
 def text_key(text: str) -> bytes:
-    """Return the 16 bytes by which an index finds a text, far smaller than the text itself."""
+    """Return a 16-byte hash of a text, as a compact key for an index."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:16]
 
 
@@ -62,16 +66,16 @@ def file_sha256(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelRef:
-    """A model that can be found again."""
+    """A reference to one exact version of a model."""
 
     name: str  #: Repository id, or the last folder of a local path.
-    revision: str  #: 40-hex commit on the Hub, or ``sha256:…`` over the files of a local directory.
+    revision: str  #: 40-hex commit on the Hub, or ``sha256:…`` of the files of a directory.
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRef:
-    """A set of problems that can be found again."""
+    """A reference to one exact version of a set of problems."""
 
-    name: str  #: Hub dataset or generator as the user gave it, or the name of a file or folder.
+    name: str  #: Hub dataset or generator from the user, or the name of a file or folder.
     revision: str  #: 40-hex commit, ``sha256:…`` of the file, or the generator's version.
-    split: str  #: Split read from it.
+    split: str  #: The split of the source.

@@ -1,4 +1,4 @@
-"""One of several jobs that share the work of a stage, such as those of a Slurm array."""
+"""Shards: parts of a stage's work for parallel jobs, such as the tasks of a Slurm array."""
 
 import re
 from collections.abc import Sequence
@@ -12,23 +12,29 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class JobShard:
-    """Shard ``index`` of ``count``: a run of consecutive items; together the shards are all."""
+    """One of ``count`` disjoint blocks of consecutive items; together they cover all items."""
 
-    index: int = 1  #: From 1.
-    count: int = 1
+    index: int = 1  #: Number of this shard, from 1.
+    count: int = 1  #: Total number of shards.
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``i/N``, one of 1/N to N/N, or raise an InputError."""
-        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        """Parse ``i/N``, from 1/N to N/N.
+
+        Raises:
+            InputError: if ``text`` has another format or is out of range.
+        """
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise InputError("expected i/N, from 1/N to N/N.", field="shard", value=text)
-        return cls(int(found[1]), int(found[2]))
+        return cls(index=int(match[1]), count=int(match[2]))
 
     def select(self, items: Sequence[Item]) -> Sequence[Item]:
-        """Return the items of this shard; the sizes of shards differ by one at most."""
-        size = len(items)
-        return items[size * (self.index - 1) // self.count : size * self.index // self.count]
+        """Return the items of this shard; shard sizes differ by at most one."""
+        n_items = len(items)
+        start = n_items * (self.index - 1) // self.count
+        end = n_items * self.index // self.count
+        return items[start:end]
 
     def __str__(self) -> str:
         return f"{self.index}/{self.count}"

@@ -1,7 +1,7 @@
-"""A file of JSON lines that survives kills, full disks and torn lines.
+"""An append-only file of JSON lines that survives kills, full disks and incomplete lines.
 
-Lines are appended whole and known by what they hold, never by position. A line that is not whole
-is owed again.
+The content of a line gives its key; positions do not matter. The log ignores incomplete lines, so
+their records are still missing and are written again.
 """
 
 import contextlib
@@ -10,63 +10,87 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import FileIO
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
 
 from fsdpo_data.core.files import store_errors
 from fsdpo_data.core.row_files import replace_surrogates
 
-LineSpan = tuple[int, int]  #: Where a line starts in the file and how many bytes it has.
+
+class LineSpan(NamedTuple):
+    """The position of a line in its file."""
+
+    start: int  #: Offset of the first byte.
+    length: int  #: Length in bytes, including the line break.
+
+
+class ScannedLine(NamedTuple):
+    """One line that :func:`scan_lines` has read."""
+
+    key: str | None  #: Key of the line; None for an incomplete or unknown line.
+    length: int  #: Length in bytes; 0 for a last line without a line break.
 
 
 class JsonlLog:
-    """An append-only file of JSON lines; use :meth:`open` as a context manager."""
+    """An append-only file of JSON lines; use :meth:`open` as a context manager.
+
+    Attributes:
+        path: Path of the file.
+        line_spans: Positions of the complete lines, by key.
+        incomplete_lines: Number of incomplete or unknown lines when the file was opened.
+    """
 
     def __init__(self, path: Path, file: FileIO) -> None:
         self.path = path
-        self.line_spans: dict[str, LineSpan] = {}  #: Complete lines so far, by key.
-        self.incomplete_lines = 0  #: Lines found broken on opening.
+        self.line_spans: dict[str, LineSpan] = {}
+        self.incomplete_lines = 0
         self._file = file
 
     @classmethod
     @contextlib.contextmanager
     def open(cls, path: Path, key: Callable[[dict[str, Any]], str | None]) -> Iterator[Self]:
-        """Open a file for appending; made if missing, a torn end cut off.
+        """Open a file for appending; create it if missing, and remove an incomplete last line.
 
-        ``key`` names a line: None, or a missing or unfit field, for one that is owed again.
+        Args:
+            path: Path of the file.
+            key: Returns the key of a record. None, a KeyError or a TypeError marks an unknown
+                record, which the log ignores.
 
         Raises:
-            StoreError: if the file cannot be written.
+            StoreError: if the file is not writable.
         """
         with store_errors(path.parent):
-            # Unbuffered: what a full disk refused must not be tried again when it is closed.
+            # Unbuffered: after a failed write, closing the file must not write the data again.
             file = path.open("ab", buffering=0)
         with file:
-            lines = cls(path, file)
+            log = cls(path, file)
             with store_errors(path.parent):
                 end = 0
-                for name, length in scan_lines(path, key):
-                    if name is None:
-                        lines.incomplete_lines += 1
+                for line in scan_lines(path, key):
+                    if line.key is None:
+                        log.incomplete_lines += 1
                     else:
-                        lines.line_spans.setdefault(name, (end, length))
-                    end += length
-                file.truncate(end)  # appending starts on a fresh line
+                        log.line_spans.setdefault(line.key, LineSpan(end, line.length))
+                    end += line.length
+                file.truncate(end)  # the next append starts on a new line
                 file.seek(end)
-            yield lines
+            yield log
 
     def append(self, lines: Mapping[str, bytes]) -> None:
-        """Write encoded lines by key, and wait until they are on disk.
+        """Append encoded lines, and wait until they are on disk.
+
+        Args:
+            lines: The lines by key, from :func:`encode_line`.
 
         Raises:
-            StoreError: if the disk is full or gone; the lines before stay valid.
+            StoreError: if the disk is full or missing; earlier lines stay valid.
         """
         start = self._file.tell()
         with store_errors(self.path.parent, saved_problems=len(self.line_spans)):
             try:
                 unwritten = memoryview(b"".join(lines.values()))
-                while unwritten:  # a disk that fills up takes a part first
+                while unwritten:  # a nearly full disk accepts only a part of the data
                     unwritten = unwritten[self._file.write(unwritten) :]
                 os.fsync(self._file.fileno())
             except OSError:
@@ -74,38 +98,36 @@ class JsonlLog:
                     self._file.truncate(start)
                 raise
         for key, line in lines.items():
-            self.line_spans[key] = (start, len(line))
+            self.line_spans[key] = LineSpan(start, len(line))
             start += len(line)
 
 
 def encode_line(record: Mapping[str, Any]) -> bytes:
-    """Return a record as one line; lone surrogates, which UTF-8 cannot hold, become U+FFFD."""
+    """Encode a record as one line; lone surrogates, which are invalid in UTF-8, become U+FFFD."""
     try:
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError:  # orjson refuses lone surrogates
-        whole = replace_surrogates(json.dumps(record, ensure_ascii=False))
-        return orjson.dumps(orjson.loads(whole), option=orjson.OPT_APPEND_NEWLINE)
+        text = replace_surrogates(json.dumps(record, ensure_ascii=False))
+        return orjson.dumps(orjson.loads(text), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def read_spans(path: Path, spans: Iterable[LineSpan]) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a file that are at ``spans``, in that order."""
+    """Yield the records of a file at ``spans``, in that order."""
     with path.open("rb") as file:
         for start, length in spans:
             file.seek(start)
             yield orjson.loads(file.read(length))
 
 
-def scan_lines(
-    path: Path, key: Callable[[dict[str, Any]], str | None]
-) -> Iterator[tuple[str | None, int]]:
-    """Yield (key, bytes) of every line; the key is None for a broken one.
-
-    An end without a line break comes with a length of 0.
-    """
+def scan_lines(path: Path, key: Callable[[dict[str, Any]], str | None]) -> Iterator[ScannedLine]:
+    """Yield the key and the length of every line, incomplete lines included."""
     with path.open("rb") as file:
         for line in file:
-            whole = line.endswith(b"\n")
-            name = None
+            is_complete = line.endswith(b"\n")
+            line_key = None
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                name = key(orjson.loads(line)) if whole else None
-            yield name if isinstance(name, str) else None, len(line) if whole else 0
+                line_key = key(orjson.loads(line)) if is_complete else None
+            yield ScannedLine(
+                key=line_key if isinstance(line_key, str) else None,
+                length=len(line) if is_complete else 0,
+            )

@@ -1,14 +1,24 @@
-"""Libraries that take long to import, by their usual names, imported where they are first used."""
+"""Lazy imports: slow libraries under their usual names, imported at their first use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["LazyModule", "hf", "hf_constants", "hf_errors"]
-__all__ += ["pa", "pl", "pq", "ray", "torch", "transformers"]
+__all__ = [
+    "LazyModule",
+    "hf",
+    "hf_constants",
+    "hf_errors",
+    "pa",
+    "pl",
+    "pq",
+    "ray",
+    "torch",
+    "transformers",
+]
 
 
 class LazyModule:
-    """A module that is imported when something of it is asked for."""
+    """A stand-in for a module, which imports the module at the first attribute access."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -29,8 +39,11 @@ if TYPE_CHECKING:
     import transformers
 else:
     hf = LazyModule("huggingface_hub")
-    hf_constants, hf_errors = map(
-        LazyModule, ("huggingface_hub.constants", "huggingface_hub.errors")
-    )
-    pl, pa, pq = map(LazyModule, ("polars", "pyarrow", "pyarrow.parquet"))
-    ray, torch, transformers = map(LazyModule, ("ray", "torch", "transformers"))
+    hf_constants = LazyModule("huggingface_hub.constants")
+    hf_errors = LazyModule("huggingface_hub.errors")
+    pa = LazyModule("pyarrow")
+    pl = LazyModule("polars")
+    pq = LazyModule("pyarrow.parquet")
+    ray = LazyModule("ray")
+    torch = LazyModule("torch")
+    transformers = LazyModule("transformers")

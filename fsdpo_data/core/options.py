@@ -1,8 +1,8 @@
-"""Options declared once: frozen dataclasses whose docstrings are the help, and whose fields check.
+"""Option dataclasses: one declaration gives the fields, their checks and the ``--help`` texts.
 
-A class of options is a plain frozen dataclass for who calls the library. What its annotations do
-not say (bounds, the panel of ``--help``) stands in an :class:`Option` beside the type, as in
-``top: Annotated[int, Option(min=1, panel="Pairs")] = 4``.
+Library users see plain frozen dataclasses. An :class:`Option` in the annotation of a field adds
+bounds and command-line settings: ``top: Annotated[int, Option(min=1, panel="Pairs")] = 4``.
+The ``Attributes:`` section of the class docstring gives the help texts.
 """
 
 import inspect
@@ -13,7 +13,7 @@ import typing
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from fsdpo_data.core.errors import InputError, unknown_name_error
 
@@ -22,104 +22,131 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What the type of a field does not say."""
+    """Bounds, choices and command-line settings of one option field."""
 
-    panel: str = ""  #: Heading under which ``--help`` shows it; the everyday ones have none.
-    min: float | None = None
-    max: float | None = None
-    exclusive_min: float | None = None  #: A bound that the value must exceed.
-    exclusive_max: float | None = None  #: A bound that the value must stay under.
-    allow_infinity: bool = False  #: Whether infinity has a meaning. NaN never has.
-    positional: bool = False  #: Whether the command line takes it without a flag.
-    flag: str = ""  #: Its flag, where that is not its name.
-    spec_field: str = ""  #: The field of a spec that it becomes, for errors of the spec.
-    default_text: str = (
-        ""  #: What ``--help`` says of a default that is worked out, e.g. ``by engine``.
-    )
-    metavar: str = ""  #: What ``--help`` shows for the value, where its type says too little.
-    choices: Collection[str] = ()  #: The words it may be, where a table has them (no ``Literal``).
+    panel: str = ""  #: Heading of the group in ``--help``; empty for the main group.
+    min: float | None = None  #: Lower bound, inclusive; None for no bound.
+    max: float | None = None  #: Upper bound, inclusive; None for no bound.
+    exclusive_min: float | None = None  #: Lower bound that the value must exceed.
+    exclusive_max: float | None = None  #: Upper bound that the value must stay below.
+    allow_infinity: bool = False  #: Whether infinity is a valid value. NaN never is.
+    positional: bool = False  #: Whether the command line takes the value without a flag.
+    flag: str = ""  #: Name of the flag if it differs from the field name.
+    spec_field: str = ""  #: Field of a spec that gets the value, to translate errors of the spec.
+    default_text: str = ""  #: Text in ``--help`` for a computed default, e.g. ``by engine``.
+    metavar: str = ""  #: Placeholder of the value in ``--help``; empty for a name from the type.
+    choices: Collection[str] = ()  #: Valid words, for fields whose type is not a ``Literal``.
 
     def describe_violation(self, value: float) -> str:
-        """Return what is expected in place of a number; empty if it is within the bounds."""
-        bounds = (
+        """Describe the values that the bounds allow; empty if ``value`` is within the bounds."""
+        comparisons = (
             ("at least", operator.ge, self.min),
             ("at most", operator.le, self.max),
             ("more than", operator.gt, self.exclusive_min),
             ("less than", operator.lt, self.exclusive_max),
         )
-        known = [(word, within, bound) for word, within, bound in bounds if bound is not None]
-        real = math.isfinite(value) or (self.allow_infinity and math.isinf(value))
-        if real and all(within(value, bound) for _, within, bound in known):
+        bounds = [
+            (words, is_within, bound)
+            for words, is_within, bound in comparisons
+            if bound is not None
+        ]
+        is_number = math.isfinite(value) or (self.allow_infinity and math.isinf(value))
+        if is_number and all(is_within(value, bound) for _, is_within, bound in bounds):
             return ""
-        words = " and ".join(f"{word} {bound}" for word, _, bound in known)
-        return words if math.isfinite(value) else "a finite number"
+        if not math.isfinite(value):
+            return "a finite number"
+        return " and ".join(f"{words} {bound}" for words, _, bound in bounds)
+
+
+class DeclaredField(NamedTuple):
+    """The declaration of one option field."""
+
+    type: Any  #: The type annotation without ``Annotated``.
+    option: Option  #: The :class:`Option` of the annotation, or the default one.
 
 
 class Options:
-    """Base of classes of options: numbers within their bounds, words among their choices.
+    """Base class of option dataclasses; it checks bounds and choices, and converts paths.
 
     Raises:
-        InputError: naming class, field and value (``SamplingSpec.n = 0``).
+        InputError: with class, field and value, e.g. ``SamplingSpec.n = 0``.
     """
 
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        for name, (kind, option) in declared_fields(type(self)).items():
-            value = given = getattr(self, name)
-            if isinstance(given, str) and typing.get_origin(kind) in (tuple, Sequence):
-                value = (given,)  # one word for a list of one
-            elif isinstance(given, str) and Path in (kind, *typing.get_args(kind)):
-                value = Path(given)
+        for name, declaration in declared_fields(type(self)).items():
+            value = _convert_text(getattr(self, name), declaration.type)
             object.__setattr__(self, name, value)
-            for one in value if isinstance(value, tuple | list) else (value,):
-                _check(f"{type(self).__name__}.{name}", kind, option, one)
+            field = f"{type(self).__name__}.{name}"
+            items = value if isinstance(value, tuple | list) else (value,)
+            for item in items:
+                _check_value(field, declaration, item)
 
     def field_error(self, field: str, message: str) -> InputError:
-        """Return the error of a field that does not go with the others."""
+        """Return the error for a field that contradicts other fields."""
         return InputError(
             message, field=f"{type(self).__name__}.{field}", value=getattr(self, field)
         )
 
 
-def _check(field: str, kind: Any, option: Option, value: Any) -> None:
-    choices = option.choices or literal_choices(kind)
+def _convert_text(value: Any, field_type: Any) -> Any:
+    """Convert a string to a tuple of one item, or to a path, if the field has such a type."""
+    if not isinstance(value, str):
+        return value
+    if typing.get_origin(field_type) in (tuple, Sequence):
+        return (value,)
+    if Path in (field_type, *typing.get_args(field_type)):
+        return Path(value)
+    return value
+
+
+def _check_value(field: str, declaration: DeclaredField, value: Any) -> None:
+    """Raise an InputError for a value outside the choices or bounds of its field."""
+    choices = declaration.option.choices or literal_choices(declaration.type)
     if choices and value is not None and value not in choices:
         raise unknown_name_error(field, value, choices)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and (expected := option.describe_violation(value)):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and (expected := declaration.option.describe_violation(value)):
         raise InputError(f"expected {expected}.", field=field, value=value)
 
 
-def literal_choices(kind: Any) -> tuple[Any, ...]:
-    """Return the words of a ``Literal``, within a union or a sequence too."""
-    if typing.get_origin(kind) is Literal:
-        return typing.get_args(kind)
-    return tuple(each for part in typing.get_args(kind) for each in literal_choices(part))
+def literal_choices(field_type: Any) -> tuple[Any, ...]:
+    """Return the values of a ``Literal``, also inside a union or a sequence type."""
+    if typing.get_origin(field_type) is Literal:
+        return typing.get_args(field_type)
+    return tuple(choice for part in typing.get_args(field_type) for choice in literal_choices(part))
 
 
-def declared_fields(kind: type) -> dict[str, tuple[Any, Option]]:
-    """Return type and :class:`Option` of each field of a dataclass."""
-    hints = typing.get_type_hints(kind, include_extras=True)
-    declared = {}
-    for each in fields(kind):
-        hint = hints[each.name]
-        annotated = typing.get_origin(hint) is typing.Annotated
-        plain, *more = typing.get_args(hint) if annotated else (hint,)
-        declared[each.name] = (plain, next((m for m in more if isinstance(m, Option)), Option()))
-    return declared
+def declared_fields(options_class: type) -> dict[str, DeclaredField]:
+    """Return the type and the :class:`Option` of each field of a dataclass."""
+    hints = typing.get_type_hints(options_class, include_extras=True)
+    declarations = {}
+    for field in fields(options_class):
+        hint = hints[field.name]
+        if typing.get_origin(hint) is typing.Annotated:
+            field_type, *annotations = typing.get_args(hint)
+        else:
+            field_type = hint
+            annotations = []
+        option = next((item for item in annotations if isinstance(item, Option)), Option())
+        declarations[field.name] = DeclaredField(type=field_type, option=option)
+    return declarations
 
 
-def class_summary(kind: type) -> str:
-    """Return the docstring of a class of options without its attributes."""
-    return inspect.cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")[0].strip()
+def class_summary(options_class: type) -> str:
+    """Return the docstring of an option class without its ``Attributes:`` section."""
+    docstring = inspect.cleandoc(options_class.__doc__ or "")
+    return docstring.partition("\nAttributes:\n")[0].strip()
 
 
-def field_help(kind: type) -> dict[str, str]:
-    """Return what docstrings say of each field, those of base classes included."""
-    told: dict[str, str] = {}
-    for each in reversed(kind.__mro__):
-        _, _, attributes = inspect.cleandoc(each.__doc__ or "").partition("\nAttributes:\n")
+def field_help(options_class: type) -> dict[str, str]:
+    """Return the help text of each field, from the docstrings of the class and its bases."""
+    help_texts: dict[str, str] = {}
+    for base in reversed(options_class.__mro__):
+        docstring = inspect.cleandoc(base.__doc__ or "")
+        _, _, attributes = docstring.partition("\nAttributes:\n")
         section = re.split(r"\n(?=\w+:\n)", attributes)[0]
-        told |= {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(section)}
-    return told
+        for name, text in _ATTRIBUTE.findall(section):
+            help_texts[name] = " ".join(text.split())
+    return help_texts

@@ -1,4 +1,4 @@
-"""Progress: what long work tells whoever watches it."""
+"""Progress reports of long work: bars on terminals, lines in logs."""
 
 import sys
 import time
@@ -9,123 +9,149 @@ from typing import Any
 
 
 class Progress:
-    """What long work tells its watcher: units done, or a new phase. This one has no watcher."""
+    """Progress report that shows nothing; subclasses show phases and finished units."""
 
     def phase(self, name: str, total: int, done: int = 0) -> None:
-        """Begin a phase of ``total`` units, of which ``done`` are there already."""
+        """Start a phase.
+
+        Args:
+            name: Name of the phase.
+            total: Number of units in the phase.
+            done: Number of units that an earlier run has finished.
+        """
 
     def advance(self, units: int, tokens: int = 0) -> None:
-        """Report finished units."""
+        """Report newly finished units, and the tokens generated for them."""
 
 
 NO_PROGRESS = Progress()
 
-LOG_INTERVAL_SECONDS = (
-    10.0  #: Seconds between two lines of progress where the output is no terminal.
-)
+LOG_INTERVAL_SECONDS = 10.0  #: Time between two progress lines if the output is not a terminal.
 
 
 class _TimedProgress(Progress):
-    """Progress that knows its pace."""
+    """Progress that measures units and tokens over time."""
 
-    _name, _total, _done = "start", 0, 0
+    _name = "start"
+    _total = 0
+    _done = 0
 
     def phase(self, name: str, total: int, done: int = 0) -> None:
-        self._name, self._total, self._tokens = name, total, 0
-        self._done = self._there = done
-        self._started = time.monotonic()
+        """Start a phase and its clock."""
+        self._name = name
+        self._total = total
+        self._tokens = 0
+        self._done = done
+        self._initially_done = done
+        self._start_time = time.monotonic()
 
     def advance(self, units: int, tokens: int = 0) -> None:
+        """Count finished units and their tokens."""
         self._done += units
         self._tokens += tokens
 
-    def _pace(self) -> tuple[float, str]:
-        """Return tokens per second, and the time left."""
-        seconds = time.monotonic() - self._started
-        left = time_left(seconds, self._done - self._there, self._total - self._there)
-        return self._tokens / seconds if seconds else 0.0, left
+    def _speed(self) -> tuple[float, str]:
+        """Return tokens per second, and the time left as text."""
+        seconds = time.monotonic() - self._start_time
+        remaining_time = time_left(
+            seconds, self._done - self._initially_done, self._total - self._initially_done
+        )
+        tokens_per_second = self._tokens / seconds if seconds else 0.0
+        return tokens_per_second, remaining_time
+
+    def summary(self) -> str:
+        """Return the state of the current phase as one sentence."""
+        return f"{self._name}: {self._done} of {self._total} are done"
 
 
 class LineProgress(_TimedProgress):
     """Progress for logs: one line per phase, and one every ten seconds."""
 
     def phase(self, name: str, total: int, done: int = 0) -> None:
-        """Begin a phase."""
+        """Start a phase, and print its size."""
         super().phase(name, total, done)
-        self._spoke = self._started
-        there = f", {done} there already" if done else ""
-        print(f"{name}: {total} to do{there}", file=sys.stderr, flush=True)
+        self._last_print_time = self._start_time
+        done_note = f", {done} already done" if done else ""
+        print(f"{name}: {total} to do{done_note}", file=sys.stderr, flush=True)
 
     def advance(self, units: int, tokens: int = 0) -> None:
-        """Report finished units."""
+        """Report newly finished units."""
         super().advance(units, tokens)
-        if time.monotonic() - self._spoke < LOG_INTERVAL_SECONDS:
+        if time.monotonic() - self._last_print_time < LOG_INTERVAL_SECONDS:
             return
-        self._spoke = time.monotonic()
-        rate, left = self._pace()
-        speed = f", {rate:.0f} tokens/s" if self._tokens else ""
-        told = f"{self._name}: {self._done}/{self._total}{speed}, {left}"
-        print(told, file=sys.stderr, flush=True)
+        self._last_print_time = time.monotonic()
+        tokens_per_second, remaining_time = self._speed()
+        speed = f", {tokens_per_second:.0f} tokens/s" if self._tokens else ""
+        line = f"{self._name}: {self._done}/{self._total}{speed}, {remaining_time}"
+        print(line, file=sys.stderr, flush=True)
 
 
 def time_left(seconds: float, done: int, total: int) -> str:
-    """Return how long the rest takes at the pace so far, however slow a unit is."""
-    return f"{timedelta(seconds=round(seconds / done * (total - done)))} left" if done else ""
+    """Estimate the remaining time from the speed so far; empty before the first finished unit."""
+    if not done:
+        return ""
+    return f"{timedelta(seconds=round(seconds / done * (total - done)))} left"
 
 
 class BarProgress(_TimedProgress):
     """Progress for terminals: a bar per phase, with tokens per second and the time left."""
 
     def __init__(self, bars: Any) -> None:
-        self._bars = bars
+        self._bars = bars  # a rich.progress.Progress
         self._task: Any = None
 
     def phase(self, name: str, total: int, done: int = 0) -> None:
-        """Begin a phase; the one before is complete."""
+        """Complete the bar of the previous phase, and start a new one."""
         self.finish()
         super().phase(name, total, done)
         self._task = self._bars.add_task(name, total=total, completed=done, note="")
 
     def advance(self, units: int, tokens: int = 0) -> None:
-        """Report finished units."""
+        """Report newly finished units."""
         super().advance(units, tokens)
-        rate, left = self._pace()
-        note = f"{rate:,.0f} tokens/s  {left}" if rate else left
+        tokens_per_second, remaining_time = self._speed()
+        note = remaining_time
+        if tokens_per_second:
+            note = f"{tokens_per_second:,.0f} tokens/s  {remaining_time}"
         self._bars.update(self._task, advance=units, note=note)
 
     def finish(self) -> None:
-        """End the last phase."""
+        """Complete the bar of the last phase."""
         if self._task is not None:
             self._bars.update(self._task, completed=self._total)
 
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Show progress on stderr: bars on a terminal, lines elsewhere; the count, too, if stopped."""
-    with _open_bar() as shown:
+    """Show progress on stderr: bars on a terminal, lines elsewhere.
+
+    After Ctrl-C, print the number of finished units.
+    """
+    with _open_progress() as active_progress:
         try:
-            yield shown
+            yield active_progress
         except KeyboardInterrupt:
-            print(f"\n{shown._name}: {shown._done} of {shown._total} are done", file=sys.stderr)
+            print(f"\n{active_progress.summary()}", file=sys.stderr)
             raise
 
 
 @contextmanager
-def _open_bar() -> Iterator[_TimedProgress]:
+def _open_progress() -> Iterator[_TimedProgress]:
+    """Open a progress bar if stderr is a terminal, else progress lines."""
     if not sys.stderr.isatty():
         yield LineProgress()
         return
     from rich import progress as rich
     from rich.console import Console
 
-    columns = (
+    with rich.Progress(
         rich.TextColumn("{task.description:>9}"),
         rich.BarColumn(),
         rich.MofNCompleteColumn(),
         rich.TextColumn("{task.fields[note]}"),
         rich.TimeElapsedColumn(),
-    )
-    with rich.Progress(*columns, console=Console(stderr=True)) as bars:
-        shown = BarProgress(bars)
-        yield shown
-        shown.finish()
+        console=Console(stderr=True),
+    ) as bars:
+        bar_progress = BarProgress(bars)
+        yield bar_progress
+        bar_progress.finish()

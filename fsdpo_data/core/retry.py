@@ -1,20 +1,25 @@
-"""How long to wait before a server is asked again."""
+"""Delays between attempts at a request that a server has rejected."""
 
 import random
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-#: Answers that pass: too many requests, too early, and errors of the server's own.
+#: HTTP statuses of temporary failures: timeouts, rate limits and server errors.
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
-MAX_DELAY_SECONDS = 60.0  #: Seconds, whatever a server asks for.
+MAX_DELAY_SECONDS = 60.0  #: Longest delay, even if a server requests a longer one.
 
 
 def retry_delay(retry_after: str, attempt: int) -> float:
-    """Return the seconds to wait after failure ``attempt``, from 0.
+    """Return the seconds to wait after a failed attempt.
 
-    As many as the server asks for, in seconds or with a date (RFC 9110, 10.2.3); else twice as many
-    each time, up to a half of them left to chance, so that many clients do not come back at once.
+    The ``Retry-After`` header has priority, in seconds or as a date (RFC 9110, 10.2.3). Without it,
+    the delay doubles with every attempt. Random jitter removes up to half of the delay, so that
+    clients do not all return at the same time.
+
+    Args:
+        retry_after: Value of the ``Retry-After`` header; empty if missing.
+        attempt: Number of the failed attempt, from 0.
     """
     seconds = 2.0 ** min(attempt, 10) * random.uniform(0.5, 1)
     with suppress(ValueError):

@@ -1,4 +1,7 @@
-"""Rows out of files: JSON lines, JSON, parquet, CSV. A broken row is reported, never fatal."""
+"""Readers of rows from JSON lines, JSON, parquet and CSV files.
+
+A broken row becomes a :class:`SourceRow` with an error; it never stops the reader.
+"""
 
 from __future__ import annotations
 
@@ -14,80 +17,99 @@ from typing import Any
 from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.lazy import pl
 
-MAX_RAW_CHARS = 2000  #: How much of a broken row is kept to look at.
-MAX_LISTED_ITEMS = 3  #: Rows named in a message; the rest are counted.
+MAX_RAW_CHARS = 2000  #: Length of the text that a report shows of a broken row.
+MAX_LISTED_ITEMS = 3  #: Number of items that a message lists; it counts the remaining ones.
 
+#: Suffixes of the readable file formats.
 DATA_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
+#: Names of splits in file names and folder names.
 SPLITS = ("train", "test", "validation", "valid", "dev")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """One row as found."""
+    """One row of a source file."""
 
-    row_number: int  #: Where: the line number in JSON lines, else the row's number; both from 1.
-    fields: Mapping[str, Any]
-    error: str = ""
-    raw: str = ""  #: The row as text, shortened; only if ``broken``.
+    row_number: int  #: Line number in JSON lines, else the number of the row; both from 1.
+    fields: Mapping[str, Any]  #: Values by column; empty for a broken row.
+    error: str = ""  #: Reason why the row is broken; empty for a readable row.
+    raw: str = ""  #: Shortened text of a broken row; empty for a readable row.
 
     @property
     def text(self) -> str:
-        """The row as text, shortened; it may hold half a surrogate pair."""
-        return self.raw or _as_text(dict(self.fields))
+        """Shortened text of the row; it may contain lone surrogates."""
+        return self.raw or _shorten_json(dict(self.fields))
 
 
 def data_files(name: str, split: str) -> list[Path]:
-    """Return the files of a path, directory or glob in a fixed order; InputError if none."""
-    path = Path(os.path.expanduser(name))  # a user whom nobody knows is no error yet
+    """Return the data files of a path, a directory or a glob pattern in a fixed order.
+
+    Raises:
+        InputError: if no file matches, or a file is given with an unknown split.
+    """
+    # expanduser leaves an unknown "~user" unchanged; the file check below reports the path.
+    path = Path(os.path.expanduser(name))
     if path.is_dir():
         return _directory_files(path, split)
     if path.is_file():
-        if split not in SPLITS:  # a file has no splits of its own to look it up in
+        if split not in SPLITS:  # a single file does not list its splits
             raise InputError(f"expected one of {', '.join(SPLITS)}.", field="split", value=split)
         return [path]
     if glob.has_magic(name):
-        found = sorted(Path(match) for match in glob.glob(str(path), recursive=True))
-        files = [file for file in found if file.is_file()]
+        matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))
+        files = [match for match in matches if match.is_file()]
         if files:
             return files
         raise InputError(f"no file matches {name!r}. Quote the pattern, and check it with ls.")
+    raise InputError(f"no file {name!r}.{_suggest_entries(path)}")
+
+
+def _suggest_entries(path: Path) -> str:
+    """Return a sentence with names similar to a missing path, in its nearest existing folder."""
     parent = path.parent
     while not parent.is_dir():
-        path, parent = parent, parent.parent
-    there = sorted(entry.name for entry in parent.iterdir() if not entry.name.startswith("."))
-    said = f"Nearest in {parent}"
-    beside = f" {said}: {', '.join(there[:3])}." if there else f" {parent} is empty."
-    raise InputError(f"no file {name!r}.{suggest_names(path.name, there, said) or beside}")
+        path = parent
+        parent = parent.parent
+    names = sorted(entry.name for entry in parent.iterdir() if not entry.name.startswith("."))
+    if not names:
+        return f" {parent} is empty."
+    lead_in = f"Nearest in {parent}"
+    return suggest_names(path.name, names, lead_in) or f" {lead_in}: {', '.join(names[:3])}."
 
 
 def _directory_files(path: Path, split: str) -> list[Path]:
-    """Return a directory's data files of ``split``: test rows never slip into training."""
-    # A sealed dataset of ours, as one file or as shards; or the layout of the original MATH.
+    """Return the data files of one split in a directory, so that test rows stay out of training."""
+    # A sealed fsdpo dataset has one file or a folder of shards; the original MATH has a folder per
+    # split.
     if (path / "problems.parquet").is_file():
         return [path / "problems.parquet"]
-    for inner in (path / "problems", path / split):
-        if inner.is_dir():
-            return _directory_files(inner, split)
-    files = _readable(path.iterdir()) or _readable(path.rglob("*"))
-    named = {file: split_in_path(file.relative_to(path)) for file in files}
-    if any(named.values()):
-        files = [file for file in files if named[file] == split]
+    for folder in (path / "problems", path / split):
+        if folder.is_dir():
+            return _directory_files(folder, split)
+    files = _select_data_files(path.iterdir()) or _select_data_files(path.rglob("*"))
+    split_by_file = {file: split_in_path(file.relative_to(path)) for file in files}
+    if any(split_by_file.values()):
+        files = [file for file in files if split_by_file[file] == split]
     if not files:
-        other = ", ".join(sorted({found for found in named.values() if found}))
-        raise InputError(
-            f"directory {path} holds no {split} data: expected files ending in "
-            f"{', '.join(DATA_SUFFIXES)}" + (f"; it has files of split {other}." if other else ".")
+        message = (
+            f"directory {path} contains no {split} data: expected files ending in "
+            f"{', '.join(DATA_SUFFIXES)}"
         )
+        other_splits = sorted(set(split_by_file.values()) - {""})
+        if other_splits:
+            message += f"; the directory has files of split {', '.join(other_splits)}"
+        raise InputError(f"{message}.")
     return files
 
 
-def _readable(paths: Iterable[Path]) -> list[Path]:
-    data = (path for path in paths if path.suffix.lower() in DATA_SUFFIXES and path.is_file())
-    return sorted(path for path in data if not path.name.startswith("."))
+def _select_data_files(paths: Iterable[Path]) -> list[Path]:
+    """Return the visible files with a readable format, sorted."""
+    files = (path for path in paths if path.suffix.lower() in DATA_SUFFIXES and path.is_file())
+    return sorted(file for file in files if not file.name.startswith("."))
 
 
 def split_in_path(path: Path) -> str:
-    """Return the split that a file's name, or a folder of its path, states; empty if none."""
+    """Return the split in a file name, or in a folder name of its path; empty without a split."""
     for part in (path.stem, *path.parent.parts):
         for split in SPLITS:
             if part == split or part.startswith((f"{split}-", f"{split}_", f"{split}.")):
@@ -96,13 +118,22 @@ def split_in_path(path: Path) -> str:
 
 
 def read_records(path: Path) -> Iterator[SourceRow]:
-    """Yield the rows of a file; InputError if it cannot be read, or is of an unknown kind."""
-    readers = dict(zip(DATA_SUFFIXES, (_json_lines, _json_file, _parquet, _csv), strict=True))
+    """Yield the rows of a file.
+
+    Raises:
+        InputError: if the file is unreadable, or has an unknown suffix.
+    """
+    readers = {
+        ".jsonl": _read_json_lines,
+        ".json": _read_json_file,
+        ".parquet": _read_parquet,
+        ".csv": _read_csv,
+    }
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise InputError(
             f"{path}: cannot read files ending in {path.suffix!r}: expected "
-            f"{', '.join(DATA_SUFFIXES)}. Convert it to JSON lines."
+            f"{', '.join(DATA_SUFFIXES)}. Convert the file to JSON lines."
         )
     try:
         yield from reader(path)
@@ -110,43 +141,44 @@ def read_records(path: Path) -> Iterator[SourceRow]:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
 
 
-def _json_lines(path: Path) -> Iterator[SourceRow]:
+def _read_json_lines(path: Path) -> Iterator[SourceRow]:
     with path.open("rb") as file:
-        # A binary file splits on "\n" alone. Text would also be cut at U+2028 and its like,
-        # which real problems contain.
+        # A binary file has line breaks only at "\n". A text file also breaks at U+2028, which real
+        # problems contain.
         for number, line in enumerate(file, start=1):
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             if line.strip():
-                yield _json_record(number, line)
+                yield _parse_json_line(number, line)
 
 
-def _json_record(number: int, line: bytes) -> SourceRow:
+def _parse_json_line(number: int, line: bytes) -> SourceRow:
     raw = line.decode(errors="replace").rstrip("\r\n")[:MAX_RAW_CHARS]
     try:
         fields = json.loads(line.decode())
     except UnicodeDecodeError as error:
         return SourceRow(number, {}, f"not UTF-8 at byte {error.start + 1}", raw)
-    except (ValueError, RecursionError) as error:  # ValueError: also a number of 5,000 digits
+    except (ValueError, RecursionError) as error:  # ValueError: also for a number of 5,000 digits
         return SourceRow(number, {}, f"not JSON ({error})", raw)
-    return _as_record(number, fields)
+    return _to_source_row(number, fields)
 
 
-def _as_record(number: int, fields: Any) -> SourceRow:
-    if isinstance(fields, dict):
-        return SourceRow(number, fields)
-    told = f"a JSON {type(fields).__name__}, not an object"
-    return SourceRow(number, {}, told, _as_text(fields))
+def _to_source_row(number: int, value: Any) -> SourceRow:
+    """Return a JSON value as a row; the row is broken if the value is not an object."""
+    if isinstance(value, dict):
+        return SourceRow(number, value)
+    error = f"a JSON {type(value).__name__}, not an object"
+    return SourceRow(number, {}, error, _shorten_json(value))
 
 
-def _as_text(fields: Any) -> str:
-    return json.dumps(fields, ensure_ascii=False, default=str)[:MAX_RAW_CHARS]
+def _shorten_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)[:MAX_RAW_CHARS]
 
 
-def _json_file(path: Path) -> Iterator[SourceRow]:
-    """Read a list of objects, one object, or JSON lines under the wrong name."""
+def _read_json_file(path: Path) -> Iterator[SourceRow]:
+    """Read a list of objects, a single object, or JSON lines with the wrong suffix."""
     try:
-        whole = json.loads(path.read_bytes().decode("utf-8-sig"))
+        content = json.loads(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 at byte {error.start + 1}.") from None
     except (ValueError, RecursionError) as error:
@@ -154,63 +186,69 @@ def _json_file(path: Path) -> Iterator[SourceRow]:
             raise InputError(
                 f"{path}: not JSON ({error}). Expected a list of objects, or JSON lines."
             ) from None
-        yield from _json_lines(path)
+        yield from _read_json_lines(path)
         return
-    rows = whole if isinstance(whole, list) else [whole]
-    for number, fields in enumerate(rows, start=1):
-        yield _as_record(number, fields)
+    values = content if isinstance(content, list) else [content]
+    for number, value in enumerate(values, start=1):
+        yield _to_source_row(number, value)
 
 
-def _parquet(path: Path) -> Iterator[SourceRow]:
+def _read_parquet(path: Path) -> Iterator[SourceRow]:
     try:
         frame = pl.read_parquet(path, glob=False)
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{path}: not parquet ({error}).") from None
-    # 0.1 of 32 bits is 0.1, and not the 0.10000000149011612 of 64 that is next to it.
+    # Convert through text: a 32-bit 0.1 stays 0.1 and does not become 0.10000000149011612.
     frame = frame.with_columns(pl.col(pl.Float32).cast(pl.String).cast(pl.Float64))
     for number, fields in enumerate(frame.iter_rows(named=True), start=1):
         yield SourceRow(number, fields)
 
 
 def scan_parquet(files: Sequence[Path]) -> pl.LazyFrame:
-    """Return the rows of parquet files, read when they are asked for; no name is a pattern."""
+    """Scan the rows of parquet files lazily; file names are never glob patterns."""
     return pl.scan_parquet(list(files), glob=False)
 
 
 def find_duplicates(rows: pl.LazyFrame, key: Sequence[str], name: str) -> list[str]:
-    """Return ``name`` of the rows that share their key with another one.
+    """Return the values of column ``name`` in the rows with duplicate keys.
 
-    Keys are compared by their hashes first, so that only those of 64 bits are held at once.
+    The first pass compares 64-bit hashes of the keys, so that memory holds only the hashes.
+
+    Args:
+        rows: The rows to search.
+        key: The columns of the key.
+        name: The column to return, without repetitions.
     """
-    hashed = rows.select(hash=pl.struct(key).hash()).collect(engine="streaming")["hash"]
-    twice = hashed.filter(hashed.is_duplicated()).unique()
-    if not len(twice):
+    hashes = rows.select(hash=pl.struct(key).hash()).collect(engine="streaming")["hash"]
+    duplicate_hashes = hashes.filter(hashes.is_duplicated()).unique()
+    if not len(duplicate_hashes):
         return []
-    suspects = rows.filter(pl.struct(key).hash().is_in(twice.implode())).collect()
-    found = suspects.filter(pl.struct(key).is_duplicated())[name]
-    return found.unique(maintain_order=True).to_list()
+    candidates = rows.filter(pl.struct(key).hash().is_in(duplicate_hashes.implode())).collect()
+    names = candidates.filter(pl.struct(key).is_duplicated())[name]
+    return names.unique(maintain_order=True).to_list()
 
 
-def summarize_list(names: Sequence[str], between: str = ", ") -> str:
-    """Name the first of several, and say how many more there are."""
-    rest = len(names) - MAX_LISTED_ITEMS
-    return between.join(names[:MAX_LISTED_ITEMS]) + (f" and {rest} more" if rest > 0 else "")
+def summarize_list(items: Sequence[str], separator: str = ", ") -> str:
+    """Join the first items, and count the remaining ones."""
+    summary = separator.join(items[:MAX_LISTED_ITEMS])
+    remaining = len(items) - MAX_LISTED_ITEMS
+    return f"{summary} and {remaining} more" if remaining > 0 else summary
 
 
 def replace_surrogates(text: str) -> str:
-    """Return a text with its lone surrogates, which UTF-8 cannot hold, as U+FFFD."""
+    """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _csv(path: Path) -> Iterator[SourceRow]:
+def _read_csv(path: Path) -> Iterator[SourceRow]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         try:
-            csv.field_size_limit(2**31 - 1)  # a long thought is longer than the limit of 131,072
-            # Every value stays text: a gold of 1,000 or 007 is not a number to be rewritten.
+            csv.field_size_limit(2**31 - 1)  # long thinking exceeds the default of 131,072
+            # All values stay text, so that gold answers such as 1,000 or 007 keep their form.
             rows = csv.DictReader(file, strict=True)
             names = rows.fieldnames or ()
             if len(set(names)) < len(names):
-                raise InputError(f"{path}: two columns have one name: {', '.join(names)}.")
+                raise InputError(f"{path}: two columns have the same name: {', '.join(names)}.")
             for number, fields in enumerate(rows, start=1):
                 if None in fields or None in fields.values():
                     raw = ",".join(str(value) for value in fields.values())[:MAX_RAW_CHARS]

@@ -1,4 +1,4 @@
-"""How completions are sampled, what comes back, and the ids that follow from it."""
+"""Sampling settings, completions, and the ids of samples and solutions."""
 
 import hashlib
 from dataclasses import asdict, dataclass, fields
@@ -7,11 +7,12 @@ from typing import Annotated, Any, Final, Literal, get_args
 from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
 from fsdpo_data.core.options import Option, Options
 
-#: What a manifest says of what nobody has stated, such as how a recording was sampled.
+#: Manifest value for missing information, such as the sampling settings of recorded responses.
 UNKNOWN: Final = "unknown"
 
+#: ``stop`` for a complete completion, ``length`` for a truncated one.
 FinishReason = Literal["stop", "length"]
-#: What servers and files call the end of a completion that is cut off: ``length`` here.
+#: Finish reasons of servers and files that mean truncation; they all become ``length``.
 LENGTH_FINISH_REASONS: Final = ("length", "max_tokens", "model_length", "content_filter")
 
 
@@ -19,31 +20,32 @@ LENGTH_FINISH_REASONS: Final = ("length", "max_tokens", "model_length", "content
 class Completion:
     """One sampled continuation of a prompt."""
 
-    text: str  #: What the model wrote, special tokens and stop string removed, else untouched.
-    #: ``stop`` (end-of-sequence or a stop string) or ``length`` (cut at ``max_tokens``).
+    text: str  #: The generated text without special tokens and stop string.
+    #: ``stop`` (end-of-sequence or a stop string) or ``length`` (truncated at ``max_tokens``).
     finish_reason: FinishReason
-    #: Tokens generated, end-of-sequence included; None where nobody has counted.
+    #: Number of generated tokens, including end-of-sequence; None if unknown.
     n_tokens: int | None = None
-    seconds: float = 0.0  #: This completion's share of the sampler's wall-clock time.
-    #: The stop string that ended it; None if it ended by itself or on length.
+    seconds: float = 0.0  #: Part of the sampler's wall-clock time for this completion.
+    #: The stop string that ended the completion; None after end-of-sequence or truncation.
     stop_string: str | None = None
-    reasoning: str = ""  #: What the model thought before, where a server tells that apart.
-    thinking_tokens: int | None = None  #: Those of ``n_tokens`` that are thinking, if counted.
+    reasoning: str = ""  #: The thinking, if a server returns it in a separate field.
+    thinking_tokens: int | None = None  #: Number of thinking tokens in ``n_tokens``, if known.
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingSpec(Options):
-    """How to sample. Everything in it changes what comes out, so all of it is in the digest.
+    """Sampling settings. All of them change the samples, so all of them are in the digest.
 
     Attributes:
-        n: Completions per prompt (the paper's M).
-        temperature: 0 is greedy.
-        max_tokens: Tokens per completion at most.
-        stop: Strings that end a completion; they are not part of its text.
-        seed: Sample ``i`` of a prompt depends on (seed, prompt, i) only, so raising ``n`` or
-            resuming a run changes no earlier sample.
-        max_think_tokens: Tokens after which thinking is closed and the answer asked for; None
-            leaves the model to it.
+        n: Completions per prompt (M in the paper).
+        temperature: Sampling temperature; 0 is greedy decoding.
+        top_p: Probability mass of nucleus sampling; 1 samples from all tokens.
+        max_tokens: Maximum tokens per completion.
+        stop: Strings that end a completion; the completion does not include them.
+        seed: Random seed. Sample ``i`` of a prompt depends only on (seed, prompt, i), so a larger
+            ``n`` or a resumed run does not change earlier samples.
+        max_think_tokens: Maximum thinking tokens; then the sampler closes the thinking and
+            requests the answer. None sets no limit.
     """
 
     n: Annotated[int, Option(min=1)] = 32
@@ -57,14 +59,17 @@ class SamplingSpec(Options):
     def __post_init__(self) -> None:
         Options.__post_init__(self)  # a class with slots has no super() of its own
         if self.max_think_tokens is not None and self.max_think_tokens >= self.max_tokens:
-            told = f"expected fewer than the {self.max_tokens} tokens of all."
-            raise self.field_error("max_think_tokens", told)
+            message = f"expected less than `max_tokens={self.max_tokens}`, the limit in total."
+            raise self.field_error("max_think_tokens", message)
         if self.temperature == 0 and self.n > 1:
-            told = f"greedy decoding gives the same text {self.n} times. Use `n=1`, or a "
-            raise self.field_error("temperature", f"{told}temperature above 0.")
+            message = (
+                f"greedy decoding gives the same text {self.n} times. Use `n=1`, or a temperature "
+                "above 0."
+            )
+            raise self.field_error("temperature", message)
 
     def to_json_values(self) -> dict[str, Any]:
-        """Return the fields as plain values, without what is not asked for."""
+        """Return the fields as plain values, without fields that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def prompt_seed(self, prompt: str) -> int:
@@ -74,34 +79,49 @@ class SamplingSpec(Options):
 
 
 def sampling_id(model: ModelRef, template: str, sampling: SamplingSpec) -> str:
-    """Digest who was asked and how.
+    """Return the id of a model, a template and sampling settings together.
 
-    ``sampling.n`` is left out: sample 3 of 8 and sample 3 of 32 are the same sample.
+    The number of samples ``n`` is not included: sample 3 of 8 and sample 3 of 32 are the same.
+
+    Args:
+        model: The sampled model.
+        template: Digest of the prompt template.
+        sampling: The sampling settings.
     """
-    how = {key: value for key, value in sampling.to_json_values().items() if key != "n"}
-    return digest("sampling", ID_VERSION, model, template, how)
+    settings = {key: value for key, value in sampling.to_json_values().items() if key != "n"}
+    return digest("sampling", ID_VERSION, model, template, settings)
 
 
 def solution_id(problem_id: str, sampling_digest: str, index: int) -> str:
-    """Return the id of sample ``index``: what was asked of whom, not what came back."""
+    """Return the id of sample ``index`` of a problem; it does not depend on the sampled text.
+
+    Args:
+        problem_id: Id of the problem.
+        sampling_digest: Id from :func:`sampling_id`.
+        index: Index of the sample, from 0.
+    """
     return digest("solution", ID_VERSION, problem_id, sampling_digest, index)
 
 
 def add_tokens(tokens: int | None, other_tokens: int | None) -> int | None:
-    """Add counts of tokens; the sum is as unknown (None) as they are."""
-    return None if tokens is None or other_tokens is None else tokens + other_tokens
+    """Add two token counts; the sum is None (unknown) if a count is None."""
+    if tokens is None or other_tokens is None:
+        return None
+    return tokens + other_tokens
 
 
-_FIELDS = {each.name for each in fields(Completion)}
+_COMPLETION_FIELDS = {field.name for field in fields(Completion)}
 
 
 def is_completion(value: Any) -> bool:
-    """Whether a JSON value has the fields of a recorded :class:`Completion`, in their types."""
+    """Return whether a JSON value has the fields and types of a recorded :class:`Completion`."""
+    if not isinstance(value, dict) or not value.keys() <= _COMPLETION_FIELDS:
+        return False
+    n_tokens = value.get("n_tokens", -1)  # None means unknown; a missing field is invalid
+    has_valid_count = n_tokens is None or (isinstance(n_tokens, int) and 0 <= n_tokens < 2**31)
     return (
-        isinstance(value, dict)
-        and value.keys() <= _FIELDS
+        has_valid_count
         and isinstance(value.get("text"), str)
         and value.get("finish_reason") in get_args(FinishReason)
-        and ((n := value.get("n_tokens", -1)) is None or (isinstance(n, int) and 0 <= n < 2**31))
         and isinstance(value.get("seconds"), int | float)
     )

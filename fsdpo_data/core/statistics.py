@@ -1,62 +1,90 @@
-"""How well scores tell right from wrong: areas under ROC curves, over all items and by problem."""
+"""AUCs of scores over all items and within problems, and 95 % confidence intervals."""
 
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Z95 = 1.959964  #: Normal quantile of two-sided 95 % intervals.
 
 
 @dataclass(frozen=True, slots=True)
 class RankingAuc:
-    """An area under the curve with its denominator and its uncertainty."""
+    """Mean AUC within problems, with its denominator and its uncertainty."""
 
-    value: float | None  #: Mean over problems; None if there is none with right and wrong items.
-    problems: int
-    ci95: tuple[float, float] | None  #: 95 % interval over problems; None for fewer than two.
+    value: float | None  #: Mean over problems; None if no problem has right and wrong items.
+    problems: int  #: Number of problems with right and wrong items.
+    ci95: tuple[float, float] | None  #: 95 % interval over problems; None below two problems.
+
+
+class ProblemAuc(NamedTuple):
+    """AUC of the scores within one problem."""
+
+    auc: float  #: Area under the ROC curve.
+    items: int  #: Number of items of the problem.
+
+
+class _SortedScores(NamedTuple):
+    """Scores of right and of wrong items, each in ascending order."""
+
+    right: list[float]
+    wrong: list[float]
 
 
 def auc(scores: Sequence[float], labels: Sequence[bool]) -> float | None:
-    """Return the chance that a right item scores above a wrong one; a tie counts half.
+    """Return the probability that a right item scores above a wrong one; ties count half.
 
-    This is the Mann-Whitney statistic. None if all items are of one kind.
+    This is the Mann-Whitney statistic, equal to the area under the ROC curve. The result is None if
+    all labels are equal.
+
+    Args:
+        scores: One score per item.
+        labels: One label per item, True for a right item.
     """
-    above, below = _sides(scores, labels)
-    if not above or not below:
+    right_scores, wrong_scores = _split_scores(scores, labels)
+    if not right_scores or not wrong_scores:
         return None
-    wins = sum(bisect_left(below, each) + bisect_right(below, each) for each in above)
-    return wins / (2 * len(above) * len(below))
+    wins = sum(
+        bisect_left(wrong_scores, score) + bisect_right(wrong_scores, score)
+        for score in right_scores
+    )
+    return wins / (2 * len(right_scores) * len(wrong_scores))
 
 
-def _sides(scores: Sequence[float], right: Sequence[bool]) -> tuple[list[float], list[float]]:
-    """Return the scores of right items and those of wrong ones, each in order."""
-    both = sorted(zip(scores, right, strict=True))
-    return [score for score, good in both if good], [score for score, good in both if not good]
+def _split_scores(scores: Sequence[float], labels: Sequence[bool]) -> _SortedScores:
+    """Sort the scores, and split them into right and wrong items."""
+    items = sorted(zip(scores, labels, strict=True))
+    return _SortedScores(
+        right=[score for score, is_right in items if is_right],
+        wrong=[score for score, is_right in items if not is_right],
+    )
 
 
 def auc_interval(
     problems: Sequence[Hashable], scores: Sequence[float], labels: Sequence[bool]
 ) -> tuple[float, float] | None:
-    """Return a 95 % interval of :func:`auc`; problems are the independent units.
+    """Return a 95 % interval of :func:`auc`, with problems as the independent units.
 
-    The variance is that of clustered placements (Obuchowski 1997); the interval is Wilson's at the
-    sample size that it stands for, as :func:`mean_interval`'s. None for fewer than two problems, or
-    where all items are of one kind.
+    The variance comes from clustered placements (Obuchowski 1997). The interval is Wilson's at the
+    effective sample size, as in :func:`mean_interval`. It is None below two problems, or if all
+    labels are equal.
     """
     area = auc(scores, labels)
     if area is None or len(set(problems)) < 2:
         return None
-    above, below = _sides(scores, labels)
-    parts: dict[Hashable, float] = defaultdict(float)
-    for problem, score, good in zip(problems, scores, labels, strict=True):
-        others = below if good else above
-        under = (bisect_left(others, score) + bisect_right(others, score)) / (2 * len(others))
-        won = under if good else 1 - under
-        parts[problem] += (won - area) / (len(above) if good else len(below))
-    groups = [(area + len(parts) * part, 1.0) for part in parts.values()]
-    size = effective_sample_size(groups, area * (1 - area), len(labels))
+    right_scores, wrong_scores = _split_scores(scores, labels)
+    deviations: dict[Hashable, float] = defaultdict(float)
+    for problem, score, is_right in zip(problems, scores, labels, strict=True):
+        opposite_scores = wrong_scores if is_right else right_scores
+        rank = bisect_left(opposite_scores, score) + bisect_right(opposite_scores, score)
+        fraction_below = rank / (2 * len(opposite_scores))
+        placement = fraction_below if is_right else 1 - fraction_below
+        side_size = len(right_scores) if is_right else len(wrong_scores)
+        deviations[problem] += (placement - area) / side_size
+    groups = [(area + len(deviations) * deviation, 1.0) for deviation in deviations.values()]
+    size = effective_sample_size(groups, variance=area * (1 - area), max_size=len(labels))
     low, high = wilson_interval(size * area, size) or (0.0, 1.0)
     return low, high
 
@@ -64,54 +92,60 @@ def auc_interval(
 def ranking_auc(
     problems: Sequence[Hashable], scores: Sequence[float], labels: Sequence[bool]
 ) -> RankingAuc:
-    """Return the mean over problems of :func:`auc` among the items of each.
+    """Return the mean over problems of the AUC within each problem.
 
-    Scores need to rank within a problem only; how hard problems are does not come in.
+    Only comparisons within a problem count, so the difficulty of problems has no effect.
     """
     return mean_auc(problem_aucs(problems, scores, labels))
 
 
 def problem_aucs(
     problems: Sequence[Hashable], scores: Sequence[float], labels: Sequence[bool]
-) -> list[tuple[float, int]]:
-    """Return (:func:`auc`, items) of each problem that has right and wrong items."""
-    items: dict[Hashable, list[int]] = defaultdict(list)
-    for i, problem in enumerate(problems):
-        items[problem].append(i)
-    found = (
-        (auc([scores[i] for i in group], [labels[i] for i in group]), len(group))
-        for group in items.values()
-    )
-    return [(area, size) for area, size in found if area is not None]
+) -> list[ProblemAuc]:
+    """Return the AUC of each problem that has right and wrong items."""
+    indices_by_problem: dict[Hashable, list[int]] = defaultdict(list)
+    for index, problem in enumerate(problems):
+        indices_by_problem[problem].append(index)
+    areas = []
+    for indices in indices_by_problem.values():
+        area = auc([scores[i] for i in indices], [labels[i] for i in indices])
+        if area is not None:
+            areas.append(ProblemAuc(auc=area, items=len(indices)))
+    return areas
 
 
-def mean_auc(areas: Sequence[tuple[float, int]]) -> RankingAuc:
-    """Return the mean of :func:`problem_aucs`, which may be those of several calls."""
+def mean_auc(areas: Sequence[ProblemAuc]) -> RankingAuc:
+    """Return the mean of the results of one or several calls of :func:`problem_aucs`."""
     if not areas:
-        return RankingAuc(None, 0, None)
-    # An area tells no more than the items that it is over.
-    size = sum(size for _, size in areas) / len(areas)
-    interval = mean_interval([(area, 1) for area, _ in areas], size) if len(areas) > 1 else None
-    return RankingAuc(math.fsum(area for area, _ in areas) / len(areas), len(areas), interval)
+        return RankingAuc(value=None, problems=0, ci95=None)
+    # The AUC of a problem has at most the information of the items of the problem.
+    items_per_problem = sum(area.items for area in areas) / len(areas)
+    interval = None
+    if len(areas) > 1:
+        interval = mean_interval([(area.auc, 1) for area in areas], items_per_problem)
+    mean = math.fsum(area.auc for area in areas) / len(areas)
+    return RankingAuc(value=mean, problems=len(areas), ci95=interval)
 
 
 def mean_interval(
     groups: Sequence[tuple[float, float]], trials: float = 1
 ) -> tuple[float, float] | None:
-    """Return a 95 % interval of the mean of values in [0, 1]; None for no values.
+    """Return a 95 % interval of the mean of values in [0, 1]; None without values.
 
-    It is Wilson's at the effective sample size that the variance between groups stands for, with a
-    t quantile for few groups (Korn & Graubard 1998; Dean & Pagano 2015). Near 0 and 1 it stays
-    inside [0, 1], and it has a width where every value is the same.
+    The interval is Wilson's at the effective sample size. The variance between groups gives this
+    size, with a t quantile for few groups (Korn & Graubard 1998; Dean & Pagano 2015). The interval
+    stays inside [0, 1], and has a positive width even if all values are equal.
 
-    ``groups`` are (sum, count) of the values of each independent group; of ``trials`` samples a
-    value is made, on average, and none tells more than those.
+    Args:
+        groups: (sum, count) of the values of each independent group.
+        trials: Average number of samples per value. The effective sample size is at most the number
+            of all samples.
     """
     n = math.fsum(count for _, count in groups)
     if not n:
         return None
     mean = math.fsum(total for total, _ in groups) / n
-    size = effective_sample_size(groups, mean * (1 - mean), n * trials)
+    size = effective_sample_size(groups, variance=mean * (1 - mean), max_size=n * trials)
     low, high = wilson_interval(size * mean, size) or (0.0, 1.0)
     return low, high
 
@@ -119,50 +153,59 @@ def mean_interval(
 def effective_sample_size(
     groups: Sequence[tuple[float, float]], variance: float, max_size: float
 ) -> float:
-    """Return the number of independent values that tell as much as values in groups.
+    """Return the number of independent values with the same information as grouped values.
 
-    ``groups`` are (sum, count) of the values of each independent group; ``variance`` is of one
-    value, were all independent, and ``most`` the result at most.
+    Args:
+        groups: (sum, count) of the values of each independent group.
+        variance: Variance of one value if all values were independent.
+        max_size: Upper limit of the result, before the t correction.
     """
     if variance <= 0 or len(groups) < 2:
-        # No variance to be seen: only the groups are known to be independent.
+        # Without visible variance, only the groups are certain to be independent.
         return float(len(groups))
     from scipy.special import stdtrit
 
     n = math.fsum(count for _, count in groups)
     mean = math.fsum(total for total, _ in groups) / n
     residuals = math.fsum((total - mean * count) ** 2 for total, count in groups)
-    between = len(groups) / (len(groups) - 1) * residuals / n**2
-    size = variance / between if between > 0 else max_size
-    return float(min(size, max_size) * (Z95 / stdtrit(len(groups) - 1, 0.975)) ** 2)
+    mean_variance = len(groups) / (len(groups) - 1) * residuals / n**2
+    size = variance / mean_variance if mean_variance > 0 else max_size
+    t_quantile = stdtrit(len(groups) - 1, 0.975)
+    return float(min(size, max_size) * (Z95 / t_quantile) ** 2)
 
 
 def wilson_interval(successes: float, n: float, z: float = Z95) -> list[float] | None:
-    """Return Wilson's score interval of a proportion (Wilson 1927), or None for n = 0.
+    """Return Wilson's score interval of a proportion (Wilson 1927); None for n = 0.
 
-    ``n`` may be an effective sample size, which is no whole number.
+    ``n`` may be a fractional effective sample size.
     """
     if not n:
         return None
-    p, scale = successes / n, 1 + z * z / n
+    p = successes / n
+    scale = 1 + z * z / n
     centre = (p + z * z / (2 * n)) / scale
-    half = z / scale * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return [round(max(0.0, centre - half), 6), round(min(1.0, centre + half), 6)]
+    half_width = z / scale * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    low = round(max(0.0, centre - half_width), 6)
+    high = round(min(1.0, centre + half_width), 6)
+    return [low, high]
 
 
 def clustered_interval(clusters: Sequence[tuple[int, int]], z: float = Z95) -> list[float] | None:
     """Return the normal interval of a ratio of sums over (successes, n) clusters.
 
-    The variance is the linearised (cluster-robust) one, with the G / (G - 1) correction; None for
-    fewer than two clusters. Where all are alike it is 0, which so many clusters cannot show: the
-    interval is Wilson's, of that many.
+    The variance is the linearised (cluster-robust) one, with the G / (G - 1) correction. If all
+    clusters have the same ratio, this variance is 0, which is too small. The result is then
+    Wilson's interval with the number of clusters as its sample size. It is None below two clusters.
     """
-    total, groups = sum(n for _, n in clusters), len(clusters)
-    if groups < 2:
+    total = sum(n for _, n in clusters)
+    n_clusters = len(clusters)
+    if n_clusters < 2:
         return None
-    p = sum(right for right, _ in clusters) / total
-    residuals = sum((right - p * n) ** 2 for right, n in clusters)
+    p = sum(successes for successes, _ in clusters) / total
+    residuals = sum((successes - p * n) ** 2 for successes, n in clusters)
     if residuals < 1e-9:
-        return wilson_interval(p * groups, groups, z)
-    half = z * math.sqrt(groups / (groups - 1) * residuals) / total
-    return [round(max(0.0, p - half), 6), round(min(1.0, p + half), 6)]
+        return wilson_interval(p * n_clusters, n_clusters, z)
+    half_width = z * math.sqrt(n_clusters / (n_clusters - 1) * residuals) / total
+    low = round(max(0.0, p - half_width), 6)
+    high = round(min(1.0, p + half_width), 6)
+    return [low, high]

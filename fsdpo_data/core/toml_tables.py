@@ -1,4 +1,4 @@
-"""Tables that are data: TOML files beside the modules that give their rows a meaning."""
+"""Tables of rows in TOML files, each stored next to the Python module that uses it."""
 
 import re
 import tomllib
@@ -12,37 +12,47 @@ Row = TypeVar("Row")
 
 
 def read_toml(module: str | Path) -> dict[str, Any]:
-    """Return what the TOML file beside a module says, or one of another name beside it."""
+    """Read the TOML file with the path of a module and the suffix ``.toml``."""
     return tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def compile_patterns(told: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
-    """Compile the patterns of a table; the lines of one are joined without the spaces around."""
-    joined = {name: "".join(map(str.strip, said.splitlines())) for name, said in told.items()}
-    return {name: re.compile(pattern) for name, pattern in joined.items()}
+def compile_patterns(patterns: Mapping[str, str]) -> dict[str, re.Pattern[str]]:
+    """Compile regular expressions by name; the lines of a pattern are stripped and joined."""
+    compiled = {}
+    for name, text in patterns.items():
+        pattern = "".join(line.strip() for line in text.splitlines())
+        compiled[name] = re.compile(pattern)
+    return compiled
 
 
-def fill_placeholders(told: Any, values: Mapping[str, Any]) -> Any:
-    """Return what a table says, with the values of ``{name}`` in place of such texts."""
-    if isinstance(told, str):
-        return values[told.strip("{}")] if told.startswith("{") else told
-    if isinstance(told, list):
-        return [fill_placeholders(each, values) for each in told]
-    if isinstance(told, dict):
-        return {name: fill_placeholders(each, values) for name, each in told.items()}
-    return told
+def fill_placeholders(template: Any, values: Mapping[str, Any]) -> Any:
+    """Replace every string ``{name}`` in nested lists and dicts by the value of ``name``.
+
+    A placeholder is a complete string, so its value may have any type.
+    """
+    if isinstance(template, str):
+        return values[template.strip("{}")] if template.startswith("{") else template
+    if isinstance(template, list):
+        return [fill_placeholders(item, values) for item in template]
+    if isinstance(template, dict):
+        return {name: fill_placeholders(item, values) for name, item in template.items()}
+    return template
 
 
 class TomlTable(UserDict[str, Row]):
-    """Rows by name, in the order of their file, which is read when the first is asked for.
-
-    ``row`` makes a row of its name and its fields.
-    """
+    """Rows by name, in the order of their TOML file; the first access reads the file."""
 
     def __init__(self, module: str, row: Callable[..., Row]) -> None:
-        self._module, self._row = module, row
+        """Set up the table without reading its file.
+
+        Args:
+            module: Path of the module next to the TOML file, usually ``__file__``.
+            row: Makes a row from its name (positional) and its fields (keywords).
+        """
+        self._module = module
+        self._row = row
 
     @cached_property
     def data(self) -> dict[str, Row]:  # type: ignore[override]
-        """The rows; every method of a dictionary works on them."""
-        return {name: self._row(name, **told) for name, told in read_toml(self._module).items()}
+        """The rows; all dictionary methods use them."""
+        return {name: self._row(name, **fields) for name, fields in read_toml(self._module).items()}

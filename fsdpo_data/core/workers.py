@@ -1,4 +1,4 @@
-"""Worker processes, which end with the process that started them, however it ends."""
+"""Worker processes that end together with their parent process, even after SIGKILL."""
 
 import contextlib
 import os
@@ -8,32 +8,35 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
 
-#: Spawned, not forked: the parent may hold a model, a GPU and running threads.
+#: Spawn, not fork: the parent may have a model, a GPU and running threads.
 SPAWN_CONTEXT = get_context("spawn")
 
 
 def exit_with_parent() -> None:
-    """End this process as soon as its parent has, even by SIGKILL; called once by every worker."""
+    """End this process when its parent ends, even by SIGKILL; every worker calls this once."""
     parent = parent_process()
     if parent is None:
         return
 
-    def watch() -> None:
-        parent.join()  # a pipe that the kernel closes with the parent
+    def wait_for_parent() -> None:
+        """Wait for a pipe that the kernel closes when the parent ends."""
+        parent.join()
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=wait_for_parent, daemon=True).start()
 
 
-def _start() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a word
+def _initialize_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
     exit_with_parent()
 
 
 @contextlib.contextmanager
 def worker_processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Give so many workers; what they have not begun when the block is left is dropped."""
-    with ProcessPoolExecutor(count, mp_context=SPAWN_CONTEXT, initializer=_start) as pool:
+    """Start ``count`` workers; leaving the block drops all tasks that have not started."""
+    with ProcessPoolExecutor(
+        count, mp_context=SPAWN_CONTEXT, initializer=_initialize_worker
+    ) as pool:
         try:
             yield pool
         finally:

@@ -15,7 +15,7 @@ from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.row_files import scan_parquet
-from fsdpo_data.core.statistics import RankingAuc, mean_auc, problem_aucs
+from fsdpo_data.core.statistics import ProblemAuc, RankingAuc, mean_auc, problem_aucs
 from fsdpo_data.dataset.manifest_sections import RankingStats, RewardStats
 from fsdpo_data.dataset.schema import replace_column
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
@@ -105,7 +105,7 @@ def reward_statistics(files: list[Path]) -> RewardStats:
     """
     scored = unscored = 0
     sums: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
-    known: dict[str, list[tuple[float, int]]] = {"mean": [], "min": []}
+    known: dict[str, list[ProblemAuc]] = {"mean": [], "min": []}
     for file in files:  # which holds all solutions of its problems
         rows = (
             scan_parquet([file])

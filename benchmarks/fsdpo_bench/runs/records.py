@@ -212,7 +212,7 @@ def read_records(out: Path, task: str | None = None) -> Iterator[dict[str, Any]]
         path, spans, start = record_file(out, name), dict[str, LineSpan](), 0
         for key, length in scan_lines(path, record_key) if path.exists() else ():
             if key is not None:
-                spans.setdefault(key, (start, length))
+                spans.setdefault(key, LineSpan(start, length))
             start += length
         keys = sorted(spans, key=lambda key: int(key.rpartition("/")[2]))
         for record in read_spans(path, [spans[key] for key in keys]) if keys else ():

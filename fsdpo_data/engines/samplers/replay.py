@@ -78,7 +78,7 @@ def _index(path: Path) -> dict[bytes, list[LineSpan]]:
                         f"line {number}: expected one JSON object with `prompt` and `completions`, "
                         "as in the completions.jsonl of a run.",
                     )
-                spans.setdefault(text_key(prompt), []).append((start, len(line)))
+                spans.setdefault(text_key(prompt), []).append(LineSpan(start, len(line)))
                 start += len(line)
     except OSError as error:
         raise _unusable(path, f"{error.strerror}. Expected recorded completions.") from None

@@ -61,5 +61,5 @@ def test_what_came_before_a_ctrl_c_is_kept_and_counted(tmp_path: Path) -> None:
     again = subprocess.run(
         command(tmp_path, "stopped", 0, "--resume"), capture_output=True, text=True
     )
-    assert again.returncode == 0 and f"{saved} there already" in again.stderr
+    assert again.returncode == 0 and f"{saved} already done" in again.stderr
     assert hashes(tmp_path / "stopped") == hashes(tmp_path / "whole")

@@ -236,7 +236,7 @@ def test_a_value_of_a_csv_file_may_be_long(tmp_path: Path) -> None:
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"two columns have one name: question, answer, answer\."):
+    with pytest.raises(InputError, match=r"two columns have the same name: question, answer, answer\."):
         load(tmp_path / "a.csv", "question,answer,answer\nq,1,2\n")
 
 
@@ -270,7 +270,7 @@ def test_a_directory_gives_the_split_asked_for_and_no_other(tmp_path: Path) -> N
             found = load_problems([str(tmp_path / layout)], split=split)
             assert pairs(found) == [(row["question"], row["answer"])]
         with pytest.raises(
-            InputError, match=r"holds no dev data.*has files of split test, train\."
+            InputError, match=r"contains no dev data.*has files of split test, train\."
         ):
             load_problems([str(tmp_path / layout)], split="dev")
 
@@ -309,7 +309,7 @@ def test_mistakes_name_the_way_out(tmp_path: Path) -> None:
         "no_gold.jsonl": r"Fields found: chosen, prompt\..*First row set aside, 1: no answer",
         "a.xml": r"cannot read files ending in '\.xml'",
         "a.parquet": r"a\.parquet: not parquet",
-        "folder": r"folder holds no train data",
+        "folder": r"folder contains no train data",
     }.items():
         with pytest.raises(InputError, match=message):
             load_problems([str(tmp_path / name)])
