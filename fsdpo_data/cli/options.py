@@ -27,7 +27,9 @@ from fsdpo_data.core.options import (
 )
 
 Given = TypeVar("Given")
-_Declared = Mapping[str, tuple[Any, Option]]  #: Type and :class:`Option` of each field of a command.
+_Declared = Mapping[
+    str, tuple[Any, Option]
+]  #: Type and :class:`Option` of each field of a command.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -140,7 +140,9 @@ def test_a_prompt_that_fills_the_context_has_an_end() -> None:
 
 
 def test_limits_of_thinking_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"max_think_tokens = 8: expected less than `max_tokens=8`"):
+    with pytest.raises(
+        InputError, match=r"max_think_tokens = 8: expected less than `max_tokens=8`"
+    ):
         SamplingSpec(max_tokens=8, max_think_tokens=8)
     assert "max_think_tokens" not in SamplingSpec().to_json_values()
     recorded = tmp_path / "completions.jsonl"

@@ -236,7 +236,9 @@ def test_a_value_of_a_csv_file_may_be_long(tmp_path: Path) -> None:
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"two columns have the same name: question, answer, answer\."):
+    with pytest.raises(
+        InputError, match=r"two columns have the same name: question, answer, answer\."
+    ):
         load(tmp_path / "a.csv", "question,answer,answer\nq,1,2\n")
 
 
