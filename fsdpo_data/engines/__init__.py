@@ -1,1 +1,1 @@
-"""What runs models: samplers, scorers, and where they are placed."""
+"""Engines that run models: samplers, scorers, their options, and their placement on a cluster."""

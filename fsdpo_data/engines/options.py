@@ -1,4 +1,4 @@
-"""How engines run: the options that every command with a model has, declared once."""
+"""Options of engines, declared once for all commands that run a model."""
 
 import json
 import re
@@ -13,70 +13,82 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.engines.registry import EngineName, ScorerName
 
-_ENGINE, _RUN, _SERVER = "Engine", "Run", "Server"
-#: No user, password or query: what is secret comes from the environment.
-_URL = re.compile(r"https?://[^/@?#\s]+(/[^@?#\s]*)?")
+# Headings of `--help`.
+_ENGINE_PANEL = "Engine"
+_RUN_PANEL = "Run"
+_SERVER_PANEL = "Server"
+
+#: A server address without user, password or query, because secrets belong in the environment.
+_SERVER_URL = re.compile(r"https?://[^/@?#\s]+(/[^@?#\s]*)?")
 #: Fields of a :class:`~fsdpo_data.core.sampling.SamplingSpec` that are options of the same name.
-_SAMPLING = ("temperature", "top_p", "max_tokens")
+_SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens")
 _Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
-Workers = Annotated[int | None, Option(min=1, panel=_RUN, default_text="the cores at hand")]
-Seed = Annotated[int, Option(min=0, max=2**63 - 1, panel=_RUN)]
-Shard = Annotated[str | None, Option(panel=_RUN, metavar="I/N", default_text="all of it")]
+Workers = Annotated[int | None, Option(min=1, panel=_RUN_PANEL, default_text="all CPU cores")]
+Seed = Annotated[int, Option(min=0, max=2**63 - 1, panel=_RUN_PANEL)]
+Shard = Annotated[str | None, Option(panel=_RUN_PANEL, metavar="I/N", default_text="the full job")]
 PrmFormatName = Annotated[
-    str | None, Option(panel=_ENGINE, default_text="what it is recognised as")
+    str | None, Option(panel=_ENGINE_PANEL, default_text="detected from the model")
 ]
-Resume = Annotated[bool, Option(panel=_RUN)]
+Resume = Annotated[bool, Option(panel=_RUN_PANEL)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions(Options):
-    """How a model runs, whatever it does.
+    """Options of every engine, for sampling and for scoring.
 
     Attributes:
-        engine: What runs the model: `auto` is vLLM where it can run, else transformers, which also
-            scores on CPUs; `ray` is `auto` on every GPU of a Ray cluster (`RAY_ADDRESS`, else this
-            machine).
-        actors: Copies of the model for `ray`.
-        gpus_per_actor: Part of a GPU, without GPUs of a core, that each copy for `ray` needs; 0.5 lets
-            two share one, and its memory in vLLM.
-        device: For `transformers`; `auto` takes a GPU where there is one.
-        dtype: Precision of the weights; `auto` is the checkpoint's own.
-        engine_arg: Passed on to `vllm.LLM`; may be given several times.
+        engine: Backend that runs the model. `auto` takes vLLM if it can run, else transformers;
+            scorers without a GPU also use transformers. `ray` runs a replica of the `auto` engine
+            on every GPU of a Ray cluster (address in `RAY_ADDRESS`; default: this machine).
+        actors: For `ray`: number of replicas of the model.
+        gpus_per_actor: For `ray`: GPUs per replica, or CPU cores on machines without GPUs. With
+            0.5, two replicas share one GPU, and vLLM splits its memory.
+        device: For `transformers`: device of the model; `auto` takes a GPU if there is one.
+        dtype: Data type of the weights; `auto` keeps the data type of the checkpoint.
+        engine_arg: For `vllm`: an argument of `vllm.LLM`, e.g. max_model_len=4096; may be repeated.
 
     Raises:
-        InputError: if options do not go together.
+        InputError: if two options contradict each other.
     """
 
-    engine: Annotated[EngineName, Option(panel=_ENGINE)] = "auto"
-    actors: Annotated[int | None, Option(min=1, panel=_ENGINE, default_text="all that fit")] = None
-    gpus_per_actor: Annotated[float, Option(exclusive_min=0, max=1, panel=_ENGINE)] = 1.0
-    device: Annotated[Literal["auto", "cpu", "cuda"], Option(panel=_ENGINE)] = "auto"
-    dtype: Annotated[_Dtype, Option(panel=_ENGINE)] = "auto"
-    engine_arg: Annotated[Sequence[str], Option(panel=_ENGINE, metavar="KEY=JSON")] = ()
+    engine: Annotated[EngineName, Option(panel=_ENGINE_PANEL)] = "auto"
+    actors: Annotated[
+        int | None, Option(min=1, panel=_ENGINE_PANEL, default_text="all that fit")
+    ] = None
+    gpus_per_actor: Annotated[float, Option(exclusive_min=0, max=1, panel=_ENGINE_PANEL)] = 1.0
+    device: Annotated[Literal["auto", "cpu", "cuda"], Option(panel=_ENGINE_PANEL)] = "auto"
+    dtype: Annotated[_Dtype, Option(panel=_ENGINE_PANEL)] = "auto"
+    engine_arg: Annotated[Sequence[str], Option(panel=_ENGINE_PANEL, metavar="KEY=JSON")] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, default in (("actors", None), ("gpus_per_actor", 1.0)):
-            if getattr(self, name) != default and not self.on_cluster:
-                raise self.field_error(name, f"it goes with `engine=ray`, not {self.engine}.")
-        copies = self.engine_args.get("data_parallel_size", 1)
-        if self.on_cluster and copies != 1:
+            if getattr(self, name) != default and not self.uses_ray:
+                raise self.field_error(
+                    name, f"the option needs `engine=ray`, but the engine is {self.engine}."
+                )
+        replica_count = self.engine_args.get("data_parallel_size", 1)
+        if self.uses_ray and replica_count != 1:
             raise InputError(
-                f"`engine=ray` counts copies as actors: expected `actors={copies}`.",
+                f"`engine=ray` starts one actor per replica. Use `actors={replica_count}` instead.",
                 field=f"{type(self).__name__}.data_parallel_size",
-                value=copies,
+                value=replica_count,
             )
 
     @property
-    def on_cluster(self) -> bool:
-        """Whether copies of the model share a Ray cluster, each with GPUs of its own."""
+    def uses_ray(self) -> bool:
+        """Whether replicas of the model run on a Ray cluster, each with its own GPUs."""
         return self.engine == "ray"
 
     @property
     def engine_args(self) -> dict[str, Any]:
-        """What vLLM is asked for; InputError for an argument that is not KEY=VALUE."""
-        asked: dict[str, Any] = {}
+        """The arguments of ``vllm.LLM`` that ``engine_arg`` lists, parsed.
+
+        Raises:
+            InputError: if an argument does not have the form KEY=VALUE.
+        """
+        arguments: dict[str, Any] = {}
         for pair in self.engine_arg:
             key, equals, value = pair.partition("=")
             if not equals or not key.isidentifier():
@@ -84,137 +96,173 @@ class EngineOptions(Options):
                     "expected KEY=VALUE, e.g. max_model_len=4096.", field="engine_arg", value=pair
                 )
             try:
-                asked[key] = json.loads(value)
+                arguments[key] = json.loads(value)
             except ValueError:
-                asked[key] = value  # plain words need no quotes
-        return asked
+                arguments[key] = value  # plain words need no quotes
+        return arguments
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerOptions(EngineOptions):
-    """How a sampler runs.
+    """Options of a sampler.
 
     Attributes:
-        replay: Recorded completions, for `replay`.
-        base_url: Address of the server for `openai`; its key, if any, is in `OPENAI_API_KEY`.
-        api: For `openai`: `chat` leaves the chat template to the server.
-        concurrency: For `openai`: requests at a time.
-        timeout: For `openai`: seconds until an answer has come.
-        idle_timeout: For `openai`: seconds without any answer after which it gives up.
-        batch_size: Prompts sampled at a time.
-        workers: Processes that grade.
-        seed: Sample i depends on seed, prompt and i, and on nothing else.
-        resume: Go on with the run in `out`.
+        replay: For `replay`: JSONL file with recorded completions, such as the completions.jsonl
+            of an earlier run. No model runs.
+        base_url: For `openai`: address of the server, e.g. http://localhost:8000/v1. The API key,
+            if the server needs one, is in `OPENAI_API_KEY`.
+        api: For `openai`: endpoint of the server. `completions` sends the rendered prompt; `chat`
+            sends a user message, and the server applies its chat template.
+        concurrency: For `openai`: maximum number of simultaneous requests.
+        timeout: For `openai`: seconds to wait for the response to one request; then the request
+            is repeated.
+        idle_timeout: For `openai`: give up after this many seconds in which requests fail and no
+            response arrives.
+        batch_size: Prompts per batch.
+        workers: Number of processes that grade answers.
+        seed: Random seed. Sample i of a prompt depends only on the seed, the prompt and i.
+        resume: Continue the run in `out`.
     """
 
-    replay: Annotated[str | Path | None, Option(panel=_ENGINE, metavar="FILE")] = None
-    base_url: Annotated[str | None, Option(panel=_SERVER, metavar="URL")] = None
-    api: Annotated[Literal["completions", "chat"], Option(panel=_SERVER)] = "completions"
-    concurrency: Annotated[int, Option(panel=_SERVER, min=1)] = 64
-    timeout: Annotated[float, Option(panel=_SERVER)] = 1800.0
-    idle_timeout: Annotated[float, Option(panel=_SERVER)] = 600.0
-    batch_size: Annotated[int | None, Option(min=1, panel=_RUN, default_text="by engine")] = None
+    replay: Annotated[str | Path | None, Option(panel=_ENGINE_PANEL, metavar="FILE")] = None
+    base_url: Annotated[str | None, Option(panel=_SERVER_PANEL, metavar="URL")] = None
+    api: Annotated[Literal["completions", "chat"], Option(panel=_SERVER_PANEL)] = "completions"
+    concurrency: Annotated[int, Option(panel=_SERVER_PANEL, min=1)] = 64
+    timeout: Annotated[float, Option(panel=_SERVER_PANEL)] = 1800.0
+    idle_timeout: Annotated[float, Option(panel=_SERVER_PANEL)] = 600.0
+    batch_size: Annotated[int | None, Option(min=1, panel=_RUN_PANEL, default_text="by engine")] = (
+        None
+    )
     workers: Workers = None
     seed: Seed = 0
     resume: Resume = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for engine, field, given in (
+        for engine, setting, value in (
             ("replay", "replay=FILE", self.replay),
             ("openai", "base_url=URL", self.base_url),
         ):
-            if (self.engine == engine) != (given is not None):
+            if (self.engine == engine) != (value is not None):
                 raise InputError(
-                    f"`engine={engine}` and `{field}` go together; give both or neither."
+                    f"`engine={engine}` and `{setting}` need each other. Give both or neither."
                 )
-        if self.base_url is not None and not _URL.fullmatch(self.base_url):
+        if self.base_url is not None and not _SERVER_URL.fullmatch(self.base_url):
             raise InputError(
-                "expected http://HOST:PORT/v1 or https://HOST/v1, without a key or a user in it.",
+                "expected http://HOST:PORT/v1 or https://HOST/v1, without a user or a key. Put "
+                "the key into OPENAI_API_KEY.",
                 field=f"{type(self).__name__}.base_url",
-                value=self.base_url.rpartition("@")[2],
+                value=self.base_url.rpartition("@")[2],  # hides a password
             )
 
     def scorer_options(self, engine: str, prm_format: str | None) -> "ScorerOptions":
-        """Return how a reward model runs beside this sampler, by an engine that scores."""
-        same = {
-            name: getattr(self, name) for name in ("device", "dtype", "actors", "gpus_per_actor")
-        }
-        return ScorerOptions(engine=engine, prm_format=prm_format, **same)
+        """Return the options of a reward model that runs next to this sampler.
+
+        The reward model uses the same device, data type and number of replicas. ``engine`` must
+        be able to score; see :func:`~fsdpo_data.engines.registry.scorer_engine_for`.
+        """
+        return ScorerOptions(
+            engine=engine,
+            prm_format=prm_format,
+            device=self.device,
+            dtype=self.dtype,
+            actors=self.actors,
+            gpus_per_actor=self.gpus_per_actor,
+        )
 
 
 class DeclaredSampling:
-    """Options that may say how something was sampled that nobody here has sampled."""
+    """Mixin for options that state how recorded completions were sampled.
+
+    A subclass declares ``temperature``, ``top_p`` and ``max_tokens`` as optional options.
+    """
 
     __slots__ = ()
 
     @property
     def declared_sampling(self) -> dict[str, Any]:
-        """Return how to sample, as far as the options say."""
-        return {name: value for name in _SAMPLING if (value := getattr(self, name)) is not None}
+        """The sampling fields that the user stated, by name."""
+        values = {name: getattr(self, name) for name in _SAMPLING_FIELDS}
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def undeclared_fields(self) -> tuple[str, ...]:
-        """Return what they do not say."""
-        return ("seed", *(name for name in _SAMPLING if name not in self.declared_sampling))
+        """The names of the sampling fields that the user did not state, and ``seed``."""
+        return ("seed", *(name for name in _SAMPLING_FIELDS if name not in self.declared_sampling))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions(DeclaredSampling, SamplerOptions):
-    """How a sampler runs that may replay what another model wrote, sampled as far as is stated.
+    """Options of a sampler that can replay the completions of another model.
 
     Attributes:
-        model_name: Who wrote what is replayed, in your words, if no `--model` did.
+        model_name: For `replay`: name to record for the model that wrote the completions, if you
+            give no `--model`.
     """
 
-    model_name: Annotated[str | None, Option(panel=_ENGINE, default_text="unknown")] = None
+    model_name: Annotated[str | None, Option(panel=_ENGINE_PANEL, default_text="unknown")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model_name is not None and self.replay is None:
             raise self.field_error(
-                "model_name", "a model is called by its own name. It goes with `replay=FILE`."
+                "model_name",
+                "a model that runs has its own name; only recorded completions need one. Add "
+                "`replay=FILE`, or remove `model_name`.",
             )
 
     @property
-    def unknown(self) -> tuple[str, ...]:
-        """Return what a replay does not say of how it was sampled, and nobody has stated."""
+    def unknown_fields(self) -> tuple[str, ...]:
+        """The sampling fields of a recording that the user did not state.
+
+        Empty without a recording.
+        """
         return () if self.replay is None else self.undeclared_fields
 
-    def author(self, model: ModelRef, *, named: bool) -> ModelRef:
-        """Return who writes the solutions; of a replay, who wrote them, as far as that is stated.
+    def author(self, model: ModelRef, *, is_model_named: bool) -> ModelRef:
+        """Return the reference of the model that wrote the solutions.
 
-        It is ``model`` unless that is only a default, and not ``named``.
+        Args:
+            model: The model that the options resolve to.
+            is_model_named: Whether the user named ``model``. If not, it is only a default, and the
+                author of a recording is ``model_name`` with the digest of the file.
         """
-        if self.replay is None or (named and self.model_name is None):
+        if self.replay is None or (is_model_named and self.model_name is None):
             return model
         return ModelRef(self.model_name or UNKNOWN, f"sha256:{file_sha256(Path(self.replay))}")
 
-    def author_kind(self, *, named: bool) -> dict[str, str]:
-        """Say of a replay that a model wrote it, ``named`` as one: what goes beside the engine.
+    def author_entry(self, *, is_model_named: bool) -> dict[str, str]:
+        """Return ``{"author": "model"}`` for a recording by a named model, else an empty dict.
 
-        The revision of a local model looks like that of a recording.
+        The spec stores this entry, because the revision of a local model and the digest of a
+        recording look the same.
         """
-        own = self.replay is not None and named and self.model_name is None
-        return {"author": "model"} if own else {}
+        is_replayed = self.replay is not None
+        if is_replayed and is_model_named and self.model_name is None:
+            return {"author": "model"}
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScorerOptions(EngineOptions):
-    """How a scorer runs.
+    """Options of a scorer.
 
     Attributes:
-        batch_tokens: Tokens of a batch, padding included; on CPUs at most 1024.
-        prm_format: Convention of a published process reward model, or a TOML file that says one.
-        reference: Model whose log-probabilities those of a policy are held against: a reward is
-            `beta` · log π/π_ref of the step (`--prm-format implicit-so-far`: up to its end).
-        beta: What they are multiplied by.
+        engine: Backend that runs the reward model. `auto` takes vLLM if it can run on a GPU, else
+            transformers. `ray` runs a replica of the `auto` engine on every GPU of a Ray cluster
+            (address in `RAY_ADDRESS`; default: this machine).
+        batch_tokens: Maximum number of tokens per batch, padding included; on CPUs at most 1024.
+        prm_format: Name of the PRM format of a published reward model, or a TOML file that defines
+            one.
+        reference: Reference model of an implicit reward. The reward of a step is `beta` · log
+            π/π_ref over the step; with `--prm-format implicit-so-far` over all text up to its end.
+        beta: Factor of the log-ratio in an implicit reward.
     """
 
-    engine: Annotated[ScorerName, Option(panel=_ENGINE)] = "auto"
-    batch_tokens: Annotated[int, Option(panel=_RUN, min=1)] = 16_384
+    engine: Annotated[ScorerName, Option(panel=_ENGINE_PANEL)] = "auto"
+    batch_tokens: Annotated[int, Option(panel=_RUN_PANEL, min=1)] = 16_384
     prm_format: PrmFormatName = None
-    reference: Annotated[str | None, Option(panel=_ENGINE)] = None
-    beta: Annotated[float | None, Option(panel=_ENGINE, exclusive_min=0, default_text="0.05")] = (
-        None
-    )
+    reference: Annotated[str | None, Option(panel=_ENGINE_PANEL)] = None
+    beta: Annotated[
+        float | None, Option(panel=_ENGINE_PANEL, exclusive_min=0, default_text="0.05")
+    ] = None

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 #: Tokens of the prompt that a model is tried on, and of each of its two solutions. More than the
 #: convolutions in use are wide.
-PROBE_PROMPT_TOKENS, N_SOLUTION = 9, 7
+PROBE_PROMPT_TOKENS, PROBE_SOLUTION_TOKENS = 9, 7
 #: Tokens of the longest row for which a mask of all its tokens is written out: that grows with the
 #: square of it.
 MAX_MASKED_ROW_TOKENS = 4096
@@ -66,19 +66,26 @@ def decoder_of(model: Any) -> Any:
 def probe_ids(model: Any) -> list[list[int]]:
     """Return two sequences of token ids that begin with one prompt and go on differently."""
     size = model.get_input_embeddings().num_embeddings
-    ids = [31 * place % size for place in range(1, 1 + PROBE_PROMPT_TOKENS + 2 * N_SOLUTION)]
-    return [ids[: PROBE_PROMPT_TOKENS + N_SOLUTION], ids[:PROBE_PROMPT_TOKENS] + ids[-N_SOLUTION:]]
+    ids = [
+        31 * place % size for place in range(1, 1 + PROBE_PROMPT_TOKENS + 2 * PROBE_SOLUTION_TOKENS)
+    ]
+    return [
+        ids[: PROBE_PROMPT_TOKENS + PROBE_SOLUTION_TOKENS],
+        ids[:PROBE_PROMPT_TOKENS] + ids[-PROBE_SOLUTION_TOKENS:],
+    ]
 
 
-def matches_unshared(model: Any, alone: Callable[[], Tensor], shared: Callable[[], Tensor]) -> bool:
+def matches_unshared(
+    model: Any, compute_unshared: Callable[[], Tensor], compute_shared: Callable[[], Tensor]
+) -> bool:
     """Say whether a model computes the same with shared prompts; if not, log it.
 
     Both give its values at the tokens of the probes: each computed by itself, the prompt once.
     """
     with torch.inference_mode():
-        expected = alone()
+        expected = compute_unshared()
         try:
-            found = shared()
+            found = compute_shared()
         except Exception as error:  # architectures fail as they like where they cannot share
             reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         else:
@@ -92,7 +99,7 @@ def matches_unshared(model: Any, alone: Callable[[], Tensor], shared: Callable[[
     return False
 
 
-def supports_prefix_sharing(model: Any, longest: int) -> bool:
+def supports_prefix_sharing(model: Any, max_row_tokens: int) -> bool:
     """Say whether a prompt can be computed once for all its solutions, of ``longest`` tokens.
 
     Not where a token does not see all before it, where transformers does not let attention be
@@ -101,7 +108,7 @@ def supports_prefix_sharing(model: Any, longest: int) -> bool:
     """
     window = attention_window(model.config)
     implementation = model.config._attn_implementation
-    if implementation not in _REPLACED or (window and longest > window):
+    if implementation not in _REPLACED or (window and max_row_tokens > window):
         return False
     training = model.training
     model.eval()
@@ -157,7 +164,7 @@ def accept_prefix_trees(model: Any) -> None:
     model.forward = MethodType(forward, model)
 
 
-def pack_prefix_tree(ids_ST: Tensor, own_ST: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+def pack_prefix_tree(ids_ST: Tensor, is_solution_ST: Tensor) -> tuple[dict[str, Tensor], Tensor]:
     """Put solutions, each a row behind its prompt, into one row: that of neighbours comes once.
 
     ::
@@ -170,16 +177,18 @@ def pack_prefix_tree(ids_ST: Tensor, own_ST: Tensor) -> tuple[dict[str, Tensor],
     Returns:
         What :func:`tree_inputs` reads, and where in the row each token is, [S, T].
     """
-    prompt_ST = own_ST.cumsum(1) == 0
+    prompt_ST = is_solution_ST.cumsum(1) == 0
     same_ST = ~prompt_ST[1:] | (ids_ST[1:] == ids_ST[:-1])
     follows_S = (same_ST & (prompt_ST[1:] == prompt_ST[:-1])).all(1)
     new_S = ~pad(follows_S, (1, 0))
     alone_S = new_S & ~pad(follows_S, (0, 1))  # it needs no prompt besides itself
-    kept_ST = own_ST | (new_S[:, None] & prompt_ST)
+    kept_ST = is_solution_ST | (new_S[:, None] & prompt_ST)
     row_ST = (kept_ST.flatten().cumsum(0) - 1).view_as(ids_ST)
     leader_S = new_S.nonzero()[new_S.cumsum(0) - 1, 0]
     there_S2 = torch.stack([new_S, ~alone_S], 1)
-    size_S2 = torch.stack([prompt_ST.sum(1) + alone_S * own_ST.sum(1), own_ST.sum(1)], 1)
+    size_S2 = torch.stack(
+        [prompt_ST.sum(1) + alone_S * is_solution_ST.sum(1), is_solution_ST.sum(1)], 1
+    )
     number_S2 = (there_S2.flatten().cumsum(0) - 1).view(-1, 2)[leader_S, :1].expand(-1, 2)
     inputs = {
         "input_ids": ids_ST[kept_ST][None],

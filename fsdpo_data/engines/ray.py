@@ -1,177 +1,223 @@
-"""Samplers and scorers as Ray actors: a copy of the engine on every GPU of a cluster.
+"""The ``ray`` engine: replicas of a model in Ray actors, by default on every GPU of a cluster.
 
-The only importer of ray. It reaches the cluster at ``RAY_ADDRESS``, or starts one on this machine.
-Every copy does what the engine does here, and a sample depends on (seed, prompt, index) alone, so a
-run may begin on one machine and go on over many.
+No other module imports ray. The cluster is at ``RAY_ADDRESS``; without this variable, Ray starts on
+this machine. Each replica runs another engine, such as vLLM. A sample depends only on (seed,
+prompt, index), so a run can start on one machine and continue on several.
 """
 
 import math
 import os
 import socket
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from fsdpo_data.core.errors import FsdpoError, InputError, install_command
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.lazy import ray
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.engines.registry import engine_error
+from fsdpo_data.engines.registry import EngineRole, engine_error
 from fsdpo_data.engines.samplers import PromptResult, StreamingSampler, close_engine, stream
 from fsdpo_data.engines.scorers import ScorerInput
 
-MAX_CONSECUTIVE_DEATHS = 3  #: Copies in a row that may die before another is not started any more.
-MIN_CHUNK_ITEMS = 8  #: Items of a run, unless there are fewer for each copy.
-CLOSE_TIMEOUT_SECONDS = 60.0  #: Seconds for copies to give back what they hold.
+MAX_CONSECUTIVE_DEATHS = 3  #: Replicas that may die in a row before the pool gives up.
+MIN_CHUNK_ITEMS = 8  #: Minimum items per chunk, unless each replica gets fewer items.
+CLOSE_TIMEOUT_SECONDS = 60.0  #: Seconds that replicas have to free their memory.
+
+
+class ReplicaResources(NamedTuple):
+    """Number and resources of the replicas of a model on a cluster."""
+
+    replica_count: int  #: Number of replicas.
+    actor_options: dict[str, float]  #: ``num_gpus`` and ``num_cpus`` that Ray reserves per replica.
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where copies of a model run."""
+    """The replicas of a model that a cluster should run."""
 
-    actors: int | None = None  #: How many; as many as there is room for if None.
-    gpus: int | None = None  #: GPUs of each, 0 to run on CPUs; by what the cluster has if None.
-    models: int = 1  #: Models that share the cluster: each gets its part of the room.
-    gpu_fraction: float = 1.0  #: Part of a GPU, or of a core, that a copy needs.
+    actors: int | None = None  #: Number of replicas; None: as many as fit.
+    #: GPUs per replica; 0: run on CPUs; None: one GPU, or CPUs if the cluster has no GPU.
+    gpus_per_replica: int | None = None
+    model_count: int = 1  #: Models that share the cluster in equal parts.
+    gpu_fraction: float = 1.0  #: Factor for GPUs and CPU cores per replica, at most 1.
 
     @property
     def replica_count(self) -> int:
-        """Copies there will be on the cluster, as :meth:`resources` says."""
+        """The number of replicas on the current cluster."""
         start_ray()
-        return self.resources(ray.nodes())[0]
+        return self.resources(ray.nodes()).replica_count
 
-    def resources(self, nodes: Sequence[Any]) -> tuple[int, dict[str, float]]:
-        """Return the number of copies, and what Ray reserves for each, on ``ray.nodes()``.
+    def resources(self, nodes: Sequence[Any]) -> ReplicaResources:
+        """Return the number of replicas on ``ray.nodes()``, and the resources of each.
 
         Raises:
-            InputError: if the cluster has no room for them.
+            InputError: if the cluster is too small for the replicas.
         """
-        alive = [node["Resources"] for node in nodes if node["Alive"]]
-        gpus = self.gpus
+        node_resources = [node["Resources"] for node in nodes if node["Alive"]]
+        gpus = self.gpus_per_replica
         if gpus is None:
-            gpus = int(any(node.get("GPU", 0) for node in alive))
+            gpus = int(any(node.get("GPU", 0) for node in node_resources))
         if gpus:
-            need = gpus * self.gpu_fraction
-            room = sum(int(node.get("GPU", 0) / need) for node in alive)
-            count = self._count(room, room // self.models, f"place(s) with {need:g} GPU(s)")
-            return count, {"num_gpus": need, "num_cpus": self.gpu_fraction}
-        cores = [int(node.get("CPU", 0)) for node in alive]
-        count = self._count(int(sum(cores) / self.gpu_fraction), len(cores), "CPUs")
-        each = math.ceil(count * self.models / len(cores))  # copies on a node
-        return count, {"num_gpus": 0, "num_cpus": min(cores) // each or self.gpu_fraction}
-
-    def _count(self, room: int, default: int, unit: str) -> int:
-        count = self.actors or default
-        if not 1 <= count * self.models <= room:
-            field, value = ("actors", count) if self.actors else ("engine", "ray")
-            raise InputError(
-                f"{self.models} model(s) in {max(1, count)} copies each need more than the {room} "
-                f"{unit} of the Ray cluster. Use fewer actors, add nodes to it, or take another "
-                "engine.",
-                field=field,
-                value=value,
+            reserved_gpus = gpus * self.gpu_fraction
+            capacity = sum(int(node.get("GPU", 0) / reserved_gpus) for node in node_resources)
+            replica_count = self._check_capacity(
+                capacity,
+                default=capacity // self.model_count,
+                unit=f"place(s) with {reserved_gpus:g} GPU(s)",
             )
-        return count
+            return ReplicaResources(
+                replica_count, {"num_gpus": reserved_gpus, "num_cpus": self.gpu_fraction}
+            )
+        cores = [int(node.get("CPU", 0)) for node in node_resources]
+        replica_count = self._check_capacity(
+            int(sum(cores) / self.gpu_fraction), default=len(cores), unit="CPUs"
+        )
+        replicas_per_node = math.ceil(replica_count * self.model_count / len(cores))
+        reserved_cpus = min(cores) // replicas_per_node or self.gpu_fraction
+        return ReplicaResources(replica_count, {"num_gpus": 0, "num_cpus": reserved_cpus})
+
+    def _check_capacity(self, capacity: int, *, default: int, unit: str) -> int:
+        """Return the number of replicas; InputError if they exceed the cluster's capacity."""
+        replica_count = self.actors or default
+        if 1 <= replica_count * self.model_count <= capacity:
+            return replica_count
+        raise InputError(
+            f"the Ray cluster has {capacity} {unit}, but needs more for {self.model_count} "
+            f"model(s) with {max(1, replica_count)} replica(s) each. Use fewer actors, add nodes "
+            "to the cluster, or choose another engine.",
+            field="actors" if self.actors else "engine",
+            value=replica_count if self.actors else "ray",
+        )
+
+
+class _Chunk(NamedTuple):
+    """Items that one replica is processing."""
+
+    actor: Any  #: The Ray actor of the replica.
+    pending: dict[int, int]  #: Unfinished items: index in the pool's batch by index in the chunk.
 
 
 class ReplicaPool(StreamingSampler):
-    """A sampler or a scorer whose copies share every batch.
+    """A pool of replicas that share every batch of a sampler or a scorer.
 
-    Each copy is an actor that loads the engine when it is first called: ``load`` travels to it.
-    One that is done with a run of items takes the next, so the quick do what the slow leave. Runs
-    are the shorter the less is left (guided self-scheduling, Polychronopoulos & Kuck 1987). For one
-    that died another is started, and what it owed is done by whoever is free.
+    Each replica is a Ray actor that loads the model on its first call. An idle replica takes the
+    next chunk of items, and chunks shrink as the work runs out (guided self-scheduling,
+    Polychronopoulos & Kuck 1987). If a replica dies, a new one starts, and the others process its
+    chunk.
 
     Args:
-        batch: Prompts of a run at most.
+        model: The model of the replicas.
+        load: Function without arguments that loads the engine; Ray sends it to the actors.
+        placement: Number and resources of the replicas.
+        batch_size: Maximum number of prompts per chunk.
     """
 
     def __init__(
-        self, model: ModelRef, load: Callable[[], Any], placement: Placement, batch: int
+        self, model: ModelRef, load: Callable[[], Any], placement: Placement, batch_size: int
     ) -> None:
-        self.model, self._batch = model, batch
+        self.model = model
+        self._batch_size = batch_size
         start_ray()
-        count, resources = placement.resources(ray.nodes())
-        self._start = partial(ray.remote(**resources)(_Replica).remote, load)
-        self._actors = [self._start() for _ in range(count)]
-        # At the end of the process as well: left to themselves, they take their time.
-        self._kill = weakref.finalize(self, _kill, self._actors)
+        resources = placement.resources(ray.nodes())
+        actor_class = ray.remote(**resources.actor_options)(_Replica)
+        self._start_replica = partial(actor_class.remote, load)
+        self._actors = [self._start_replica() for _ in range(resources.replica_count)]
+        self._consecutive_deaths = 0
+        # Also at the exit of the process, because actors are slow to end by themselves.
+        self._kill = weakref.finalize(self, _kill_actors, self._actors)
 
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        """Yield ``spec.n`` completions of each prompt as its copy does; seconds are the copy's."""
-        return self._work("sample", self._batch, prompts, spec)
+        """Yield ``spec.n`` completions of each prompt as the replicas finish them.
+
+        The replica measures the seconds of its completions.
+        """
+        results = self._process("sample", prompts, max_chunk_items=self._batch_size, spec=spec)
+        for index, completions in results:
+            yield PromptResult(index, completions)
 
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
-        found = dict(self._work("score", len(items), items))
-        return [found[place] for place in range(len(items))]
+        rewards_by_item = dict(self._process("score", items, max_chunk_items=len(items)))
+        return [rewards_by_item[index] for index in range(len(items))]
 
-    def _work(
-        self, method: str, most: int, items: Sequence[Any], *more: Any
+    def _process(
+        self,
+        method: Literal["sample", "score"],
+        items: Sequence[Any],
+        *,
+        max_chunk_items: int,
+        spec: SamplingSpec | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the place and the result of every item as copies finish them.
+        """Yield the index and the result of every item, in the order in which they finish.
 
-        Neighbours stay together: solutions of one prompt share its computation.
+        Chunks are contiguous, because solutions of one prompt share its computation.
 
         Raises:
-            FsdpoError: that a copy raised.
-            Unavailable: if copies died, one after the other, and nothing was done in between.
+            FsdpoError: that a replica raised.
+            UnavailableError: if too many replicas died in a row without any result.
         """
-        owed, self._deaths = list(range(len(items))), 0
-        free: list[Any] = []
-        least = min(MIN_CHUNK_ITEMS, math.ceil(len(items) / len(self._actors)))
-        running: dict[Any, tuple[Any, dict[int, int]]] = {}
+        missing = list(range(len(items)))
+        self._consecutive_deaths = 0
+        idle_actors: list[Any] = []
+        min_chunk_items = min(MIN_CHUNK_ITEMS, math.ceil(len(items) / len(self._actors)))
+        running: dict[Any, _Chunk] = {}  # by the Ray generator of the results
 
-        def run(actor: Any, places: Sequence[int]) -> None:
-            call = actor.run.options(num_returns="streaming")
-            part = [items[place] for place in places]
-            running[call.remote(method, part, *more)] = actor, dict(enumerate(places))
+        def start_chunk(actor: Any, indices: Sequence[int]) -> None:
+            """Send items to an actor."""
+            call = actor.process.options(num_returns="streaming")
+            results = call.remote(method, [items[index] for index in indices], spec)
+            running[results] = _Chunk(actor, dict(enumerate(indices)))
 
         for actor in self._actors:
-            run(actor, ())  # it is over when there is room for the copy
-        while owed or any(places for _, places in running.values()):
-            while owed and free:
-                size = min(most, max(least, len(owed) // (2 * len(self._actors))))
-                run(free.pop(), owed[:size])
-                del owed[:size]
-            for call in ray.wait(list(running), fetch_local=False)[0]:
-                actor, places = running[call]
+            start_chunk(actor, ())  # an empty chunk finishes when the actor has started
+        while missing or any(chunk.pending for chunk in running.values()):
+            while missing and idle_actors:
+                fair_items = len(missing) // (2 * len(self._actors))
+                chunk_items = min(max_chunk_items, max(min_chunk_items, fair_items))
+                start_chunk(idle_actors.pop(), missing[:chunk_items])
+                del missing[:chunk_items]
+            for results in ray.wait(list(running), fetch_local=False)[0]:
+                actor, pending = running[results]
                 try:
-                    place, result = _result(next(call))
-                    yield places.pop(place), result
-                    self._deaths = 0
+                    chunk_index, result = _get_result(next(results))
+                    yield pending.pop(chunk_index), result
+                    self._consecutive_deaths = 0
                 except StopIteration:
-                    free.append(running.pop(call)[0])
+                    del running[results]
+                    idle_actors.append(actor)
                 except ray.exceptions.RayActorError as error:
-                    del running[call]
-                    run(self._another(actor, error), ())
-                    owed = sorted([*owed, *places.values()])
+                    del running[results]
+                    start_chunk(self._replace_replica(actor, error), ())
+                    missing = sorted([*missing, *pending.values()])
 
-    def _another(self, dead: Any, error: Exception) -> Any:
-        """Start a copy in the place of a dead one."""
-        self._deaths += 1
-        if self._deaths > MAX_CONSECUTIVE_DEATHS:
+    def _replace_replica(self, dead_actor: Any, error: Exception) -> Any:
+        """Start a replica in place of a dead one, and return its actor."""
+        self._consecutive_deaths += 1
+        if self._consecutive_deaths > MAX_CONSECUTIVE_DEATHS:
             raise engine_error(
                 "ray",
-                f"a copy of the model died {self._deaths} times in a row "
-                f"({str(error).splitlines()[0]}). What was made before is safe: resume the run, if "
-                "memory was short with fewer actors or a smaller batch.",
+                f"a replica of the model died {self._consecutive_deaths} times in a row "
+                f"({str(error).splitlines()[0]}). Finished samples are saved, so you can resume "
+                "the run. If memory ran out, use fewer actors or a smaller batch.",
             ) from error
-        self._actors[self._actors.index(dead)] = another = self._start()
-        return another
+        new_actor = self._start_replica()
+        self._actors[self._actors.index(dead_actor)] = new_actor
+        return new_actor
 
     def close(self) -> None:
-        """End the copies and give back what they hold."""
+        """Shut down the replicas and free their memory."""
         calls = [actor.close.remote() for actor in self._actors]
-        ray.wait(
-            calls, num_returns=len(calls), timeout=CLOSE_TIMEOUT_SECONDS
-        )  # some may be gone, or stuck
+        # The timeout covers replicas that died or hang.
+        ray.wait(calls, num_returns=len(calls), timeout=CLOSE_TIMEOUT_SECONDS)
         self._kill()
 
 
 class _Replica:
+    """The Ray actor of a replica; it loads the engine when the first items arrive."""
+
     def __init__(self, load: Callable[[], Any]) -> None:
         self._load = load
 
@@ -179,70 +225,89 @@ class _Replica:
     def _engine(self) -> Any:
         return self._load()
 
-    def run(self, method: str, items: Sequence[Any], *more: Any) -> Iterator[tuple[int, Any]]:
-        if items and method == "sample":
-            found = stream(self._engine, items, *more)
+    def process(
+        self, method: str, items: Sequence[Any], spec: SamplingSpec | None
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the index and the result of each item as it finishes."""
+        if not items:
+            return
+        results: Iterable[tuple[int, Any]]
+        if method == "sample":
+            assert spec is not None
+            results = stream(self._engine, items, spec)
         else:
-            found = enumerate(self._engine.score(items)) if items else ()
-        yield from (each for each in found)  # Ray sends to it
+            results = enumerate(self._engine.score(items))
+        # Ray calls `send`, which generators have and other iterators lack.
+        yield from (result for result in results)
 
     def close(self) -> None:
+        """Free the memory of the engine, if it was loaded."""
         if "_engine" in self.__dict__:
             close_engine(self._engine)
 
 
 def start_ray() -> None:
-    """Join the cluster at ``RAY_ADDRESS``, or start one on this machine.
+    """Connect to the cluster at ``RAY_ADDRESS``, or start Ray on this machine.
 
     Raises:
-        Unavailable: if ray is not installed, or the cluster does not answer.
+        UnavailableError: if ray is not installed, or the cluster does not answer.
     """
     try:
-        from ray import is_initialized  # a folder of that name can be imported as well
+        from ray import is_initialized  # fails for a folder that happens to be called ray
     except ImportError as error:
         raise engine_error(
             "ray",
             f"Ray cannot be imported ({error}). Install it here and on every node with: "
             f"{install_command('ray')}.",
         ) from error
-    if not is_initialized():
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # By itself, Ray would join whatever was last started on this machine, alive or not.
-        address = os.environ.get("RAY_ADDRESS") or "local"
-        try:
-            # Ray itself tries HOST:PORT for minutes. Other addresses are left to it.
-            host, _, port = address.rpartition(":")
-            if host and port.isdecimal() and "/" not in host:
-                socket.create_connection((host, int(port)), timeout=10).close()
-            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-        except (OSError, RuntimeError, ValueError) as error:
-            raise engine_error(
-                "ray",
-                f"no Ray cluster at RAY_ADDRESS={address!r} ({str(error).splitlines()[0]}). Start "
-                "one with `ray start --head`, or unset RAY_ADDRESS to use this machine alone.",
-            ) from error
+    if is_initialized():
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Without an address, Ray would connect to the last cluster of this machine, even a dead one.
+    address = os.environ.get("RAY_ADDRESS") or "local"
+    try:
+        _check_address(address)
+        ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    except (OSError, RuntimeError, ValueError) as error:
+        raise engine_error(
+            "ray",
+            f"no Ray cluster at RAY_ADDRESS={address!r} ({str(error).splitlines()[0]}). Start "
+            "one with `ray start --head`, or unset RAY_ADDRESS to use only this machine.",
+        ) from error
 
 
-def resolve_engine_on_cluster(pick: Callable[..., str], device: str, role: str) -> str:
-    """Return the engine that a copy would ``pick`` for itself: the head may be without a GPU.
+def _check_address(address: str) -> None:
+    """Raise OSError if nothing listens at HOST:PORT, where Ray would retry for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "/" not in host:
+        socket.create_connection((host, int(port)), timeout=10).close()
+
+
+def resolve_engine_on_cluster(
+    resolve_engine: Callable[[str, str, EngineRole], str], device: str, role: EngineRole
+) -> str:
+    """Return the engine that ``resolve_engine`` selects on a node of the cluster.
+
+    The driver may be a machine without a GPU, so a Ray task with the resources of a replica decides.
 
     Raises:
-        Unavailable: if there is no engine where copies run.
+        UnavailableError: if no engine can run on the node.
     """
     start_ray()
-    _, resources = Placement(actors=1, gpus=0 if device == "cpu" else None).resources(ray.nodes())
-    probe = ray.remote(**resources | {"num_cpus": 0})(pick)
-    picked: str = _result(probe.remote("auto", device, role))
-    return picked
+    placement = Placement(actors=1, gpus_per_replica=0 if device == "cpu" else None)
+    task_options = placement.resources(ray.nodes()).actor_options | {"num_cpus": 0}
+    task = ray.remote(**task_options)(resolve_engine)
+    engine: str = _get_result(task.remote("auto", device, role))
+    return engine
 
 
-def _kill(actors: Sequence[Any]) -> None:
+def _kill_actors(actors: Sequence[Any]) -> None:
     for actor in actors:
         ray.kill(actor)
 
 
-def _result(call: Any) -> Any:
-    """Return the result of a call; an error of ours is raised as it was there."""
+def _get_result(call: Any) -> Any:
+    """Return the result of a Ray call, and raise our own errors without Ray's wrapper."""
     try:
         return ray.get(call)
     except ray.exceptions.RayTaskError as error:

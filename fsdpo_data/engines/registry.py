@@ -1,6 +1,7 @@
-"""Engines by name: what each is made of, needs and takes at a time.
+"""The table of engines: which class samples or scores, and which packages it needs.
 
-A new sampler or scorer is a file and its row in the table. Its class takes (weights, options).
+To add an engine, write a module in ``samplers`` or ``scorers`` and add a table to
+``registry.toml``. The engine's class takes the arguments ``(weights, options)``.
 """
 
 from collections.abc import Sequence
@@ -11,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.toml_tables import TomlTable
 
-EngineRole = Literal["sampler", "scorer"]  #: What an engine may be asked to do.
+EngineRole = Literal["sampler", "scorer"]  #: The two components that an engine can provide.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineEntry:
-    """A row of the table beside this module."""
+    """One engine of ``registry.toml``."""
 
-    sampler: str = ""  #: ``module:class`` of its sampler; empty if it does not sample.
-    scorer: str = ""  #: The same of its scorer; empty if it does not score.
-    packages: Sequence[str] = ()  #: Packages that it imports.
-    extra: str = ""  #: Ours that brings them.
-    alternative: str = ""  #: What to do instead of installing that.
-    batch_size: int = 256  #: Prompts sampled at a time; vLLM is at its best with thousands.
+    sampler: str = ""  #: ``module:class`` of the sampler; empty if the engine does not sample.
+    scorer: str = ""  #: ``module:class`` of the scorer; empty if the engine does not score.
+    packages: Sequence[str] = ()  #: Packages that the engine imports.
+    extra: str = ""  #: The extra of ``fsdpo`` that installs these packages.
+    alternative: str = ""  #: End of the error message: an alternative to installing the extra.
+    batch_size: int = 256  #: Prompts per batch. vLLM is fastest with thousands of sequences.
 
     def load_class(self, role: EngineRole) -> Any:
         """Import the class that samples or scores."""
@@ -31,25 +32,26 @@ class EngineEntry:
         return getattr(import_module(f"fsdpo_data.engines.{role}s.{module}"), name)
 
 
-ENGINES = TomlTable(__file__, lambda _, **told: EngineEntry(**told))
+ENGINES = TomlTable(__file__, lambda _, **fields: EngineEntry(**fields))
 
 
 def engine_error(name: str, message: str) -> UnavailableError:
-    """Say why an engine cannot run."""
+    """Return the error for an engine that cannot run."""
     return UnavailableError(message, field="engine", value=name)
 
 
 if TYPE_CHECKING:
     EngineName: TypeAlias = str
     ScorerName: TypeAlias = str
-else:  # what can be asked for is said once, by the table
+else:  # registry.toml alone lists the engines, so the choices of `--engine` come from there
     EngineName = Literal["auto", "ray", *ENGINES]
     ScorerName = Literal["auto", "ray", *(name for name in ENGINES if ENGINES[name].scorer)]
 
 
-def scorer_engine_for(sampler: str) -> ScorerName:
-    """Name what runs a reward model beside a policy.
+def scorer_engine_for(sampler_engine: str) -> ScorerName:
+    """Return the engine that runs a reward model next to a policy.
 
-    A second vLLM would claim the memory of the first; on a cluster each has GPUs of its own.
+    A second vLLM would compete with the first for GPU memory. On a Ray cluster each model has its
+    own GPUs.
     """
-    return {"ray": "ray", "replay": "auto"}.get(sampler, "transformers")
+    return {"ray": "ray", "replay": "auto"}.get(sampler_engine, "transformers")

@@ -1,10 +1,10 @@
-r"""Prompt and steps to token ids: SFT, PRM training, PRM scoring and DPO all read the same ones.
+r"""Token ids of prompts and steps, the same for SFT, PRM training, PRM scoring and DPO.
 
-Those of the prompt are what a sampler gives the model, those of the steps what the model generates
-after it. Supervised fine-tuning encodes a response as one step.
+Prompt ids are the ids that a sampler sends to the model; step ids are the ids that the model
+generates after them. Supervised fine-tuning encodes a response as one step.
 
-Steps are found by character offsets, never by separator tokens: tokenizers merge separators with
-what stands before them (".\n\n" is one token of Qwen2), so a separator has no id to look for.
+Character offsets assign tokens to steps. A search for separator tokens would not work, because
+tokenizers merge a separator with the text before it. For example, ".\n\n" is one token of Qwen2.
 """
 
 from bisect import bisect_right
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
@@ -20,109 +21,134 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_files import replace_surrogates
 from fsdpo_data.engines.samplers.tokenization import completion_encoder, encode_prompt
 
-PROMPT_STEP_ID = -1  #: The "step" of a prompt token.
+PROMPT_STEP_ID = -1  #: The step id of prompt tokens.
+_MAX_QUOTED_CHARS = 80  #: Characters of a step in an error message.
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedSolution:
-    """A prompt with its steps as token ids."""
+    """A prompt and the steps of a solution as token ids."""
 
-    input_ids: list[
-        int
-    ]  #: Token ids: prompt, steps, and the end-of-sequence token if it was asked for.
-    #: The step each token belongs to, ``PROMPT`` for the prompt's own. A token belongs to the step
-    #: it starts in; the end-of-sequence token to the last step.
+    #: Token ids of the prompt and the steps, and the end-of-sequence token if requested.
+    input_ids: list[int]
+    #: The step of each token: ``PROMPT_STEP_ID`` for prompt tokens, else the index of the step in
+    #: which the token starts. The end-of-sequence token belongs to the last step.
     step_ids: list[int]
-    #: Position in ``ids`` of the last token that starts inside each step kept. The end-of-sequence
-    #: token is never one, so a step reads the same whether or not the solution goes on after it.
+    #: Position in ``input_ids`` of the last token that starts inside each step. The end-of-sequence
+    #: token is never a score position, so a step scores the same with and without further steps.
     score_positions: list[int]
-    n_steps: int  #: Steps given; more than ``len(score_positions)`` if truncation cost some.
+    n_steps: int  #: Steps of the solution before truncation.
 
     @property
     def truncated_steps(self) -> int:
-        """Steps cut off, and their labels with them."""
+        """Number of steps that truncation removed."""
         return self.n_steps - len(self.score_positions)
 
     @property
     def prompt_length(self) -> int:
-        """Tokens of the prompt."""
+        """Number of prompt tokens."""
         return self.step_ids.index(0) if self.score_positions else len(self.input_ids)
 
 
-class StepTokenizer:
-    """Encodes solutions with one tokenizer.
+class _StepTokens(NamedTuple):
+    """Token ids of the steps of a solution, without the prompt."""
 
-    Prompt and solution are tokenised apart, as they are when a model continues a prompt.
+    ids: list[int]  #: Token ids.
+    step_ids: list[int]  #: Index of the step in which each token starts, in ascending order.
+
+
+class StepTokenizer:
+    """An encoder of prompts and steps for one tokenizer.
+
+    Prompt and steps are tokenized separately, as when a model continues a prompt.
 
     Raises:
-        InputError: if the tokenizer knows no offsets.
+        InputError: if the tokenizer has no character offsets.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._eos = tokenizer.eos_token_id
-        self._raw = completion_encoder(tokenizer)
-        # The samples of a problem come one after the other and share its prompt.
-        self._prompt = lru_cache(maxsize=64)(lambda prompt: encode_prompt(tokenizer, prompt))
+        self._eos_id = tokenizer.eos_token_id
+        self._encoder = completion_encoder(tokenizer)
+        # The solutions of a problem follow each other and share their prompt.
+        self._encode_prompt = lru_cache(maxsize=64)(lambda prompt: encode_prompt(tokenizer, prompt))
 
     def encode(
-        self, prompt: str, steps: Sequence[str], *, end: bool, max_length: int | None = None
+        self, prompt: str, steps: Sequence[str], *, add_eos: bool, max_length: int | None = None
     ) -> EncodedSolution:
-        """Encode a rendered prompt and the steps after it; joined they are the text.
+        """Encode a rendered prompt and the steps of a solution.
 
-        If the solution ended there (``end``), the end-of-sequence token is added. What does not
-        fit into ``max_length`` tokens is cut off in whole steps (the last with its
-        end-of-sequence token); with no step left, only the prompt is returned.
+        The text of the solution is the concatenation of its steps.
+
+        Args:
+            prompt: The rendered prompt.
+            steps: The steps of the solution.
+            add_eos: Whether to add the end-of-sequence token, because the solution ended here.
+            max_length: Maximum number of tokens. Steps that do not fit are removed completely,
+                the last step with its end-of-sequence token. If no step fits, the result has only
+                the prompt, even if the prompt is longer.
 
         Raises:
-            InputError: if a step holds nothing that this tokenizer encodes.
+            InputError: if a step has no token in this tokenizer.
         """
-        head = self._prompt(prompt)
-        ids, owners = self._text(steps)
-        # Tokens come in the order of the steps, so the last token of a step is its readout.
-        score_positions = [bisect_right(owners, step) - 1 for step in range(len(steps))]
-        lengths = [readout + 1 for readout in score_positions]
-        if end and steps:
-            ids, owners = [*ids, self._eos], [*owners, len(steps) - 1]
+        prompt_ids = self._encode_prompt(prompt)
+        ids, step_ids = self._encode_steps(steps)
+        # The step ids ascend, so the last token of a step is before the first of the next step.
+        score_positions = [bisect_right(step_ids, step) - 1 for step in range(len(steps))]
+        lengths = [position + 1 for position in score_positions]
+        if add_eos and steps:
+            ids = [*ids, self._eos_id]
+            step_ids = [*step_ids, len(steps) - 1]
             lengths[-1] += 1
-        room = len(ids) if max_length is None else max_length - len(head)
-        kept = sum(length <= room for length in lengths)
-        length = lengths[kept - 1] if kept else 0
+        max_step_tokens = len(ids) if max_length is None else max_length - len(prompt_ids)
+        n_steps_kept = sum(length <= max_step_tokens for length in lengths)
+        n_tokens = lengths[n_steps_kept - 1] if n_steps_kept else 0
         return EncodedSolution(
-            input_ids=[*head, *ids[:length]],
-            step_ids=[PROMPT_STEP_ID] * len(head) + owners[:length],
-            score_positions=[len(head) + readout for readout in score_positions[:kept]],
+            input_ids=[*prompt_ids, *ids[:n_tokens]],
+            step_ids=[PROMPT_STEP_ID] * len(prompt_ids) + step_ids[:n_tokens],
+            score_positions=[
+                len(prompt_ids) + position for position in score_positions[:n_steps_kept]
+            ],
             n_steps=len(steps),
         )
 
-    def _text(self, steps: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Return the ids of the joined steps, and the step that each token starts in."""
-        ids, owners = self._join_steps(steps)
-        if len(set(owners)) < len(steps):
-            # One token swallowed a whole step ("he" + "llo"). Steps cut at line ends never come
-            # to this; imported ones may. Apart from each other, each step has tokens of its own.
-            parts = [self._join_steps([step])[0] for step in steps]
-            if not all(parts):
-                raise InputError(
-                    f"step {parts.index([]) + 1} of {len(steps)}, "
-                    f"{steps[parts.index([])][:80]!r}, has no token in this tokenizer. Drop the "
-                    "solution, or use the tokenizer of the model that wrote it."
-                )
-            ids = [token for part in parts for token in part]
-            owners = [step for step, part in enumerate(parts) for _ in part]
-        return ids, owners
+    def _encode_steps(self, steps: Sequence[str]) -> _StepTokens:
+        """Encode the joined steps, or each step by itself if a token would cover a full step."""
+        tokens = self._encode_joined(steps)
+        if len(set(tokens.step_ids)) >= len(steps):
+            return tokens
+        # A token covers a full step ("he" + "llo"). This happens with imported steps only, because
+        # our segmenters split at line ends.
+        ids_by_step = [self._encode_joined([step]).ids for step in steps]
+        if not all(ids_by_step):
+            index = ids_by_step.index([])
+            raise InputError(
+                f"step {index + 1} of {len(steps)}, {steps[index][:_MAX_QUOTED_CHARS]!r}, has no "
+                "token in this tokenizer. Drop the solution, or use the tokenizer of the model "
+                "that wrote it."
+            )
+        return _StepTokens(
+            ids=[token for ids in ids_by_step for token in ids],
+            step_ids=[step for step, ids in enumerate(ids_by_step) for _ in ids],
+        )
 
-    def _join_steps(self, steps: Sequence[str]) -> tuple[list[int], list[int]]:
-        encoding = self._raw.encode(replace_surrogates("".join(steps)), add_special_tokens=False)
-        ends = list(accumulate(map(len, steps)))
-        last = len(steps) - 1  # where a token has no width, it may start at the very end
-        owners = [min(bisect_right(ends, start), last) for start, _ in encoding.offsets]
-        return encoding.ids, owners
+    def _encode_joined(self, steps: Sequence[str]) -> _StepTokens:
+        """Encode the joined steps, and assign each token to the step in which it starts."""
+        text = replace_surrogates("".join(steps))
+        encoding = self._encoder.encode(text, add_special_tokens=False)
+        step_ends = list(accumulate(map(len, steps)))
+        last_step = len(steps) - 1  # a token of zero width may start at the end of the text
+        step_ids = [
+            min(bisect_right(step_ends, token_start), last_step)
+            for token_start, _ in encoding.offsets
+        ]
+        return _StepTokens(encoding.ids, step_ids)
 
 
-def gather_at_positions(value_BT: Tensor, readout_BK: Tensor) -> Tensor:
-    """Return the values at the readout token of every step, shape [B, K].
+def gather_at_positions(value_BT: Tensor, position_BK: Tensor) -> Tensor:
+    """Return the values at the score position of every step, shape [B, K].
 
-    ``value_BT`` may be [B, T, 1], as a head of one logit gives them; ``readout_BK`` is 0 where
-    there is no step.
+    Args:
+        value_BT: One value per token, [B, T] or [B, T, 1] (a head with one logit).
+        position_BK: Score positions of the steps; 0 for padding.
     """
-    return value_BT.flatten(1).gather(1, readout_BK)
+    return value_BT.flatten(1).gather(1, position_BK)

@@ -151,7 +151,7 @@ def _make_job(options: BuildOptions) -> BuildJob:
     # What cannot run is refused before anything is fetched.
     if options.device == "cpu" and options.engine == "vllm":
         raise options.field_error("device", "vLLM runs on what it was built for. Leave it out.")
-    here = not options.on_cluster and options.replay is None
+    here = not options.uses_ray and options.replay is None
     if options.device == "cuda" and here and find_spec("torch"):
         pick_device("cuda")
     sampling, segmenter = options.sampling, segmenter_name(options.segmenter)
@@ -164,14 +164,14 @@ def _make_job(options: BuildOptions) -> BuildJob:
     host = EngineSelection.select(options)
     named = options.model is not None
     spec = BuildSpec(
-        model=options.author(model.ref, named=named),
+        model=options.author(model.ref, is_model_named=named),
         sources=tuple(source.refs),
         template=model.template,
         sampling=replace(sampling, stop=model.template.stop),
-        engine=host.spec_entry | options.author_kind(named=named),
+        engine=host.spec_entry | options.author_entry(is_model_named=named),
         segmenter=segmenter,
         grader=get_grader().version,
-        unknown_fields=options.unknown,
+        unknown_fields=options.unknown_fields,
         grade_thinking=options.grade_thinking,
     )
     batch = options.batch_size or host.batch_size

@@ -180,7 +180,7 @@ def _encode(
     found: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     for row in rows:
-        encoded = encoder.encode(row.prompt, row.steps, end=False, max_length=max_length)
+        encoded = encoder.encode(row.prompt, row.steps, add_eos=False, max_length=max_length)
         counts["lost_labels"] += encoded.truncated_steps
         if not encoded.score_positions:
             counts["lost_solutions"] += 1

@@ -42,7 +42,7 @@ def encode_rows(
             unusable += 1
             continue
         ended = completion.endswith(str(tokenizer.eos_token))
-        encoded = encoder.encode(prompt, [completion], end=not ended)
+        encoded = encoder.encode(prompt, [completion], add_eos=not ended)
         if len(encoded.input_ids) > max_length:
             too_long += 1
             continue

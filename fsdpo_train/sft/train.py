@@ -75,7 +75,7 @@ def train_sft(config: SftConfig) -> SftReport:
             plain = not head_error(model)
         share = can_pack_prompts(model, arguments, rows)
         model = patch_to_return_logprobs(
-            model, attention="auto" if share else None, plain_head=plain
+            model, attention="auto" if share else None, has_plain_head=plain
         )
         passes = pack_rows(rows, config)
         trainer = SftTrainer(

@@ -74,7 +74,7 @@ class Streaming(StreamingSampler):
             if not self._left:
                 raise KeyboardInterrupt
             self._left -= 1
-            yield place, self._writer.sample([prompt], spec)[0]
+            yield PromptResult(place, self._writer.sample([prompt], spec)[0])
 
 
 def watched(out: Path, plan: DecodingPlan, sampler: Streaming) -> list[int]:

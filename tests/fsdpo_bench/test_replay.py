@@ -304,5 +304,5 @@ def test_a_reward_model_chooses_among_the_responses_of_others(
 
 
 def test_a_model_that_samples_has_its_own_name() -> None:
-    with pytest.raises(InputError, match=r"called by its own name.* goes with `replay=FILE`"):
+    with pytest.raises(InputError, match=r"has its own name.* Add `replay=FILE`"):
         RunOptions(model="tiny", model_name="me")

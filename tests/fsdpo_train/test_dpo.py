@@ -119,7 +119,7 @@ def test_long_rows_need_no_mask(
     policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def row_mask(*lengths: int, left: bool = False) -> Any:
-        return pad_sequences([[0] * each for each in lengths], 0, "cpu", left=left)[1]
+        return pad_sequences([[0] * each for each in lengths], 0, "cpu", pad_left=left)[1]
 
     assert row_mask(2, 3).tolist() == [[1, 1, 0], [1, 1, 1]]
     assert row_mask(2, 4097).all() and not row_mask(2, 4097, left=True).all()

@@ -143,7 +143,7 @@ def grouped(
         source_N, target_N = given.pop("source_N"), given.pop("target_N")
         hidden = net.model(**tree_inputs(net, **given)).last_hidden_state
         picked = hidden.flatten(0, 1)[source_N]
-        logp_N = token_logprobs(picked, target_N, net.lm_head, chunk=7)
+        logp_N = token_logprobs(picked, target_N, net.lm_head, chunk_tokens=7)
         return scatter_tokens(logp_N, batch.step_ST)
 
     with torch.no_grad():

@@ -231,7 +231,7 @@ def test_fine_tuning_computes_no_padding(tmp_path: Path, monkeypatch: pytest.Mon
     (loss, tokens), (padded_loss, padded_tokens) = found
     assert loss == pytest.approx(padded_loss, abs=1e-5)
     encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(policy))
-    encoded = [encoder.encode(row["prompt"], [row["completion"]], end=True) for row in rows]
+    encoded = [encoder.encode(row["prompt"], [row["completion"]], add_eos=True) for row in rows]
     lengths = [len(each.input_ids) for each in encoded]
     assert tokens == sum(lengths) - encoded[3].prompt_length
     assert padded_tokens == 8 * max(lengths)

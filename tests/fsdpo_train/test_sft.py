@@ -317,7 +317,7 @@ def test_a_completion_has_the_ids_that_the_whole_text_has(name, shared):
         ids = found["input_ids"].tolist()
         assert ids[:-1] == tok("### Response:" + completion)["input_ids"]
         assert ids[-1] == tok.eos_token_id
-        same = StepTokenizer(tok).encode("### Response:", [completion], end=True)
+        same = StepTokenizer(tok).encode("### Response:", [completion], add_eos=True)
         assert ids == same.input_ids
         assert found["n_prompt"] == same.prompt_length
 
@@ -343,7 +343,7 @@ def test_the_loss_is_that_of_all_logits(architecture, tmp_path, capped):
     gradients = [each.grad.clone() for each in model.parameters()]
     model.zero_grad()
     assert bool(sft.head_error(model)) is capped
-    sft.patch_to_return_logprobs(model, plain_head=not capped)
+    sft.patch_to_return_logprobs(model, has_plain_head=not capped)
     items = sft.SftTrainer.count_items(None, batch)
     trainer = SimpleNamespace(
         share=lambda loss, items, total: loss * items / total, share_prompt=False

@@ -106,7 +106,7 @@ def test_four_times_the_tokens_are_four_times_the_work(policy: Path) -> None:
     def prepared(size: int) -> int:
         text = trace(size, 42, 0)
         steps = split_steps(text, find_thinking("<think>", text).end, "both@1")
-        encoded = encoder.encode("20 + 22?<think>\n", steps, end=True)
+        encoded = encoder.encode("20 + 22?<think>\n", steps, add_eos=True)
         group = PromptGroup([encoded, encoded], [[0.5] * len(steps)] * 2, [(0, 1)])
         batch = collate_groups([group], share_prompt=False, pad=0, eos=0)
         values = [*batch.values(), *batch["read"].values()]

@@ -70,14 +70,14 @@ def _sampling_job(options: RunOptions, warn: Callable[[str], None]) -> BenchJob:
     model = resolve_model(options.model or "tiny", options, options.template)
     # The reward model stands beside the policy on its GPU; by itself, vLLM leaves it no room.
     # Under Ray each has GPUs of its own.
-    if plan.needs_prm and not options.on_cluster:
+    if plan.needs_prm and not options.uses_ray:
         share = f"gpu_memory_utilization={POLICY_GPU_FRACTION}"
         options = replace(options, engine_arg=(share, *options.engine_arg))
-    host = EngineSelection.select(options, models=2 if plan.needs_prm else 1)
+    host = EngineSelection.select(options, model_count=2 if plan.needs_prm else 1)
     load_scorer, scoring = (
         _scoring(options, plan.decoders, model, warn) if plan.needs_prm else (_no_scorer, None)
     )
-    author = options.author(model.ref, named=options.model is not None)
+    author = options.author(model.ref, is_model_named=options.model is not None)
     spec = _spec(options, author, model.template, host.spec_entry, plan, scoring)
     loaded = [load_task(task, options.data) for task in tasks]
     parts = [limit_problems(each, options.limit, options.seed) for each in loaded]
@@ -101,7 +101,7 @@ def _scoring(
     """
     how = options.scorer_options(scorer_engine_for(options.engine), options.prm_format)
     prm = resolve_prm(str(options.prm), how)
-    host = EngineSelection.select_for_scorer(how, prm, models=2)
+    host = EngineSelection.select_for_scorer(how, prm, model_count=2)
     check_tokenizer(prm, None if options.model is None else model, warn)
     if isinstance(prm, PublishedPrm) and not prm.prm_format.is_probability and "weighted" in plan:
         raise InputError(
@@ -151,7 +151,7 @@ def _replay_job(
         limit_problems(part, options.limit, options.seed) for part in found or [recording.as_task()]
     ]
     named = recording.model if options.model is None else resolve_weights(options.model).ref
-    author = options.author(named, named=options.model is not None or options.series is not None)
+    author = options.author(named, is_model_named=options.model is not None or options.series is not None)
     make_scorer, scoring = (
         _scoring(options, plan.decoders, None, warn)
         if options.prm is not None
@@ -172,11 +172,11 @@ def _spec(
     prm: Mapping[str, Any] | None,
 ) -> RunSpec:
     """Return what decides a run: what is told, and what the options say of it."""
-    engine = {**engine, **options.author_kind(named=options.model is not None)}
+    engine = {**engine, **options.author_entry(is_model_named=options.model is not None)}
     segmenter = segmenter_name(options.segmenter)
     n, stated = max(1, plan.samples), options.declared_sampling
     sampling = SamplingSpec(n=n, seed=options.seed, stop=template.stop, **stated)
-    return RunSpec(author, template, sampling, engine, segmenter, plan, prm, options.unknown)
+    return RunSpec(author, template, sampling, engine, segmenter, plan, prm, options.unknown_fields)
 
 
 def check_tokenizer(

@@ -1,62 +1,41 @@
-"""The Sampler seam: prompts in, completions out; synchronous, batched, order-keeping."""
+"""Samplers: components that generate completions of prompts with one engine and one model."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Protocol
 
-from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.samplers.base import PromptResult, Sampler, StreamingSampler
 from fsdpo_data.engines.samplers.thinking_passes import sample_in_passes
 
-
-class Sampler(Protocol):
-    """Completes prompts: one list of ``spec.n`` completions per prompt, in the prompts' order."""
-
-    model: ModelRef
-
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        """Sample ``spec.n`` completions for each prompt."""
-        ...
-
-
-#: The place of a prompt among those asked for, and its completions.
-PromptResult = tuple[int, list[Completion]]
-
-
-class StreamingSampler:
-    """A sampler that finishes one prompt before the other; ``sample`` waits for all."""
-
-    model: ModelRef
-
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        """Yield the completions of each prompt when it is finished, in any order."""
-        raise NotImplementedError
-
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        """Sample ``spec.n`` completions for each prompt."""
-        found = dict(self.stream(prompts, spec))
-        return [found[place] for place in range(len(prompts))]
+__all__ = ["PromptResult", "Sampler", "StreamingSampler", "close_engine", "stream"]
 
 
 def stream(sampler: Sampler, prompts: Sequence[str], spec: SamplingSpec) -> Iterable[PromptResult]:
-    """Return the prompts as they are finished; samplers that do not stream finish all at once."""
+    """Yield one result per prompt, in the order in which the prompts finish.
+
+    A sampler that does not stream returns all prompts at once. Stop strings and thinking budgets
+    need several requests per completion; see :mod:`~fsdpo_data.engines.samplers.thinking_passes`.
+    """
     if spec.stop or spec.max_think_tokens:
-        return sample_in_passes(partial(_one_pass, sampler), prompts, spec)
-    return _one_pass(sampler, prompts, spec)
+        return sample_in_passes(partial(_stream_one_pass, sampler), prompts, spec)
+    return _stream_one_pass(sampler, prompts, spec)
 
 
-def _one_pass(
+def _stream_one_pass(
     sampler: Sampler, prompts: Sequence[str], spec: SamplingSpec
 ) -> Iterable[PromptResult]:
     if isinstance(sampler, StreamingSampler):
         return sampler.stream(prompts, spec)
-    return enumerate(sampler.sample(prompts, spec))
+    return [
+        PromptResult(index, completions)
+        for index, completions in enumerate(sampler.sample(prompts, spec))
+    ]
 
 
 def close_engine(sampler: Sampler) -> None:
-    """Take back what a sampler holds outside this process, where it holds something.
+    """Free the memory of a sampler, so that another model can be loaded.
 
-    For whoever loads another model next: engines with processes of their own have ``close``.
+    Only engines with processes of their own, such as vLLM and Ray, have a ``close`` method.
     """
     close = getattr(sampler, "close", None)
     if close is not None:

@@ -1,8 +1,8 @@
-"""Models behind a server of OpenAI's protocol: vLLM, SGLang, llama.cpp, hosted ones.
+"""The ``openai`` engine: models behind a server with the OpenAI API, such as vLLM or SGLang.
 
-A request asks for all samples of a prompt, so whatever arrives is whole, and soon on disk; a server
-that gives fewer is asked for the rest. A request that fails is made again for as long as the server
-answers anybody at all.
+One request asks for all samples of a prompt, so every result can be saved as soon as it arrives. If
+a server returns fewer samples, further requests ask for the remaining ones. Failed requests are
+repeated for as long as the server answers any request.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 
@@ -20,35 +20,37 @@ from fsdpo_data.core.retry import RETRYABLE_STATUSES, retry_delay
 from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.registry import engine_error
-from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
+from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
 from fsdpo_data.models.resolve import ResolvedWeights
 
-#: The environment variable of the key: it stands nowhere else, least of all in a file.
+#: The environment variable with the API key. The key is not stored anywhere else.
 API_KEY_VARIABLE = "OPENAI_API_KEY"
-CONNECT_TIMEOUT_SECONDS = 10.0  #: Seconds until a connection stands.
-#: What vLLM takes besides. Where a checkpoint has sampling defaults of its own, it would add them.
-_VLLM = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "return_token_ids": True}
-#: What an answer that is not of the protocol raises when it is read.
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+CONNECT_TIMEOUT_SECONDS = 10.0  #: Seconds to wait for a connection.
+#: Request fields that only vLLM takes. They replace sampling defaults of the checkpoint.
+_VLLM_FIELDS = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "return_token_ids": True}
+#: Errors of reading a response that does not follow the OpenAI API.
+_PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
+_MAX_QUOTED_CHARS = 300  #: Characters of a response in an error message.
 
 
 class OpenAiSampler(StreamingSampler):
-    """Samples from a server; see the module.
+    """A sampler that sends its prompts to a server with the OpenAI API.
 
     Raises:
-        InputError: if it has no such model.
-        Unavailable: if nothing answers there, it is no such server, or it refuses the key.
+        InputError: if the server does not have the model.
+        UnavailableError: if no server answers, the server has another API, or it rejects the key.
     """
 
     def __init__(self, weights: ResolvedWeights, options: SamplerOptions) -> None:
         assert options.base_url is not None
         self.model = weights.ref
-        self._name, self._options = weights.path, options
+        self._name = weights.path
+        self._options = options
         self._url = options.base_url.rstrip("/")
         self._key = os.environ.get(API_KEY_VARIABLE, "")
-        self._most: int | None = None  # samples of one request; None for all
-        self._heard = 0.0  # when an answer last came
-        self._more: Mapping[str, Any] = {}
+        self._max_n: int | None = None  # samples per request; None: no limit
+        self._last_response_time = 0.0
+        self._extra_fields: Mapping[str, Any] = {}
         with asyncio.Runner() as runner:
             runner.run(self._check_server())
 
@@ -56,17 +58,17 @@ class OpenAiSampler(StreamingSampler):
         """Yield ``spec.n`` completions of each prompt as they arrive.
 
         Raises:
-            InputError: if the server refuses what is asked of it.
-            Unavailable: if it has not answered anybody for ``idle_timeout`` seconds.
+            InputError: if the server rejects a request.
+            UnavailableError: if requests failed for ``idle_timeout`` seconds without any response.
         """
         with asyncio.Runner() as runner:
-            finished = self._complete(prompts, spec)
+            results = self._stream_results(prompts, spec)
 
-            async def following() -> PromptResult | None:
-                return await anext(finished, None)
+            async def next_result() -> PromptResult | None:
+                return await anext(results, None)
 
-            while (found := runner.run(following())) is not None:
-                yield found
+            while (result := runner.run(next_result())) is not None:
+                yield result
 
     def _client(self) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
@@ -76,125 +78,152 @@ class OpenAiSampler(StreamingSampler):
         )
 
     async def _check_server(self) -> None:
-        """Check address, key and model, so that a mistake is told at once and not after retries."""
+        """Check address, key and model, so that mistakes are reported at once, without retries."""
         try:
             async with self._client() as client:
-                answer = await client.get(f"{self._url}/models")
+                response = await client.get(f"{self._url}/models")
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise self._unusable(f"nothing answers there ({_first_line(error)}).") from None
-        if answer.status_code in (*RETRYABLE_STATUSES, 404):
-            return  # busy, or without a list: what it says of the first prompt counts
-        if answer.status_code != 200:
-            raise self._response_error(answer)
+            raise self._unavailable_error(f"no server answers ({_first_line(error)}).") from None
+        if response.status_code in (*RETRYABLE_STATUSES, 404):
+            return  # the server is busy or lists no models: the first prompt will show errors
+        if response.status_code != 200:
+            raise self._response_error(response)
         try:
-            known = {str(each["id"]): each for each in answer.json()["data"]}
-        except _UNREADABLE:
-            raise self._unusable("what answers there is not of OpenAI's protocol.") from None
-        if self._name not in known:
+            models = {str(model["id"]): model for model in response.json()["data"]}
+        except _PARSE_ERRORS:
+            raise self._unavailable_error(
+                "the server does not follow the OpenAI API. Check the address."
+            ) from None
+        if self._name not in models:
+            names = ", ".join(models) or "no model"
             raise InputError(
-                f"the server has {', '.join(known) or 'none'}.{suggest_names(self._name, known)}",
+                f"the server has {names}.{suggest_names(self._name, models)}",
                 field="model",
                 value=self._name,
             )
-        if known[self._name].get("owned_by") == "vllm":
-            self._more = _VLLM
+        if models[self._name].get("owned_by") == "vllm":
+            self._extra_fields = _VLLM_FIELDS
 
-    async def _complete(
+    async def _stream_results(
         self, prompts: Sequence[str], spec: SamplingSpec
     ) -> AsyncIterator[PromptResult]:
-        free = asyncio.Semaphore(self._options.concurrency)
-        lost: list[FsdpoError] = []
+        """Yield results as they arrive. After an error, start no request and raise the error."""
+        request_slots = asyncio.Semaphore(self._options.concurrency)
+        errors: list[FsdpoError] = []
         async with self._client() as client:
 
-            async def complete(place: int) -> tuple[int, list[Completion] | None]:
-                async with free:
-                    if not lost:  # of a server that is lost nothing more is asked
-                        try:
-                            return place, await self._samples(client, prompts[place], spec)
-                        except FsdpoError as error:
-                            lost.append(error)
-                return place, None
+            async def sample_prompt(index: int) -> PromptResult | None:
+                async with request_slots:
+                    if errors:
+                        return None
+                    try:
+                        completions = await self._sample_prompt(client, prompts[index], spec)
+                    except FsdpoError as error:
+                        errors.append(error)
+                        return None
+                return PromptResult(index, completions)
 
-            tasks = [asyncio.create_task(complete(place)) for place in range(len(prompts))]
+            tasks = [asyncio.create_task(sample_prompt(index)) for index in range(len(prompts))]
             for task in asyncio.as_completed(tasks):
-                place, completions = await task
-                if completions is not None:
-                    yield place, completions
-        if lost:
-            raise lost[0]
+                result = await task
+                if result is not None:
+                    yield result
+        if errors:
+            raise errors[0]
 
-    async def _samples(
+    async def _sample_prompt(
         self, client: httpx2.AsyncClient, prompt: str, spec: SamplingSpec
     ) -> list[Completion]:
-        found: list[Completion] = []
-        while (left := spec.n - len(found)) > 0:
-            found += await self._ask(client, self._body(prompt, spec, len(found), left))
-        return found[: spec.n]
+        completions: list[Completion] = []
+        while (missing := spec.n - len(completions)) > 0:
+            body = self._request_body(
+                prompt, spec, first_sample=len(completions), sample_count=missing
+            )
+            completions += await self._request_completions(client, body)
+        return completions[: spec.n]
 
-    def _body(self, prompt: str, spec: SamplingSpec, first: int, left: int) -> dict[str, Any]:
-        """Return the request of samples ``first`` and on; vLLM gives sample i the seed ``+ i``."""
-        asked: dict[str, Any] = {
+    def _request_body(
+        self, prompt: str, spec: SamplingSpec, *, first_sample: int, sample_count: int
+    ) -> dict[str, Any]:
+        """Return the request for samples from ``first_sample`` on.
+
+        vLLM adds the index of a sample to the seed, as :class:`SamplingSpec` demands.
+        """
+        body: dict[str, Any] = {
             "model": self._name,
-            "n": min(left, self._most or left),
+            "n": min(sample_count, self._max_n or sample_count),
             "temperature": spec.temperature,
             "top_p": spec.top_p,
             "max_tokens": spec.max_tokens,
         }
         if self._options.api == "chat":
-            asked["messages"] = [{"role": "user", "content": prompt}]
+            body["messages"] = [{"role": "user", "content": prompt}]
         else:
-            asked["prompt"] = prompt
+            body["prompt"] = prompt
         if spec.temperature > 0:
-            asked["seed"] = spec.prompt_seed(prompt) + first
+            body["seed"] = spec.prompt_seed(prompt) + first_sample
         if spec.stop:
-            asked["stop"] = list(spec.stop)
-        return {**asked, **self._more}
+            body["stop"] = list(spec.stop)
+        return {**body, **self._extra_fields}
 
-    async def _ask(self, client: httpx2.AsyncClient, body: dict[str, Any]) -> list[Completion]:
+    async def _request_completions(
+        self, client: httpx2.AsyncClient, body: dict[str, Any]
+    ) -> list[Completion]:
+        """Send a request until it succeeds, or until ``idle_timeout`` has passed."""
         path = "chat/completions" if self._options.api == "chat" else "completions"
-        attempt, failing = -1, math.inf
+        attempt = -1
+        first_failure_time = math.inf
         while True:
             attempt += 1
-            started, retry_after = time.monotonic(), ""
+            start_time = time.monotonic()
+            retry_after = ""
             try:
-                answer = await client.post(f"{self._url}/{path}", json=body)
-                if answer.status_code in (400, 422) and body["n"] > 1:
-                    self._most = body["n"] = 1  # some servers give one sample at a time
+                response = await client.post(f"{self._url}/{path}", json=body)
+                if response.status_code in (400, 422) and body["n"] > 1:
+                    # Some servers accept only one sample per request.
+                    body["n"] = 1
+                    self._max_n = 1
                     continue
-                if answer.status_code not in (200, *RETRYABLE_STATUSES):
-                    raise self._response_error(answer)
-                retry_after = answer.headers.get("Retry-After", "")
-                answer.raise_for_status()
-                found = _completions(answer.json(), time.monotonic() - started)
+                if response.status_code not in (200, *RETRYABLE_STATUSES):
+                    raise self._response_error(response)
+                retry_after = response.headers.get("Retry-After", "")
+                response.raise_for_status()
+                completions = _parse_completions(response.json(), time.monotonic() - start_time)
             except FsdpoError:
                 raise
-            except (httpx2.HTTPError, *_UNREADABLE) as error:
-                now, wait = time.monotonic(), retry_delay(retry_after, attempt)
-                failing = min(failing, now)
-                if now + wait - max(failing, self._heard) > self._options.idle_timeout:
-                    raise self._unusable(
-                        f"no answer in {self._options.idle_timeout:g} seconds ({_first_line(error)}). What "
-                        "was received is saved: resume the run when the server is back."
+            except (httpx2.HTTPError, *_PARSE_ERRORS) as error:
+                failure_time = time.monotonic()
+                delay = retry_delay(retry_after, attempt)
+                first_failure_time = min(first_failure_time, failure_time)
+                idle_since = max(first_failure_time, self._last_response_time)
+                if failure_time + delay - idle_since > self._options.idle_timeout:
+                    raise self._unavailable_error(
+                        f"no response in {self._options.idle_timeout:g} seconds "
+                        f"({_first_line(error)}). The samples received so far are saved; "
+                        "resume the run when the server is back."
                     ) from None
-                await asyncio.sleep(wait)
+                await asyncio.sleep(delay)
             else:
-                self._heard = time.monotonic()
-                return found
+                self._last_response_time = time.monotonic()
+                return completions
 
-    def _response_error(self, answer: httpx2.Response) -> FsdpoError:
-        if answer.status_code in (401, 403):
-            state = "is refused" if self._key else "is not set"
-            return self._unusable(f"it answered {answer.status_code}: {API_KEY_VARIABLE} {state}.")
-        said = answer.text.replace(self._key, "…") if self._key else answer.text
-        said = " ".join(said.split())[:300]
+    def _response_error(self, response: httpx2.Response) -> FsdpoError:
+        """Return the error for a status that a retry cannot change. The key is never quoted."""
+        if response.status_code in (401, 403):
+            key_state = "is refused" if self._key else "is not set"
+            return self._unavailable_error(
+                f"the server answered {response.status_code}: {API_KEY_VARIABLE} {key_state}."
+            )
+        text = response.text.replace(self._key, "…") if self._key else response.text
+        quote = " ".join(text.split())[:_MAX_QUOTED_CHARS]
         return InputError(
-            f"the server answered {answer.status_code}: {said}. Check the address, which ends in "
-            "/v1 as a rule, `api`, `max_tokens` and the template.",
+            f"the server answered {response.status_code}: {quote}. Check the address (it usually "
+            "ends in /v1), `api`, `max_tokens` and the template.",
             field="base_url",
             value=self._url,
         )
 
-    def _unusable(self, message: str) -> UnavailableError:
+    def _unavailable_error(self, message: str) -> UnavailableError:
         return engine_error("openai", f"{self._url}: {message}")
 
 
@@ -202,53 +231,78 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
 
 
-def _completions(answer: Mapping[str, Any], seconds: float) -> list[Completion]:
-    """Read the choices of an answer.
+class _ChoiceText(NamedTuple):
+    """The text of one choice of a response."""
+
+    reasoning: str  #: The thinking, if the server separates it from the text.
+    text: str  #: The text of the completion.
+
+
+def _parse_completions(response: Mapping[str, Any], seconds: float) -> list[Completion]:
+    """Return the completions of a response. ``seconds`` are divided among them.
 
     Raises:
-        ValueError: if it holds none, or one that is not finished.
-        KeyError, TypeError, AttributeError: if it is not of the protocol.
+        ValueError: if the response has no choice, or an unfinished one.
+        KeyError, TypeError, AttributeError: if the response does not follow the OpenAI API.
     """
-    choices = sorted(answer["choices"], key=lambda choice: int(choice["index"]))
+    choices = sorted(response["choices"], key=lambda choice: int(choice["index"]))
     if not choices:
         raise ValueError("no choices")
-    texts = [_text(choice) for choice in choices]
-    usage = answer.get("usage") or {}
-    tokens = _tokens(choices, ["".join(text) for text in texts], usage)
-    details = usage.get("completion_tokens_details") or {}
-    thought = details.get("reasoning_tokens") if len(choices) == 1 else None
-    thought = thought if isinstance(thought, int) and 0 <= thought < 2**31 else None
-    found, share = [], seconds / len(choices)
-    for choice, (reasoning, text), n_tokens in zip(choices, texts, tokens, strict=True):
+    texts = [_parse_text(choice) for choice in choices]
+    usage = response.get("usage") or {}
+    token_counts = _count_tokens(choices, texts, usage)
+    thinking_tokens = _count_thinking_tokens(usage)
+    if len(choices) > 1:
+        thinking_tokens = None  # the count covers all choices
+    completions = []
+    for choice, choice_text, n_tokens in zip(choices, texts, token_counts, strict=True):
         if choice["finish_reason"] in (None, "abort", "error"):
             raise ValueError("a choice is not finished")
-        reason: FinishReason = (
-            "length" if choice["finish_reason"] in LENGTH_FINISH_REASONS else "stop"
+        is_truncated = choice["finish_reason"] in LENGTH_FINISH_REASONS
+        finish_reason: FinishReason = "length" if is_truncated else "stop"
+        # vLLM and SGLang name the string or the token id that ended the completion.
+        stop = choice.get("stop_reason") or choice.get("matched_stop")
+        completion = Completion(
+            text=choice_text.text,
+            finish_reason=finish_reason,
+            n_tokens=n_tokens,
+            seconds=seconds / len(choices),
+            stop_string=stop if isinstance(stop, str) else None,
+            reasoning=choice_text.reasoning,
+            thinking_tokens=thinking_tokens,
         )
-        ended = choice.get("stop_reason") or choice.get("matched_stop")  # vLLM's, SGLang's
-        stop = ended if isinstance(ended, str) else None
-        found.append(Completion(text, reason, n_tokens, share, stop, reasoning, thought))
-    return found
+        completions.append(completion)
+    return completions
 
 
-def _text(choice: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what a model thought, where the server tells that apart, and what it wrote."""
+def _parse_text(choice: Mapping[str, Any]) -> _ChoiceText:
     message = choice.get("message")
+    # `+ ""` raises TypeError for a value that is not a string.
     if message is None:
-        return "", choice["text"] + ""  # which is an error where it is no text
-    thought = message.get("reasoning_content") or message.get("reasoning") or ""
-    return thought + "", (message["content"] or "") + ""
+        return _ChoiceText(reasoning="", text=choice["text"] + "")
+    reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
+    return _ChoiceText(reasoning=reasoning + "", text=(message["content"] or "") + "")
 
 
-def _tokens(
-    choices: Sequence[Mapping[str, Any]], texts: Sequence[str], usage: Mapping[str, Any]
+def _count_thinking_tokens(usage: Mapping[str, Any]) -> int | None:
+    details = usage.get("completion_tokens_details") or {}
+    count = details.get("reasoning_tokens")
+    return count if isinstance(count, int) and 0 <= count < 2**31 else None
+
+
+def _count_tokens(
+    choices: Sequence[Mapping[str, Any]], texts: Sequence[_ChoiceText], usage: Mapping[str, Any]
 ) -> list[int] | list[None]:
-    """Return the tokens of each choice: as counted, or its share of the usage by length."""
-    counted = [choice.get("token_ids") for choice in choices]
-    if all(isinstance(ids, list) for ids in counted):
-        return [len(ids) for ids in counted if ids is not None]
+    """Return the tokens of each choice; None if the server does not report tokens.
+
+    Servers that report only the total get an estimate: the total is divided by text length.
+    """
+    token_ids = [choice.get("token_ids") for choice in choices]
+    if all(isinstance(ids, list) for ids in token_ids):
+        return [len(ids) for ids in token_ids if ids is not None]
     total = usage.get("completion_tokens")
     if not isinstance(total, int) or total < 0:
         return [None] * len(texts)
-    ends = list(accumulate((len(text) + 1 for text in texts), initial=0))
+    lengths = (len(choice.reasoning) + len(choice.text) + 1 for choice in texts)
+    ends = list(accumulate(lengths, initial=0))
     return [total * end // ends[-1] - total * start // ends[-1] for start, end in pairwise(ends)]

@@ -1,4 +1,4 @@
-"""Samplers that replay recorded completions: a way to rerun a build."""
+"""Samplers that return recorded completions instead of running a model."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,81 +11,100 @@ from fsdpo_data.core.identity import text_key
 from fsdpo_data.core.jsonl_log import LineSpan, read_spans
 from fsdpo_data.core.sampling import Completion, SamplingSpec, is_completion
 from fsdpo_data.engines.options import SamplerOptions
-from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
+from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
 from fsdpo_data.models.resolve import ResolvedWeights
+
+#: Fields that other tools may leave out of their records.
+_OPTIONAL_FIELDS: dict[str, Any] = {"n_tokens": None, "seconds": 0.0}
+_MAX_QUOTED_CHARS = 80  #: Characters of a prompt in an error message.
 
 
 class BaseReplaySampler(StreamingSampler):
-    """Gives what was recorded of each prompt."""
+    """Base class of samplers that look up the recorded completions of a prompt."""
 
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
         """Yield the first ``spec.n`` recorded completions of each prompt."""
-        for place, prompt in enumerate(prompts):
-            yield place, self._replay(prompt, spec.n)
+        for index, prompt in enumerate(prompts):
+            yield PromptResult(index, self._replay(prompt, spec.n))
 
     def _replay(self, prompt: str, n: int) -> list[Completion]:
+        """Return the first ``n`` recorded completions of a prompt."""
         raise NotImplementedError
 
 
 class ReplaySampler(BaseReplaySampler):
-    """Replays the ``completions.jsonl`` of an earlier run, matched by prompt.
+    """A sampler that replays the ``completions.jsonl`` of an earlier run.
 
-    The file holds ``{"prompt": …, "completions": […]}`` a line; lines of one prompt add up. It is
-    indexed once, and may be larger than memory. ``weights`` are said to have written them.
+    Each line of the file holds ``{"prompt": …, "completions": […]}``. Several lines with the same
+    prompt are joined. The file is indexed once and read line by line, so it may be larger than
+    memory. ``weights`` name the model that wrote the completions; they are not loaded.
 
     Raises:
-        InputError: for a prompt that was not recorded, or not often enough.
+        InputError: if the file cannot be read, or has too few completions of a prompt.
     """
 
     def __init__(self, weights: ResolvedWeights, options: SamplerOptions) -> None:
         assert options.replay is not None
         self.model = weights.ref
         self._file = Path(options.replay)
-        self._spans = _index(self._file)
+        self._spans = _index_prompts(self._file)
 
     def _replay(self, prompt: str, n: int) -> list[Completion]:
         lines = read_spans(self._file, self._spans.get(text_key(prompt), ()))
-        recorded = [each for line in lines for each in line["completions"]]
-        asked = f"recorded for the prompt {prompt[:80]!r}"
-        if len(recorded) < n:
-            raise _unusable(
+        records = [record for line in lines for record in line["completions"]]
+        quoted_prompt = repr(prompt[:_MAX_QUOTED_CHARS])
+        if len(records) < n:
+            raise _replay_error(
                 self._file,
-                f"{len(recorded) or 'no'} completions were {asked}, {n} asked for. Ask for fewer, "
-                "or use the file with the problems and the template that made it.",
+                f"the file has {len(records) or 'no'} completions of the prompt {quoted_prompt}, "
+                f"but {n} are needed. Sample fewer, or use the file with the problems and the "
+                "template of its run.",
             )
-        # What others have recorded may not say what it took.
-        untold: dict[str, Any] = {"n_tokens": None, "seconds": 0.0}
-        made = [untold | each for each in recorded[:n] if isinstance(each, dict)]
-        if len(made) < n or not all(map(is_completion, made)):
-            raise _unusable(self._file, f"what was {asked} is not whole. Record it again.")
-        return [Completion(**each) for each in made]
+        completions = [
+            _OPTIONAL_FIELDS | record for record in records[:n] if isinstance(record, dict)
+        ]
+        if len(completions) < n or not all(map(is_completion, completions)):
+            raise _replay_error(
+                self._file,
+                f"a completion of the prompt {quoted_prompt} is incomplete. Record the "
+                "completions again.",
+            )
+        return [Completion(**fields) for fields in completions]
 
 
-def _index(path: Path) -> dict[bytes, list[LineSpan]]:
+def _index_prompts(path: Path) -> dict[bytes, list[LineSpan]]:
+    """Return the spans of the lines of each prompt, by the key of the prompt."""
     spans: dict[bytes, list[LineSpan]] = {}
-    start = 0
+    offset = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                try:
-                    record = orjson.loads(line)
-                    prompt, told = str(record["prompt"]), isinstance(record["completions"], list)
-                except (ValueError, KeyError, TypeError):
-                    told = False
-                if not told:
-                    raise _unusable(
+                prompt = _recorded_prompt(line)
+                if prompt is None:
+                    raise _replay_error(
                         path,
                         f"line {number}: expected one JSON object with `prompt` and `completions`, "
                         "as in the completions.jsonl of a run.",
                     )
-                spans.setdefault(text_key(prompt), []).append(LineSpan(start, len(line)))
-                start += len(line)
+                spans.setdefault(text_key(prompt), []).append(LineSpan(offset, len(line)))
+                offset += len(line)
     except OSError as error:
-        raise _unusable(path, f"{error.strerror}. Expected recorded completions.") from None
+        raise _replay_error(path, f"{error.strerror}. Expected recorded completions.") from None
     if not spans:
-        raise _unusable(path, "the file is empty. Expected recorded completions.")
+        raise _replay_error(path, "the file is empty. Expected recorded completions.")
     return spans
 
 
-def _unusable(path: Path, message: str) -> InputError:
+def _recorded_prompt(line: bytes) -> str | None:
+    """Return the prompt of a line; None if the line is not a record of completions."""
+    try:
+        record = orjson.loads(line)
+        prompt = str(record["prompt"])
+        has_completions = isinstance(record["completions"], list)
+    except (ValueError, KeyError, TypeError):
+        return None
+    return prompt if has_completions else None
+
+
+def _replay_error(path: Path, message: str) -> InputError:
     return InputError(message, field="replay", value=path)

@@ -1,107 +1,151 @@
-"""Solutions that think, sampled in passes, by every engine alike.
+"""Completions with thinking, sampled in several passes with any engine.
 
-Stop strings act behind the thinking alone: a pass that begins inside of it ends at its closing
-mark, and one that a stop string ends there goes on. Thinking that has had its tokens is closed by
-what the family writes, and answered in another pass; what was not generated is not counted.
+A pass sends the text so far to the engine and appends the tokens that come back. Two features need
+more than one pass:
+
+- Stop strings apply only after the thinking. A pass that starts inside the thinking stops at its
+  end marker. If a stop string ends a pass inside the thinking, the next pass continues.
+- A thinking budget (``max_think_tokens``) ends the thinking: the closing text of the model family
+  is appended, and another pass generates the answer. Appended text does not count as tokens.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from fsdpo_data.core.sampling import Completion, SamplingSpec, add_tokens
+from fsdpo_data.engines.samplers.base import PromptResult
 from fsdpo_data.models.thinking import ThinkingSpan, find_thinking
-
-_Finished = tuple[int, list[Completion]]
 
 
 @dataclass(slots=True, eq=False)
 class _PartialCompletion:
-    """A solution on its way."""
+    """A completion that may need further passes."""
 
-    prompt: str
-    completion: Completion  #: So far.
-    capped: bool = False  #: Whether the pass under way may end before the solution does.
+    prompt: str  #: The prompt that the completion continues.
+    completion: Completion  #: The text and the tokens so far.
+    is_capped: bool = False  #: Whether the current pass may generate fewer tokens than are left.
 
-    def _thought(self) -> ThinkingSpan:
+    def _find_thinking(self) -> ThinkingSpan:
         return find_thinking(self.prompt, self.completion.text)
 
     def next_pass_spec(self, spec: SamplingSpec) -> SamplingSpec:
-        """Return what is asked of the next pass."""
-        thought, spent = self._thought(), self.completion.n_tokens or 0
-        inside, first = thought.closed is False, not self.completion.text
-        left = room = max(1, spec.max_tokens - spent)
-        if spec.max_think_tokens and (inside or first):
-            room = max(1, spec.max_think_tokens - spent)
-        # Not one pass for each number of tokens that is left: what does not end goes on.
-        size = room if first else 2 ** (room.bit_length() - 1)
-        self.capped = size < left
-        stop = (thought.markers.end,) if inside and thought.markers else spec.stop
-        return replace(spec, n=1, stop=stop, max_tokens=size, max_think_tokens=None)
+        """Return how to sample the next pass of this completion."""
+        thinking = self._find_thinking()
+        is_thinking = thinking.closed is False
+        is_first_pass = not self.completion.text
+        n_tokens = self.completion.n_tokens or 0
+        tokens_left = max(1, spec.max_tokens - n_tokens)
+        pass_tokens = tokens_left
+        if spec.max_think_tokens and (is_thinking or is_first_pass):
+            pass_tokens = max(1, spec.max_think_tokens - n_tokens)
+        if not is_first_pass:
+            # Powers of two, so that completions with different numbers of tokens left share a
+            # pass. A completion that does not finish gets another pass.
+            pass_tokens = 2 ** (pass_tokens.bit_length() - 1)
+        self.is_capped = pass_tokens < tokens_left
+        stop = (thinking.markers.end,) if is_thinking and thinking.markers else spec.stop
+        return replace(spec, n=1, stop=stop, max_tokens=pass_tokens, max_think_tokens=None)
 
     def add(self, new: Completion, spec: SamplingSpec) -> bool:
-        """Take what a pass has made; return whether the solution is finished."""
-        before, inside, most = (
-            self.completion,
-            self._thought().closed is False,
-            spec.max_think_tokens,
-        )
-        counted = before.thinking_tokens if before.text else new.thinking_tokens
-        n_tokens = add_tokens(before.n_tokens, new.n_tokens)
-        made = self.completion = replace(
+        """Append the result of a pass; return whether the completion is finished."""
+        old = self.completion
+        was_thinking = self._find_thinking().closed is False
+        n_tokens = add_tokens(old.n_tokens, new.n_tokens)
+        thinking_tokens = old.thinking_tokens if old.text else new.thinking_tokens
+        self.completion = replace(
             new,
-            text=before.text + new.text,
+            text=old.text + new.text,
             n_tokens=n_tokens,
-            seconds=before.seconds + new.seconds,
-            thinking_tokens=n_tokens if inside else counted,
+            seconds=old.seconds + new.seconds,
+            thinking_tokens=n_tokens if was_thinking else thinking_tokens,
         )
-        thought = self._thought()
-        thinks = thought.closed is False
-        if new.stop_string and (inside or thinks):
-            more = new.stop_string
-        elif new.finish_reason == "length" and self.capped and new.text:
-            more = ""
-            if thinks and thought.markers and most and (n_tokens is None or n_tokens >= most):
-                more = thought.markers.closing_text or f"\n{thought.markers.end}\n\n"
-            elif n_tokens is None:
-                return True  # nobody knows how much is left
-        else:
+        appended_text = self._text_before_next_pass(new, spec, was_thinking=was_thinking)
+        if appended_text is None:
             return True
         self.completion = replace(
-            made, text=made.text + more, finish_reason="length", stop_string=None
+            self.completion,
+            text=self.completion.text + appended_text,
+            finish_reason="length",
+            stop_string=None,
         )
         return (n_tokens or 0) >= spec.max_tokens
 
+    def _text_before_next_pass(
+        self, new: Completion, spec: SamplingSpec, *, was_thinking: bool
+    ) -> str | None:
+        """Return the text to append before the next pass; None if the completion is finished."""
+        thinking = self._find_thinking()
+        is_thinking = thinking.closed is False
+        if new.stop_string and (was_thinking or is_thinking):
+            return new.stop_string
+        if new.finish_reason != "length" or not self.is_capped or not new.text:
+            return None
+        n_tokens = self.completion.n_tokens
+        budget = spec.max_think_tokens
+        # Without token counts, a capped pass that did not finish used up the budget.
+        has_used_budget = budget and (n_tokens is None or n_tokens >= budget)
+        if is_thinking and thinking.markers and has_used_budget:
+            return thinking.markers.closing_text or f"\n{thinking.markers.end}\n\n"
+        # Without token counts, the number of tokens left is unknown.
+        return None if n_tokens is None else ""
+
+
+class _PassItem(NamedTuple):
+    """Completions of a prompt that share their text, and so one entry of a pass."""
+
+    prompt_index: int  #: Index of the prompt.
+    drafts: list[_PartialCompletion]  #: The completions; the pass samples one result for each.
+
+    @property
+    def context(self) -> str:
+        """The prompt and the common text so far, which the pass continues."""
+        return self.drafts[0].prompt + self.drafts[0].completion.text
+
 
 def sample_in_passes(
-    one_pass: Callable[[Sequence[str], SamplingSpec], Iterable[_Finished]],
+    sample_pass: Callable[[Sequence[str], SamplingSpec], Iterable[PromptResult]],
     prompts: Sequence[str],
     spec: SamplingSpec,
-) -> Iterator[_Finished]:
-    """Yield ``spec.n`` completions of each prompt when the last of them is finished."""
-    nothing = Completion("", "length", 0)
-    drafts = [[_PartialCompletion(each, nothing) for _ in range(spec.n)] for each in prompts]
-    owed = {place: list(some) for place, some in enumerate(drafts)}
-    while owed:
-        # Of one text as many are asked for as there are drafts: each is another sample of it.
-        passes: defaultdict[SamplingSpec, list[tuple[int, list[_PartialCompletion]]]] = defaultdict(
-            list
-        )
-        for place, some in owed.items():
-            alike: defaultdict[tuple[str, SamplingSpec], list[_PartialCompletion]] = defaultdict(
-                list
-            )
-            for each in some:
-                alike[each.completion.text, each.next_pass_spec(spec)].append(each)
-            for (_, asked), same in alike.items():
-                passes[replace(asked, n=len(same))].append((place, same))
-        for asked, group in passes.items():
-            contexts = [same[0].prompt + same[0].completion.text for _, same in group]
-            for at, completions in one_pass(contexts, asked):
-                place, same = group[at]
-                for each, new in zip(same, completions, strict=True):
-                    if each.add(new, spec):
-                        owed[place].remove(each)
-                if not owed[place]:
-                    yield place, [each.completion for each in drafts[place]]
-        owed = {place: some for place, some in owed.items() if some}
+) -> Iterator[PromptResult]:
+    """Yield ``spec.n`` completions of each prompt when the last of them is finished.
+
+    ``sample_pass`` samples a list of texts with one spec.
+    """
+    empty = Completion("", "length", 0)
+    drafts_by_prompt = [
+        [_PartialCompletion(prompt, empty) for _ in range(spec.n)] for prompt in prompts
+    ]
+    pending = {index: list(drafts) for index, drafts in enumerate(drafts_by_prompt)}
+    while pending:
+        for pass_spec, items in _group_into_passes(pending, spec).items():
+            contexts = [item.context for item in items]
+            for item_index, completions in sample_pass(contexts, pass_spec):
+                prompt_index, drafts = items[item_index]
+                for draft, completion in zip(drafts, completions, strict=True):
+                    if draft.add(completion, spec):
+                        pending[prompt_index].remove(draft)
+                if not pending[prompt_index]:
+                    finished = [draft.completion for draft in drafts_by_prompt[prompt_index]]
+                    yield PromptResult(prompt_index, finished)
+        pending = {index: drafts for index, drafts in pending.items() if drafts}
+
+
+def _group_into_passes(
+    pending: dict[int, list[_PartialCompletion]], spec: SamplingSpec
+) -> dict[SamplingSpec, list[_PassItem]]:
+    """Group unfinished completions by the spec of their next pass.
+
+    Completions of a prompt with the same text become one item with ``n`` samples. Separate items
+    would draw the same sample several times.
+    """
+    passes: defaultdict[SamplingSpec, list[_PassItem]] = defaultdict(list)
+    for prompt_index, drafts in pending.items():
+        by_text: defaultdict[tuple[str, SamplingSpec], list[_PartialCompletion]] = defaultdict(list)
+        for draft in drafts:
+            by_text[draft.completion.text, draft.next_pass_spec(spec)].append(draft)
+        for (_, pass_spec), same_text in by_text.items():
+            item = _PassItem(prompt_index, same_text)
+            passes[replace(pass_spec, n=len(same_text))].append(item)
+    return passes

@@ -1,8 +1,8 @@
-"""Tokens of prompts, tokens and text of completions, stop strings: the same for every engine.
+"""Tokenization of prompts and completions, and stop strings, the same for every engine.
 
-A tokenizer takes what it is given for the beginning of a text, a completion is the rest of one.
-Those of the sentencepiece kind put a space before a beginning when they encode it, and take one
-off when they decode it; a completion has its own.
+A tokenizer treats its input as the beginning of a text, but a completion continues a text.
+Sentencepiece tokenizers add a space at the beginning of a text when they encode, and remove one
+when they decode. The functions of this module do neither to a completion.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from fsdpo_data.core.lazy import torch
 from fsdpo_data.core.row_files import replace_surrogates
 from fsdpo_data.models.thinking import THINKING_MARKERS, find_thinking
 
-#: A token before a completion, so that its decoder does not take it for the beginning of a text.
-_BEFORE = "a"
+#: Text before a completion, so that the tokenizer decodes the completion as a continuation.
+_PREFIX = "a"
 
 
 def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
-    """Return the ids of a rendered prompt.
+    """Return the token ids of a rendered prompt.
 
-    A chat template writes the beginning-of-sequence token itself; the tokenizer must not add a
-    second one. An end-of-sequence token that the tokenizer adds would end the prompt before it is
-    answered, so it is taken off again.
+    A chat template writes the beginning-of-sequence token itself, so the tokenizer must not add a
+    second one. An end-of-sequence token that the tokenizer adds is removed, because the model
+    should continue the prompt.
     """
     has_bos = bool(tokenizer.bos_token) and prompt.startswith(tokenizer.bos_token)
     text = replace_surrogates(prompt)
@@ -37,133 +37,168 @@ def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
 
 
 def completion_encoder(tokenizer: Any) -> Any:
-    """Return a fast tokenizer whose ids of a completion are those that a model generates for it.
+    """Return a fast tokenizer that encodes completions into the ids that a model generates.
 
-    It puts no space in front.
+    The fast tokenizer adds no space at the beginning.
 
     Raises:
-        InputError: if the tokenizer knows no character offsets.
+        InputError: if the tokenizer has no character offsets.
     """
     encoder = text_encoder(tokenizer)
-    parts = json.loads(encoder.to_str())
+    settings = json.loads(encoder.to_str())
     for part in ("normalizer", "pre_tokenizer"):
-        parts[part] = _without_space(parts[part])
-    return type(encoder).from_str(json.dumps(parts))
+        settings[part] = _without_prefix_space(settings[part])
+    return type(encoder).from_str(json.dumps(settings))
 
 
 def text_encoder(tokenizer: Any) -> Any:
-    """Return a fast tokenizer that only splits text: nothing around it, nothing cut or padded.
+    """Return a fast tokenizer that adds no special tokens, and does not truncate or pad.
 
-    Post-processors trim white space from offsets, which would move a token that begins with the
-    separator of two steps into the second.
+    Post-processors are removed because they trim white space from offsets. A token that begins
+    with the separator of two steps would then move into the second step.
 
     Raises:
-        InputError: if the tokenizer knows no character offsets, or its parts do not fit together.
+        InputError: if the tokenizer has no character offsets, or ``tokenizer.json`` is damaged.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise InputError(
-            f"{type(tokenizer).__name__} knows no character offsets. Use a tokenizer that has a "
-            "tokenizer.json."
+            f"the tokenizer {type(tokenizer).__name__} has no character offsets. Use a tokenizer "
+            "with a tokenizer.json."
         )
-    parts = json.loads(backend.to_str())
-    parts |= {"post_processor": None, "truncation": None, "padding": None}
+    settings = json.loads(backend.to_str())
+    settings |= {"post_processor": None, "truncation": None, "padding": None}
     try:
-        return type(backend).from_str(json.dumps(parts))
+        return type(backend).from_str(json.dumps(settings))
     except Exception as error:  # tokenizers raises no narrower class
         raise InputError(f"tokenizer.json is damaged: {error}. Fetch it again.") from error
 
 
-def _without_space(part: Any) -> Any:
-    """Return a normalizer or pre-tokenizer that puts nothing before its text."""
+def _without_prefix_space(part: Any) -> Any:
+    """Return a normalizer or pre-tokenizer that adds nothing in front of its text."""
     match part:
         case {"type": "Prepend"}:
             return None
         case {"type": "Metaspace"}:
             return {**part, "prepend_scheme": "never"}
         case {"type": "Sequence"}:
-            listed = "normalizers" if "normalizers" in part else "pretokenizers"
-            kept = [inner for each in part[listed] if (inner := _without_space(each))]
-            return {**part, listed: kept}
+            key = "normalizers" if "normalizers" in part else "pretokenizers"
+            inner_parts = [_without_prefix_space(inner_part) for inner_part in part[key]]
+            return {**part, key: [inner_part for inner_part in inner_parts if inner_part]}
     return part
 
 
 class CompletionDecoder:
-    """Turns generated ids into the text that goes on where the prompt ended.
+    """A decoder from generated ids to the text that continues the prompt.
 
     Attributes:
-        hidden: Special tokens that are left out of it where others mark thinking, and stay in it.
+        hidden_ids: Ids of special tokens that the text leaves out, if the tokenizer has special
+            tokens that mark thinking; those stay in the text. Empty if there are no such tokens:
+            then the text leaves out all special tokens.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        added = getattr(tokenizer, "added_tokens_decoder", {}).items()
-        special = {str(token): at for at, token in added if token.special}
+        added_tokens = getattr(tokenizer, "added_tokens_decoder", {})
+        special_ids = {
+            str(token): token_id for token_id, token in added_tokens.items() if token.special
+        }
         families = [
-            each.tokens for each in THINKING_MARKERS.values() if special.keys() >= {*each.tokens}
+            markers.tokens
+            for markers in THINKING_MARKERS.values()
+            if special_ids.keys() >= set(markers.tokens)
         ]
-        shown = {special[token] for tokens in families for token in tokens}
-        self.hidden = {*special.values()} - shown if shown else set()
-        self._before: list[int] = tokenizer(_BEFORE, add_special_tokens=False)["input_ids"]
-        self._width = {skip: len(self._decode([], skip)) for skip in (False, True)}
+        thinking_ids = {special_ids[token] for tokens in families for token in tokens}
+        self.hidden_ids: set[int] = set()
+        if thinking_ids:
+            self.hidden_ids = set(special_ids.values()) - thinking_ids
+        self._prefix_ids: list[int] = tokenizer(_PREFIX, add_special_tokens=False)["input_ids"]
+        self._prefix_chars = {
+            skip_special: len(self._decode([], skip_special=skip_special))
+            for skip_special in (False, True)
+        }
 
     def __call__(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
-        """Return the text of generated ``ids``, a leading space included."""
-        return self._decode(ids, skip_special)[self._width[skip_special] :]
+        """Return the text of generated ``ids``, including a leading space."""
+        text = self._decode(ids, skip_special=skip_special)
+        return text[self._prefix_chars[skip_special] :]
 
     def thinking_tokens(self, prompt: str, ids: Sequence[int], text: str) -> int | None:
-        """Return how many generated ``ids``, which say ``text``, are thinking; None if none is.
+        """Return how many of the generated ``ids`` are thinking.
 
-        Those of the answer are counted, from the end: it is short.
+        The method searches for the first token of the answer from the end, because the answer is
+        short.
+
+        Args:
+            prompt: The prompt, which may open the thinking.
+            ids: The generated ids.
+            text: The text that ``ids`` decode to.
+
+        Returns:
+            The number of tokens; None if the completion has no thinking.
         """
-        thought = find_thinking(prompt, text)
-        if thought.closed is None:
+        thinking = find_thinking(prompt, text)
+        if thinking.closed is None:
             return None
-        answer = len(text) - thought.end
-        # No token but the last is empty, and a character is four of them at most.
-        first = max(0, len(ids) - 4 * answer - 1)
-        behind = range(first, len(ids))
-        fits = bisect_left(behind, -answer, key=lambda at: -len(self(ids[at:], skip_special=True)))
-        return first + fits if answer else len(ids)
+        answer_chars = len(text) - thinking.end
+        if not answer_chars:
+            return len(ids)
+        # Only the last token can be empty, and a character has at most four tokens.
+        first = max(0, len(ids) - 4 * answer_chars - 1)
+        answer_offset = bisect_left(
+            range(first, len(ids)),
+            -answer_chars,
+            key=lambda position: -len(self(ids[position:], skip_special=True)),
+        )
+        return first + answer_offset
 
-    def _decode(self, ids: Sequence[int], skip_special: bool) -> str:
-        if skip_special and self.hidden:
-            ids = [each for each in ids if each not in self.hidden]
+    def _decode(self, ids: Sequence[int], *, skip_special: bool) -> str:
+        """Return the text of the prefix and the ids."""
+        if skip_special and self.hidden_ids:
+            ids = [token_id for token_id in ids if token_id not in self.hidden_ids]
         text: str = self._tokenizer.decode(
-            [*self._before, *ids],
-            skip_special_tokens=skip_special and not self.hidden,
+            [*self._prefix_ids, *ids],
+            skip_special_tokens=skip_special and not self.hidden_ids,
             clean_up_tokenization_spaces=False,
         )
         return text
 
 
 def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, str | None]:
-    """Cut ``text`` before the earliest stop string; return which it was, None without one.
+    """Cut ``text`` before the earliest stop string.
 
-    Of two that begin at one place, the longer counts.
+    If two stop strings begin at the same position, the longer one counts.
+
+    Returns:
+        The text before the stop string, and the stop string; None if there is no stop string.
     """
-    found = [(text.find(each), -len(each), each) for each in stop if each in text]
-    if not found:
+    matches = [(text.find(string), -len(string), string) for string in stop if string in text]
+    if not matches:
         return text, None
-    position, _, which = min(found)
-    return text[:position], which
+    position, _, stop_string = min(matches)
+    return text[:position], stop_string
 
 
 def pad_sequences(
-    sequences: Sequence[Sequence[int]], pad: int, device: str, *, left: bool = False
+    sequences: Sequence[Sequence[int]], pad_id: int, device: str, *, pad_left: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ids and attention mask, both [B, T], of sequences padded with ``pad``.
+    """Return ids and attention mask, both [B, T], of sequences padded with ``pad_id``.
 
-    Nothing sees what comes behind it, so of long rows that are padded on the right nothing is
-    masked: of a padded one transformers would write out [T, T].
+    For long rows that are padded on the right, the mask is all ones. No token attends to the
+    padding behind it, and for a mask with zeros transformers would allocate [T, T].
     """
     from torch.nn.utils.rnn import pad_sequence
 
     from fsdpo_data.engines.prefix_sharing import MAX_MASKED_ROW_TOKENS
 
-    rows = [torch.tensor(each, dtype=torch.long) for each in sequences]
-    side = "left" if left else "right"
-    ids = pad_sequence(rows, True, pad, side)
-    unseen = int(ids.shape[1] > MAX_MASKED_ROW_TOKENS and not left)
-    mask = pad_sequence([torch.ones_like(row) for row in rows], True, unseen, side)
+    rows = [torch.tensor(sequence, dtype=torch.long) for sequence in sequences]
+    side = "left" if pad_left else "right"
+    ids = pad_sequence(rows, batch_first=True, padding_value=pad_id, padding_side=side)
+    is_long = ids.shape[1] > MAX_MASKED_ROW_TOKENS and not pad_left
+    mask = pad_sequence(
+        [torch.ones_like(row) for row in rows],
+        batch_first=True,
+        padding_value=int(is_long),
+        padding_side=side,
+    )
     return ids.to(device), mask.to(device)

@@ -1,7 +1,7 @@
-"""The transformers engine: runs anywhere, slower than vLLM.
+"""The ``transformers`` engine: runs on CPUs and GPUs, and is slower than vLLM.
 
-Each sequence draws its tokens by inverse CDF from uniform numbers of its own, so a sample depends
-on (seed, prompt, index) and not on what happens to share its batch.
+Each sequence draws its tokens by inverse transform sampling from its own uniform numbers. A sample
+therefore depends only on (seed, prompt, index), and not on the other sequences of its batch.
 """
 
 import time
@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from transformers.cache_utils import DynamicLayer
 from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
-from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
+from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
 from fsdpo_data.engines.samplers.tokenization import (
     CompletionDecoder,
     cut_at_stop,
@@ -29,22 +29,33 @@ from fsdpo_data.engines.samplers.tokenization import (
 from fsdpo_data.models.checkpoints import context_length, load_checkpoint, pick_device
 from fsdpo_data.models.resolve import ResolvedWeights
 
-#: (position of the prompt in the batch, its ids, sample index, tokens it may generate)
-GenerationRequest = tuple[int, list[int], int, int]
-
-#: Sequences decoded together. On a CPU the keys and values of a few stay in its caches.
+#: Sequences decoded together, by device. With few, keys and values stay in the caches of a CPU.
 BATCH_SIZE = {"cuda": 256, "cpu": 32}
+#: Tokens that the first round of a batch generates; each further round is twice as long.
+FIRST_ROUND_TOKENS = 128
 
-FIRST_ROUND_TOKENS = (
-    128  #: Tokens of the first round of a batch; each round after it is twice as long.
-)
+
+class GenerationRequest(NamedTuple):
+    """One sequence to generate."""
+
+    prompt_index: int  #: Index of the prompt in the call.
+    prompt_ids: list[int]  #: Token ids of the prompt.
+    seed: int  #: Seed of the sequence.
+    max_new_tokens: int  #: Maximum number of tokens to generate.
+
+
+class GeneratedSequence(NamedTuple):
+    """One finished sequence."""
+
+    ids: list[int]  #: The generated token ids, without padding.
+    completion: Completion  #: The completion that the ids decode to.
 
 
 class TransformersSampler(StreamingSampler):
-    """Samples with ``AutoModelForCausalLM``, by default as many together as is fastest.
+    """A sampler on ``AutoModelForCausalLM``; ``batch_size`` defaults to the fastest one.
 
     Raises:
-        Unavailable: if torch is missing, or a GPU is asked for and absent.
+        UnavailableError: if torch is missing, or the requested GPU is absent.
     """
 
     def __init__(
@@ -61,71 +72,94 @@ class TransformersSampler(StreamingSampler):
         )
         self._decoder = CompletionDecoder(self._tokenizer)
         self._net = net.to(self._device).eval()
-        self._context = context_length(self._net.config)
-        self._eos = _eos_ids(self._net, self._tokenizer)
-        pad = self._tokenizer.pad_token_id
-        self._pad: int = self._eos[0] if pad is None else pad
+        self._context_length = context_length(self._net.config)
+        self._eos_ids = _take_eos_ids(self._net, self._tokenizer)
+        pad_id = self._tokenizer.pad_token_id
+        self._pad_id: int = self._eos_ids[0] if pad_id is None else pad_id
 
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        """Yield ``spec.n`` completions of each prompt when the last is there, longest first."""
+        """Yield ``spec.n`` completions of each prompt when the last one is finished.
+
+        Long prompts come first.
+        """
         requests: list[GenerationRequest] = []
-        for place, prompt in enumerate(prompts):
-            ids = encode_prompt(self._tokenizer, prompt)
-            room = min(spec.max_tokens, self._context - len(ids))
-            requests += [(place, ids, index, room) for index in range(spec.n) if room > 0]
-            if room <= 0:  # the prompt fills the context: empty, truncated completions
-                yield place, [Completion("", "length", 0)] * spec.n
-        requests.sort(key=lambda request: -len(request[1]))
-        found: defaultdict[int, list[Completion]] = defaultdict(list)
+        for prompt_index, prompt in enumerate(prompts):
+            prompt_ids = encode_prompt(self._tokenizer, prompt)
+            max_new_tokens = min(spec.max_tokens, self._context_length - len(prompt_ids))
+            if max_new_tokens <= 0:
+                # The prompt fills the context: its completions are empty and truncated.
+                yield PromptResult(prompt_index, [Completion("", "length", 0)] * spec.n)
+                continue
+            first_seed = spec.prompt_seed(prompt)
+            requests += [
+                GenerationRequest(prompt_index, prompt_ids, first_seed + sample, max_new_tokens)
+                for sample in range(spec.n)
+            ]
+        requests.sort(key=lambda request: -len(request.prompt_ids))
+        finished: defaultdict[int, list[Completion]] = defaultdict(list)
         for start in range(0, len(requests), self._batch_size):
             batch = requests[start : start + self._batch_size]
-            seeds = [spec.prompt_seed(prompts[request[0]]) + request[2] for request in batch]
-            for (place, *_), (ids, completion) in zip(
-                batch, self._decode(batch, seeds, spec), strict=True
-            ):
+            sequences = self._generate_batch(batch, spec)
+            for request, (ids, completion) in zip(batch, sequences, strict=True):
+                index = request.prompt_index
                 text = completion.text + (completion.stop_string or "")
-                thought = self._decoder.thinking_tokens(prompts[place], ids, text)
-                found[place].append(replace(completion, thinking_tokens=thought))
-                if len(found[place]) == spec.n:
-                    yield place, found.pop(place)
+                thinking_tokens = self._decoder.thinking_tokens(prompts[index], ids, text)
+                finished[index].append(replace(completion, thinking_tokens=thinking_tokens))
+                if len(finished[index]) == spec.n:
+                    yield PromptResult(index, finished.pop(index))
 
-    def _decode(
-        self, batch: Sequence[GenerationRequest], seeds: Sequence[int], spec: SamplingSpec
-    ) -> list[tuple[list[int], Completion]]:
-        """Decode a batch in rounds; a row that has ended leaves it, so none waits for the last."""
-        started = time.perf_counter()
-        longest = max(room for *_, room in batch)
-        # Row i depends on seeds[i] only.
-        uniforms = np.stack([np.random.default_rng(seed).random(longest) for seed in seeds])
-        rows: list[list[int]] = [[] for _ in batch]
-        alive, done, length = list(range(len(batch))), 0, FIRST_ROUND_TOKENS
-        while alive:
-            length = min(length, max(batch[row][3] for row in alive) - done)
-            contexts = [batch[row][1] + rows[row] for row in alive]
-            new = self._extend(contexts, uniforms[alive, done : done + length], length, spec)
-            for row, ids in zip(alive, new, strict=True):
-                rows[row] += ids
-            done, length = done + length, 2 * length
-            alive = [
+    def _generate_batch(
+        self, batch: Sequence[GenerationRequest], spec: SamplingSpec
+    ) -> list[GeneratedSequence]:
+        """Generate a batch in rounds; finished sequences leave the batch after each round."""
+        start_time = time.perf_counter()
+        longest = max(request.max_new_tokens for request in batch)
+        # Row i depends on the seed of request i only.
+        uniforms = np.stack(
+            [np.random.default_rng(request.seed).random(longest) for request in batch]
+        )
+        generated: list[list[int]] = [[] for _ in batch]
+        active = list(range(len(batch)))
+        n_generated = 0
+        round_tokens = FIRST_ROUND_TOKENS
+        while active:
+            tokens_left = max(batch[row].max_new_tokens for row in active) - n_generated
+            round_tokens = min(round_tokens, tokens_left)
+            new_ids = self._generate_round(
+                [batch[row].prompt_ids + generated[row] for row in active],
+                uniforms[active, n_generated : n_generated + round_tokens],
+                round_tokens,
+                spec,
+            )
+            for row, ids in zip(active, new_ids, strict=True):
+                generated[row] += ids
+            n_generated += round_tokens
+            round_tokens *= 2
+            active = [
                 row
-                for row in alive
-                if done < batch[row][3] and not self._has_ended(rows[row], spec)
+                for row in active
+                if n_generated < batch[row].max_new_tokens
+                and not self._is_finished(generated[row], spec)
             ]
-        seconds = (time.perf_counter() - started) / len(batch)
+        seconds = (time.perf_counter() - start_time) / len(batch)
         return [
-            self._finish(ids[:limit], spec, seconds)
-            for ids, (*_, limit) in zip(rows, batch, strict=True)
+            self._finish(ids[: request.max_new_tokens], spec, seconds)
+            for ids, request in zip(generated, batch, strict=True)
         ]
 
-    def _extend(
-        self, contexts: Sequence[list[int]], uniforms: np.ndarray, length: int, spec: SamplingSpec
+    def _generate_round(
+        self,
+        contexts: Sequence[list[int]],
+        uniforms: np.ndarray,
+        max_new_tokens: int,
+        spec: SamplingSpec,
     ) -> list[list[int]]:
-        """Return up to ``length`` more tokens of each context, padded behind its end."""
-        inputs, mask = pad_sequences(contexts, self._pad, self._device, left=True)
-        width = inputs.shape[1]
+        """Return up to ``max_new_tokens`` further ids per context, padded behind its end."""
+        inputs, mask = pad_sequences(contexts, self._pad_id, self._device, pad_left=True)
+        context_tokens = inputs.shape[1]
         processors = LogitsProcessorList()
         if spec.temperature > 0:
-            processors.append(InverseCdfProcessor(width, uniforms, spec))
+            processors.append(InverseCdfProcessor(context_tokens, uniforms, spec))
         with torch.inference_mode():
             output = self._net.generate(
                 inputs,
@@ -133,126 +167,149 @@ class TransformersSampler(StreamingSampler):
                 past_key_values=make_cache(self._net.config),
                 logits_processor=processors,
                 generation_config=GenerationConfig(
-                    max_new_tokens=length,
+                    max_new_tokens=max_new_tokens,
                     do_sample=False,
-                    eos_token_id=self._eos,
-                    pad_token_id=self._pad,
+                    eos_token_id=self._eos_ids,
+                    pad_token_id=self._pad_id,
                     stop_strings=list(spec.stop) or None,
                 ),
                 tokenizer=self._tokenizer if spec.stop else None,
             )
-        generated: list[list[int]] = output[:, width:].tolist()
+        generated: list[list[int]] = output[:, context_tokens:].tolist()
         return generated
 
-    def _has_ended(self, ids: list[int], spec: SamplingSpec) -> bool:
-        if any(token in self._eos for token in ids):
+    def _is_finished(self, ids: list[int], spec: SamplingSpec) -> bool:
+        if any(token in self._eos_ids for token in ids):
             return True
         return bool(spec.stop) and cut_at_stop(self._decoder(ids), spec.stop)[1] is not None
 
-    def _finish(
-        self, ids: list[int], spec: SamplingSpec, seconds: float
-    ) -> tuple[list[int], Completion]:
-        """Cut a row of generated ids at its end, and say why it ended."""
-        ends = [position for position, token in enumerate(ids) if token in self._eos]
-        reason: FinishReason = "stop" if ends else "length"
-        if ends:
-            ids = ids[: ends[0] + 1]
+    def _finish(self, ids: list[int], spec: SamplingSpec, seconds: float) -> GeneratedSequence:
+        """Cut the ids at the end of the sequence, and return them with their completion."""
+        eos_positions = [position for position, token in enumerate(ids) if token in self._eos_ids]
+        finish_reason: FinishReason = "stop" if eos_positions else "length"
+        if eos_positions:
+            ids = ids[: eos_positions[0] + 1]
         text, stop_string = cut_at_stop(self._decoder(ids, skip_special=True), spec.stop)
         if stop_string is not None:
-            # What follows in the row is padding, which may look like an end.
-            ids = list(takewhile(lambda token: token != self._pad, ids[:-1] if ends else ids))
-            reason = "stop"
-        return ids, Completion(text, reason, len(ids), seconds, stop_string)
+            # Padding follows a stop string, and the padding token may also be an EOS token.
+            if eos_positions:
+                ids = ids[:-1]
+            ids = list(takewhile(lambda token: token != self._pad_id, ids))
+            finish_reason = "stop"
+        completion = Completion(
+            text=text,
+            finish_reason=finish_reason,
+            n_tokens=len(ids),
+            seconds=seconds,
+            stop_string=stop_string,
+        )
+        return GeneratedSequence(ids, completion)
 
 
 class InverseCdfProcessor:
-    """A logits processor that draws from the nucleus with given uniforms, and leaves one token.
+    """A logits processor that draws one token per row by inverse transform sampling.
 
-    ``uniforms``, in [0, 1), have one row per sequence and one column per generated token, which
-    begin at ``prompt_width``.
+    Args:
+        prompt_tokens: Length of the padded prompts.
+        uniforms: Numbers in [0, 1): one row per sequence, one column per generated token.
+        spec: Temperature and nucleus (top-p) to draw from.
     """
 
-    def __init__(self, prompt_width: int, uniforms: np.ndarray, spec: SamplingSpec) -> None:
-        self._prompt_width = prompt_width
+    def __init__(self, prompt_tokens: int, uniforms: np.ndarray, spec: SamplingSpec) -> None:
+        self._prompt_tokens = prompt_tokens
         self._uniforms = torch.from_numpy(uniforms)
         self._spec = spec
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Return scores that are -inf but for the token drawn in each row."""
-        step = input_ids.shape[1] - self._prompt_width
+        """Return scores that are 0 for the drawn token of each row, and -inf elsewhere."""
+        step = input_ids.shape[1] - self._prompt_tokens
         u = self._uniforms[:, step : step + 1].to(scores.device)
-        probs, tokens = (scores.double() / self._spec.temperature).softmax(-1), None
+        probs = (scores.double() / self._spec.temperature).softmax(-1)
+        sorted_ids = None
         if self._spec.top_p < 1:
-            probs, tokens = probs.sort(dim=-1, descending=True, stable=True)
+            probs, sorted_ids = probs.sort(dim=-1, descending=True, stable=True)
             mass_before = probs.cumsum(-1) - probs
             probs = probs.masked_fill(mass_before >= self._spec.top_p, 0.0)
         cdf = probs.cumsum(-1)
-        drawn = torch.searchsorted(cdf, u * cdf[:, -1:], right=True)
-        drawn = drawn.clamp_max(probs.shape[-1] - 1)
-        if tokens is not None:
-            drawn = tokens.gather(-1, drawn)
-        return torch.full_like(scores, -torch.inf).scatter(-1, drawn, 0.0)
+        token = torch.searchsorted(cdf, u * cdf[:, -1:], right=True)
+        token = token.clamp_max(probs.shape[-1] - 1)
+        if sorted_ids is not None:
+            token = sorted_ids.gather(-1, token)
+        return torch.full_like(scores, -torch.inf).scatter(-1, token, 0.0)
 
 
-def _eos_ids(net: Any, tokenizer: Any) -> list[int]:
-    """Return every id that ends a sequence: generation_config may hold several.
+def _take_eos_ids(net: Any, tokenizer: Any) -> list[int]:
+    """Return every id that ends a sequence, and reset the model's generation config.
+
+    The reset drops sampling defaults such as top-k and penalties, which are not part of the spec.
 
     Raises:
-        Unavailable: if it holds what is no id.
+        UnavailableError: if ``eos_token_id`` of the generation config is not a list of ids.
     """
-    told = net.generation_config.eos_token_id
-    ids = told if isinstance(told, list) else [told] if told is not None else []
-    if not all(isinstance(each, int) and 0 <= each < 2**31 for each in ids):
+    eos_token_id = net.generation_config.eos_token_id
+    ids: list[int] = eos_token_id if isinstance(eos_token_id, list) else [eos_token_id]
+    if eos_token_id is None:
+        ids = []
+    if not all(isinstance(token, int) and 0 <= token < 2**31 for token in ids):
         raise UnavailableError(
-            f"eos_token_id of its generation_config.json is {told!r}, expected the ids of tokens.",
+            f"eos_token_id in generation_config.json is {eos_token_id!r}. Expected token ids; "
+            "correct the file.",
             field="model",
             value=str(net.name_or_path),
         )
     if tokenizer.eos_token_id is not None and tokenizer.eos_token_id not in ids:
         ids.append(tokenizer.eos_token_id)
-    # The repository's other sampling defaults (top-k, penalties) are not part of the spec.
     net.generation_config = type(net.generation_config)()
     return list(ids)
 
 
 class PreallocatedCacheLayer(DynamicLayer):  # type: ignore[misc]
-    """Keys and values of full attention, in a room to spare that doubles when it is used up.
+    """Keys and values of full attention, in buffers that double when they are full.
 
-    transformers' own layer joins what is there and what is new to a new tensor for every token. On
-    a CPU that is most of the time a small model takes, as every one of them is fresh memory.
+    The layer of transformers concatenates old and new states for every token. On a CPU, allocating
+    these tensors takes most of the time of a small model.
     """
 
     keys: torch.Tensor
     values: torch.Tensor
-    _room: tuple[torch.Tensor, torch.Tensor] | None = None
+    _buffers: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append ``[batch, heads, new, width]`` keys and values; return all there are."""
+        """Append keys and values, [batch, heads, new tokens, width]; return all of them."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         start = self.get_seq_length()
         end = start + key_states.shape[2]
-        if self._room is None or end > self._room[0].shape[2]:
-            self._room = _more_room(key_states, self.keys), _more_room(value_states, self.values)
-        for room, new in zip(self._room, (key_states, value_states), strict=True):
-            room[:, :, start:end] = new
-        self.keys, self.values = (room[:, :, :end] for room in self._room)
+        if self._buffers is None or end > self._buffers[0].shape[2]:
+            key_buffer = _grow_buffer(self.keys, key_states)
+            value_buffer = _grow_buffer(self.values, value_states)
+            self._buffers = (key_buffer, value_buffer)
+        else:
+            key_buffer, value_buffer = self._buffers
+        key_buffer[:, :, start:end] = key_states
+        value_buffer[:, :, start:end] = value_states
+        self.keys = key_buffer[:, :, :end]
+        self.values = value_buffer[:, :, :end]
         return self.keys, self.values
 
 
-def _more_room(new: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-    """Return room for twice what there will be, with what was there before in its place."""
-    held = before.shape[2] if before.numel() else 0
-    room = new.new_empty((*new.shape[:2], 2 * (held + new.shape[2]), new.shape[3]))
-    if held:
-        room[:, :, :held] = before
-    return room
+def _grow_buffer(states: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """Return a buffer for twice the tokens of ``states`` and ``new``, with ``states`` copied in."""
+    n_tokens = states.shape[2] if states.numel() else 0
+    buffer = new.new_empty((*new.shape[:2], 2 * (n_tokens + new.shape[2]), new.shape[3]))
+    if n_tokens:
+        buffer[:, :, :n_tokens] = states
+    return buffer
 
 
 def make_cache(config: Any) -> DynamicCache:
-    """Return an empty cache for a model; layers that keep less than everything are its own."""
+    """Return an empty cache for a model.
+
+    Layers with full attention are preallocated. Other layers, such as sliding windows, stay as
+    transformers makes them.
+    """
     cache = DynamicCache(config=config)
     cache.layers = [
         PreallocatedCacheLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers

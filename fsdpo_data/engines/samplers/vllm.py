@@ -1,4 +1,7 @@
-"""The vLLM engine; the only importer of vllm."""
+"""The ``vllm`` engine, and helpers for other modules that start vLLM.
+
+No other module of the package imports vllm, except the scorers on vLLM.
+"""
 
 import os
 import time
@@ -11,72 +14,75 @@ from fsdpo_data.core.errors import install_command
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.registry import engine_error
-from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
+from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
 from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, encode_prompt
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.untrusted import describe_load_error
 
-#: Processes of an engine that have not ended by then are killed. vLLM gives them 5 by itself, too
-#: few on a busy machine, and does not wait for the killed ones to be gone.
+#: Seconds after which processes of the engine are killed. vLLM's own limit is 5 seconds, too short
+#: on a busy machine, and vLLM does not wait until the killed processes are gone.
 SHUTDOWN_TIMEOUT_SECONDS = 60
 
 
 class VllmSampler(StreamingSampler):
-    """Samples with ``vllm.LLM``: prefix caching on, all prompts of a call in one batch.
+    """A sampler on ``vllm.LLM`` with prefix caching; all prompts of a call form one batch.
 
     Raises:
-        Unavailable: if vLLM is missing or cannot start here.
+        UnavailableError: if vLLM is missing or cannot start.
     """
 
     def __init__(self, weights: ResolvedWeights, options: EngineOptions) -> None:
         self.model = weights.ref
         self._llm = start_engine(weights, options, enable_prefix_caching=True)
-        self._params = import_vllm().SamplingParams
+        self._params_class = import_vllm().SamplingParams
         self._final_only = import_module("vllm.sampling_params").RequestOutputKind.FINAL_ONLY
         self._tokenizer = self._llm.get_tokenizer()
         self._decoder = CompletionDecoder(self._tokenizer)
-        self._context: int = self._llm.model_config.max_model_len
+        self._context_length: int = self._llm.model_config.max_model_len
 
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        """Sample all prompts in one batch; yield ``spec.n`` completions of each as they come.
+        """Sample all prompts in one batch, and yield ``spec.n`` completions of each prompt.
 
         Raises:
-            Unavailable: if the engine dies.
+            UnavailableError: if the engine dies.
         """
         engine = self._llm.llm_engine
-        since = time.perf_counter()
-        for place, prompt in enumerate(prompts):
+        last_finish_time = time.perf_counter()
+        for index, prompt in enumerate(prompts):
             ids = encode_prompt(self._tokenizer, prompt)
-            if len(ids) < self._context:
+            if len(ids) < self._context_length:
                 params = self._sampling_params(prompt, spec)
                 with vllm_errors("sampling"):
-                    engine.add_request(str(place), {"prompt_token_ids": ids}, params)
+                    engine.add_request(str(index), {"prompt_token_ids": ids}, params)
             else:  # a prompt that fills the context gets empty, truncated completions
-                yield place, [Completion("", "length", 0)] * spec.n
+                yield PromptResult(index, [Completion("", "length", 0)] * spec.n)
         while engine.has_unfinished_requests():
             with vllm_errors("sampling"):
-                finished = [output for output in engine.step() if output.finished]
-            now = time.perf_counter()
-            # The time since the last prompts were finished is shared by those that are now.
-            seconds = (now - since) / max(1, len(finished) * spec.n)
-            since = now if finished else since
-            for output in finished:
-                place = int(output.request_id)
-                made = [self._completion(prompts[place], each, seconds) for each in output.outputs]
-                yield place, made
+                outputs = [output for output in engine.step() if output.finished]
+            if not outputs:
+                continue
+            # The prompts that finish in one step share the time since the previous ones finished.
+            finish_time = time.perf_counter()
+            seconds = (finish_time - last_finish_time) / (len(outputs) * spec.n)
+            last_finish_time = finish_time
+            for output in outputs:
+                index = int(output.request_id)
+                completions = [
+                    self._completion(prompts[index], sample, seconds) for sample in output.outputs
+                ]
+                yield PromptResult(index, completions)
 
     def close(self) -> None:
-        """End the engine's processes, which give its memory back.
+        """Shut down the engine's processes, which frees their GPU memory.
 
-        Dropping the engine does not: errors that vLLM catches and keeps hold on to the frames that
-        it was made in.
+        Deleting the engine is not enough: vLLM keeps exceptions whose frames refer to the engine.
         """
         self._llm.llm_engine.engine_core.shutdown(timeout=SHUTDOWN_TIMEOUT_SECONDS)
 
     def _sampling_params(self, prompt: str, spec: SamplingSpec) -> Any:
-        # vLLM gives sample i the seed `seed + i`, which is what SamplingSpec promises.
-        return self._params(
+        # vLLM gives sample i the seed `seed + i`, as SamplingSpec demands.
+        return self._params_class(
             n=spec.n,
             temperature=spec.temperature,
             top_p=spec.top_p,
@@ -84,20 +90,31 @@ class VllmSampler(StreamingSampler):
             stop=list(spec.stop) or None,
             seed=None if spec.temperature == 0 else spec.prompt_seed(prompt),
             output_kind=self._final_only,
-            skip_special_tokens=not self._decoder.hidden,
+            skip_special_tokens=not self._decoder.hidden_ids,
         )
 
     def _completion(self, prompt: str, output: Any, seconds: float) -> Completion:
-        reason: FinishReason = "length" if output.finish_reason == "length" else "stop"
-        # A token's id where a token ended it.
-        stop = output.stop_reason if isinstance(output.stop_reason, str) else None
+        finish_reason: FinishReason = "length" if output.finish_reason == "length" else "stop"
+        # stop_reason is a token id if a token ended the completion.
+        stop_string = output.stop_reason if isinstance(output.stop_reason, str) else None
         ids = list(output.token_ids)
-        thought = self._decoder.thinking_tokens(prompt, ids, output.text + (stop or ""))
-        return Completion(output.text, reason, len(ids), seconds, stop, thinking_tokens=thought)
+        full_text = output.text + (stop_string or "")
+        return Completion(
+            text=output.text,
+            finish_reason=finish_reason,
+            n_tokens=len(ids),
+            seconds=seconds,
+            stop_string=stop_string,
+            thinking_tokens=self._decoder.thinking_tokens(prompt, ids, full_text),
+        )
 
 
 def import_vllm() -> Any:
-    """Import vllm, quietly; Unavailable if it is not installed."""
+    """Import vllm with little logging.
+
+    Raises:
+        UnavailableError: if vLLM is not installed, or cannot be imported.
+    """
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -113,57 +130,68 @@ def import_vllm() -> Any:
 
 
 @contextmanager
-def vllm_errors(doing: str) -> Iterator[None]:
-    """Raise :class:`~fsdpo_data.core.errors.UnavailableError`, with what to do, when the engine dies."""
+def vllm_errors(action: str) -> Iterator[None]:
+    """Raise :class:`~fsdpo_data.core.errors.UnavailableError` if vLLM fails during ``action``."""
     try:
         yield
-    except Exception as error:  # a dead engine raises whatever killed it
+    except Exception as error:  # a dead engine raises many kinds of errors
         raise engine_error(
             "vllm",
-            f"it stopped while {doing}: {describe_load_error(error)} What was done before is safe: resume "
-            "the run, if memory was short with a smaller batch.",
+            f"vLLM stopped while {action}: {describe_load_error(error)} Finished samples are saved, so "
+            "you can resume the run. If memory ran out, use a smaller batch.",
         ) from error
 
 
 def start_engine(weights: ResolvedWeights, options: EngineOptions, **arguments: Any) -> Any:
-    """Start ``vllm.LLM`` with what the caller needs; ``engine_arg`` wins over the rest.
+    """Start ``vllm.LLM`` with ``arguments``; the user's ``engine_arg`` overrides all of them.
 
     Raises:
-        Unavailable: if vLLM is missing or cannot start here.
+        UnavailableError: if vLLM is missing or cannot start.
     """
     vllm = import_vllm()
     from vllm.platforms import current_platform
 
-    # After a prefill in pieces vLLM rewinds the request's generator, which a CPU generator cannot
-    # do ("CPU Generator does not use offset"); so there prompts are prefilled whole.
-    on_cpu = {"enforce_eager": True, "enable_chunked_prefill": False}
-    dtype: str = options.dtype
-    if dtype == "auto":
-        # vLLM's own ``auto`` casts float32 checkpoints to half precision; ours does not.
-        dtype = str(load_config(weights).dtype or "auto").removeprefix("torch.")
-    every = {
-        "dtype": dtype,
-        **(on_cpu if current_platform.is_cpu() else {}),
-        **arguments,
-        **options.engine_args,
-    }
-    every.pop("data_parallel_size", None)  # so many copies of this one are placed
-    revisions = {"revision": weights.commit, "tokenizer_revision": weights.commit}
+    llm_arguments: dict[str, Any] = {"dtype": _resolve_dtype(weights, options)}
+    if current_platform.is_cpu():
+        # Chunked prefill is off, because vLLM rewinds the request's random generator after it, and
+        # CPU generators cannot be rewound ("CPU Generator does not use offset").
+        llm_arguments |= {"enforce_eager": True, "enable_chunked_prefill": False}
+    llm_arguments |= arguments | options.engine_args
+    llm_arguments.pop("data_parallel_size", None)  # replicas are actors of the ray engine
     try:
-        return vllm.LLM(model=weights.path, **revisions, **every)
-    except Exception as error:  # vLLM raises whatever its parts raise
+        return vllm.LLM(
+            model=weights.path,
+            revision=weights.commit,
+            tokenizer_revision=weights.commit,
+            **llm_arguments,
+        )
+    except Exception as error:  # vLLM passes on the errors of all libraries that it uses
         raise engine_error(
             "vllm",
-            f"it could not load {weights.path} with {every}: {describe_load_error(error)} Check the "
-            "GPUs and the options, or use the engine transformers.",
+            f"vLLM could not load {weights.path} with {llm_arguments}: {describe_load_error(error)} Check "
+            "the GPUs and the options, or use the engine transformers.",
         ) from error
 
 
+def _resolve_dtype(weights: ResolvedWeights, options: EngineOptions) -> str:
+    """Return the data type to load; ``auto`` becomes the data type of the checkpoint.
+
+    vLLM's own ``auto`` would cast float32 checkpoints to half precision.
+    """
+    if options.dtype != "auto":
+        return options.dtype
+    return str(load_config(weights).dtype or "auto").removeprefix("torch.")
+
+
 def is_vllm_usable(*, on_cpu: bool) -> bool:
-    """Say whether vLLM is installed and finds a device that it supports, be it a CPU or not."""
+    """Return whether vLLM is installed and supports a device of this machine.
+
+    Args:
+        on_cpu: Whether vLLM on a CPU is acceptable.
+    """
     try:
         import_vllm()
         from vllm.platforms import current_platform
-    except Exception:  # none, or one that cannot even be imported
+    except Exception:  # vLLM is missing, or fails to import
         return False
     return not current_platform.is_unspecified() and (on_cpu or not current_platform.is_cpu())

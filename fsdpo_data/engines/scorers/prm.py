@@ -13,7 +13,11 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from fsdpo_data.engines import prefix_sharing
-from fsdpo_data.engines.prefix_sharing import MAX_MASKED_ROW_TOKENS, N_SOLUTION, PROBE_PROMPT_TOKENS
+from fsdpo_data.engines.prefix_sharing import (
+    MAX_MASKED_ROW_TOKENS,
+    PROBE_PROMPT_TOKENS,
+    PROBE_SOLUTION_TOKENS,
+)
 from fsdpo_data.engines.samplers.tokenization import pad_sequences
 from fsdpo_data.engines.scorers.token_scorer import TransformersScorer, length_batches
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution
@@ -45,10 +49,10 @@ class PrmScorer(TransformersScorer):
         """Try it on two solutions of one prompt, each token of theirs a step."""
         if prefix_sharing.attention_window(self._net.config):
             return False  # keys that a window has already dropped cannot be shared
-        ends = range(PROBE_PROMPT_TOKENS, PROBE_PROMPT_TOKENS + N_SOLUTION)
-        steps = [*[PROMPT_STEP_ID] * PROBE_PROMPT_TOKENS, *range(N_SOLUTION)]
+        ends = range(PROBE_PROMPT_TOKENS, PROBE_PROMPT_TOKENS + PROBE_SOLUTION_TOKENS)
+        steps = [*[PROMPT_STEP_ID] * PROBE_PROMPT_TOKENS, *range(PROBE_SOLUTION_TOKENS)]
         both = [
-            EncodedSolution(ids, steps, list(ends), N_SOLUTION)
+            EncodedSolution(ids, steps, list(ends), PROBE_SOLUTION_TOKENS)
             for ids in prefix_sharing.probe_ids(self._net)
         ]
         return prefix_sharing.matches_unshared(
@@ -84,7 +88,7 @@ class PrmScorer(TransformersScorer):
         """Run each prompt once, then its solutions from its keys and values."""
         firsts = [encoded[group[0]] for group in groups]
         prompts = [each.input_ids[: each.prompt_length] for each in firsts]
-        ids, prompt_mask = pad_sequences(prompts, self._pad, self._device, left=True)
+        ids, prompt_mask = pad_sequences(prompts, self._pad, self._device, pad_left=True)
         positions = (prompt_mask.cumsum(-1) - 1).clamp_min(0)
         cache = self._net.base_model(
             input_ids=ids, attention_mask=prompt_mask, position_ids=positions, use_cache=True

@@ -66,7 +66,9 @@ class TokenScorer:
         """Return the ids that are read; steps are lost where they are more than the context."""
         if self._prompt_tokenizer:
             return self._prompt_tokenizer.encode(item, self._context)
-        return self._encoder.encode(item.prompt, item.steps, end=False, max_length=self._context)
+        return self._encoder.encode(
+            item.prompt, item.steps, add_eos=False, max_length=self._context
+        )
 
     def _rewards(self, encoded: dict[int, EncodedSolution]) -> Iterator[tuple[int, list[float]]]:
         """Yield the rewards of each."""

@@ -37,7 +37,7 @@ def dataset(tmp_path: Path) -> Path:
         (["build", "--segmenter", "lines"], "--segmenter lines: expected one of auto@1"),
         (
             ["build", "--engine", "replay"],
-            "--engine replay and --replay FILE go together",
+            "--engine replay and --replay FILE need each other",
         ),
         (["build", "--engine-arg", "x"], "--engine-arg x: expected KEY=VALUE"),
         (["build", "--model", "qwen-7b-sft"], "Nearest short names: qwen2-7b-sft"),
@@ -134,7 +134,7 @@ def test_replaying_a_run_gives_the_same_dataset(
         ("{}\n", "line 1: expected one JSON object with `prompt` and `completions`"),
         (
             '{"prompt": "another", "completions": []}\n',
-            "no completions were recorded for the prompt",
+            "the file has no completions of the prompt",
         ),
     ],
 )

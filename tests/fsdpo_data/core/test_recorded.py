@@ -64,7 +64,7 @@ def test_a_replay_that_is_not_whole_is_refused(
     prompt = get_template("problem").render("20 + 22?")
     recorded.write_text(json.dumps({"prompt": prompt, "completions": [{"text": 5}]}) + "\n")
     code, _, err = run(capsys, *build, *replay)
-    assert code == 1 and "is not whole" in err
+    assert code == 1 and "is incomplete" in err
 
 
 def test_a_file_has_no_split_of_another_name(tmp_path: Path) -> None:

@@ -118,13 +118,13 @@ def test_a_reference_does_not_hide_what_a_model_is(two: tuple[Path, Path], tmp_p
     theirs = tmp_path / "EurusPRM-Stage2"
     shutil.copytree(two[0], theirs)
     options = ScorerOptions(reference=str(two[1]))
-    names = [resolve_prm(str(each), options).convention.name for each in (theirs, two[0])]
+    names = [resolve_prm(str(each), options).prm_format.name for each in (theirs, two[0])]
     assert names == ["eurus", "implicit"]
 
 
 def test_a_reference_where_there_is_none(two: tuple[Path, Path]) -> None:
-    with pytest.raises(InputError, match="held against a reference: expected one"):
+    with pytest.raises(InputError, match="format implicit needs a reference model"):
         load_scorer(str(two[0]), ScorerOptions(device="cpu", prm_format="implicit"))
-    with pytest.raises(InputError, match="qwen is held against none"):
+    with pytest.raises(InputError, match="qwen uses no reference model"):
         options = ScorerOptions(device="cpu", prm_format="qwen", reference=str(two[1]))
         load_scorer(str(two[0]), options)

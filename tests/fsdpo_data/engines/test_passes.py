@@ -39,7 +39,7 @@ class Thinker(StreamingSampler):
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
         self.asked.append((list(prompts), spec))
         for place, context in enumerate(prompts):
-            yield place, [self.complete(context, spec, i) for i in range(spec.n)]
+            yield PromptResult(place, [self.complete(context, spec, i) for i in range(spec.n)])
 
     def complete(self, context: str, spec: SamplingSpec, index: int) -> Completion:
         said = context.partition("2+2?")[2]
@@ -231,4 +231,4 @@ def test_special_tokens_that_mark_thinking_stay_in_the_text(policy: Path, name: 
     assert decoder(ids, skip_special=True) == said and decoder(ids) == text
     answer = tokenizer("It is 4.", add_special_tokens=False)["input_ids"]
     assert decoder.thinking_tokens("", ids, said) == len(ids) - len(answer) - 1
-    assert not plain.hidden  # before it had them, and for most models: as the tokenizer does it
+    assert not plain.hidden_ids  # before it had them, and for most models: as the tokenizer does it

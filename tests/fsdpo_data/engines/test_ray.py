@@ -46,16 +46,22 @@ EIGHT = node(64, gpu=8)
     [
         (Placement(), [HEAD, EIGHT, EIGHT], 16, 1, 1),
         (Placement(actors=3), [EIGHT], 3, 1, 1),
-        (Placement(gpus=4), [HEAD, EIGHT, node(8, gpu=6)], 3, 4, 1),  # 6 GPUs hold one copy
-        (Placement(models=2), [EIGHT], 4, 1, 1),
-        (Placement(gpus=0), [HEAD, EIGHT], 2, 0, 8),
+        (
+            Placement(gpus_per_replica=4),
+            [HEAD, EIGHT, node(8, gpu=6)],
+            3,
+            4,
+            1,
+        ),  # 6 GPUs hold one copy
+        (Placement(model_count=2), [EIGHT], 4, 1, 1),
+        (Placement(gpus_per_replica=0), [HEAD, EIGHT], 2, 0, 8),
         (Placement(), [node(2)], 1, 0, 2),
         (Placement(actors=2), [node(2)], 2, 0, 1),
-        (Placement(models=2), [node(2)], 1, 0, 1),
+        (Placement(model_count=2), [node(2)], 1, 0, 1),
         (Placement(actors=3), [node(8), node(16)], 3, 0, 4),
         (Placement(), [HEAD, node(64, gpu=8, alive=False)], 1, 0, 8),
         (Placement(gpu_fraction=0.5), [HEAD, EIGHT], 16, 0.5, 0.5),
-        (Placement(models=2, gpu_fraction=0.5), [node(8, gpu=1)], 1, 0.5, 0.5),
+        (Placement(model_count=2, gpu_fraction=0.5), [node(8, gpu=1)], 1, 0.5, 0.5),
         (Placement(actors=4, gpu_fraction=0.5), [node(2)], 4, 0, 0.5),
     ],
 )
@@ -68,10 +74,14 @@ def test_where_copies_go(
 @pytest.mark.parametrize(
     ("placement", "nodes", "said"),
     [
-        (Placement(actors=9), [EIGHT], "actors = 9: 1 model(s) in 9 copies each need more than"),
-        (Placement(gpus=16), [EIGHT], "the 0 place(s) with 16 GPU(s) of the Ray cluster"),
-        (Placement(models=2), [node(8, gpu=1)], "engine = 'ray': 2 model(s) in 1 copies each"),
-        (Placement(actors=3), [node(2)], "the 2 CPUs of the Ray cluster. Use fewer actors"),
+        (
+            Placement(actors=9),
+            [EIGHT],
+            "actors = 9: the Ray cluster has 8 place(s) with 1 GPU(s), but needs more",
+        ),
+        (Placement(gpus_per_replica=16), [EIGHT], "the Ray cluster has 0 place(s) with 16 GPU(s)"),
+        (Placement(model_count=2), [node(8, gpu=1)], "for 2 model(s) with 1 replica(s) each"),
+        (Placement(actors=3), [node(2)], "the Ray cluster has 2 CPUs, but needs more"),
     ],
 )
 def test_a_cluster_without_room_is_refused(
@@ -85,12 +95,18 @@ def test_a_cluster_without_room_is_refused(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"actors": 2}, "BuildOptions.actors = 2: it goes with `engine=ray`, not auto."),
-        ({"gpus_per_actor": 0.5}, "gpus_per_actor = 0.5: it goes with `engine=ray`, not auto."),
+        (
+            {"actors": 2},
+            "BuildOptions.actors = 2: the option needs `engine=ray`, but the engine is auto.",
+        ),
+        (
+            {"gpus_per_actor": 0.5},
+            "gpus_per_actor = 0.5: the option needs `engine=ray`, but the engine is auto.",
+        ),
         ({"engine": "ray", "actors": 0}, "BuildOptions.actors = 0: expected at least 1."),
         (
             {"engine": "ray", "data_parallel_size": 2},
-            ".data_parallel_size = 2: `engine=ray` counts copies as actors",
+            ".data_parallel_size = 2: `engine=ray` starts one actor per replica",
         ),
     ],
 )
@@ -101,7 +117,7 @@ def test_options_that_do_not_go_together(options: dict[str, Any], said: str) -> 
 
 
 def test_a_scorer_is_not_copied_without_ray() -> None:
-    with pytest.raises(InputError, match="goes with `engine=ray`"):
+    with pytest.raises(InputError, match="needs `engine=ray`"):
         ScorerOptions(engine="vllm", actors=2)
 
 
@@ -142,7 +158,7 @@ class Slow(StreamingSampler):
         for place in reversed(range(len(prompts))):
             if prompts[place] == "!":
                 raise InputError("!: expected a word.")
-            yield place, [Completion(prompts[place].upper(), "stop", 1)] * spec.n
+            yield PromptResult(place, [Completion(prompts[place].upper(), "stop", 1)] * spec.n)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +190,9 @@ class TestCopies:
             start_ray()
 
     def test_a_copy_that_dies_is_made_good(self, tmp_path: Path) -> None:
-        copies = ReplicaPool(REF, partial(Squares, str(tmp_path)), Placement(actors=2), batch=32)
+        copies = ReplicaPool(
+            REF, partial(Squares, str(tmp_path)), Placement(actors=2), batch_size=32
+        )
         assert copies.score(range(7)) == [0, 1, 4, 9, 16, 25, 36]
         assert (tmp_path / "died").exists()
         assert copies.score([3]) == [9]  # fewer items than copies
@@ -182,7 +200,7 @@ class TestCopies:
         with pytest.raises(InputError, match="-1: expected at least 0"):
             copies.score([1, 2, -1])
         with pytest.raises(
-            UnavailableError, match="a copy of the model died 4 times in a row"
+            UnavailableError, match="a replica of the model died 4 times in a row"
         ) as error:
             copies.score([1, 2, -2])
         assert "resume the run" in str(error.value)
@@ -192,14 +210,14 @@ class TestCopies:
     def test_a_slow_copy_does_what_it_can_and_the_others_the_rest(self, tmp_path: Path) -> None:
         (tmp_path / "died").touch()
         load = partial(Squares, str(tmp_path), slow=0)
-        copies = ReplicaPool(REF, load, Placement(actors=2, gpu_fraction=0.5), batch=32)
+        copies = ReplicaPool(REF, load, Placement(actors=2, gpu_fraction=0.5), batch_size=32)
         assert copies.score(range(100)) == [number**2 for number in range(100)]
         did = sorted(len(each.read_text().split()) for each in tmp_path.glob("by-*"))
         assert did[0] == 25 and did[1] == 75  # its first run, and all that was left
         copies.close()
 
     def test_prompts_arrive_as_they_are_finished(self) -> None:
-        copies = ReplicaPool(REF, Slow, Placement(actors=2), batch=32)
+        copies = ReplicaPool(REF, Slow, Placement(actors=2), batch_size=32)
         found = list(copies.stream(["a", "b", "c"], SamplingSpec(n=2)))
         assert sorted(place for place, _ in found) == [0, 1, 2]
         places = [place for place, _ in found]
@@ -297,7 +315,7 @@ class TestCommands:
             "fsdpo_bench", *line, "--device", "cpu", "--actors", 9999, "--out", tmp_path / "two"
         )
         assert refused.returncode == 1
-        assert "2 model(s) in 9999 copies each need more than the" in refused.stderr
+        assert "for 2 model(s) with 9999 replica(s) each" in refused.stderr
 
 
 def wait_for(address: str) -> None:

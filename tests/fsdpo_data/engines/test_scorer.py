@@ -162,7 +162,7 @@ def test_training_and_scoring_read_the_same_tokens(model: Path, tmp_path: Path) 
     ).train
     encoder = StepTokenizer(tokenizer)
     for row, read in zip(rows, trained, strict=True):
-        encoded = encoder.encode(row["prompt"], row["completions"], end=False)
+        encoded = encoder.encode(row["prompt"], row["completions"], add_eos=False)
         assert (encoded.input_ids, encoded.score_positions) == (
             read["input_ids"].tolist(),
             read["score_positions"],

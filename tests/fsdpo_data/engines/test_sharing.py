@@ -76,7 +76,7 @@ def test_a_state_that_leaks_along_the_row_is_found(
 ) -> None:
     model = make(family, transformers.AutoModelForCausalLM, **HYBRIDS[family])
     before = model.config._attn_implementation
-    assert not supports_prefix_sharing(model, longest=100)
+    assert not supports_prefix_sharing(model, max_row_tokens=100)
     assert "cannot share prompts (off by" in caplog.text
     assert model.config._attn_implementation == before
     check_plain_head(model)  # it can be trained all the same
@@ -85,7 +85,7 @@ def test_a_state_that_leaks_along_the_row_is_found(
 @pytest.mark.parametrize("family", ["Qwen2", "Llama", "Qwen3", "Gemma", "Gemma3Text"])
 def test_where_every_layer_attends_prompts_are_shared(family: str) -> None:
     model = make(family, transformers.AutoModelForCausalLM).train()
-    assert supports_prefix_sharing(model, longest=100)
+    assert supports_prefix_sharing(model, max_row_tokens=100)
     assert model.training
 
 
@@ -93,7 +93,7 @@ def test_attention_that_does_more_is_refused_by_name(caplog: pytest.LogCaptureFi
     model = make("Gemma2", transformers.AutoModelForCausalLM, head_dim=16)
     assert model.config.attn_logit_softcapping
     model.set_attn_implementation("sdpa")
-    assert not supports_prefix_sharing(model, longest=100)
+    assert not supports_prefix_sharing(model, max_row_tokens=100)
     assert "Gemma2Attention has softcap" in caplog.text
 
 
@@ -142,8 +142,8 @@ def test_attention_in_halves_errs_no_more_than_that_of_torch(shape: tuple[int, .
 
 def test_chunks_of_attention_are_windows() -> None:
     model = make("Llama4Text", transformers.AutoModelForCausalLM, **LLAMA4, attention_chunk_size=64)
-    assert supports_prefix_sharing(model, longest=64)
-    assert not supports_prefix_sharing(model, longest=65)
+    assert supports_prefix_sharing(model, max_row_tokens=64)
+    assert not supports_prefix_sharing(model, max_row_tokens=65)
 
 
 def test_long_solutions_are_scored_with_their_prompts() -> None:
@@ -167,7 +167,7 @@ def test_a_hybrid_scores_as_its_plain_forward_passes(
     assert "Qwen3NextForTokenClassification cannot share prompts" in caplog.text
     encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(tmp_path))
     for item, rewards in zip(ITEMS, found, strict=True):
-        encoded = encoder.encode(item.prompt, item.steps, end=False)
+        encoded = encoder.encode(item.prompt, item.steps, add_eos=False)
         with torch.no_grad():
             logits = model(torch.tensor([encoded.input_ids])).logits[0, encoded.score_positions, 0]
         assert rewards == pytest.approx(logits.sigmoid().tolist(), abs=1e-5)
@@ -178,7 +178,7 @@ def test_the_likelihood_of_llama_4(tmp_path: Path) -> None:
     weights = save(model, tmp_path)
     found = LikelihoodScorer(weights, ScorerOptions(device="cpu")).score(ITEMS[:1])
     encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(tmp_path))
-    encoded = encoder.encode(ITEMS[0].prompt, ITEMS[0].steps, end=False)
+    encoded = encoder.encode(ITEMS[0].prompt, ITEMS[0].steps, add_eos=False)
     with torch.no_grad():
         logp = model(torch.tensor([encoded.input_ids])).logits[0].double().log_softmax(-1)
     steps = [0.0, 0.0]

@@ -67,7 +67,7 @@ def test_the_tokenizers_are_the_published_ones(name: str, shared: Path) -> None:
 def test_every_step_of_real_solutions_has_one_readout(tokenizer: Any, shared: Path) -> None:
     encoder = StepTokenizer(tokenizer)
     for steps in solutions(shared):
-        encoded = encoder.encode(PLAIN, steps, end=True)
+        encoded = encoder.encode(PLAIN, steps, add_eos=True)
         check(encoded, steps, tokenizer)
         # The ids are those of the text as the model writes it: no mark, no cut at the steps.
         assert encoded.input_ids == [
@@ -97,7 +97,7 @@ def test_ids_of_a_completion_are_those_that_follow_the_prompt(tokenizer: Any, pr
     head = encode_prompt(tokenizer, prompt)
     sentencepiece = "▁" in tokenizer.get_vocab()
     for text in COMPLETIONS:
-        ids = encoder.encode(prompt, [text], end=False).input_ids
+        ids = encoder.encode(prompt, [text], add_eos=False).input_ids
         assert ids[: len(head)] == head
         assert decode(ids[len(head) :]) == text
         # Tokenised at once, the end of a prompt and what follows may become one token: ":" and
@@ -109,7 +109,7 @@ def test_ids_of_a_completion_are_those_that_follow_the_prompt(tokenizer: Any, pr
 def test_real_solutions_come_back_from_their_ids(tokenizer: Any, shared: Path) -> None:
     encoder, decode = StepTokenizer(tokenizer), CompletionDecoder(tokenizer)
     for steps in solutions(shared)[::10]:
-        encoded = encoder.encode(PLAIN, steps, end=True)
+        encoded = encoder.encode(PLAIN, steps, add_eos=True)
         generated = encoded.input_ids[encoded.prompt_length :]
         text = decode(generated, skip_special=True)
         # Decoders of bytes know no beginnings. (Qwen2 normalizes its text, and what DeepSeek added
@@ -132,7 +132,7 @@ def test_a_space_before_every_beginning_can_be_a_normalizer() -> None:
         [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
     fast = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="</s>")
-    assert StepTokenizer(fast).encode("a", ["a", " a"], end=True).input_ids == [2, 1, 2, 3]
+    assert StepTokenizer(fast).encode("a", ["a", " a"], add_eos=True).input_ids == [2, 1, 2, 3]
     assert CompletionDecoder(fast)([2, 1]) == " aa"
 
 
@@ -140,16 +140,16 @@ def test_a_step_reads_the_same_whatever_follows_it(tokenizer: Any, shared: Path)
     """Beam search scores beginnings; they must be read where the whole solution is."""
     encoder = StepTokenizer(tokenizer)
     for steps in solutions(shared)[::20]:
-        whole = encoder.encode(PLAIN, steps, end=True)
+        whole = encoder.encode(PLAIN, steps, add_eos=True)
         for count in range(1, len(steps)):
-            part = encoder.encode(PLAIN, steps[:count], end=False)
+            part = encoder.encode(PLAIN, steps[:count], add_eos=False)
             assert part.score_positions == whole.score_positions[:count]
             assert part.input_ids == whole.input_ids[: len(part.input_ids)]
 
 
 def test_the_token_of_a_readout_ends_its_step(qwen2: Any) -> None:
     steps = ["Step 1: 2 + 2 = 4.\n\n", "Step 2: so 🙂🙂 it is 4 ки\n", "ки The answer is: é"]
-    encoded = StepTokenizer(qwen2).encode(PLAIN, steps, end=True)
+    encoded = StepTokenizer(qwen2).encode(PLAIN, steps, add_eos=True)
     read = [qwen2.decode([encoded.input_ids[position]]) for position in encoded.score_positions]
     assert read == [".\n\n", "\n", " é"]
     assert encoded.input_ids[-1] == qwen2.eos_token_id and encoded.step_ids[-1] == 2
@@ -159,7 +159,7 @@ def test_a_token_across_a_boundary_belongs_to_the_step_it_starts_in(qwen2: Any) 
     # "ки" alone is one token; behind a space it is " к" and "и", and no search would find it.
     assert len(qwen2("ки")["input_ids"]) == 1
     steps = ["It is 4.", "\n\nSo the answer", " is 4 ", "ки"]
-    encoded = StepTokenizer(qwen2).encode(PLAIN, steps, end=False)
+    encoded = StepTokenizer(qwen2).encode(PLAIN, steps, add_eos=False)
     check(encoded, steps, qwen2)
     read = [qwen2.decode([encoded.input_ids[position]]) for position in encoded.score_positions]
     assert read == [".\n\n", " answer", " к", "и"]
@@ -167,17 +167,17 @@ def test_a_token_across_a_boundary_belongs_to_the_step_it_starts_in(qwen2: Any) 
 
 def test_steps_inside_one_token_are_told_apart(qwen2: Any) -> None:
     assert len(qwen2("hello")["input_ids"]) == 1
-    encoded = StepTokenizer(qwen2).encode(PLAIN, ["he", "llo"], end=True)
+    encoded = StepTokenizer(qwen2).encode(PLAIN, ["he", "llo"], add_eos=True)
     check(encoded, ["he", "llo"], qwen2)
 
 
 def test_truncation_keeps_whole_steps_and_counts_the_lost(tokenizer: Any) -> None:
     steps = [f"Step {i}: {i} + {i} = {2 * i}.\n" for i in range(1, 9)]
     encoder = StepTokenizer(tokenizer)
-    whole = encoder.encode(PLAIN, steps, end=True)
-    assert encoder.encode(PLAIN, steps, end=True, max_length=len(whole.input_ids)) == whole
+    whole = encoder.encode(PLAIN, steps, add_eos=True)
+    assert encoder.encode(PLAIN, steps, add_eos=True, max_length=len(whole.input_ids)) == whole
     for limit in range(len(whole.input_ids)):
-        cut = encoder.encode(PLAIN, steps, end=True, max_length=limit)
+        cut = encoder.encode(PLAIN, steps, add_eos=True, max_length=limit)
         kept = len(cut.score_positions)
         assert cut.truncated_steps == 8 - kept
         assert (
@@ -189,26 +189,27 @@ def test_truncation_keeps_whole_steps_and_counts_the_lost(tokenizer: Any) -> Non
             continue
         # No room is given away: one step more would not have fitted.
         assert len(cut.input_ids) <= limit < whole.score_positions[kept] + 1 + (kept == 7)
-    assert encoder.encode(PLAIN, steps, end=True, max_length=0).truncated_steps == 8
+    assert encoder.encode(PLAIN, steps, add_eos=True, max_length=0).truncated_steps == 8
 
 
 def test_prompts_get_one_beginning_and_no_end(tokenizer: Any) -> None:
     bos = tokenizer.bos_token
     encoder = StepTokenizer(tokenizer)
-    plain = encoder.encode(PLAIN, ["4"], end=False).input_ids
+    plain = encoder.encode(PLAIN, ["4"], add_eos=False).input_ids
     if not bos:
         assert plain[0] != tokenizer.eos_token_id
         return
     # A chat template writes the token itself.
     assert (
-        encoder.encode(bos + PLAIN, ["4"], end=False).input_ids.count(tokenizer.bos_token_id) == 1
+        encoder.encode(bos + PLAIN, ["4"], add_eos=False).input_ids.count(tokenizer.bos_token_id)
+        == 1
     )
     assert plain.count(tokenizer.bos_token_id) == 1
     assert tokenizer.eos_token_id not in plain
 
 
 def test_no_steps_no_readouts(qwen2: Any) -> None:
-    encoded = StepTokenizer(qwen2).encode(PLAIN, [], end=True)
+    encoded = StepTokenizer(qwen2).encode(PLAIN, [], add_eos=True)
     assert encoded.score_positions == [] and encoded.input_ids == qwen2(PLAIN)["input_ids"]
 
 
@@ -220,13 +221,13 @@ def test_a_step_the_tokenizer_cannot_see_is_an_error(tmp_path: Path) -> None:
         tokenizer_object=Tokenizer(models.BPE({"a": 0, "</s>": 1}, [])), eos_token="</s>"
     )
     with pytest.raises(InputError, match=r"step 2 of 2, 'b', has no token"):
-        StepTokenizer(blind).encode("a", ["a", "b"], end=True)
+        StepTokenizer(blind).encode("a", ["a", "b"], add_eos=True)
 
 
 def test_lone_surrogates_are_encoded_as_replacement_characters(qwen2: Any) -> None:
     encoder = StepTokenizer(qwen2)
-    whole = encoder.encode("q \ufffd", ["a \ufffd\n", "b"], end=True)
-    assert encoder.encode("q \ud800", ["a \ud800\n", "b"], end=True) == whole
+    whole = encoder.encode("q \ufffd", ["a \ufffd\n", "b"], add_eos=True)
+    assert encoder.encode("q \ud800", ["a \ud800\n", "b"], add_eos=True) == whole
 
 
 def test_a_tokenizer_whose_parts_do_not_fit_is_refused(tmp_path: Path) -> None:
@@ -256,7 +257,7 @@ def test_the_tokenizer_itself_is_left_as_it_was(tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(save_tokenizer(tmp_path))
     before = tokenizer.backend_tokenizer.to_str()
     tokenizer("user user", truncation=True, max_length=1)  # leaves truncation switched on
-    assert len(StepTokenizer(tokenizer).encode("user", ["user user"], end=False).input_ids) == 4
+    assert len(StepTokenizer(tokenizer).encode("user", ["user user"], add_eos=False).input_ids) == 4
     assert tokenizer("user")["input_ids"] == [0, 3]
     tokenizer.backend_tokenizer.no_truncation()
     assert tokenizer.backend_tokenizer.to_str() == before

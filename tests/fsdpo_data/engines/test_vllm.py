@@ -151,5 +151,5 @@ def check_dataset(root: Path, rows: int) -> None:
 def test_an_engine_that_cannot_start_says_why(tiny: ResolvedModel, tmp_path: Path) -> None:
     ran = build(tmp_path / "run", "--engine-arg", "max_model_len=10000000", "--limit", "2")
     assert ran.returncode == 1
-    assert "error: --engine vllm: it could not load" in ran.stderr
+    assert "error: --engine vllm: vLLM could not load" in ran.stderr
     assert not (tmp_path / "run" / "manifest.json").exists()
