@@ -43,7 +43,9 @@ def prepare_pairs(
     encoder, found = StepTokenizer(tokenizer), PreferenceData([], [], Counter())
     for prompt in prompts:
         encoded = [
-            encoder.encode(prompt.prompt, each.steps, add_eos=each.ends_with_eos, max_length=max_length)
+            encoder.encode(
+                prompt.prompt, each.steps, add_eos=each.ends_with_eos, max_length=max_length
+            )
             for each in prompt.solutions
         ]
         fits = [not each.truncated_steps for each in encoded]

@@ -151,7 +151,9 @@ def _replay_job(
         limit_problems(part, options.limit, options.seed) for part in found or [recording.as_task()]
     ]
     named = recording.model if options.model is None else resolve_weights(options.model).ref
-    author = options.author(named, is_model_named=options.model is not None or options.series is not None)
+    author = options.author(
+        named, is_model_named=options.model is not None or options.series is not None
+    )
     make_scorer, scoring = (
         _scoring(options, plan.decoders, None, warn)
         if options.prm is not None

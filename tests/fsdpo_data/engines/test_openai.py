@@ -220,7 +220,7 @@ def test_a_chat_keeps_what_the_model_thought(script: Script, url: str, tmp_path:
     )
     assert [each.reasoning for each in again] == ["Let me think."] * 2
     asked = {"data": out, "out": tmp_path / "labels", "engine": "openai", "base_url": url}
-    with pytest.raises(InputError, match="go on in the middle of a text"):
+    with pytest.raises(InputError, match="cannot continue a text"):
         LabelOptions(**asked, api="chat", rollouts=2).continuation_sampler(2)
 
 
