@@ -21,7 +21,7 @@ from fsdpo_data.problems.embedded import CHECKPOINT
 class Block(NamedTuple):
     """Commands or Python of a page."""
 
-    how: str  #: "not run" or "run in small"; empty if as printed.
+    mode: str  #: "skip", or "small" for a smaller version; empty if it runs as printed.
     language: str
     body: str
 
@@ -29,7 +29,7 @@ class Block(NamedTuple):
 def blocks(page: str) -> list[Block]:
     """Return the blocks of a page in their order."""
     found = re.findall(
-        r"(?:<!-- (not run|run in small) by the test of this page: .*? -->\n)?"
+        r"(?:<!-- (skip|small): [^>]* -->\n)?"
         r"```(bash|python)\n(.*?)```",
         page,
         flags=re.S,
@@ -55,7 +55,7 @@ SMALLER = {
 def run_blocks(wanted: Iterable[Block], folder: Path, data: Path) -> int:
     """Run blocks in order in a fresh directory; return how many there were.
 
-    They are offline, but for those "in small": these have a Hub with the problems that they name.
+    They are offline, but for small versions: these have a Hub with the problems that they name.
     """
     scripts = Path(sys.executable).parent
     path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
@@ -65,10 +65,10 @@ def run_blocks(wanted: Iterable[Block], folder: Path, data: Path) -> int:
         fill(hub, data)
         known = {"PATH": path, "PYTHONWARNINGS": "", "HF_TOKEN": TOKEN}
         online = client_env(hub.url, folder / "user", **known)
-        for how, language, body in wanted:
-            if how == "not run":
+        for mode, language, body in wanted:
+            if mode == "skip":
                 continue
-            for printed, smaller in SMALLER.items() if how else ():
+            for printed, smaller in SMALLER.items() if mode else ():
                 told = smaller.format(data=data, model=CHECKPOINT, server=server)
                 body = body.replace(printed, told)
             shell = ["bash", "-euo", "pipefail", "-c"]
@@ -76,7 +76,7 @@ def run_blocks(wanted: Iterable[Block], folder: Path, data: Path) -> int:
             done = subprocess.run(
                 [*line, body],
                 cwd=folder,
-                env=online if how else offline,
+                env=online if mode else offline,
                 capture_output=True,
                 text=True,
             )
